@@ -1,7 +1,7 @@
-"""What the configuration says about how much may go, and how fast.
+"""Settings that limit how many nodes are removed, and how fast.
 
-Lasting limits (pools, minimum of nodes, zones, headroom) hold in every plan; the others are about
-pace and hold where time passes (core.engine.limits).
+Permanent limits (pools, minimum of nodes, zones, headroom) hold in every plan. Limits on the rate
+of marks hold only where time passes (core.engine.limits).
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from core.config.thresholds import Leave, PoolEnter, Told
-from core.fields.structure import INLINE, Listed, filled, where
+from core.config.thresholds import FileContext, Leave, PoolEnter
+from core.fields.structure import FLATTENED, Listed, filled, where
 from core.fields.value_types import (
     SHARE,
     Flag,
-    Form,
     Selector,
+    ValueFormat,
     duration,
     not_allowed,
     percent,
@@ -33,17 +33,17 @@ NODES_MAX: Final = 100_000
 HEADROOM_MAX: Final = 100
 POOL_NAME_MAX: Final = 1024 * 1024
 CLOCKS_APART_SECONDS_MAX: Final = 86_400
-"""What is in the future by so much more than it can be, no leader's clock has written."""
+"""Maximum clock skew between leaders; a time further in the future was not written by a leader."""
 
 
 class Limit(NamedTuple):
-    """So many nodes, or a share of those that there are."""
+    """A number of nodes, or a share of the existing nodes."""
 
     number: int | None
     share: Fraction | None = None
 
     def of(self, nodes: int) -> int:
-        """Return the limit among so many nodes: a share is rounded down, but to at least 1."""
+        """Return the limit for so many nodes: a share is rounded down, but to at least 1."""
         if self.share is None:
             return self.number or 0
         return max(1, nodes * self.share.numerator // self.share.denominator)
@@ -60,7 +60,7 @@ def _limit(value: object) -> Limit:
     return Limit(None, read_share(value))
 
 
-def _named_once(name: str, info: ValidationInfo[Told]) -> str:
+def _named_once(name: str, info: ValidationInfo[FileContext]) -> str:
     if name in info.context.pools:
         raise not_allowed(POOL_NAME)
     info.context.pools.add(name)
@@ -68,7 +68,7 @@ def _named_once(name: str, info: ValidationInfo[Told]) -> str:
 
 
 POOL_NAME: Final = "a text that no other pool has"
-LIMIT: Final = Form(
+LIMIT: Final = ValueFormat(
     _limit,
     lambda limit: limit.number if limit.share is None else percent(limit.share),
     {
@@ -84,19 +84,20 @@ Nodes = Annotated[Limit, LIMIT] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Of a pool, or of the cluster; None: no limit."""
+    """Limits of a pool or of the cluster; None means no limit."""
 
     max_marked: Nodes = None
-    """Nodes that carry a mark at once; those that no pod reaches do not hold back the rest, so
-    that in all there may be up to twice as many."""
+    """Maximum number of nodes that are marked at the same time. Nodes that no pod can use have a
+    separate quota, so the total may reach twice this number."""
     max_in_window: Nodes = None
-    """Nodes that are marked within the window, those that have left since among them; those that
-    no pod reaches as for `maxMarked`."""
+    """Maximum number of nodes that are marked within `budgets.window`, including nodes that have
+    been removed since. Nodes that no pod can use have a separate quota, as for `maxMarked`."""
     min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
-    """Nodes that must be left when all marked ones have gone; a new mark leaves so many that take
-    pods."""
+    """Minimum number of nodes that remain if all marked nodes are removed. A node is marked only
+    if this many other nodes remain that are Ready and schedulable."""
     min_untainted_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
-    """The same of nodes that carry no taint but those that pass by themselves."""
+    """Like `minNodes`, but counts only nodes without taints, except for transient taints such as
+    `node.kubernetes.io/not-ready`."""
 
 
 CLUSTER: Final = Budget(
@@ -106,58 +107,59 @@ CLUSTER: Final = Budget(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Nodes with all these labels, and what may go of them."""
+    """Limits for the nodes that have all these labels."""
 
     name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
-    """What messages and metrics call it."""
+    """Name of the pool in messages and metrics."""
     node_selector: Selector
-    """The labels of its nodes; a node is of the first pool that selects it."""
-    budget: Annotated[Budget, INLINE]
+    """Labels of the pool's nodes. A node belongs to the first pool whose labels it has."""
+    budget: Annotated[Budget, FLATTENED]
     thresholds: PoolEnter = None
-    """Of what pods reach with a node of the pool in it; what is not said is as
-    for the cluster."""
+    """Thresholds for all sets of nodes that a pod can use and that include a node of this pool. A
+    missing value is that of the cluster."""
     leave_thresholds: Leave = None
-    """Up to these a marked node of the pool stays marked; what is not said is 5 points above
-    `thresholds`."""
+    """A marked node of the pool is released above these thresholds. A missing value is 5
+    percentage points above `thresholds`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cooldown:
-    """How long no node is marked."""
+    """Time without new marks after an event."""
 
     after_node_add_seconds: Annotated[int, duration()] = 600
-    """After a node has come: a scale-up."""
+    """Time without new marks after a node was added, as in a scale-up."""
     after_pending_seconds: Annotated[int, duration()] = 600
-    """After a pod has turned unschedulable that one of the nodes would admit."""
+    """Time without new marks after a pod became unschedulable, if a node of the cluster admits the
+    pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long a node is left alone that did not empty before its deadline."""
+    """Time for which a node is not marked again after it missed its deadline."""
 
     first_seconds: Annotated[int, duration(1)] = 3600
-    """The first time; then twice as long each time."""
+    """Duration after the first missed deadline; it doubles each further time."""
     max_seconds: Annotated[int, duration(1)] = 24 * 3600
-    """The longest; no shorter than `first`."""
+    """Maximum duration; not less than `first`."""
 
     def seconds(self, times: int) -> int:
-        """Return how long after so many failures: twice as long each time, up to the maximum."""
+        """Return the backoff after so many failures: it doubles each time, up to the maximum."""
         return int(min(self.first_seconds * 2 ** min(times - 1, 32), self.max_seconds))
 
     def holds(self, until: int, now: Now) -> bool:
-        """Return whether a back-off that ends at *until* (unix seconds) is in force.
+        """Return whether a backoff that ends at *until* (Unix seconds) is in force.
 
-        An end that lies further ahead than any leader's clock can have written does not count.
+        An end too far in the future for any leader's clock does not count.
         """
         return self.possible(until, now) and now.before(until)
 
     def possible(self, until: int, now: Now) -> bool:
-        """Return whether a leader whose clock is about right can have written this end."""
+        """Return whether a leader with a roughly correct clock can have written this end."""
         return now.reached(until - self.max_seconds - CLOCKS_APART_SECONDS_MAX)
 
 
 class Publish(StrEnum):
-    """How autoscalers are told of the pods that are to be expected."""
+    """How Ebb announces the expected pods to the autoscaler."""
 
     NONE = "none"
     CAPACITY_BUFFER = "CapacityBuffer"
@@ -165,54 +167,58 @@ class Publish(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Room that is kept for pods like those that have come."""
+    """Room that is kept free for pods like those of the recent past."""
 
     length_seconds: Annotated[int, duration(1)] = 300
-    """Room for so long a time of arrivals; for longer where pods were seen to wait longer for new
-    nodes, up to 15m."""
+    """Ebb keeps room for as many pods as arrive in this time. It uses the time that new nodes take
+    to become ready, if pods have waited longer for nodes, up to 15m."""
     over_seconds: Annotated[int, duration()] = 3600
-    """How far back the busiest such time is looked for; of 0s no room is kept but `headroom`."""
+    """How far back Ebb looks for the busiest such time. With `0s` only `headroom` is kept."""
     buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """How much of the nodes that CapacityBuffers can use is kept for them, and how much of the
-    nodes `publish` asks for, at most."""
+    """Maximum share of the nodes usable by CapacityBuffers that is kept for the buffers. It also
+    limits the nodes that `publish` may request."""
     publish: Publish = Publish.NONE
-    """CapacityBuffer: autoscalers are told of the pods that are to be expected, so that nodes come
-    before pods wait; takes the component `capacity-buffers`."""
+    """With `CapacityBuffer`, Ebb announces the expected pods to the autoscaler in CapacityBuffers,
+    so that nodes are added before pods are Pending. Requires the component `capacity-buffers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """All of it; the defaults are those of an empty file."""
+    """All settings for limits; the defaults are those of an empty file."""
 
     cluster: Annotated[
         Budget, Field(alias="budgets"), BeforeValidator(lambda given: filled(given, CLUSTER))
     ] = CLUSTER
-    """Of the whole cluster."""
+    """Limits for the whole cluster."""
     window_seconds: Annotated[int, duration(), Field(alias="budgets.window")] = 600
-    """The window that `maxInWindow` speaks of."""
+    """Time window of `maxInWindow`."""
     pools: Annotated[tuple[Pool, ...], Listed(POOLS_MAX, "{name, nodeSelector} with limits")] = ()
-    """Empty: every node may go; else those in a pool alone, each in the first that selects it."""
+    """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
+    marked; without pools all nodes can."""
     balance_zones: Flag = True
-    """No zone falls behind the largest by more than one node, of those that take pods."""
+    """Keep zones balanced: within a pool, no zone has two schedulable nodes fewer than the largest
+    zone."""
     headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
-    """Pods as large as the largest of each reach for which room must be left."""
+    """Number of pods for which room must remain, each as large as the largest pod of its reach
+    (the set of nodes that a pod can use)."""
     reserve: Reserve = Reserve()
-    """Room that is kept for pods like those that have come."""
+    """Room that is kept free for pods like those of the recent past."""
     peak_window_seconds: Annotated[int, duration()] = 600
-    """For new marks the demand of the busiest moment in it counts, not that of now."""
+    """Time window for peak demand. A node is marked only if its removal would have been possible
+    at the busiest moment in the window."""
     spacing_seconds: Annotated[int, duration()] = 0
-    """How long after a mark, or after a node that did not empty was released, the next is set; of
-    0s there may be several at once."""
+    """Minimum time between two marks, and after the release of a node that missed its deadline.
+    With `0s` several nodes can be marked in one pass."""
     cooldown: Cooldown = Cooldown()
-    """How long no node is marked."""
+    """Time without new marks after an event."""
     backoff: Annotated[
         Backoff,
-        where(lambda one: one.first_seconds <= one.max_seconds, "first no longer than max"),
+        where(lambda backoff: backoff.first_seconds <= backoff.max_seconds, "first at most max"),
     ] = Backoff()
-    """How long a node is left alone that did not empty before its deadline."""
+    """Time for which a node is not marked again after it missed its deadline."""
 
     def pool_of(self, labels: Mapping[str, str]) -> Pool | None:
-        """Return the pool of a node with these labels."""
+        """Return the first pool whose labels are a subset of these labels, or None."""
         for pool in self.pools:
             if all(labels.get(key) == value for key, value in pool.node_selector):
                 return pool

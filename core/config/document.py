@@ -1,4 +1,4 @@
-"""Reading a configuration: every fault at once, with path, value and what is allowed."""
+"""Read a configuration; report all faults at once, with path, value and allowed values."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -12,50 +12,52 @@ from core.config.schema import (
     adapter,
     allowed,
     fields_of,
-    laid_out,
+    flattened,
+    grouped,
     named_of,
-    nested,
     schema,
 )
 from core.config.settings import API_VERSION, KIND, Config
-from core.config.thresholds import Told
-from core.fields.structure import NAMED, UNSAID, is_beside
+from core.config.thresholds import FileContext
+from core.fields.structure import MISSING, NAMED, is_flattened
 from core.model.errors import ConfigError
 from core.policies.all import POLICIES
 
 _UNKNOWN: Final = "unexpected_keyword_argument"
 _NAMES: Final = "propertyNames"
 _NAME_ITSELF: Final = "[key]"
-"""What pydantic says after the name where it means the name of a section, not the section."""
+"""Last part of pydantic's location if the name of a section is invalid, not its content."""
 
 
 def parse(document: object, source: str, policy: str | None = None) -> Config:
-    """Read a configuration, with *policy* in place of the one that it names, if one is given.
+    """Read a configuration; *policy* replaces the policy that it names.
 
-    What it does not say is as the policy has it by default, then as the settings have it.
+    Missing settings get the defaults of the policy, then those of the settings.
 
     Raises: ConfigError with all faults.
     """
     if document is None:
-        raise ConfigError(source, ["document: it is empty; allowed: a mapping of fields"])
+        raise ConfigError(source, ["document: the file is empty; allowed: a mapping of fields"])
     if isinstance(document, dict):
         document = _with_policy(document, policy)
     try:
-        return adapter().validate_python(_nested(document, nested()), context=Told()).config
+        return (
+            adapter().validate_python(_nested(document, grouped()), context=FileContext()).config
+        )
     except ValidationError as refused:
         faults = [_fault(one) for one in refused.errors(include_url=False)]
         raise ConfigError(source, faults) from None
 
 
 def built_in(policy: str | None = None) -> Config:
-    """Return the configuration of an empty file, under that policy if one is given."""
+    """Return the configuration of an empty file, with *policy* if given."""
     if policy is None:
         return Config()
     return parse({"apiVersion": API_VERSION, "kind": KIND}, "built in", policy)
 
 
 def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
-    """Fill in the policy, and what the file does not say of the policy's own defaults."""
+    """Insert the policy, and the policy's own defaults for missing settings."""
     given = dict(document) if policy is None else {**document, "policy": policy}
     name = given.get("policy")
     rule = POLICIES.get(name) if isinstance(name, str) else None
@@ -63,19 +65,19 @@ def _with_policy(document: Mapping[Any, Any], policy: str | None) -> object:
 
 
 def _over(defaults: Mapping[str, Any], given: Any) -> Any:  # noqa: ANN401 YAML holds anything
-    """Lay what a file says over defaults; null says nothing."""
+    """Merge the values of a file into defaults; null counts as missing."""
     if not isinstance(given, dict):
         return given
-    said = {
+    written = {
         name: _over(defaults[name], value) if isinstance(defaults.get(name), Mapping) else value
         for name, value in given.items()
         if not (value is None and name in defaults)
     }
-    return {**defaults, **said}
+    return {**defaults, **written}
 
 
 def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
-    """Nest what a file holds as the settings do; what is unknown stays where it is."""
+    """Group the fields of a file as the settings do; unknown fields stay where they are."""
     if isinstance(given, list) and "items" in one:
         return [_nested(entry, one["items"]) for entry in given]
     if isinstance(given, dict) and NAMED in one:
@@ -83,18 +85,18 @@ def _nested(given: Any, one: Schema) -> Any:  # noqa: ANN401 YAML holds anything
     fields = fields_of(one)
     if not isinstance(given, dict) or not fields:
         return given
-    left, found = dict(given), {}
+    remaining, values = dict(given), {}
     for name in sorted(fields, key=lambda name: "." not in name):
-        value = _taken(left, name, fields[name])
+        value = _taken(remaining, name, fields[name])
         if value is not None:
-            found[name] = _nested(value, fields[name])
-    return found | {_shown(name, fields): value for name, value in left.items()}
+            values[name] = _nested(value, fields[name])
+    return values | {_shown(name, fields): value for name, value in remaining.items()}
 
 
 def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
-    """Take what is a field's out of what is left of the file's mapping."""
-    if is_beside(name):
-        return {own: left.pop(own) for own in fields_of(laid_out(one)) if own in left}
+    """Remove and return the part of the file's mapping that belongs to a field."""
+    if is_flattened(name):
+        return {own: left.pop(own) for own in fields_of(flattened(one)) if own in left}
     section, _, last = name.rpartition(".")
     if not section:
         return left.pop(name, None)
@@ -105,7 +107,7 @@ def _taken(left: dict[str, Any], name: str, one: Schema) -> object:
 
 
 def _shown(name: object, fields: Mapping[str, Schema]) -> str:
-    """Return an unknown name as a line can show it, and unlike any known one."""
+    """Return an unknown name in printable form, different from all known names."""
     return str(name) if str(name).isprintable() and name not in fields else ascii(name)
 
 
@@ -113,14 +115,14 @@ def _fault(one: ErrorDetails) -> str:
     if one["type"] == _UNKNOWN:
         return _unknown(*one["loc"])
     path, field = _at(one["loc"])
-    given = None if one["type"] == "missing" or one["input"] is UNSAID else one["input"]
+    given = None if one["type"] == "missing" or one["input"] is MISSING else one["input"]
     shown = "missing" if given is None else _written(given)
     told = one["msg"] if one["type"] == "not_allowed" else allowed(field) + _meant(given, field)
     return f"{path or 'document'}: {shown}; allowed: {told}"
 
 
 def _written(given: object) -> str:
-    """Return a value as a line can show it: true and false as YAML has them."""
+    """Format a value for an error message; booleans are lowercase as in YAML."""
     return str(given).lower() if isinstance(given, bool) else f"{given!r:.80}"
 
 
@@ -139,7 +141,7 @@ def _meant(given: object, field: Schema) -> str:
 
 
 def _at(location: tuple[int | str, ...]) -> tuple[str, Schema]:
-    """Return the path of a place in the settings as the file has it, and what is allowed there."""
+    """Return the path in the file of a location in the settings, and the schema there."""
     path, found, names = "", schema(), {}
     for step in location:
         if NAMED in found:

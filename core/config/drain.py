@@ -1,4 +1,4 @@
-"""What the configuration says about eviction: whether, when, and how much at once."""
+"""Settings for eviction: whether, when, and how many pods at once."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ AtOnce = Annotated[int, whole_number(1, AT_ONCE_MAX)]
 
 
 class Eviction(StrEnum):
-    """Whether the pods of marked nodes are evicted."""
+    """Whether Ebb evicts the pods of marked nodes."""
 
     DISABLED = "disabled"
     ENABLED = "enabled"
@@ -20,16 +20,17 @@ class Eviction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainConfig:
-    """How marked nodes are drained; one at a time."""
+    """How Ebb drains marked nodes; it drains one node at a time."""
 
     after_seconds: Annotated[int, duration()] = 600
-    """A marked node is given so long to empty by itself."""
+    """Time for which Ebb waits for a marked node to become empty before it evicts pods."""
     timeout_seconds: Annotated[int, duration(1)] = 600
-    """A drain that has not gone on for so long has failed: the node is released and backs off."""
+    """A drain without progress for this long has failed; the mark is released, and the node is not
+    marked again until its backoff ends."""
     max_on_node: AtOnce = 5
-    """Pods of the node that are on their way at once."""
+    """Maximum number of pods of the node that are evicted and not yet replaced."""
     max_in_namespace: AtOnce = 3
-    """Of them those of one namespace."""
+    """Maximum number of these pods in one namespace."""
     max_in_cluster: AtOnce = 10
-    """Pods of all marked nodes that are on their way at once, whoever has sent them; of each
-    namespace no more than `maxInNamespace` count."""
+    """Maximum number of pods of marked nodes that are terminating or not yet replaced, whoever
+    evicted them. At most `maxInNamespace` of a namespace count."""

@@ -1,4 +1,4 @@
-"""The page about the settings: docs/configuration.md."""
+"""Write the page about the settings: docs/configuration.md."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -8,15 +8,15 @@ from core.policies.all import POLICIES
 
 HEAD: Final = """# Configuration
 
-Written by `make fix` from the settings themselves. `ebb config schema` prints them as JSON
-Schema, for editors; `ebb config validate FILE...` names every fault of a file at once. What is
-missing, or null, has its default; the schema refuses null, so that an editor shows a value
-that was forgotten.
+`make fix` generates this page from the settings in `core/config`. `ebb config schema` prints the
+settings as JSON Schema for editors. `ebb config validate FILE...` reports all errors of a file at
+once. A setting that is missing or null has its default. The schema rejects null, so that an
+editor shows a forgotten value.
 
-One file serves all programs; each ignores the sections of the others. `ebb-controller` reads a
-changed file again, all of it or nothing. A program named under *restart* reads the setting only
-when it starts. `ebb-controller` refuses a changed file in which such a setting of its own differs;
-restart it to use that file.
+One file serves all programs; each program ignores the sections of the others. `ebb-controller`
+reloads a changed file completely or, if it has an error, not at all. A program in the column
+*restart* reads the setting only when it starts. `ebb-controller` rejects a changed file that
+changes such a setting of its own; restart `ebb-controller` to use the file.
 
 | setting | default | allowed | meaning | restart |
 |---|---|---|---|---|
@@ -24,11 +24,11 @@ restart it to use that file.
 
 
 POLICY_HEAD: Final = """
-## Under another policy
+## Defaults of other policies
 
-`thresholds`, `leaveThresholds`, those of `pools`, `usability` and `prices` are ClusterThreshold's
-alone: under another policy they decide nothing. What a file does not say has these defaults then;
-what it says wins. docs/policies.md has the rules.
+Only ClusterThreshold uses `thresholds`, `leaveThresholds` (also those of `pools`), `usability`
+and `prices`. Other policies ignore these settings and have the following defaults. A value in the
+file takes precedence. docs/policies.md describes the rules.
 
 | policy | setting | default |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""The sections of the programs: each program reads its own and ignores those of the others."""
+"""Settings of single programs; each program reads its own section only."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -19,14 +19,14 @@ Address = Annotated[
 File = Annotated[str, text(r"[^\n]+", "a path")]
 
 PAIR: Final = {"certFile": ["keyFile"], "keyFile": ["certFile"], "clientCAFile": ["certFile"]}
-"""What stands only beside what, in JSON Schema's words."""
+"""Fields that require other fields, for the JSON Schema keyword dependentRequired."""
 SCORE_NAMES: Final = ("pack", "marks")
-"""Scores of the extender; the first one is the default."""
+"""Scoring rules of the extender; the first is the default."""
 
 
 def _paired(cert_file: str | None, info: ValidationInfo) -> str | None:
     if "key_file" in info.data and (cert_file is None) != (info.data["key_file"] is None):
-        # By its name, which pydantic leaves out where the field is missing.
+        # Name the field: pydantic leaves the name out if the field is missing.
         raise refused([("certFile", cert_file, "certFile and keyFile together, or neither")])
     return cert_file
 
@@ -38,9 +38,9 @@ def _beside_cert(client_ca_file: str | None, info: ValidationInfo) -> str | None
 
 
 def _free_of_listen(metrics_listen: str, info: ValidationInfo) -> str:
-    # Port 0 is any that is free, for each another.
+    # Port 0 selects any free port, so two listeners never conflict.
     if metrics_listen == info.data.get("listen") and not metrics_listen.endswith(":0"):
-        # By its name, which pydantic leaves out where the field is missing.
+        # Name the field: pydantic leaves the name out if the field is missing.
         raise refused([("metricsListen", metrics_listen, "another host:port than webhook.listen")])
     return metrics_listen
 
@@ -50,51 +50,56 @@ CertFile = Annotated[File | None, AfterValidator(_paired), Field(validate_defaul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtenderConfig:
-    """What the extender program reads."""
+    """Settings of the extender."""
 
     score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
-    """Unmarked nodes get more the fuller they are, the less of their worth a new pod takes, and
-    where pods are as it is, of ReplicaSets or not (`pack`); or all the same score (`marks`)."""
+    """With `pack`, unmarked nodes score higher the fuller they are, the smaller the part of the
+    node's cost that the pod takes, and the more of their pods match it in having a ReplicaSet as
+    owner or not. With `marks`, all unmarked nodes have the same score."""
     listen: Address = "[::]:8888"
-    """Where kube-scheduler's calls and the probes are answered; `[::]` is every address, of IPv4
-    too."""
+    """Address for calls of kube-scheduler and for probes. `[::]` is every address, IPv4
+    included."""
     key_file: File | None = None
-    """The key of `certFile`; read anew when the file changes."""
+    """Private key of `certFile`; it is reloaded when the file changes."""
     cert_file: CertFile = None
-    """With a key: TLS, read anew when the file changes; without: plain HTTP."""
+    """With a certificate the extender serves TLS and reloads the file when it changes. Without one
+    it serves plain HTTP."""
     client_ca_file: Annotated[File | None, AfterValidator(_beside_cert)] = None
-    """Who asks for scores must show a certificate of this CA."""
+    """CA of client certificates. With it, callers must present a certificate of this CA."""
     stale_after_seconds: Annotated[int, duration(1)] = 180
-    """A view without news (bookmarks come about once a minute) for longer answers neutrally."""
+    """If the watches bring no news for this long, all nodes get the same score. Bookmarks arrive
+    about once a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookConfig:
-    """What the webhook program reads."""
+    """Settings of the webhook."""
 
     listen: Address = "[::]:8443"
-    """Where the API server's calls are answered; `[::]` is every address, of IPv4 too."""
+    """Address for calls of the API server. `[::]` is every address, IPv4 included."""
     metrics_listen: Annotated[
         Address, AfterValidator(_free_of_listen), Field(validate_default=True)
     ] = "[::]:8080"
-    """Where probes and metrics are answered; `[::]` is every address, of IPv4 too."""
+    """Address for probes and metrics. `[::]` is every address, IPv4 included."""
     key_file: File | None = None
-    """The key of `certFile`; read anew when the file changes."""
+    """Private key of `certFile`; it is reloaded when the file changes."""
     cert_file: CertFile = None
-    """With a key: read anew when the file changes; without: certificates of its own."""
+    """With a certificate the webhook serves it and reloads the file when it changes. Without one
+    it creates and rotates its own certificates."""
     rotation_soak_seconds: Annotated[int, duration(5)] = 300
-    """How long a replica sees a new CA in every caBundle before that CA signs."""
+    """Time for which a replica must see a new CA in every caBundle before this CA signs
+    certificates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What the controller program reads."""
+    """Settings of the controller."""
 
     interval_seconds: Annotated[int, duration(1)] = 10
-    """How long after a pass the next one begins."""
+    """Time between the end of a pass and the start of the next pass."""
     lease_seconds: Annotated[
         int, duration(3), Field(alias="leaseDuration"), AT_CONTROLLER_START
     ] = 15
-    """How long a leader that has died keeps the others from leading."""
+    """Time after which another replica takes over from a leader that has died."""
     metrics_listen: Annotated[Address, AT_CONTROLLER_START] = "[::]:8081"
-    """Where probes and metrics are answered; `[::]` is every address, of IPv4 too."""
+    """Address for probes and metrics. `[::]` is every address, IPv4 included."""

@@ -1,8 +1,8 @@
-"""The settings as data: JSON Schema of the file, and a row for each setting.
+"""The settings as data: the JSON Schema of the file, and a row for each setting.
 
-The settings nest a little differently than the file: the fields of a section whose alias begins
-with BESIDE stand in the file beside it, and `a.b` in the section a. `nested` has the one form,
-`schema` the other.
+The settings are grouped differently than the file. The fields of a section whose alias begins with
+FLATTEN are fields of the enclosing mapping in the file. A field with the alias `a.b` is the field
+b of section a. `grouped` returns the schema of the settings, `schema` that of the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,18 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import API_VERSION, KIND, Config, Document
-from core.fields.structure import CONTROLLER, NAMED, RESTART, is_beside
+from core.fields.structure import CONTROLLER, NAMED, RESTART, is_flattened
 
 Schema = dict[str, Any]
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = "#/$defs/"
 _NO_TYPE: Final = {"type": "null"}
-"""null is as good as missing to the reader; the schema leaves it out, and so refuses it."""
+"""Type of null. The reader accepts null as missing; the schema does not accept it."""
 
 
 class _Generator(GenerateJsonSchema):
-    """Titles say what is allowed; those that pydantic makes of names say nothing."""
+    """Keep explicit titles, which state allowed values, and add none from names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002 pydantic's
         return False
@@ -33,13 +33,13 @@ class _Generator(GenerateJsonSchema):
 
 @cache
 def adapter() -> TypeAdapter[Document]:
-    """Return what reads and writes documents; made when it is first needed."""
+    """Return the adapter that reads and writes documents; it is created on first use."""
     return TypeAdapter(Document)
 
 
 @cache
-def nested() -> Schema:
-    """Return the schema of the settings as they nest, without references and defaults."""
+def grouped() -> Schema:
+    """Return the schema of the grouped settings, without references and defaults."""
     made = adapter().json_schema(schema_generator=_Generator)
     found: Schema = _expanded(made, made.pop("$defs"))
     del found["title"]
@@ -51,44 +51,44 @@ def schema() -> Schema:
     """Return the JSON Schema of a configuration file."""
     pool = Pool(name="", node_selector=(), budget=Budget())
     defaults = written(Config(budgets=Budgets(pools=(pool,))))
-    return {"$schema": DIALECT} | _with_defaults(laid_out(nested()), defaults)
+    return {"$schema": DIALECT} | _with_defaults(flattened(grouped()), defaults)
 
 
 def fields_of(one: Schema) -> Schema:
-    """Return the fields of a mapping, by name; none of anything else."""
+    """Return the fields of a mapping by name; empty for other types."""
     found = (each["properties"] for each in (one, *one.get("oneOf", ())) if "properties" in each)
     return next(found, {})
 
 
 def named_of(one: Schema) -> Schema:
-    """Return what each section is in a mapping of names; nothing of anything else."""
+    """Return the schema of the sections in a mapping by name; empty for other types."""
     found: Schema = one["additionalProperties"] if NAMED in one else {}
     return found
 
 
 def written(config: Config) -> dict[str, Any]:
-    """Return a configuration as the file would have it."""
+    """Return a configuration in the form of the file."""
     document = Document(api_version=API_VERSION, kind=KIND, config=config)
-    found: dict[str, Any] = _unnested(
-        adapter().dump_python(document, mode="json", by_alias=True), nested()
+    found: dict[str, Any] = _ungrouped(
+        adapter().dump_python(document, mode="json", by_alias=True), grouped()
     )
     return found
 
 
 class Setting(NamedTuple):
-    """One setting, or a section of some."""
+    """A setting or a section of settings."""
 
     path: str
-    """As in the file; `[]` after a list's, and a word in capitals for any name."""
+    """Path in the file; `[]` follows a list, and a word in capitals stands for any name."""
     schema: Schema
     restart: Sequence[str]
-    """The programs that read it once, when they start."""
+    """Programs that read the setting only when they start."""
 
 
 def settings(
     one: Schema | None = None, path: str = "", restart: Sequence[str] = ()
 ) -> Iterator[Setting]:
-    """Yield every section and setting, in the order of the file."""
+    """Yield every section and setting in the order of the file."""
     for name, inner in fields_of(schema() if one is None else one).items():
         whole, programs = f"{path}{name}", inner.get(RESTART, restart)
         yield Setting(whole, inner, programs)
@@ -114,7 +114,7 @@ def _at(document: Any, name: str) -> Any:  # noqa: ANN401 JSON
 
 
 def allowed(one: Schema) -> str:
-    """Say for people what a value may be."""
+    """Describe the allowed values of a setting for people."""
     match one:
         case {"title": str(title)}:
             return title
@@ -145,19 +145,19 @@ def _expanded(node: Any, defs: Schema) -> Any:  # noqa: ANN401 JSON
 _LEFT_OUT: Final = ("$ref", "default")
 
 
-def laid_out(one: Schema) -> Schema:
-    """Lay a nested schema out as the file is."""
+def flattened(one: Schema) -> Schema:
+    """Flatten the schema of the grouped settings into that of the file."""
     if "items" in one:
-        return one | {"items": laid_out(one["items"])}
+        return one | {"items": flattened(one["items"])}
     if "properties" not in one:
         return one
     fields: Schema = {}
-    required = [name for name in one.get("required", ()) if not is_beside(name)]
+    required = [name for name in one.get("required", ()) if not is_flattened(name)]
     for name, inner in sorted(one["properties"].items(), key=lambda item: "." in item[0]):
-        laid, (section, _, last) = laid_out(inner), name.rpartition(".")
+        laid, (section, _, last) = flattened(inner), name.rpartition(".")
         if section:
             fields[section]["properties"][last] = laid
-        elif is_beside(name):
+        elif is_flattened(name):
             fields |= laid["properties"]
             required += laid.get("required", ())
         else:
@@ -177,18 +177,18 @@ def _with_defaults(one: Schema, default: Any) -> Schema:  # noqa: ANN401 JSON
     }
 
 
-def _unnested(given: Any, one: Schema) -> Any:  # noqa: ANN401 JSON
+def _ungrouped(given: Any, one: Schema) -> Any:  # noqa: ANN401 JSON
     if "items" in one:
-        return [_unnested(entry, one["items"]) for entry in given]
+        return [_ungrouped(entry, one["items"]) for entry in given]
     if NAMED in one:
-        return {name: _unnested(section, named_of(one)) for name, section in given.items()}
+        return {name: _ungrouped(section, named_of(one)) for name, section in given.items()}
     found: Schema = {}
     for name, inner in fields_of(one).items() if isinstance(given, dict) else ():
         value, (section, _, last) = given.get(name), name.rpartition(".")
         if section:
             found[section][last] = value
-        elif is_beside(name):
-            found |= _unnested(value, inner)
+        elif is_flattened(name):
+            found |= _ungrouped(value, inner)
         elif value is not None:
-            found[name] = _unnested(value, inner)
+            found[name] = _ungrouped(value, inner)
     return found or given

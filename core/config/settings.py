@@ -1,8 +1,8 @@
 """The versioned configuration: one value for plan, simulation and programs.
 
-Every setting stands once: its name, type, form and bounds, its default, its meaning (the text
-below it), and which programs read it only when they start. core.config.document, .schema and .page
-are made of that. Names in the file are these without their unit, in camelCase.
+Each setting is defined once: name, type, format, bounds, default, meaning (the docstring below
+it), and the programs that read it only when they start. core.config.document, .schema and .page
+are derived from these definitions. The file uses the names in camelCase and without units.
 """
 
 from collections.abc import Mapping
@@ -29,10 +29,10 @@ from core.config.drain import DrainConfig, Eviction
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, Leave, Thresholds
 from core.fields.structure import (
-    BESIDE,
     CONTROLLER,
     EXTENDER,
-    INLINE,
+    FLATTEN,
+    FLATTENED,
     RESTART,
     WEBHOOK,
     Listed,
@@ -64,23 +64,23 @@ SCHEDULER_NAME: Final = text(
 
 
 class Mode(StrEnum):
-    """Whether anything is written."""
+    """Whether Ebb writes to the cluster."""
 
     OBSERVE = "observe"
     ENFORCE = "enforce"
 
 
 class ScaleInOrder(StrEnum):
-    """Whether a scale-in takes pods on marked nodes first, then those on nodes next in line."""
+    """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first."""
 
     AUTO = "auto"
-    """Where the program may patch pods."""
+    """Enabled if the program may patch Pods."""
     DISABLED = "disabled"
     ENABLED = "enabled"
 
 
 class UsabilityMode(StrEnum):
-    """Instead of four numbers."""
+    """Values of `usability` other than a mapping."""
 
     AUTO = "auto"
     NONE = "none"
@@ -88,16 +88,18 @@ class UsabilityMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Numbers:
-    """Usability as it is written in the file."""
+    """Four numbers that define which free capacity is usable, as the file has them."""
 
     min_cpu_millis: Annotated[int, quantity(millis, "m")]
-    """Less free CPU than this is of use to no pod."""
+    """Smaller amounts of free CPU are not usable by any pod."""
     min_memory_bytes: Annotated[int, quantity(whole)]
-    """Less free memory than this is of use to no pod."""
+    """Smaller amounts of free memory are not usable by any pod."""
     max_cpu_per_gb: Annotated[Fraction, number(positive=True)]
-    """Cores per 10^9 bytes: no pod asks for more CPU beside its memory than this."""
+    """Largest CPU request of a pod per 10^9 bytes of its memory request, in cores. More free CPU
+    beside free memory is not usable."""
     max_gb_per_cpu: Annotated[Fraction, number(positive=True)]
-    """10^9 bytes per core: no pod asks for more memory beside its CPU than this."""
+    """Largest memory request of a pod per core of its CPU request, in 10^9 bytes. More free memory
+    beside free CPU is not usable."""
 
 
 def _read_numbers(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -120,35 +122,37 @@ UsabilityForm = Annotated[
 
 
 class Scope(StrEnum):
-    """Which nodes the autoscaler may take only once Ebb has handed them over."""
+    """Nodes that are protected from scale-down until Ebb releases them to the autoscaler."""
 
     MARKED = "marked"
     EMPTY = "empty"
-    """And those that hold no pods: of an autoscaler that takes no others that is all."""
+    """Marked and empty nodes; sufficient for an autoscaler that removes only empty nodes."""
     ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """Which nodes an autoscaler may take, and when."""
+    """Scale-down protection: which nodes the autoscaler may remove, and when."""
 
     scope: Scope = Scope.EMPTY
-    """It takes no node but those that Ebb hands over: among the marked ones alone, the empty ones
-    too, or all."""
+    """Nodes that Ebb protects from scale-down until it releases them to the autoscaler: only
+    marked nodes (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
     guard_seconds: Annotated[int, duration()] = 900
-    """How long a released node is kept from an autoscaler that evicts, at most."""
+    """Maximum time for which a node stays protected from scale-down after the release of its mark.
+    Set it for autoscalers that evict pods."""
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """The autoscaler's own threshold: with `scope: marked` a node above it needs no guard."""
+    """Scale-down utilization threshold of the autoscaler. With `scope: marked`, an unmarked node
+    above it needs no protection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a node costs that carries all these labels."""
+    """Price of the nodes that have all these labels."""
 
     node_selector: Selector
-    """The first entry counts all of whose labels a node has."""
+    """Labels of the nodes. The first entry counts whose labels a node has."""
     price: Annotated[Fraction, number(positive=False)]
-    """What such a node costs, in any unit; one without an entry costs 0."""
+    """Price of such a node, in any unit. Nodes without an entry cost 0."""
 
 
 PolicySettings: Final = make_dataclass(
@@ -167,79 +171,86 @@ PolicySettings: Final = make_dataclass(
     slots=True,
     kw_only=True,
 )
-"""Those of every policy, each in the section that it names."""
+"""The settings of all policies, each in the section of its policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Everything that can be configured; the defaults are those of an empty file."""
+    """All settings; the defaults are those of an empty file."""
 
     mode: Mode = Mode.OBSERVE
-    """Nothing is written but with `enforce`."""
+    """With `observe`, Ebb reports its plan and writes nothing. With `enforce`, it writes marks and
+    all that follows from them."""
     policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
-    """The rule by which nodes are nominated."""
+    """The rule that nominates nodes for removal."""
     delay_seconds: Annotated[int, duration()] = 600
-    """A node goes on only after it stayed a candidate longer than this; an empty one at once."""
+    """A node must be a candidate for longer than this before it is marked. Empty nodes are marked
+    at once."""
     thresholds: Enter = field(default_factory=Thresholds)
-    """Requests over usable capacity after a removal, at most."""
+    """Maximum ratio of requests to usable capacity after the removal of a node. It must hold in
+    the cluster and in every set of nodes that a pod can use."""
     leave_thresholds: Leave = None
-    """A marked node stays marked up to these; what is not said is 5 points above `thresholds`."""
+    """A marked node is released above these thresholds. A missing value is 5 percentage points
+    above `thresholds`."""
     usability: UsabilityForm = UsabilityMode.AUTO
-    """Which free capacity is of use: derived from the live pods, all, or by four numbers."""
-    budgets: Annotated[Budgets, INLINE] = field(default_factory=Budgets)
+    """Which free capacity counts as usable: derived from the running pods (`auto`), all (`none`),
+    or by four numbers."""
+    budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
-    """What nodes cost: the dearest go first; the first entry that matches counts."""
+    """Prices of nodes. The most expensive nodes are removed first; the first matching entry
+    counts."""
     policies: Annotated[
         Any,
         GetPydanticSchema(lambda _, handler: handler.generate_schema(PolicySettings)),
-        Field(alias=f"{BESIDE}policies"),
+        Field(alias=f"{FLATTEN}policies"),
     ] = field(default_factory=PolicySettings)
-    """What each policy reads, that of the others too."""
+    """Settings of each policy, including policies that are not configured."""
     taint_key: Annotated[
         str,
         QUALIFIED_KEY,
         Field(json_schema_extra={RESTART: [CONTROLLER, WEBHOOK, EXTENDER]}),
     ] = TAINT_KEY
-    """The key of the taint that a mark becomes; to change it, run `ebb release` first
+    """Key of the taint that is set on marked nodes. To change it, run `ebb release` first
     (docs/how-it-works.md)."""
     schedulers: Annotated[
         tuple[Annotated[str, SCHEDULER_NAME], ...], Listed(SCHEDULERS_MAX, "that are names")
     ] = KNOWN
-    """Schedulers whose filters are kube-scheduler's own, whatever their scores: profiles of the
-    cluster's kube-scheduler, say. Pods of others are not movable. A list of your own takes the
-    place of this one: name `default-scheduler` too."""
+    """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
+    kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
+    list replaces the default, so it must include `default-scheduler`."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
-    """A mark that is older is released, unless its node is empty by then."""
+    """A mark older than this is released, unless the node is empty."""
     hard_after_seconds: Annotated[int | None, duration(never=True)] = None
-    """When a soft mark becomes a hard one."""
+    """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`)."""
     hand_over: HandOver = HandOver()
-    """Which nodes an autoscaler may take, and when."""
+    """Scale-down protection: which nodes the autoscaler may remove, and when."""
     scale_in_order: ScaleInOrder = ScaleInOrder.AUTO
-    """Scale-ins take pods on marked nodes first, then on those next in line: with `auto` where Ebb
-    may patch pods."""
+    """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first,
+    then pods on the nodes to be marked next. With `auto`, only if Ebb may patch Pods."""
     eviction: Eviction = Eviction.DISABLED
-    """With `enabled`, the pods of marked nodes are evicted, one node at a time."""
+    """With `enabled`, Ebb evicts the pods of marked nodes, one node at a time."""
     drain: DrainConfig = field(default_factory=DrainConfig)
-    """How that is done."""
+    """Settings for eviction."""
     extender: Annotated[
         ExtenderConfig,
         Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": PAIR}),
     ] = field(default_factory=ExtenderConfig)
-    """What `ebb-extender` reads."""
+    """Settings of `ebb-extender`."""
     webhook: Annotated[
         WebhookConfig,
         Field(json_schema_extra={RESTART: [WEBHOOK], "dependentRequired": PAIR}),
     ] = field(default_factory=WebhookConfig)
-    """What `ebb-webhook` reads; of the other settings it reads `taintKey` alone."""
+    """Settings of `ebb-webhook`. Outside this section it reads `taintKey` only."""
     controller: ControllerConfig = field(default_factory=ControllerConfig)
-    """What `ebb-controller` reads beside all settings outside the sections of programs."""
+    """Settings of `ebb-controller`. It also reads all settings outside the sections of
+    programs."""
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
-        """Return what the configured policy reads."""
+        """Return the settings of the configured policy, or None if it has none."""
         return getattr(self.policies, POLICIES[self.policy].section, None)
 
     def node_labels(self) -> frozenset[str]:
-        """Return the keys of nodes' labels that prices, pools, or any of the policies go by."""
+        """Return the keys of all node labels that prices, pools or any policy use."""
         selectors = chain(
             (price.node_selector for price in self.prices),
             (pool.node_selector for pool in self.budgets.pools),
@@ -251,38 +262,38 @@ class Config:
 
     @property
     def hardens(self) -> bool:
-        """Say whether marks may become hard."""
+        """Return whether marks can become NoSchedule marks."""
         return self.hard_after_seconds is not None or self.eviction is Eviction.ENABLED
 
     @property
     def evicts(self) -> bool:
-        """Say whether pods of marked nodes are evicted."""
+        """Return whether Ebb evicts pods of marked nodes."""
         return self.mode is Mode.ENFORCE and self.eviction is Eviction.ENABLED
 
     @property
     def publishes(self) -> bool:
-        """Say whether autoscalers are told what is expected."""
+        """Return whether Ebb announces expected pods to the autoscaler."""
         publish = self.budgets.reserve.publish
         return self.mode is Mode.ENFORCE and publish is Publish.CAPACITY_BUFFER
 
     def leave(self) -> Thresholds:
-        """Return the thresholds over which a marked node is released."""
+        """Return the thresholds above which a marked node is released."""
         return self.leave_thresholds or self.thresholds.leave()
 
     def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return those of a node with these labels: its pool's, or the cluster's."""
+        """Return the thresholds of a node with these labels: its pool's, or the cluster's."""
         pool = self.budgets.pool_of(labels)
         return pool.thresholds if pool and pool.thresholds else self.thresholds
 
     def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return those over which such a node, when it is marked, is released."""
+        """Return the thresholds above which a marked node with these labels is released."""
         pool = self.budgets.pool_of(labels)
         if pool is None or not (pool.thresholds or pool.leave_thresholds):
             return self.leave()
         return pool.leave_thresholds or self.thresholds_of(labels).leave()
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
-        """Return the price of a node with these labels: the first entry that matches, or 0."""
+        """Return the price of a node with these labels: the first matching entry, or 0."""
         for entry in self.prices:
             if all(labels.get(key) == value for key, value in entry.node_selector):
                 return entry.price
@@ -295,7 +306,7 @@ class Document:
     """A configuration file."""
 
     api_version: Annotated[str, words([API_VERSION])]
-    """The version of this form."""
+    """Version of the configuration format."""
     kind: Annotated[str, words([KIND])]
-    """What the file is."""
-    config: Annotated[Config, INLINE]
+    """Kind of the file."""
+    config: Annotated[Config, FLATTENED]

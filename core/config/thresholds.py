@@ -1,4 +1,4 @@
-"""How full a cluster, or what pods reach of it, may be: for the cluster and for each pool."""
+"""Thresholds for utilization, of the cluster and of each pool."""
 
 from dataclasses import astuple, dataclass, field
 from fractions import Fraction
@@ -17,30 +17,30 @@ from core.fields.value_types import SHARE, eased, percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Requests over usable capacity after a removal, at most; shares, exact."""
+    """Maximum ratios of requests to usable capacity after a removal; exact shares."""
 
     cpu: Annotated[Fraction, SHARE] = Fraction(4, 5)
-    """Of CPU."""
+    """Maximum for CPU."""
     memory: Annotated[Fraction, SHARE] = Fraction(4, 5)
-    """Of memory."""
+    """Maximum for memory."""
 
     def leave(self) -> "Thresholds":
-        """Return up to where a marked node stays marked, where nothing else is said."""
+        """Return the default thresholds above which a marked node is released."""
         return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory))
 
 
 @dataclass(slots=True)
-class Told:
-    """What a file has told so far; pydantic's context while it is read."""
+class FileContext:
+    """Values of the file that later fields are validated with; pydantic's context."""
 
     enter: Thresholds | None = field(default_factory=Thresholds)
-    """The cluster's; None: they cannot be read."""
+    """Thresholds of the cluster; None if they are invalid."""
     pools: set[str] = field(default_factory=set)
-    """The names so far."""
+    """Names of the pools read so far."""
 
 
 def _cluster_enter(
-    given: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo[Told]
+    given: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo[FileContext]
 ) -> Thresholds:
     info.context.enter = None
     found: Thresholds = read(given)
@@ -48,17 +48,17 @@ def _cluster_enter(
     return found
 
 
-def _pool_enter(given: object, info: ValidationInfo[Told]) -> object:
-    """Take of the cluster's what a pool does not say."""
+def _pool_enter(given: object, info: ValidationInfo[FileContext]) -> object:
+    """Use the cluster's thresholds for values that a pool does not set."""
     return filled(given, info.context.enter or Thresholds())
 
 
 def _leave(
     given: Any,  # noqa: ANN401 YAML holds anything
     read: ValidatorFunctionWrapHandler,
-    info: ValidationInfo[Told],
+    info: ValidationInfo[FileContext],
 ) -> Thresholds | None:
-    """Take the slack for what is not said, and refuse what is below the thresholds to enter."""
+    """Fill in missing release thresholds; reject values below the thresholds for marks."""
     enter = (info.data["thresholds"] or info.context.enter) if "thresholds" in info.data else None
     found: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
     if enter is None:

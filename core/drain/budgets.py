@@ -1,4 +1,4 @@
-"""What PodDisruptionBudgets let go now, as the eviction API would answer; it has the last word.
+"""Evictions that PodDisruptionBudgets allow now; the API server has the final decision.
 
 Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
 """
@@ -13,70 +13,70 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 
 NAMED_MAX: Final = 3
-"""Budgets that a message names: a tenant may have made any number."""
+"""Maximum number of budgets in a message; users can create any number."""
 
 
 class Allowances:
-    """The budgets' allowances, which shrink as evictions are planned."""
+    """The disruptions that budgets still allow; they decrease as evictions are planned."""
 
     def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
-        self._about: Finder[DisruptionBudget] = Finder()
+        self._by_selector: Finder[DisruptionBudget] = Finder()
         self._of: dict[str, list[DisruptionBudget]] = {}
-        """By the pods' key, of those that were asked for: their budgets."""
+        """Budgets of each pod that was looked up, by the pod's key."""
         self._left: dict[str, int] = {}
-        for one in budgets:
-            self._about.add((one.selector,), one)
-            self._left[one.key] = one.disruptions_allowed
+        for budget in budgets:
+            self._by_selector.add((budget.selector,), budget)
+            self._left[budget.key] = budget.disruptions_allowed
 
     def why_never(self, pod: Pod) -> Blocker | None:
-        """Say why the pod cannot be evicted as its budgets are written, or None."""
-        found = self._protecting(pod)
-        if len(found) > 1:
-            names = ", ".join(sorted(one.name for one in found)[:NAMED_MAX])
-            told = f"{len(found)} budgets protect it, {names} among them"
-            return Blocker(TWO_BUDGETS, told, pod.key)
-        for one in found:
-            asks_all = not one.outdated and one.expected <= one.healthy_min
-            if asks_all and one.disruptions_allowed <= 0 and not _free(one, pod):
-                return Blocker(NEVER_ALLOWED, _told(one), pod.key)
+        """Return why the budgets can never allow an eviction of the pod, or None."""
+        budgets = self._protecting(pod)
+        if len(budgets) > 1:
+            names = ", ".join(sorted(one.name for one in budgets)[:NAMED_MAX])
+            message = f"selected by {len(budgets)} budgets, such as {names}"
+            return Blocker(TWO_BUDGETS, message, pod.key)
+        for one in budgets:
+            requires_all = not one.outdated and one.expected <= one.healthy_min
+            if requires_all and one.disruptions_allowed <= 0 and not _free(one, pod):
+                return Blocker(NEVER_ALLOWED, _counts(one), pod.key)
         return None
 
     def why_not(self, pod: Pod) -> Blocker | None:
-        """Say why the pod cannot be evicted now, after what has been taken, or None."""
+        """Return why the budgets allow no eviction now, after the planned evictions, or None."""
         if (never := self.why_never(pod)) is not None:
             return never
         for one in self._protecting(pod):
             if _free(one, pod):
                 continue
             if one.outdated:
-                told = f"budget {one.name}: its status is not about its present spec yet"
-                return Blocker(NOT_NOW, told, pod.key)
+                message = f"the status of budget {one.name} describes an earlier spec"
+                return Blocker(NOT_NOW, message, pod.key)
             if self._left[one.key] <= 0:
-                return Blocker(NOT_NOW, _told(one), pod.key)
+                return Blocker(NOT_NOW, _counts(one), pod.key)
         return None
 
     def take(self, pod: Pod) -> None:
-        """Count an eviction."""
+        """Count a planned eviction."""
         for one in self._protecting(pod):
             if not _free(one, pod):
                 self._left[one.key] -= 1
 
     def _protecting(self, pod: Pod) -> list[DisruptionBudget]:
-        found = self._of.get(pod.key)
-        if found is None:
-            found = self._of[pod.key] = self._about.matching(pod)
-        return found
+        budgets = self._of.get(pod.key)
+        if budgets is None:
+            budgets = self._of[pod.key] = self._by_selector.matching(pod)
+        return budgets
 
 
 def _free(budget: DisruptionBudget, pod: Pod) -> bool:
-    """Say whether the pod, as it serves nobody, goes without being counted."""
+    """Return whether the pod is not Ready and may be evicted without using up the budget."""
     if pod.ready:
         return False
     return budget.unhealthy_free or 0 < budget.healthy_min <= budget.healthy
 
 
-def _told(budget: DisruptionBudget) -> str:
+def _counts(budget: DisruptionBudget) -> str:
     return (
-        f"budget {budget.name} allows {max(0, budget.disruptions_allowed)}: {budget.healthy} of "
-        f"{budget.expected} pods are Ready, and {budget.healthy_min} must be"
+        f"budget {budget.name} allows {max(0, budget.disruptions_allowed)} disruptions: "
+        f"{budget.healthy} of {budget.expected} pods are Ready, {budget.healthy_min} must be Ready"
     )

@@ -1,4 +1,4 @@
-"""The facts that a look at a drain rests on; but for what budgets have left, read only."""
+"""Facts for the decision which pods to evict; read-only, except for the remaining budgets."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -26,22 +26,22 @@ from core.model.reason import Blocker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainInput:
-    """What a look is given: one pass, and who looks."""
+    """Input of a decision about evictions: one pass, and the leader that makes it."""
 
     cluster: Cluster
     plan: Plan
-    """Made for this cluster."""
+    """The plan for this cluster."""
     config: Config
     against_hard: Against
     watched_seconds: int
-    """For how long this leader has looked on."""
+    """Time for which this leader has observed the cluster, in seconds."""
     now_seconds: int
     own_namespace: str
-    """Whose pods are Ebb's own."""
+    """Namespace of Ebb's own pods."""
 
 
-class OnTheWay(NamedTuple):
-    """Pods of marked nodes that are being deleted, and still may need the time."""
+class TerminatingPods(NamedTuple):
+    """Numbers of pods on marked nodes that are terminating within their grace period."""
 
     on_node: Counter[str]
     in_namespace: Counter[str]
@@ -49,19 +49,21 @@ class OnTheWay(NamedTuple):
 
 
 class DrainContext:
-    """The marked nodes, what keeps them from being empty, and who would replace that."""
+    """The marked nodes, the pods on them, and all pods of these pods' controllers."""
 
-    def __init__(self, scene: DrainInput, owners: Iterable[Owner]) -> None:
-        """*owners*: controllers that matter beside those of the marked nodes' pods."""
-        self.scene, self.now = scene, Now(scene.now_seconds)
-        cluster = scene.cluster
-        self.marked = {one.name: one for one in cluster.nodes if mark_of(one.labels) is not None}
+    def __init__(self, drain_input: DrainInput, owners: Iterable[Owner]) -> None:
+        """Collect the facts; *owners*: further controllers whose pods matter."""
+        self.drain_input, self.now = drain_input, Now(drain_input.now_seconds)
+        cluster = drain_input.cluster
+        self.marked = {
+            node.name: node for node in cluster.nodes if mark_of(node.labels) is not None
+        }
         self.on: dict[str, list[Pod]] = {name: [] for name in self.marked}
-        """By marked node: the pods that keep it from being empty."""
+        """Pods that keep each marked node from being empty, by node."""
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
         self.of_owner: dict[Owner, list[Pod]] = {owner: [] for owner in owners}
-        """All pods of the controllers that matter, wherever they are."""
+        """All pods of the relevant controllers, on any node."""
         self.of_owner |= {owner_of(pod): [] for on in self.on.values() for pod in on}
         names = {owner.name for owner in self.of_owner}
         for pod in cluster.pods:
@@ -71,55 +73,57 @@ class DrainContext:
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
-        """Return by marked node that goes, in the plan's order: the pods that have a place.
+        """Return the pods for which the plan has another node, by marked node in the plan's order.
 
-        With each goes its number in the order of packing, which is theirs to go.
+        The value of a pod is its position in the order of packing, also that of evictions.
         """
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
-            for removal in sorted(self.scene.plan.removals, key=lambda one: one.order)
+            for removal in sorted(
+                self.drain_input.plan.removals, key=lambda removal: removal.order
+            )
             if removal.node in self.marked
         }
 
     def in_order(self, name: str) -> Sequence[Pod]:
-        """Return a node's pods in the order in which they go."""
+        """Return the pods of a node in the order of evictions."""
         places = self.places[name]
         return sorted(self.on[name], key=lambda pod: (places.get(pod.key, len(places)), pod.key))
 
     def why_not_hard(self, name: str) -> Blocker | None:
-        """Say why pods may still come to the node, or None: mark and taint stand there."""
+        """Return why pods may still be scheduled to the node, or None."""
         node = self.marked[name]
         if mark_of(node.labels) is not Mark.HARD:
-            return Blocker(NOT_HARD, "its mark is soft")
-        if desired_taints(node, self.scene.config.taint_key) != node.taints:
-            return Blocker(NOT_HARD, "its taint is not that of its mark")
+            return Blocker(NOT_HARD, "the mark of the node is PreferNoSchedule")
+        if desired_taints(node, self.drain_input.config.taint_key) != node.taints:
+            return Blocker(NOT_HARD, "the taint of the node does not match its mark")
         return None
 
     def hardens(self, name: str) -> bool:
-        """Say whether nothing speaks against a hard mark."""
-        return not self.scene.against_hard.get(name)
+        """Return whether nothing prevents a NoSchedule mark."""
+        return not self.drain_input.against_hard.get(name)
 
-    def broke_off(self, name: str) -> bool:
-        """Say whether the plan keeps a node that is not empty yet, and does not leave."""
+    def was_interrupted(self, name: str) -> bool:
+        """Return whether the plan now keeps a node that is neither empty nor being removed."""
         node = self.marked.get(name)
         if node is None or name in self.places or why_leaving(node) is not None:
             return False
         return bool(self.on[name])
 
-    def had_its_time(self, name: str) -> bool:
-        """Say whether the node was given its time to empty by itself."""
-        since = marked_since(self.marked[name], self.scene.config.taint_key)
-        return self.now.seconds - since >= self.scene.config.drain.after_seconds
+    def soft_period_over(self, name: str) -> bool:
+        """Return whether the node had its time to become empty without evictions."""
+        since = marked_since(self.marked[name], self.drain_input.config.taint_key)
+        return self.now.seconds - since >= self.drain_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
-        """Return the first pod that keeps the node from ever being drained."""
+        """Return the first pod that prevents the node from ever being drained."""
         found = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
         return next((why for why in found if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:
-        """Say why a pod of any node would not be evicted now if it were its turn, or None.
+        """Return why a pod on any node would not be evicted if it were its turn, or None.
 
-        Its controller is one of those that matter.
+        The pod's controller must be one of the relevant controllers.
         """
         if not pod.occupies or pod.terminating:
             return None
@@ -128,61 +132,57 @@ class DrainContext:
         return self._never(pod) or self.why_not_yet(pod)
 
     def why_not_yet(self, pod: Pod) -> Blocker | None:
-        """Say what such a pod, if it may ever be evicted, has to wait for, or None.
+        """Return why a pod that may be evicted must wait, or None.
 
-        One that serves goes only while all other pods of its controller do.
+        A Ready pod is evicted only while all other pods of its controller are Ready.
         """
         alike = self.of_owner[owner_of(pod)] if pod.ready else ()
-        if unsettled := next((one for one in alike if self._in_the_making(one)), None):
-            told = f"{pod.owner_kind} {pod.owner_name}: {unsettled.name} is not Ready"
-            return Blocker(UNSETTLED, told, pod.key)
+        if unsettled := next((other for other in alike if self._is_unsettled(other)), None):
+            message = f"pod {unsettled.name} of {pod.owner_kind} {pod.owner_name} is not Ready"
+            return Blocker(UNSETTLED, message, pod.key)
         return self.budgets.why_not(pod)
 
-    def _in_the_making(self, pod: Pod) -> bool:
-        """Say whether a pod may soon serve, or has just ceased to."""
+    def _is_unsettled(self, pod: Pod) -> bool:
+        """Return whether a pod is starting or terminating."""
         return leaves(pod, self.now) if pod.terminating else not pod.ready
 
     def _never(self, pod: Pod) -> Blocker | None:
-        own, taint_key = self.scene.own_namespace, self.scene.config.taint_key
+        own, taint_key = self.drain_input.own_namespace, self.drain_input.config.taint_key
         if (why := why_never(pod, own, self.now)) is not None:
             return why
         node = self.marked.get(pod.node or "")
         taint = hard_taint(node, taint_key) if node else Taint(taint_key, "", Effect.NO_SCHEDULE)
-        if any(tolerates(one, taint) for one in pod.placing.tolerations):
-            return Blocker(COMES_BACK, "it tolerates the taint of a mark", pod.key, taint_key)
+        if any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
+            return Blocker(COMES_BACK, "tolerates the NoSchedule taint of Ebb", pod.key, taint_key)
         return self.budgets.why_never(pod)
 
-    def why_back(
+    def returned_pod(
         self, name: str, here: Collection[str], left: Collection[Owner]
     ) -> Blocker | None:
-        """Return a pod that is on the node although pods of its controller were evicted there.
+        """Return a new pod on the node of a controller whose pods were evicted there.
 
-        *here*: the uids of those that were there before.
+        *here*: UIDs of the pods that were there before.
         """
-        taint_key = self.scene.config.taint_key
+        taint_key = self.drain_input.config.taint_key
         for pod in self.on[name]:
             if owner_of(pod) in left and pod.uid not in here and not pod.terminating:
-                told = (
-                    f"{pod.owner_kind} {pod.owner_name} puts its pods there in spite of the mark"
-                )
-                return Blocker(COMES_BACK, told, pod.key, taint_key)
+                owner = f"{pod.owner_kind} {pod.owner_name}"
+                message = f"{owner} created it on the node in spite of the NoSchedule mark"
+                return Blocker(COMES_BACK, message, pod.key, taint_key)
         return None
 
     def ends_by_itself(self, name: str) -> bool:
-        """Say whether a pod is there whose own end is waited for."""
+        """Return whether Ebb waits for a pod of the node to complete by itself."""
         return any(why_waited_for(pod, self.now) for pod in self.on[name])
 
-    def on_the_way(self) -> OnTheWay:
-        """Count the pods that leave, whoever has sent them.
-
-        Of each namespace no more count, of a node and of all, than may be at once: whoever deletes
-        pods of one, and lets them take years, takes no turn from others.
-        """
+    def terminating_pods(self) -> TerminatingPods:
+        """Count the terminating pods, whoever deleted them, at most `maxInNamespace` of each."""
+        # A user whose pods terminate very slowly must not block evictions in other namespaces.
         found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
-        most = self.scene.config.drain.max_in_namespace
+        most = self.drain_input.config.drain.max_in_namespace
         spaces = Counter(pod.namespace for pod in found)
         on_nodes = Counter((pod.node or "", pod.namespace) for pod in found)
         nodes: Counter[str] = Counter()
         for (node, _), many in on_nodes.items():
             nodes[node] += min(many, most)
-        return OnTheWay(nodes, spaces, sum(min(many, most) for many in spaces.values()))
+        return TerminatingPods(nodes, spaces, sum(min(many, most) for many in spaces.values()))

@@ -1,4 +1,4 @@
-"""Which pods are never evicted, which end by themselves, and who brings back the others."""
+"""Pods that are never evicted or terminate by themselves, and the controllers of the others."""
 
 from typing import Final, NamedTuple
 
@@ -24,11 +24,11 @@ NEVER: Final = frozenset(
         drainability.LOCAL_STORAGE,
     }
 )
-"""A pod of which one of these is true is not evicted, whatever else is."""
+"""Findings that forbid an eviction."""
 
 
 class Owner(NamedTuple):
-    """Whose pod it is: the controller that brings another one."""
+    """The controller that replaces a pod."""
 
     namespace: str
     kind: str
@@ -36,32 +36,33 @@ class Owner(NamedTuple):
 
 
 def owner_of(pod: Pod) -> Owner:
-    """Return the pod's controller."""
+    """Return the controller of the pod."""
     return Owner(pod.namespace, pod.owner_kind, pod.owner_name)
 
 
 def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
-    """Say why the pod must not be evicted, or None.
+    """Return why the pod must not be evicted, or None.
 
-    A pod that is being deleted, or whose end is waited for, is asked about nothing else. Anyone
-    may write the annotations that protect a pod, and so keep its node; never another one.
+    Pods that are terminating or are waited for need no other check. Users can set annotations that
+    protect a pod and thereby its node, but no other node.
     """
     if pod.namespace == own_namespace:
-        return Blocker(OWN, f"is in {own_namespace}", pod.key)
+        return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
     found = (blocker for _, blocker in drainability.findings(pod, now))
     return next((one for one in found if one.reason in NEVER), None)
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
-    """Say why the pod's own end is waited for, or None."""
+    """Return why Ebb waits for the pod to terminate by itself, or None."""
     found = [blocker for _, blocker in drainability.findings(pod, now)]
     if any(one.reason is drainability.ON_COMPLETION for one in found):
         return found[0]
     if pod.owner_kind != JOB or any(one.reason is drainability.SAFE for one in found):
         return None
-    return Blocker(OF_JOB, f"Job {pod.owner_name} waits for it", pod.key)
+    message = f"belongs to Job {pod.owner_name}, and Ebb waits for its completion"
+    return Blocker(OF_JOB, message, pod.key)
 
 
 def leaves(pod: Pod, now: Now) -> bool:
-    """Say whether the pod is being deleted, and may still need the time for it."""
+    """Return whether the pod is terminating and still within its grace period."""
     return pod.terminating and not pod.overdue(now)

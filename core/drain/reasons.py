@@ -1,4 +1,4 @@
-"""Why a pod is not evicted, beside what core.guards.drainability says of it; values only."""
+"""Reasons why a pod is not evicted, in addition to those of core.guards.drainability."""
 
 from typing import Final
 
@@ -7,82 +7,88 @@ from core.model.reason import Reason
 
 OWN: Final = Reason(
     "evict-own",
-    "The pod stands in Ebb's own namespace, and Ebb evicts none of its own.",
-    "drain the node by hand: kubectl drain {node} --ignore-daemonsets",
-    "the pod has been replaced on another node",
+    "The Pod runs in Ebb's own namespace. Ebb does not evict its own Pods.",
+    "drain the node manually: kubectl drain {node} --ignore-daemonsets",
+    "the Pod is recreated on another node",
 )
 INTERRUPTED: Final = Reason(
     "evict-interrupted",
-    "The plan keeps the node although pods of it have been evicted already.",
-    "nothing to do; or see what the plan says: ebb explain node {node}",
-    "the plan lets the node go again",
+    "The drain stopped after Pods were evicted, because the cluster needs the node again.",
+    "none needed; to see why the node is needed: ebb explain node {node}",
+    "the node is removable again",
 )
 COMES_BACK: Final = Reason(
     "evict-comes-back",
-    "The pod, or the one that replaced it, may run on the node in spite of a hard mark: evicted, "
-    "it would come back there.",
-    "take the toleration of {key}, or `nodeName`, from its template",
-    "its template lets the mark keep it away",
+    "The Pod or its replacement can run on the node in spite of the NoSchedule mark, so it could "
+    "return to the node after an eviction.",
+    "remove the toleration of {key}, or `nodeName`, from the pod template",
+    "the NoSchedule mark keeps the Pods of this template off the node",
 )
 NOT_HARD: Final = Reason(
     "evict-not-hard",
-    "Pods could still come to the node: its mark has not become hard, or has lost its taint.",
-    "see what prevents that: the log of ebb-controller, and kubectl get node {node} -o yaml",
-    "mark and taint of the node are hard",
+    "The node does not have a NoSchedule mark and taint, so new Pods could still be scheduled to "
+    "it.",
+    "check the log of ebb-controller, and the label and taints of the node: "
+    "kubectl get node {node} -o yaml",
+    "the mark and the taint of the node are NoSchedule",
 )
 OF_JOB: Final = Reason(
     "evict-job",
-    "A Job's pod ends by itself, and an eviction would count as its failure: it is waited for.",
-    f'nothing to do; or let it be evicted: annotation {SAFE_TO_EVICT}: "true" in its template',
-    "the pod has finished",
+    "The Pod belongs to a Job. An eviction would count as a failure, so Ebb waits until the Pod "
+    "has completed.",
+    f'none needed; to allow evictions, set the annotation {SAFE_TO_EVICT}: "true" in the pod '
+    "template",
+    "the Pod has completed",
 )
 TWO_BUDGETS: Final = Reason(
     "evict-two-budgets",
-    "Several PodDisruptionBudgets protect the pod: the API server evicts no such pod.",
-    "change the selectors so that one budget protects it: kubectl -n {namespace} get pdb",
-    "one budget at most selects the pod",
+    "More than one PodDisruptionBudget selects the Pod. The API server rejects such evictions.",
+    "change the selectors so that only one budget selects the Pod: kubectl -n {namespace} get pdb",
+    "at most one budget selects the Pod",
 )
 NEVER_ALLOWED: Final = Reason(
     "evict-budget-never",
-    "Its PodDisruptionBudget asks for all the pods that there are: it allows no eviction, ever.",
-    "let the budget allow one (`maxUnavailable: 1`), or run one replica more",
-    "the budget asks for fewer pods than there are",
+    "The PodDisruptionBudget of the Pod requires all replicas to be Ready, so it can never allow "
+    "an eviction.",
+    "set `maxUnavailable: 1` in the budget, or add a replica",
+    "the budget requires fewer Pods than there are replicas",
 )
 NOT_NOW: Final = Reason(
     "evict-budget",
-    "Its PodDisruptionBudget allows no eviction at the moment.",
-    "see which of its pods are not Ready: kubectl -n {namespace} get pdb,pods",
+    "The PodDisruptionBudget of the Pod currently allows no disruption.",
+    "check which Pods are not Ready: kubectl -n {namespace} get pdb,pods",
     "the budget allows a disruption",
 )
 NO_PLACE: Final = Reason(
     "evict-no-place",
-    "The plan knows no other place for the pod.",
+    "The plan has no other node for the Pod.",
     "see why: ebb explain pod {namespace}/{name}",
-    "the plan has a place for it",
+    "the plan has another node for the Pod",
 )
 REFUSED: Final = Reason(
     "evict-refused",
-    "The API server has not let the pod go; it is asked again, later each time.",
-    "see what speaks against it: kubectl -n {namespace} get pdb",
-    "the API server evicts the pod, or it is gone",
+    "The API server rejected the eviction of the Pod. Ebb retries with growing delay.",
+    "check the PodDisruptionBudgets: kubectl -n {namespace} get pdb",
+    "the API server accepts the eviction, or the Pod is gone",
 )
 UNSETTLED: Final = Reason(
     "evict-unsettled",
-    "Other pods of its controller are starting or ending, or are not Ready.",
-    "see what keeps them: kubectl -n {namespace} get pods",
-    "all other pods of its controller are Ready",
+    "Another Pod of the same controller is starting, terminating or not Ready.",
+    "check these Pods: kubectl -n {namespace} get pods",
+    "all other Pods of the controller are Ready",
 )
 NOT_REPLACED: Final = Reason(
     "evict-not-replaced",
-    "The pod was evicted, and none is Ready in its place: no other one is evicted meanwhile.",
-    "see what keeps the new pod: kubectl -n {namespace} get pods",
-    "as many pods of its controller are Ready as before",
+    "The Pod was evicted, and its replacement is not Ready yet. Until then Ebb evicts no other "
+    "Pod.",
+    "check why the replacement is not Ready: kubectl -n {namespace} get pods",
+    "the controller has as many Ready Pods as before the eviction",
 )
 TURN: Final = Reason(
     "evict-turn",
-    "As many pods are on their way as may be at once.",
-    "nothing to do; or raise the limits under `drain`",
-    "those before it have been replaced",
+    "The limits on concurrent evictions are reached.",
+    "none needed; to evict more Pods at once, raise the limits in the setting `drain`",
+    "Pods that were evicted earlier have been replaced",
 )
 REASONS: Final = (
     INTERRUPTED,

@@ -1,4 +1,4 @@
-"""What a leader remembers of its evictions; a new one knows nothing, and looks on first."""
+"""The state of a leader's evictions; a new leader has none, so it observes first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,15 +9,17 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 
 LOOK_ON_SECONDS: Final = 10
-"""So long a new leader looks on before it evicts: by then controllers have made the pods that are
-to stand in for those that the leader before it evicted last."""
+"""Time for which a new leader observes before it evicts.
+
+By then controllers have created the replacements of the pods that the previous leader evicted."""
 REFUSED_SECONDS_MIN: Final = 5
 REFUSED_SECONDS_MAX: Final = 60
-"""A pod that the API server has not let go is asked for again after this; it doubles each time."""
+"""Bounds of the pause after the API server rejected an eviction; it doubles with each
+rejection."""
 REFUSALS_MAX: Final = 1000
-"""Pods of which that is remembered."""
+"""Maximum number of pods with a remembered rejection."""
 MISSED_MAX: Final = 1000
-"""Controllers of which it is remembered that they lack pods."""
+"""Maximum number of controllers with a remembered missing replacement."""
 
 
 class Eviction(NamedTuple):
@@ -26,76 +28,77 @@ class Eviction(NamedTuple):
     pod: Pod
     owner: Owner
     ready: int
-    """Ready pods of its owner, itself among them, before any of them was evicted."""
+    """Number of Ready pods of its owner, including the pod, before any eviction."""
 
 
 class Evicted(NamedTuple):
-    """A pod that has been evicted, until another stands in its place."""
+    """An evicted pod, until its replacement is Ready."""
 
     key: str
     uid: str
     owner: Owner
     ready: int
-    """As in Eviction."""
+    """Number of Ready pods of its owner before any eviction."""
     at: int
-    """Unix seconds; as long as it terminates as it should, those of the last look."""
+    """Unix second of the eviction; while the pod terminates in time, that of the last pass."""
 
 
 class Refused(NamedTuple):
-    """A pod that the API server has not let go."""
+    """A pod whose eviction the API server rejected."""
 
     times: int
     until: int
-    """Unix seconds: before that it is not asked for again."""
+    """Unix second before which the eviction is not retried."""
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainState:
-    """What has happened in the drains of this leader."""
+    """The drains and evictions of this leader."""
 
     node: str = ""
-    """The one at work; empty: none."""
+    """The node that is being drained; empty if none is."""
     here: frozenset[str] = frozenset()
-    """The uids of its pods, when its mark was first seen to be hard."""
+    """UIDs of the node's pods when its NoSchedule mark was first observed."""
     left: frozenset[Owner] = frozenset()
-    """The controllers of which pods have been evicted there."""
+    """Controllers whose pods were evicted from the node."""
     progress: int = 0
-    """Unix seconds: when its drain last went on."""
+    """Unix second of the last progress of the drain."""
     evicted: tuple[Evicted, ...] = ()
     refused: Mapping[str, Refused] = field(default_factory=dict)
-    """By the pods' uid."""
+    """Rejected evictions by the UID of the pod."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
-    """Nodes whose drain has failed, until they are released."""
+    """Nodes whose drain failed, until their mark is released."""
     missed: Mapping[Owner, Evicted] = field(default_factory=dict)
-    """Controllers that have fewer Ready pods since one was evicted, and made none: no other of
-    theirs is evicted, on whichever node, until that is over or for `backoff.max`."""
+    """Controllers that have had fewer Ready pods since an eviction and did not replace the pod.
 
-    def after(self, one: Eviction, now_seconds: int) -> "DrainState":
-        """Return the memory after an eviction that the API server has taken on."""
-        pod = one.pod
-        new = Evicted(pod.key, pod.uid, one.owner, one.ready, now_seconds)
-        left = self.left | {one.owner}
+    No other pod of them is evicted on any node until they have, or until `backoff.max` is over."""
+
+    def after(self, eviction: Eviction, now_seconds: int) -> "DrainState":
+        """Return the state after the API server accepted an eviction."""
+        pod = eviction.pod
+        new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)
+        left = self.left | {eviction.owner}
         return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
 
     def released(self, failed: Mapping[str, Blocker]) -> "DrainState":
-        """Return the memory without a node at work."""
+        """Return the state in which no node is being drained."""
         return replace(self, node="", here=frozenset(), left=frozenset(), failed=failed)
 
     @property
     def began(self) -> bool:
-        """Say whether a pod of the node at work has been evicted."""
+        """Return whether a pod of the node has been evicted."""
         return bool(self.left)
 
     def refusing(self, pod: Pod, why: str, *, until: int) -> "DrainState":
-        """Return the memory after a refusal."""
+        """Return the state after the API server rejected an eviction."""
         before = self.refused.get(pod.uid)
         new = {pod.uid: Refused(before.times + 1 if before else 1, until, why)}
         kept = [*(self.refused.keys() - new.keys())][: REFUSALS_MAX - 1]
         return replace(self, refused={uid: self.refused[uid] for uid in kept} | new)
 
     def pause_seconds(self, pod: Pod) -> int:
-        """Return how long, at least, the pod is left alone if it is refused once more."""
+        """Return the minimum pause in seconds after another rejection of the pod's eviction."""
         before = self.refused.get(pod.uid)
         return min(
             REFUSED_SECONDS_MIN << min(before.times if before else 0, 16), REFUSED_SECONDS_MAX

@@ -1,6 +1,7 @@
-"""Files that change under a running program: certificates, and the configuration.
+"""Watch files that change while a program runs: certificates and the configuration.
 
-Kubernetes swaps a mounted volume's files by a symbolic link: what it leads to is looked at.
+Kubernetes updates the files of a mounted volume by switching a symbolic link, so links are
+resolved before files are compared.
 """
 
 import asyncio
@@ -9,17 +10,17 @@ from pathlib import Path
 from typing import Final
 
 FILES_SECONDS: Final = 10.0
-"""How often is looked; the kubelet itself takes up to a minute."""
+"""Interval between checks of the files; the kubelet itself needs up to a minute."""
 
 Act = Callable[[], Awaitable[bool]]
-"""Returns whether it is done with what stands in the files now, or wants to look once more."""
+"""Returns whether the change has been handled; if not, it is called again."""
 
 
 class Changes:
-    """Those of some files since this was made, which is to be before they are first read.
+    """Changes of files since this object was created.
 
-    Between that and the time when they are followed lies a connection to the cluster, and for that
-    maybe a plugin of a kubeconfig.
+    Create the object before the files are first read: the connection to the cluster, perhaps with
+    a kubeconfig plugin, can take some time before `follow` runs.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -27,27 +28,27 @@ class Changes:
         self._seen = _state(self._paths)
 
     async def follow(self, act: Act, every_seconds: float = FILES_SECONDS) -> None:
-        """Act whenever one of the files has changed, and until it is done with that.
+        """Call *act* when a file changes, and again until it has handled the change.
 
         Runs until cancelled.
         """
         done = True
         while True:
             await asyncio.sleep(every_seconds)
-            found = _state(self._paths)
-            if found != self._seen or not done:
-                self._seen, done = found, await act()
+            current = _state(self._paths)
+            if current != self._seen or not done:
+                self._seen, done = current, await act()
 
 
 def _state(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
-    """Return what tells one version of the files from another; a missing file is one too."""
-    found = []
+    """Return a fingerprint of the files; a missing file has one too."""
+    current = []
     for path in paths:
         try:
             status = path.stat()
         except OSError:
-            found.append(("", 0, 0, 0))
+            current.append(("", 0, 0, 0))
         else:
             where = str(path.resolve())
-            found.append((where, status.st_mtime_ns, status.st_ino, status.st_size))
-    return found
+            current.append((where, status.st_mtime_ns, status.st_ino, status.st_size))
+    return current

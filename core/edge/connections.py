@@ -1,10 +1,10 @@
-"""Connections of one listening port, with bounds on how many, how long and how much.
+"""Limit the number, the time and the memory of the connections of a listening port.
 
-Whoever reaches the port may open connections, send half a request, and not read the answer.
-aiohttp bounds what it parses and how long a connection is idle; here are the rest: the time for
-a handshake, a request and an answer, the number of connections, the bytes of bodies and answers
-that are held at once. What has to go to make room is what has waited longest for its peer, of the
-address that has too many connections if there is one.
+A client may open many connections, send half a request, or not read the answer. aiohttp limits the
+size of requests and the idle time. This module limits the time for handshake, request and answer,
+the number of connections, and the bytes of bodies and answers in memory. To make room it closes
+the connection that has waited longest for its peer, preferably of an address that has too many
+connections.
 """
 
 import asyncio
@@ -24,104 +24,104 @@ from core.edge.limits import Limits
 from core.model.errors import InvalidInputError
 
 BACKLOG: Final = 512
-"""Connections that the system holds until there is room."""
+"""Connections that the kernel queues."""
 PIECE_BYTES: Final = 64 * 1024
-"""Of an answer, that wait to be sent; more, and its writer waits."""
+"""Bytes of an answer that are buffered for sending; beyond that, its writer waits."""
 LARGE_BYTES: Final = 512 * 1024
-"""Answers up to this go out at once: that of five thousand names has about 200 kB."""
+"""Answers up to this size are sent at once; an answer about 5,000 nodes has about 200 kB."""
 CHUNK_BYTES: Final = 64
-"""What a piece of a body takes beside its bytes."""
+"""Memory overhead of a chunk of a body."""
 PAUSE_SECONDS: Final = 0.1
-"""After the system had no socket for us."""
+"""Pause after the system had no free socket."""
 EVERY_ADDRESS: Final = "::"
-"""The host that is every address of the machine, of IPv4 too."""
+"""The host that stands for every address of the machine, IPv4 included."""
 
 log = logging.getLogger("ebb.http")
 
 
 class TooMuchError(Exception):
-    """There is no room for a body among those that are under way."""
+    """There is no memory left for another body or answer."""
 
 
 class Connection(web.RequestHandler):
-    """One connection: since when it waits for its peer, until when it may, what it holds."""
+    """A connection, with the time for which it waits for its peer, and its bytes."""
 
     __slots__ = (
-        "_asked",
-        "_door",
+        "_limiter",
         "_limits",
         "_now",
-        "_wire",
+        "_request_started",
+        "_transport",
         "address",
         "held_bytes",
         "since",
         "until",
     )
 
-    def __init__(self, door: "ConnectionLimiter", server: web.Server, address: str) -> None:
-        """*address*: its peer's, without the port."""
+    def __init__(self, limiter: "ConnectionLimiter", server: web.Server, address: str) -> None:
+        """Create a connection; *address*: address of the peer, without the port."""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]  # which is how it is turned off
-            keepalive_timeout=door.limits.keepalive_seconds,
-            lingering_time=door.limits.linger_seconds,
+            keepalive_timeout=limiter.limits.keepalive_seconds,
+            lingering_time=limiter.limits.linger_seconds,
             auto_decompress=False,
         )
-        self._door, self._limits, self._now = door, door.limits, door.now
-        self._wire: asyncio.Transport | asyncio.Task[None] | None = None
-        self._asked = False
+        self._limiter, self._limits, self._now = limiter, limiter.limits, limiter.now
+        self._transport: asyncio.Transport | asyncio.Task[None] | None = None
+        self._request_started = False
         self.address = address
         self.held_bytes = 0
         self.since = self.until = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Wait for the peer from now on, and no longer than that."""
+        """Wait for the peer from now on, for at most *seconds*."""
         self.since = self._now()
         self.until = self.since + seconds
 
-    def entering(self, task: "asyncio.Task[None]") -> None:
-        """Note who brings the connection up."""
-        self._wire = task
+    def establishing(self, task: "asyncio.Task[None]") -> None:
+        """Store the task that establishes the connection."""
+        self._transport = task
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
-        if isinstance(self._wire, asyncio.Transport):
-            self._wire.abort()
-        elif self._wire is not None:
-            self._wire.cancel()
-        self._door.leave(self)
+        """Close the connection at once."""
+        if isinstance(self._transport, asyncio.Transport):
+            self._transport.abort()
+        elif self._transport is not None:
+            self._transport.cancel()
+        self._limiter.leave(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin: TLS stands."""
-        self._wire = cast("asyncio.Transport", transport)
-        self._wire.set_write_buffer_limits(PIECE_BYTES)
+        """Start to serve; a TLS handshake has succeeded."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(PIECE_BYTES)
         super().connection_made(transport)
         self.wait(self._limits.keepalive_seconds)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """End."""
-        self._door.leave(self)
+        """Remove the connection from the limiter."""
+        self._limiter.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the first ones after an answer begin a request."""
-        if not self._asked and data:
-            self._asked = True
+        """Process bytes; the first bytes after an answer begin a request."""
+        if not self._request_started and data:
+            self._request_started = True
             self.wait(self._limits.headers_seconds)
         super().data_received(data)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:  # noqa: ANN401 as it is there
-        """Log what is our fault: what is no HTTP is the peer's, and it has been told."""
+        """Log errors of the program; a peer that does not send HTTP has already been answered."""
         if not isinstance(kw.get("exc_info"), HttpProcessingError):
             super().log_exception(*args, **kw)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Answer, within bounds; then wait for the next request."""
+        """Send the answer within the limits, then wait for the next request."""
         if self.held_bytes:
-            self._door.release(self)
+            self._limiter.release(self)
         body = resp.body if isinstance(resp, web.Response) else None
         if isinstance(body, bytes) and len(body) > LARGE_BYTES:
             self.wait(self._limits.answer_seconds)
@@ -130,13 +130,13 @@ class Connection(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             if self.held_bytes:
-                self._door.release(self)
-            self._asked = False
+                self._limiter.release(self)
+            self._request_started = False
             self.wait(self._limits.keepalive_seconds)
 
     def _large(self, answer: web.Response, body: bytes) -> web.Response:
-        """Return it such that it goes out in pieces: of TLS, one write would be taken whole."""
-        if not self._door.hold(self, len(body)):
+        """Return an answer that is sent in chunks: TLS would buffer a single write as a whole."""
+        if not self._limiter.hold(self, len(body)):
             answer = web.Response(status=503, text="too many answers are under way")
             answer.force_close()
             return answer
@@ -144,17 +144,17 @@ class Connection(web.RequestHandler):
         return answer
 
     async def body(self, request: web.BaseRequest, most_bytes: int) -> bytes:
-        """Return a request's body.
+        """Return the body of a request.
 
-        Raises: InvalidInputError for what is no body, HTTPRequestEntityTooLarge, TooMuchError.
+        Raises: InvalidInputError for an invalid body, HTTPRequestEntityTooLarge, TooMuchError.
         """
         if request.headers.get("Content-Encoding", "identity") != "identity":
-            raise InvalidInputError("Content-Encoding", "is not taken; allowed: identity")
+            raise InvalidInputError("Content-Encoding", "is not supported; allowed: identity")
         try:
             if not request.content.is_eof():
                 return await self._incoming(request, most_bytes)
             whole = request.content.read_nowait()
-        # RuntimeError: the peer had gone before we began to read.
+        # RuntimeError: the peer closed the connection before we began to read.
         except (web.RequestPayloadError, ConnectionError, RuntimeError) as fault:
             raise InvalidInputError("body", str(fault)) from fault
         if len(whole) > most_bytes:
@@ -162,7 +162,7 @@ class Connection(web.RequestHandler):
         return whole
 
     async def _incoming(self, request: web.BaseRequest, most_bytes: int) -> bytes:
-        """Wait for a body's bytes, and hold what has come."""
+        """Receive the bytes of a body, and count them as held."""
         if (request.content_length or 0) > most_bytes:
             raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
         self.wait(self._limits.body_seconds)
@@ -170,7 +170,7 @@ class Connection(web.RequestHandler):
         length = 0
         try:
             while chunk := await request.content.readany():
-                if not self._door.hold(self, len(chunk) + CHUNK_BYTES):
+                if not self._limiter.hold(self, len(chunk) + CHUNK_BYTES):
                     raise TooMuchError("too many requests are under way")
                 chunks.append(chunk)
                 length += len(chunk)
@@ -178,11 +178,11 @@ class Connection(web.RequestHandler):
                     raise web.HTTPRequestEntityTooLarge(most_bytes, length)
             return b"".join(chunks)
         finally:
-            chunks.clear()  # or the trace of a fault would hold them until garbage is collected
+            chunks.clear()  # a traceback would keep them until the next garbage collection
 
 
 class ConnectionLimiter:
-    """The listening sockets of one port, and its lines."""
+    """The listening sockets of one port, and its connections."""
 
     def __init__(
         self,
@@ -191,17 +191,17 @@ class ConnectionLimiter:
         limits: Limits,
         failed: Callable[[OSError], None],
     ) -> None:
-        """*failed* hears of each connection that did not come up."""
+        """Create a limiter; *failed* is called for connections that could not be established."""
         self._server, self._tls, self.limits, self._failed = server, tls, limits, failed
         self.now = asyncio.get_running_loop().time
-        self._lines: dict[Connection, None] = {}  # in the order in which they came
-        self._left = asyncio.Event()
+        self._connections: dict[Connection, None] = {}  # in order of arrival
+        self._closed = asyncio.Event()
         self._held_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[socket.socket] = []
 
     async def open(self, host: str, port: int) -> int:
-        """Listen. Returns: the port that is bound. Raises: OSError when the address is taken."""
+        """Listen. Returns: the bound port. Raises: OSError if the address is in use."""
         if host == EVERY_ADDRESS:
             self._listeners = [everywhere(port, ipv6=socket.has_dualstack_ipv6())]
         else:
@@ -213,7 +213,7 @@ class ConnectionLimiter:
         return int(self._listeners[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Take no more connections; those that are up stay."""
+        """Accept no more connections; existing connections stay open."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -221,20 +221,20 @@ class ConnectionLimiter:
             listener.close()
 
     def abort(self) -> None:
-        """Close what is still up."""
-        for line in list(self._lines):
+        """Close all open connections."""
+        for line in list(self._connections):
             line.abort()
 
     def leave(self, line: Connection) -> None:
-        """Forget a line."""
+        """Remove a connection."""
         self.release(line)
-        self._lines.pop(line, None)
-        self._left.set()
+        self._connections.pop(line, None)
+        self._closed.set()
 
     def hold(self, line: Connection, count: int) -> bool:
-        """Let a line hold more bytes; False: there is no room, and nobody to make some."""
+        """Count more bytes for a connection; False if there is no room for them."""
         while self._held_bytes + count > self.limits.held_bytes:
-            holders = (one for one in self._lines if one.held_bytes and one is not line)
+            holders = (one for one in self._connections if one.held_bytes and one is not line)
             oldest = min(holders, key=_since, default=None)
             if oldest is None or self._age(oldest) < self.limits.grace_seconds:
                 return False
@@ -244,7 +244,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, line: Connection) -> None:
-        """Let go of all bytes that a line holds."""
+        """Release all bytes of a connection."""
         self._held_bytes -= line.held_bytes
         line.held_bytes = 0
 
@@ -259,8 +259,8 @@ class ConnectionLimiter:
         while True:
             try:
                 plain, peer = await loop.sock_accept(listener)
-            except OSError as fault:  # no file descriptor left, or the peer has gone already
-                log.warning("no connection accepted: %s", fault)
+            except OSError as fault:  # no file descriptor is free, or the peer has closed
+                log.warning("cannot accept a connection: %s", fault)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
@@ -269,29 +269,29 @@ class ConnectionLimiter:
                 plain.close()
                 raise
             line = Connection(self, self._server, peer[0])
-            self._lines[line] = None
-            line.entering(self._start(self._enter(plain, line)))
+            self._connections[line] = None
+            line.establishing(self._start(self._enter(plain, line)))
             line.wait(self.limits.handshake_seconds)
 
     async def _room(self) -> None:
-        """Wait until a connection may come in; the one that waits longest may have to go."""
-        while len(self._lines) >= self.limits.connections:
-            crowd = self._crowd()
-            oldest = min(crowd or self._lines, key=_since)
+        """Wait until there is room for a connection, or close the one that has waited longest."""
+        while len(self._connections) >= self.limits.connections:
+            crowd = self._crowded()
+            oldest = min(crowd or self._connections, key=_since)
             left = self.limits.grace_seconds - self._age(oldest)
             if crowd or left <= 0:
                 oldest.abort()
                 return
-            self._left.clear()
+            self._closed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._left.wait(), left)
+                await asyncio.wait_for(self._closed.wait(), left)
 
-    def _crowd(self) -> list[Connection]:
-        """Return the lines of the address that has most, if these are too many for one."""
-        address, many = Counter(line.address for line in self._lines).most_common(1)[0]
+    def _crowded(self) -> list[Connection]:
+        """Return the connections of the address with the most connections, if too many."""
+        address, many = Counter(line.address for line in self._connections).most_common(1)[0]
         if many <= self.limits.crowd:
             return []
-        return [line for line in self._lines if line.address == address]
+        return [line for line in self._connections if line.address == address]
 
     async def _enter(self, plain: socket.socket, line: Connection) -> None:
         times = {} if self._tls is None else {
@@ -307,14 +307,14 @@ class ConnectionLimiter:
             self.leave(line)
             if not isinstance(fault, OSError):
                 raise
-            self._failed(fault)  # of TLS, of time, of the network: the peer's
+            self._failed(fault)  # a fault of the peer: TLS, timeout or network
 
     async def _sweep(self) -> None:
-        """Close what has waited too long."""
+        """Close connections that have exceeded their time."""
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
             now = self.now()
-            for line in [line for line in self._lines if line.until < now]:
+            for line in [line for line in self._connections if line.until < now]:
                 line.abort()
 
     def _age(self, line: Connection) -> float:
@@ -322,9 +322,9 @@ class ConnectionLimiter:
 
 
 def everywhere(port: int, *, ipv6: bool) -> socket.socket:
-    """Bind a port at every address, of both families in one socket.
+    """Bind a port on every address of both IP families, with one socket.
 
-    *ipv6*: whether the system has it; without it, at every address of IPv4. Raises: OSError.
+    *ipv6*: whether the system supports IPv6; if not, only IPv4 is bound. Raises: OSError.
     """
     if ipv6:
         bound = socket.create_server(
@@ -332,12 +332,12 @@ def everywhere(port: int, *, ipv6: bool) -> socket.socket:
         )
     else:
         bound = socket.create_server(("", port))
-    bound.settimeout(0)  # or the event loop would wait in it
+    bound.settimeout(0)  # a blocking accept would stop the event loop
     return bound
 
 
 async def _at(host: str, port: int) -> list[socket.socket]:
-    """Bind a port at each address of a host; `::` would be of IPv6 alone. Raises: OSError."""
+    """Bind a port on each address of a host; `::` would mean IPv6 only here. Raises: OSError."""
     loop = asyncio.get_running_loop()
     bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
     listeners = [shared.dup() for shared in bound.sockets]

@@ -1,4 +1,4 @@
-"""Files: the configuration, and dumps that may be gzipped or come from standard input."""
+"""Read and write files: the configuration, and dumps (gzipped, or on standard input)."""
 
 import gzip
 import io
@@ -25,9 +25,9 @@ STDIN: Final = 0
 
 
 def read_config(path: str | None, policy: str | None = None) -> Config:
-    """Read a configuration file; None or empty: what is built in.
+    """Read a configuration file; without a path return the defaults.
 
-    *policy*: in place of the one that it names, None: that one.
+    *policy*: replaces the policy of the file, unless None.
 
     Raises: ConfigError with the file and every fault.
     """
@@ -42,7 +42,7 @@ def read_config(path: str | None, policy: str | None = None) -> Config:
 
 
 def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
-    """Read what a configuration file holds, as `read_config` does."""
+    """Parse the content of a configuration file, as `read_config` does."""
     if len(raw) > CONFIG_BYTES_MAX:
         raise ConfigError(source, [f"larger than {CONFIG_BYTES_MAX} bytes"])
     (document,) = parse_yaml(raw, source, single=True)
@@ -50,9 +50,9 @@ def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
 
 
 def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
-    """Read the documents of a YAML stream, strictly: see `_Loader`. Raises: ConfigError.
+    """Parse the documents of a YAML stream strictly: see `_Loader`. Raises: ConfigError.
 
-    *single*: there may be no second one, and None stands for an empty one.
+    *single*: allow one document only; an empty stream is None.
     """
     try:
         text = raw.decode("utf-8")
@@ -63,32 +63,34 @@ def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
         raise ConfigError(source, [f"not UTF-8 (byte {fault.start})"]) from fault
     except yaml.MarkedYAMLError as fault:
         line = f"line {fault.problem_mark.line + 1}: " if fault.problem_mark else ""
-        told = fault.problem or "not YAML"
-        if fault.context and told.startswith("but "):  # what it expected stands apart
-            told = f"{fault.context}, {told}"
-        raise ConfigError(source, [f"{line}{told}"]) from fault
+        problem = fault.problem or "not YAML"
+        if fault.context and problem.startswith(
+            "but "
+        ):  # PyYAML reports what it expected separately
+            problem = f"{fault.context}, {problem}"
+        raise ConfigError(source, [f"{line}{problem}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise ConfigError(source, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:
-    """Write a document as `parse_yaml` reads it."""
+    """Format a document so that `parse_yaml` can read it."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=CONFIG_BYTES_MAX)
 
 
 def named(path: str) -> str:
-    """Return how messages call a file; `-` is standard input."""
+    """Return the name of a file for messages; `-` is standard input."""
     return "standard input" if path == "-" else path
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
-    """Read a dump, plain or gzipped; `-` is standard input. At most *bytes_max*, also unpacked.
+    """Read a dump, plain or gzipped; `-` is standard input.
 
-    Raises: InvalidInputError.
+    *bytes_max* limits both the file and its uncompressed content. Raises: InvalidInputError.
     """
     name = named(path)
     try:
-        # By its number: Python has no sys.stdin when the shell closed it.
+        # By file descriptor: sys.stdin is None if the shell has closed it.
         with open(STDIN if path == "-" else path, "rb", closefd=path != "-") as file:
             raw = _read(file, bytes_max)
         if raw is not None and raw.startswith(GZIP_MAGIC):
@@ -104,20 +106,20 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
 
 
 def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> None:
-    """Refuse at once what could not be written after hours. Raises: InvalidInputError."""
+    """Check that a file can be written, before a long computation. Raises: InvalidInputError."""
     target = Path(path)
     try:
         written = target if target.exists() else target.parent
         if target.is_dir() or not target.parent.is_dir():
-            raise InvalidInputError(path, "is a directory, or stands in one that is not there")
+            raise InvalidInputError(path, "is a directory, or its directory does not exist")
     except OSError as fault:
         raise InvalidInputError(path, fault.strerror or str(fault)) from fault
     if not may(written, os.W_OK):
-        raise InvalidInputError(path, "may not be written")
+        raise InvalidInputError(path, "is not writable")
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file anew. Raises: InvalidInputError."""
+    """Write a text file, replacing its content. Raises: InvalidInputError."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as fault:
@@ -125,7 +127,7 @@ def write_text(path: str, text: str) -> None:
 
 
 def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
-    """Unpack all members, as gzip itself does; None: more than allowed."""
+    """Decompress all members, as gzip does; None if the content is larger than allowed."""
     if raw[2:3] not in (b"", GZIP_DEFLATE):  # gzip would first miss the rest of a short header
         raise gzip.BadGzipFile("unknown compression method")
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
@@ -133,7 +135,7 @@ def _unpack(raw: bytes, bytes_max: int) -> bytes | None:
 
 
 def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
-    """Read to the end in chunks, so that memory follows what is there; None: more than allowed."""
+    """Read to the end in chunks, to use only the memory needed; None if larger than allowed."""
     whole = io.BytesIO()
     while chunk := file.read(CHUNK_BYTES):
         if whole.tell() + len(chunk) > bytes_max:
@@ -143,10 +145,10 @@ def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without what makes a file mean something else than it shows.
+    """A YAML loader that rejects everything that can mean something else than it seems.
 
-    No aliases, no tags, no field twice, no half characters; of plain texts only null, booleans and
-    JSON's numbers are more than text, so that `010` and `1:30` are not 8 and 90.
+    It rejects aliases, tags, duplicate fields and half surrogate pairs. Of plain scalars only
+    null, booleans and JSON's numbers are not text, so that `010` and `1:30` are not 8 and 90.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 PyYAML's own name and type
@@ -166,12 +168,12 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_scalar(self, node: Any) -> Any:  # noqa: ANN401
-        """Join pairs of surrogates, as JSON means them: PyYAML takes each for a character."""
+        """Join surrogate pairs, as JSON defines them; PyYAML reads each half as a character."""
         text = super().construct_scalar(node)
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError as fault:
-            problem = "half of a pair of surrogates is no text"
+            problem = "half of a surrogate pair is not valid text"
             raise yaml.constructor.ConstructorError(
                 None, None, problem, node.start_mark
             ) from fault
@@ -181,7 +183,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
             if not isinstance(name, str) or name in seen:
-                problem = f"field {name!r:.80} stands there twice, or is no text"
+                problem = f"field {name!r:.80} is a duplicate, or its name is not text"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep=deep)
@@ -194,10 +196,10 @@ for _tag, _form in (("int", r"-?(?:0|[1-9]\d*)\Z"), ("float", r"-?(?:0|[1-9]\d*)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no number with an exponent: to `_Loader` that would be a text."""
+    """A YAML dumper that writes numbers without exponent, which `_Loader` would read as text."""
 
     def represent_float(self, value: float) -> yaml.ScalarNode:
-        """Write it with a point, as no whole number is."""
+        """Write a float with a decimal point, to distinguish it from a whole number."""
         written = without_exponent(value)
         written += "" if "." in written else ".0"
         return self.represent_scalar("tag:yaml.org,2002:float", written)

@@ -1,4 +1,4 @@
-"""TLS handshakes that fail: counted by why, and told in the log now and then."""
+"""Count failed TLS handshakes by reason, and log them at a limited rate."""
 
 import logging
 import ssl
@@ -12,35 +12,35 @@ log = logging.getLogger("ebb.http")
 
 
 class Why(StrEnum):
-    """Why a handshake failed; a metric's label."""
+    """Reason for a failed handshake; a label of a metric."""
 
     CERTIFICATE = "certificate"
-    """One side does not take the other's: another CA, name or time, or one that is missing."""
+    """One side rejects the certificate of the other: CA, name, validity, or no certificate."""
     PROTOCOL = "protocol"
-    """No common version or cipher, or what came is no TLS."""
+    """No common version or cipher, or the peer does not speak TLS."""
     CONNECTION = "connection"
-    """The peer went, or took too long."""
+    """The peer closed the connection, or the handshake timed out."""
 
 
 def why(fault: OSError) -> Why:
-    """Say which of them it is, by the words of OpenSSL."""
+    """Return the reason for a failure, from OpenSSL's message."""
     if not isinstance(fault, ssl.SSLError):
         return Why.CONNECTION
-    told = fault.reason or ""
-    if "CERTIFICATE" in told or "UNKNOWN_CA" in told:
+    message = fault.reason or ""
+    if "CERTIFICATE" in message or "UNKNOWN_CA" in message:
         return Why.CERTIFICATE
     return Why.CONNECTION if isinstance(fault, ssl.SSLEOFError) else Why.PROTOCOL
 
 
 class Handshakes:
-    """Those of one program that have failed."""
+    """Failed handshakes of a program."""
 
     def __init__(self, metrics: TlsMetrics, clock: Clock) -> None:
         self._metrics = metrics
         self._seldom = RateLimitedLog(log, "a TLS handshake failed", clock.monotonic_seconds)
 
     def failed(self, fault: OSError) -> None:
-        """Hear of one more."""
-        found = why(fault)
-        self._metrics.handshake_failures.labels(found.value).inc()
-        self._seldom.warn(why=found.value, reason=str(fault))
+        """Count a failed handshake and log it."""
+        reason = why(fault)
+        self._metrics.handshake_failures.labels(reason.value).inc()
+        self._seldom.warn(why=reason.value, reason=str(fault))

@@ -1,4 +1,4 @@
-"""The collector of cycles, which stops every thread while it walks the heap."""
+"""Control Python's cyclic garbage collector, which stops every thread while it scans the heap."""
 
 import gc
 import threading
@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from typing import Final
 
 THAW_EVERY: Final = 1000
-"""After so many times all is walked once, a third of a second with 150,000 pods: cycles that were
-made inside would pile up, 8 kB for each list that is refused. With a pass each ten seconds: after
+"""Number of `growing()` blocks after which the whole heap is collected once.
+
+This takes a third of a second with 150,000 pods. Without it, cycles created in the blocks would
+accumulate, such as 8 kB for each rejected list. With a pass every ten seconds it happens every
 three hours."""
 
 
 class _Heap:
-    """Who lets it grow now, in whatever thread or task, and whether anybody collected before."""
+    """Nesting depth of `growing()` over all threads, and the collector state to restore."""
 
     def __init__(self) -> None:
         self._lock, self._inside, self._collecting = threading.Lock(), 0, False
@@ -29,7 +31,7 @@ class _Heap:
                     self._times += 1
                     if self._times % THAW_EVERY == 0:
                         gc.unfreeze()
-                    gc.collect()  # what is frozen as garbage stays until then
+                    gc.collect()  # objects that are frozen as garbage stay until unfreeze
 
     def end(self) -> None:
         with self._lock:
@@ -44,10 +46,10 @@ _HEAP = _Heap()
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """Let much be made inside that lives long: no collection walks it, then or later.
+    """Exclude objects that are created inside from garbage collection, now and later.
 
-    What is dropped goes at once all the same, now and later, but for cycles that are made inside:
-    they go after THAW_EVERY times at the latest.
+    For blocks that create many long-lived objects. Reference counting still frees unused objects.
+    Cycles created inside are freed after at most THAW_EVERY blocks.
     """
     _HEAP.begin()
     try:

@@ -1,4 +1,4 @@
-"""The base of every program's servers: health, metrics, faults to replies, orderly shutdown."""
+"""HTTP server of every program: health, metrics, error responses, graceful shutdown."""
 
 import asyncio
 import logging
@@ -23,24 +23,25 @@ from core.edge.serving import Serving
 from core.model.errors import InvalidInputError
 
 REASON_CHARACTERS_MAX: Final = 300
-"""Of why a request was refused, in the reply and the log; it may repeat what was sent."""
+"""Maximum length of the reason for a rejected request, in the response and the log."""
 DRAIN_SECONDS: Final = 5.0
-"""After SIGTERM: time for endpoints to notice that the program is not ready any more."""
+"""Time after SIGTERM in which endpoints learn that the program is not ready."""
 SHUTDOWN_SECONDS: Final = 10.0
-"""Then, for requests that are under way."""
+"""Time for running requests after that."""
 SCRAPE_SECONDS: Final = 0.25
-"""For so long the text of metrics is kept: it takes a millisecond or more of the loop that answers
-calls and reviews."""
+"""Time for which the metrics text is cached.
+
+It takes a millisecond or more of the event loop that serves calls and reviews."""
 
 log = logging.getLogger("ebb.http")
 
 Ready = Callable[[], str | None]
-"""Returns None when ready, else why not."""
+"""Return None if ready, else the reason."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Health:
-    """Whether the program is ready, from named checks, and whether it is leaving."""
+    """Readiness from named checks, and whether the program is shutting down."""
 
     def __init__(self) -> None:
         self.leaving = False
@@ -49,7 +50,7 @@ class Health:
         }
 
     def report(self) -> tuple[bool, str]:
-        """Return the verdict and a line a check, as Kubernetes' ?verbose has it."""
+        """Return the readiness and a line for each check, as Kubernetes' ?verbose does."""
         found = {name: check() for name, check in self.checks.items()}
         lines = [f"[+]{n} ok" if why is None else f"[-]{n} {why}" for n, why in found.items()]
         ready = all(why is None for why in found.values())
@@ -57,7 +58,7 @@ class Health:
 
 
 class _Series:
-    """The text of metrics, which is made at most once in SCRAPE_SECONDS, however many ask."""
+    """The metrics text, created at most once per SCRAPE_SECONDS."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics, self._clock = metrics, clock
@@ -71,8 +72,8 @@ class _Series:
 
 
 def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
-    """Return an application with health, and *metrics* if any; the program adds its own routes."""
-    app = web.Application(middlewares=[_Faults(clock).told])
+    """Return an application with health checks and optional metrics; programs add their routes."""
+    app = web.Application(middlewares=[_Faults(clock).answer])
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -91,27 +92,27 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
-    """Return a request's body; what has none, or too much, is refused in `_Faults`."""
+    """Return the body of a request; `_Faults` answers if it is missing or too large."""
     line = request.protocol
     if not isinstance(line, Connection):
-        raise TypeError("served by something else than Server")
+        raise TypeError("the request was not served by Server")
     return await line.body(request, most_bytes)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:
-    """Answer with a complete body, so that Content-Length is set and the connection is kept."""
+    """Return a response with a complete body, so that Content-Length is set."""
     return web.Response(body=body, status=status, content_type="application/json")
 
 
 class _Faults:
-    """What a caller did wrong, told to it at once and in the log now and then."""
+    """Report errors of callers to them, and log them at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
         self._seldom = RateLimitedLog(log, "refused a request", clock.monotonic_seconds)
 
     @web.middleware
-    async def told(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn what a caller did wrong into 400 with the reason, and what is too much into 503."""
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer invalid input with status 400 and the reason, and overload with 503."""
         try:
             return await handler(request)
         except InvalidInputError as fault:
@@ -123,7 +124,7 @@ class _Faults:
 
 
 class Server:
-    """One listening port of one application."""
+    """One listening port of an application."""
 
     def __init__(
         self,
@@ -135,56 +136,63 @@ class Server:
         setting: str = "listen",
         failed: Callable[[OSError], None] = lambda _: None,
     ) -> None:
-        """Make it; *setting* is what faults call the address, *failed* hears of handshakes."""
+        """Create a server.
+
+        *setting*: name of the setting with the address, for errors. *failed* is called for failed
+        handshakes.
+        """
         self._listen, self._setting = listen, setting
         self._runner = web.AppRunner(
             app,
             access_log=None,
             shutdown_timeout=SHUTDOWN_SECONDS,
-            handler_cancellation=True,  # or what waits for a peer that has gone would pile up
+            handler_cancellation=True,  # else handlers for closed peers accumulate
         )
         host, _, port = listen.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._tls, self._limits, self._failed = tls, limits, failed
-        self._door: ConnectionLimiter | None = None
+        self._limiter: ConnectionLimiter | None = None
         self.port = 0
-        """The port that is really bound; known after start."""
+        """The bound port; known after start."""
 
     async def start(self) -> None:
-        """Listen. Raises: InvalidInputError when that cannot be done at this address."""
+        """Listen. Raises: InvalidInputError if the address cannot be used."""
         await self._runner.setup()
         server = cast("web.Server", self._runner.server)
-        self._door = ConnectionLimiter(server, self._tls, self._limits, self._failed)
+        self._limiter = ConnectionLimiter(server, self._tls, self._limits, self._failed)
         try:
-            self.port = await self._door.open(self._host, self._port)
-        except (OSError, UnicodeError) as fault:  # a host's name can be none that IDNA knows
+            self.port = await self._limiter.open(self._host, self._port)
+        except (
+            OSError,
+            UnicodeError,
+        ) as fault:  # UnicodeError: the host name is not valid in IDNA
             problem = f"{self._listen!r}: {_why_not(fault)}; allowed: a free host:port"
             raise InvalidInputError(self._setting, problem) from fault
         log.info("listening", extra=fields(host=self._host, port=self.port, tls=bool(self._tls)))
 
     async def stop(self) -> None:
-        """Finish what is under way and close."""
-        if self._door is not None:
-            await self._door.close()
+        """Finish running requests and close."""
+        if self._limiter is not None:
+            await self._limiter.close()
         await self._runner.cleanup()
-        if self._door is not None:
-            self._door.abort()
+        if self._limiter is not None:
+            self._limiter.abort()
 
 
 def _why_not(fault: Exception) -> str:
-    """Return the system's own words; asyncio puts others around them, of each Python its own."""
+    """Return the operating system's message; asyncio's text depends on the Python version."""
     if isinstance(fault, OSError) and fault.errno is not None:
         known = not isinstance(fault, socket.gaierror)
-        told = os.strerror(fault.errno) if known else fault.strerror or str(fault)
-        return told[:1].lower() + told[1:]
+        message = os.strerror(fault.errno) if known else fault.strerror or str(fault)
+        return message[:1].lower() + message[1:]
     return str(fault)
 
 
 class PairFiles:
-    """A certificate and its key in files, as they are served; and the CA of callers, if one is."""
+    """A certificate and its key in files, and the optional CA of callers."""
 
     def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
-        """Load them. Raises: InvalidInputError."""
+        """Load the files. Raises: InvalidInputError."""
         self.serving, self._files, self._clock = serving, (certificate, key), clock
         self._changes = Changes(filter(None, (*self._files, serving.client_ca)))
         self._load()
@@ -193,17 +201,20 @@ class PairFiles:
         self.serving.load_files(*self._files, self._clock.unix_seconds())
 
     async def follow(self, every_seconds: float = FILES_SECONDS) -> None:
-        """Load them anew whenever they have changed, until cancelled.
+        """Reload the files when they change, until cancelled.
 
-        A pair that cannot be used is logged and tried again, and the one before is served on.
+        An invalid pair is logged and loaded again later; the previous pair stays in use.
         """
-        await self._changes.follow(self._load_anew, every_seconds)
+        await self._changes.follow(self._reload, every_seconds)
 
-    async def _load_anew(self) -> bool:
+    async def _reload(self) -> bool:
         try:
             self._load()
         except InvalidInputError as fault:
-            log.warning("certificate not changed", extra=fields(reason=str(fault)))
+            log.warning(
+                "cannot load the changed certificate; keeping the previous one",
+                extra=fields(reason=str(fault)),
+            )
             return False
         until = self.serving.valid_until
         log.info("serving a new certificate", extra=fields(valid_until=until))
@@ -219,7 +230,7 @@ async def until_signal() -> None:
 
 
 async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
-    """Fail readiness, and go on serving for *seconds* while callers notice."""
+    """Fail readiness, and serve for *seconds* more while callers notice."""
     health.leaving = True
-    log.info("leaving", extra=fields(drain_seconds=seconds))
+    log.info("shutting down", extra=fields(drain_seconds=seconds))
     await asyncio.sleep(seconds)

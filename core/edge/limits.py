@@ -1,4 +1,4 @@
-"""What a port of ours bears from those who reach it; `connections` holds to it."""
+"""Limits of a listening port; `connections` enforces them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,33 +6,36 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a port bears. API server and kube-scheduler give us 2 s and 5 s for all of a call."""
+    """Limits of a port; API server and kube-scheduler wait 2 s and 5 s for an answer."""
 
     connections: int = 128
-    """An API server keeps 25 idle ones, a scheduler one or two; of TLS each takes 0.4 MB."""
+    """Maximum number of connections; an API server keeps 25 idle ones, a scheduler one or two.
+
+    A TLS connection takes 0.4 MB."""
     crowd: int = 32
-    """Connections of one address; one with more makes room at once, as it can keep all young."""
+    """Connections of one address above which its oldest one is closed at once to make room."""
     held_bytes: int = 96 * 1024**2
-    """Of bodies and answers at once: the largest body there is, and half as much again."""
+    """Maximum bytes of bodies and answers in memory: one and a half times the largest body."""
     grace_seconds: float = 1.0
-    """What has waited for less does not make room for others: it is likely at work."""
+    """Connections that have waited for less are not closed to make room for others."""
     handshake_seconds: float = 5.0
     headers_seconds: float = 5.0
-    """From the first byte of a request to the last of its headers; of one that comes whole, to
-    the last of its answer."""
+    """Time from the first byte of a request to its headers; with a complete request, to the
+    answer."""
     body_seconds: float = 5.0
-    """From the headers to the last byte."""
+    """Time from the headers to the last byte of the body."""
     answer_seconds: float = 5.0
-    """For the other side to take a large answer."""
+    """Time for the peer to receive a large answer."""
     linger_seconds: float = 1.0
-    """A request that was refused unread is read on for so long, so that the answer is seen."""
+    """Time for which the rest of a rejected request is read, so that the peer sees the answer."""
     close_seconds: float = 2.0
-    """For the other side to end TLS, once we have."""
+    """Time for the peer to close TLS after us."""
     keepalive_seconds: float = 180.0
-    """API server and kube-scheduler keep idle connections 90 s, and repeat no POST on a closed
-    one."""
+    """Idle time; API server and kube-scheduler keep idle connections for 90 s.
+
+    They do not retry a POST on a closed connection."""
     sweep_seconds: float = 0.5
-    """How often the times are looked at."""
+    """Interval between checks of the times."""
 
 
 LIMITS: Final = Limits()

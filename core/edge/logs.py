@@ -1,6 +1,6 @@
-"""Logs: one JSON object a line on standard error, as Kubernetes' JSON format has it.
+"""Log one JSON object per line to standard error, in Kubernetes' JSON format.
 
-Messages are constant; what varies stands in fields: `log.info("marked", extra=fields(node=name))`.
+Messages are constant; variable parts are fields: `log.info("marked", extra=fields(node=name))`.
 """
 
 import logging
@@ -13,34 +13,34 @@ import orjson
 
 _FIELDS = "ebb_fields"
 SELDOM_SECONDS: Final = 60.0
-"""From one line to the next of what others can cause as often as they like."""
+"""Minimum interval between two log lines about events that others can cause at any rate."""
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """Wrap the varying parts of a message for logging's `extra`."""
+    """Wrap the variable parts of a message for the argument `extra` of logging."""
     return {_FIELDS: values}
 
 
 class RateLimitedLog:
-    """A warning of what whoever reaches a port can cause: one line now and then tells of all."""
+    """A warning about events that clients can cause at any rate; one line covers many events."""
 
     def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:
-        """*now*: returns monotonic seconds."""
+        """Create a rate-limited warning; *now* returns monotonic seconds."""
         self._log, self._message, self._now = log, message, now
-        self._told = -math.inf
-        self._untold = 0
+        self._last = -math.inf
+        self._events = 0
 
     def warn(self, **values: object) -> None:
-        """Hear of one more; a line has the fields of the last, and how many there were."""
+        """Record an event; a line has the fields of the last event, and the number of events."""
         now = self._now()
-        self._untold += 1
-        if now - self._told >= SELDOM_SECONDS:
-            self._log.warning(self._message, extra=fields(**values, since_last=self._untold))
-            self._told, self._untold = now, 0
+        self._events += 1
+        if now - self._last >= SELDOM_SECONDS:
+            self._log.warning(self._message, extra=fields(**values, since_last=self._events))
+            self._last, self._events = now, 0
 
 
 def start() -> None:
-    """Send all logging to standard error as JSON lines."""
+    """Send all log messages to standard error as JSON lines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -48,7 +48,7 @@ def start() -> None:
 
 
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
-    """Log in one line what a callback could not raise: a caller's server name that is no text."""
+    """Log an exception of a callback in one line, such as for a server name that is not text."""
     logging.getLogger("ebb").warning("unraisable", extra=fields(reason=repr(found.exc_value)))
 
 

@@ -1,6 +1,6 @@
-"""Prometheus series that several programs share, and types for the series of each program.
+"""Prometheus metrics that several programs share, and types for metrics of a program.
 
-A program has one registry with its own series only. All label sets are closed.
+Each program has one registry. All sets of labels are closed.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,11 +17,11 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Seen_ = TypeVar("Seen_")
 Samples = dict[tuple[str, ...], float]
-"""By the values of the labels."""
+"""Values by the values of the labels."""
 
 
 class Metrics:
-    """The registry of one program and the series that every program has."""
+    """The registry of a program, with the metrics of every program."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -32,7 +32,7 @@ class Metrics:
         return Gauge(name, what, labels, registry=self.registry)
 
     def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter; the values of its label that are named are told from 0 on."""
+        """Return a counter; the given label values are exported from the start, as 0."""
         made = Counter(name, what, tuple(labels), registry=self.registry)
         for label, values in labels.items():
             for value in values:
@@ -40,51 +40,52 @@ class Metrics:
         return made
 
     def text(self) -> bytes:
-        """Return all series in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class WatchMetrics(Metrics):
-    """The series of a program that watches the API server."""
+    """Metrics of a program that watches the API server."""
 
     def __init__(self) -> None:
         super().__init__()
         self.watch_restarts = self._counter(
             "ebb_watch_restarts_total",
-            "Watches of the API server that ended other than by their time.",
+            "Watches of the API server that ended before their timeout.",
             resource=(),
             reason=(),  # expired | throttled | error | timeout
         )
         self.refused_objects = self._counter(
             "ebb_refused_objects_total",
-            "Objects of the API server that could not be read.",
+            "Objects from the API server that could not be decoded.",
             resource=(),
         )
         self.unreadable_objects = self._gauge(
             "ebb_unreadable_objects",
-            "Objects of the API server that cannot be read now; a Node stays, and that of a pod.",
+            "API objects that cannot be decoded now; such Nodes and Nodes of such Pods are not "
+            "marked.",
             "resource",
         )
 
 
 class TlsMetrics(Metrics):
-    """The series of a program that serves TLS."""
+    """Metrics of a program that serves TLS."""
 
     def __init__(self) -> None:
         super().__init__()
         self.handshake_failures = self._counter(
             "ebb_tls_handshake_failures_total",
-            "TLS handshakes with callers that failed.",
+            "Failed TLS handshakes with callers.",
             reason=(),  # certificate | protocol | connection
         )
         self.certificate_until = self._gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
-            "When the certificate that is served ends; 0: none is served.",
+            "Expiration time of the serving certificate; 0 if there is none.",
         )
 
 
 class EventMetrics(Metrics):
-    """The series of a program that writes Events."""
+    """Metrics of a program that writes Events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +95,7 @@ class EventMetrics(Metrics):
 
 
 class ReportedGauge(NamedTuple, Generic[Seen_]):
-    """A gauge of what has been seen."""
+    """A gauge that is computed from a reported value."""
 
     name: str
     what: str
@@ -103,21 +104,21 @@ class ReportedGauge(NamedTuple, Generic[Seen_]):
 
 
 class MetricCollector(Collector, Generic[Seen_]):
-    """Gauges that are told at once: a scrape sees all of one telling, and nothing between two."""
+    """Gauges that change together: a scrape sees one report completely."""
 
     def __init__(
         self, *gauges: ReportedGauge[Seen_], holds: Callable[[], bool] = lambda: True
     ) -> None:
-        """Tell of nothing yet: gauges without labels are 0.
+        """Start without a report; gauges without labels are 0.
 
-        *holds*: whether what was told last still does; while not, it is as if nothing had been.
+        *holds*: returns whether the last report is still valid; if not, the gauges show no report.
         """
         self._gauges, self._holds = gauges, holds
         self._show({(): 0} if not one.labels else {} for one in gauges)
         self._nothing = self._families
 
     def tell(self, seen: Seen_) -> None:
-        """Replace all."""
+        """Replace all values."""
         self._show(one.of(seen) for one in self._gauges)
 
     def _show(self, samples: Iterable[Samples]) -> None:
@@ -130,5 +131,5 @@ class MetricCollector(Collector, Generic[Seen_]):
         self._families = tuple(families)
 
     def collect(self) -> Iterable[Metric]:
-        """Return what was told last."""
+        """Return the gauges of the last report."""
         return self._families if self._holds() else self._nothing

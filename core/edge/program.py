@@ -1,4 +1,4 @@
-"""How every program begins: the command line, the configuration, logs, faults in one line each."""
+"""Start a program: command line, configuration, logs, and errors in one line each."""
 
 import argparse
 import asyncio
@@ -17,15 +17,15 @@ FAULT = 2
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a program is started with."""
+    """The inputs of a program at its start."""
 
     config: Config
     config_path: str | None
-    """Where it was read; None: built in."""
+    """Path of the configuration file; None if the defaults are used."""
     changes: Changes
-    """Of that file."""
+    """Changes of the configuration file."""
     kubeconfig: str | None
-    """None: in a cluster."""
+    """Path of a kubeconfig; None inside a cluster."""
 
     @classmethod
     def read(cls, config_path: str | None, kubeconfig: str | None) -> "Start":
@@ -39,32 +39,36 @@ Serve = Callable[[Start], Coroutine[Any, Any, None]]
 
 
 def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:
-    """Run a program until SIGTERM. Returns: 0, or 2 with one line a fault on standard error."""
+    """Run a program until SIGTERM. Returns: 0, or 2 after errors on standard error."""
     parser = argparse.ArgumentParser(prog=name, description=description)
-    parser.add_argument("--config", metavar="FILE", help="an EbbConfiguration")
-    parser.add_argument("--kubeconfig", metavar="FILE", help="outside a cluster: how to reach it")
+    parser.add_argument(
+        "--config", metavar="FILE", help="configuration file (kind: EbbConfiguration)"
+    )
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="kubeconfig for use outside a cluster"
+    )
     arguments = parser.parse_args(argv)
     logs.start()
     try:
         asyncio.run(serve(Start.read(arguments.config, arguments.kubeconfig)))
     except (EbbError, OSError) as fault:
-        return _told(name, [fault])
+        return _report(name, [fault])
     except ExceptionGroup as several:
         if several.split(EbbError)[1] is not None:
-            raise  # of which a traceback is wanted
-        return _told(name, _single(several))
+            raise  # a bug: show the traceback
+        return _report(name, _single(several))
     return 0
 
 
-def _told(name: str, faults: Iterable[Exception]) -> int:
+def _report(name: str, faults: Iterable[Exception]) -> int:
     lines = [line for fault in faults for line in str(fault).splitlines()]
-    for line in dict.fromkeys(lines):  # several tasks may have met the same fault
+    for line in dict.fromkeys(lines):  # several tasks may report the same fault
         print(f"{name}: {line}", file=sys.stderr)
     return FAULT
 
 
 def _single(several: ExceptionGroup[Exception]) -> Iterator[Exception]:
-    """Yield the faults of what ran side by side, and of what ran beside that in it."""
+    """Yield the exceptions of nested groups."""
     for one in several.exceptions:
         if isinstance(one, ExceptionGroup):
             yield from _single(one)

@@ -1,4 +1,4 @@
-"""TLS as it is served and trusted: a certificate that can change, and whether a CA would do."""
+"""TLS contexts: a serving certificate that can be replaced, and checks of CAs."""
 
 import ssl
 import tempfile
@@ -12,35 +12,36 @@ from core.edge.tls import Pair, reading
 from core.model.errors import InvalidInputError
 
 AHEAD_SECONDS_MAX: Final = 24 * 3600
-"""A CA that begins later than this from now is none; less may be another replica's clock."""
+"""Maximum clock skew between replicas; a CA that becomes valid later is rejected."""
 FILE_BYTES_MAX: Final = 1024**2
 CHECKED_MAX: Final = 16
 """CAs that were found good and are not checked again; so many fit into two caBundles."""
 TURNS_MAX: Final = 10
-"""A handshake in memory takes three."""
+"""Maximum number of steps of a handshake in memory, which takes three."""
 _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
-"""X509_V_FLAG_NO_CHECK_TIME: the time is the caller's. The ssl module has no name for it."""
+"""X509_V_FLAG_NO_CHECK_TIME: skip the check of the time. The ssl module has no name for it."""
 
 
 class Serving:
-    """A server's TLS whose certificate can change while it listens.
+    """TLS of a server whose certificate can change while it listens.
 
-    New handshakes see the new one; connections that are open go on. Each certificate has a context
-    of its own, which a handshake is given when it begins: a pair that cannot be used, or has a key
-    of another kind, leaves nothing behind in the one that is served.
+    New handshakes use the new certificate; open connections continue. Each certificate has a
+    context of its own, which a handshake receives when it begins. An unusable pair, or a key of
+    another type, thus cannot affect the certificate in use.
     """
 
     def __init__(self, client_ca: str | None = None) -> None:
-        """*client_ca*: a PEM file, read with each pair; what a caller shows must be of it.
+        """Create the TLS state without a certificate.
 
-        Raises: InvalidInputError.
+        *client_ca*: PEM file that is read with each pair; certificates of callers must be signed
+        by it. Raises: InvalidInputError.
         """
         self.client_ca = client_ca
         self._current: ssl.SSLContext | None = None
         self.context = self._fresh()
         self.context.sni_callback = self._give
         self.valid_until = 0
-        """Unix seconds; 0 as long as nothing has been loaded."""
+        """End of the certificate's validity in Unix seconds; 0 if none has been loaded."""
 
     def _fresh(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,26 +60,26 @@ class Serving:
             handshake.context = self._current
 
     def why_not_valid(self, unix_seconds: int) -> str | None:
-        """Return why nobody would take what is served, or None."""
+        """Return why clients would reject the certificate, or None."""
         return None if unix_seconds < self.valid_until else "no valid certificate"
 
     def load(self, pair: Pair) -> None:
-        """Serve this certificate. Raises: InvalidInputError; then the one before is served on."""
+        """Serve this certificate. Raises: InvalidInputError; then the previous one stays."""
         self._load(pair, self._fresh())
 
     def _load(self, pair: Pair, context: ssl.SSLContext) -> None:
         valid_until = tls.life(pair.certificate)[1]
         with reading("certificate and key"), tempfile.NamedTemporaryFile() as file:
-            # The ssl module wants a file, which is gone at once; without a password it would ask.
+            # The ssl module needs a file. Without a password it would prompt for one.
             file.write(pair.certificate + b"\n" + pair.key)
             file.flush()
             context.load_cert_chain(file.name, password="")
         self._current, self.valid_until = context, valid_until
 
     def load_files(self, certificate: str, key: str, unix_seconds: int) -> None:
-        """Serve what stands in PEM files. Raises: InvalidInputError that names them.
+        """Serve the certificate of PEM files. Raises: InvalidInputError that names them.
 
-        A pair that is not valid at that time is refused as long as the one before is.
+        A pair that is not valid at this time is rejected while the previous pair is valid.
         """
         pair, context = Pair(_content(certificate), _content(key)), self._fresh()
         try:
@@ -89,37 +90,37 @@ class Serving:
         except InvalidInputError as fault:
             raise InvalidInputError(f"{certificate}, {key}", f"not a PEM pair: {fault}") from fault
         if not usable:
-            raise InvalidInputError(certificate, "is not valid at this time")
+            raise InvalidInputError(certificate, "is not valid now")
 
 
 def serving(pair: Pair) -> ssl.SSLContext:
-    """Return a server's context for a certificate that does not change."""
+    """Return a server context for a certificate that does not change."""
     server = Serving()
     server.load(pair)
     return server.context
 
 
 def trusting(ca: bytes) -> ssl.SSLContext:
-    """Return a client's context that trusts this CA alone. Raises: InvalidInputError."""
+    """Return a client context that trusts only this CA. Raises: InvalidInputError."""
     with reading("CA"):
         return ssl.create_default_context(cadata=ca.decode("ascii"))
 
 
 def check_ca(ca: Pair, unix_seconds: int) -> None:
-    """Say whether clients that trust it would take what it signs now.
+    """Check that clients that trust the CA would accept what it signs now.
 
-    Raises: InvalidInputError: it is damaged, no CA, not signed by itself, its key is another
-    one's, or its time is over.
+    Raises: InvalidInputError if the CA is damaged, is not a CA, is not self-signed, has another
+    key, or has expired.
     """
     since, until = tls.life(ca.certificate)
     if not since - AHEAD_SECONDS_MAX <= unix_seconds < until:
-        raise InvalidInputError("CA", "is not valid at this time")
+        raise InvalidInputError("CA", "is not valid now")
     _check_at_any_time(ca)
 
 
 @lru_cache(CHECKED_MAX)
 def _check_at_any_time(ca: Pair) -> None:
-    """Do what `check_ca` does but for the time. A CA that is good is checked once, in 7 ms.
+    """Check all but the validity period. A good CA is checked only once, which takes 7 ms.
 
     Raises: InvalidInputError.
     """
@@ -129,7 +130,7 @@ def _check_at_any_time(ca: Pair) -> None:
 
 
 def lasts(certificate: bytes, unix_seconds: int) -> bool:
-    """Say whether TLS can read it and it has not ended."""
+    """Return whether TLS can read the certificate and it has not expired."""
     try:
         _check_readable(certificate)
         return unix_seconds < tls.life(certificate)[1]
@@ -152,7 +153,7 @@ def _check_readable(certificate: bytes) -> None:
 
 
 def _shake_hands(leaf: Pair, name: str) -> None:
-    """Connect in memory, as a client that trusts its CA alone. Raises: InvalidInputError."""
+    """Make a TLS handshake in memory; the client trusts only the CA. Raises: InvalidInputError."""
     trust = trusting(leaf.ca)
     trust.verify_flags |= _NO_CHECK_TIME
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -169,7 +170,7 @@ def _shake_hands(leaf: Pair, name: str) -> None:
                     continue
                 waiting.remove(end)
     if waiting:
-        raise InvalidInputError("CA", "a handshake does not end")
+        raise InvalidInputError("CA", "the TLS handshake does not complete")
 
 
 def _content(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Certificates and keys as bytes: a CA and leaves of our own; alone imports `cryptography`."""
+"""Create and read certificates and keys; the only module that imports `cryptography`."""
 
 import datetime as dt
 import ipaddress
@@ -20,9 +20,9 @@ from core.model.errors import InvalidInputError
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 7
 BACKDATE_SECONDS: Final = 3600
-"""Clocks differ: a certificate is valid from a little before it was made."""
+"""Certificates are valid from this long before their creation, as clocks differ."""
 BUNDLE_CERTIFICATES_MAX: Final = 100
-"""More of one bundle are not looked at."""
+"""Maximum number of certificates of a bundle that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Pair:
 
 
 def make_ca(unix_seconds: int) -> Pair:
-    """Make a CA that is valid from *unix_seconds*; equal names are told apart by key ids."""
+    """Create a CA that is valid from *unix_seconds*; CAs have equal names, but other key ids."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_CA_NAME, _CA_NAME, key.public_key(), unix_seconds, CA_DAYS)
@@ -69,12 +69,12 @@ def make_leaf(ca: Pair, names: Sequence[str], unix_seconds: int) -> Pair:
 
 
 def make_pair(names: Sequence[str], unix_seconds: int) -> Pair:
-    """Make a leaf of a CA that signs nothing else, for one run. Raises: InvalidInputError."""
+    """Create a certificate and its own CA, for one run. Raises: InvalidInputError."""
     return make_leaf(make_ca(unix_seconds), names, unix_seconds)
 
 
 def life(certificate: bytes) -> tuple[int, int]:
-    """Return from and until when it is valid, unix seconds. Raises: InvalidInputError."""
+    """Return the start and end of the validity in Unix seconds. Raises: InvalidInputError."""
     found = _certificate(certificate)
     with reading("certificate"):
         since, until = found.not_valid_before_utc, found.not_valid_after_utc
@@ -82,9 +82,9 @@ def life(certificate: bytes) -> tuple[int, int]:
 
 
 def split(bundle: bytes) -> list[bytes]:
-    """Return a bundle's certificates, each in canonical PEM; what is none is left out.
+    """Return the certificates of a bundle in canonical PEM, without invalid ones.
 
-    So does the API server: what it cannot read in a caBundle it does not trust.
+    The API server also ignores what it cannot read in a caBundle.
     """
     found = []
     for _, block in zip(range(BUNDLE_CERTIFICATES_MAX), _BLOCK.finditer(bundle), strict=False):
@@ -96,22 +96,22 @@ def split(bundle: bytes) -> list[bytes]:
 
 
 def signs_itself(certificate: bytes) -> None:
-    """Check that it is whole and a root. Raises: InvalidInputError."""
+    """Check that the certificate is intact and self-signed. Raises: InvalidInputError."""
     found = _certificate(certificate)
     with reading("CA"):
         found.verify_directly_issued_by(found)
 
 
 def is_ours(certificate: bytes) -> bool:
-    """Say whether it is a CA that `make_ca` made; one that cannot be read is not.
+    """Return whether the certificate is a CA that `make_ca` created; False if it cannot be read.
 
-    The name alone says little: the component cert-manager's CA has it too, but may sign other CAs.
-    OpenSSL and Go take names that `cryptography` does not: Latin 1 in a TeletexString, say.
+    OpenSSL and Go accept names that `cryptography` rejects, such as Latin 1 in a TeletexString.
     """
     try:
         with reading("certificate"):
             found = _certificate(certificate)
             limits = found.extensions.get_extension_for_class(x509.BasicConstraints).value
+            # The CA of the component cert-manager has the same name, but may sign other CAs.
             return found.subject == _CA_NAME and limits == _CA_LIMITS
     except InvalidInputError:
         return False
@@ -119,7 +119,7 @@ def is_ours(certificate: bytes) -> bool:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Name whatever the libraries raise on bytes that somebody else wrote.
+    """Convert the libraries' exceptions about invalid bytes to InvalidInputError.
 
     Raises: InvalidInputError.
     """
@@ -128,7 +128,9 @@ def reading(what: str) -> Iterator[None]:
     except _REFUSALS as fault:
         raise InvalidInputError(what, f"{type(fault).__name__} {fault}".strip()) from fault
     except BaseException as fault:
-        if type(fault).__name__ != "PanicException":  # what Rust raises; it has no other name
+        if (
+            type(fault).__name__ != "PanicException"
+        ):  # an exception from Rust; the class is not importable
             raise
         raise InvalidInputError(what, "cannot be read") from fault
 
@@ -142,7 +144,7 @@ def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     with reading("key"):
         key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, _CURVES):
-        raise InvalidInputError("key", "is not of a curve that the API server knows")
+        raise InvalidInputError("key", "has a curve that the API server does not support")
     return key
 
 
@@ -158,9 +160,9 @@ _BLOCK: Final = re.compile(
     rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----"
 )
 _REFUSALS: Final = (
-    CryptographyDeprecationWarning,  # where warnings are errors
+    CryptographyDeprecationWarning,  # if warnings are errors
     InvalidSignature,
-    OSError,  # ssl.SSLError among them
+    OSError,  # includes ssl.SSLError
     OverflowError,
     TypeError,
     UnsupportedAlgorithm,

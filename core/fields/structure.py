@@ -1,7 +1,7 @@
-"""What holds values in the file: sections, lists, mappings of names; what ties fields together.
+"""Annotations for containers of values: sections, lists, mappings by name, dependent fields.
 
-The annotations here tell pydantic how to read, and JSON Schema what is allowed. Formats of values:
-core.fields.value_types.
+The annotations tell pydantic how to read a value, and state in JSON Schema what is allowed.
+core.fields.value_types has the formats of single values.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,24 +19,24 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from core.fields.value_types import Form, not_allowed, percent
+from core.fields.value_types import ValueFormat, not_allowed, percent
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RESTART: Final = "x-restart"
-"""The keyword of the schema that names the programs which read a setting once, at their start."""
+"""Schema keyword that lists the programs that read a setting only when they start."""
 WEBHOOK: Final = "ebb-webhook"
 CONTROLLER: Final = "ebb-controller"
 EXTENDER: Final = "ebb-extender"
-BESIDE: Final = "*"
-"""What the alias of a section begins with whose fields stand in the file beside it."""
-INLINE: Final = Field(alias=BESIDE)
+FLATTEN: Final = "*"
+"""Prefix of the alias of a section whose fields belong to the enclosing mapping in the file."""
+FLATTENED: Final = Field(alias=FLATTEN)
 
 
-def is_beside(alias: str) -> bool:
-    """Say whether the fields of the section with this alias stand in the file beside it."""
-    return alias.startswith(BESIDE)
+def is_flattened(alias: str) -> bool:
+    """Return whether the fields of the section with this alias belong to the enclosing mapping."""
+    return alias.startswith(FLATTEN)
 
 
 AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
@@ -44,7 +44,7 @@ AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a list is annotated with; one that is too long is not looked into."""
+    """Annotation of a list with a maximum length; longer lists are rejected unread."""
 
     most: int
     entries: str
@@ -52,15 +52,15 @@ class Listed:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic read the entries."""
+        """Check the length before pydantic reads the entries."""
         return core_schema.no_info_before_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say what is taken."""
-        told = f"a list of at most {self.most} entries {self.entries}"
-        return {**handler(core), "maxItems": self.most, "title": told}
+        """Add the maximum length and a title to the schema."""
+        title = f"a list of at most {self.most} entries {self.entries}"
+        return {**handler(core), "maxItems": self.most, "title": title}
 
     def _checked(self, value: object) -> object:
         if not isinstance(value, list) or len(value) > self.most:
@@ -70,18 +70,18 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a mapping of names to sections is annotated with, as Listed."""
+    """Annotation of a mapping of names to sections with a maximum size."""
 
     most: int
-    names: Form
+    names: ValueFormat
     name: str
-    """What stands for a name where none is meant in particular."""
+    """Placeholder for a name in documentation."""
     sections: str
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic read names and sections."""
+        """Let pydantic read the names and the sections."""
         names = handler.generate_schema(Annotated[str, self.names])
         read = core_schema.dict_schema(names, handler.generate_schema(get_args(source)[1]))
         return core_schema.no_info_before_validator_function(self._checked, read)
@@ -89,7 +89,7 @@ class Named:
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say what is taken."""
+        """Describe the mapping in the schema."""
         (section,) = handler(core)["patternProperties"].values()
         return {
             "type": "object",
@@ -107,13 +107,13 @@ class Named:
 
 
 NAMED: Final = "x-name"
-"""The keyword of the schema that says what stands for a name (`Named`)."""
-UNSAID: Final = object()
-"""Stands in a section for a field that is missing and must not be (`Needs`)."""
+"""Schema keyword with the placeholder for names (`Named`)."""
+MISSING: Final = object()
+"""Value of a required field that is missing (`Needs`)."""
 
 
 class Needs:
-    """What a section is annotated with where a flag, once it is set, needs other fields."""
+    """Annotation of a section with a flag that, if true, makes other fields required."""
 
     def __init__(self, flag: str, *fields: str) -> None:
         self._flag, self._fields = flag, fields
@@ -121,13 +121,13 @@ class Needs:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic refuse what stands for missing fields along with all else."""
+        """Insert MISSING for required fields, so that pydantic reports them with other faults."""
         return core_schema.no_info_before_validator_function(self._completed, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say what is needed."""
+        """Describe the requirement in the schema."""
         flag = {"properties": {self._flag: {"const": True}}, "required": [self._flag]}
         return {**handler(core), "if": flag, "then": {"required": [*self._fields]}}
 
@@ -135,11 +135,11 @@ class Needs:
         if not isinstance(value, dict) or value.get(self._flag) is not True:
             return value
         missing = [name for name in self._fields if value.get(name) is None]
-        return value | dict.fromkeys(missing, UNSAID)
+        return value | dict.fromkeys(missing, MISSING)
 
 
 def name_of(field_name: str) -> str:
-    """Return a setting's name in the file: without its unit, in camelCase."""
+    """Return the name of a setting in the file: without its unit, in camelCase."""
     plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")
     first, *rest = plain.split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
@@ -148,15 +148,17 @@ def name_of(field_name: str) -> str:
 _ACRONYMS: Final = {"ca": "CA", "cpu": "CPU", "gb": "GB"}
 
 
-def filled(given: object, new: "DataclassInstance") -> object:
-    """Fill what a mapping of the file does not say with the values of *new*."""
+def filled(given: object, defaults: "DataclassInstance") -> object:
+    """Set fields that are missing in a mapping of the file to the values of *defaults*."""
     if not isinstance(given, dict):
         return given
-    return {name_of(field.name): getattr(new, field.name) for field in fields(new)} | given
+    return {
+        name_of(field.name): getattr(defaults, field.name) for field in fields(defaults)
+    } | given
 
 
 def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
-    """Refuse what has been read and does not hold, for settings whose fields are good alone."""
+    """Reject a value that was read but does not satisfy a condition across its fields."""
 
     def check(found: Any) -> Any:  # noqa: ANN401 of whatever type it is read as
         if holds(found):
@@ -167,7 +169,7 @@ def where(holds: Callable[[Any], bool], allowed: str) -> AfterValidator:
 
 
 def at_least(name: str) -> AfterValidator:
-    """Refuse a share that is below that of the field of this name, which stands before it."""
+    """Reject a share below that of the named field, which must be defined before it."""
 
     def check(found: Fraction | None, info: ValidationInfo) -> Fraction | None:
         least = info.data.get(name)
@@ -179,9 +181,9 @@ def at_least(name: str) -> AfterValidator:
 
 
 def refused(faults: Iterable[tuple[str, object, str]]) -> ValidationError:
-    """Make one of several such faults, each of a field's name, its value and what is allowed."""
-    told: list[InitErrorDetails] = [
+    """Create one error from several faults: field name, value, and allowed values."""
+    details: list[InitErrorDetails] = [
         {"loc": (name,), "input": value, "type": not_allowed(allowed)}
         for name, value, allowed in faults
     ]
-    return ValidationError.from_exception_data("", told)
+    return ValidationError.from_exception_data("", details)

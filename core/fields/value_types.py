@@ -1,7 +1,7 @@
-"""How values are written in the file: durations, shares, numbers, quantities, labels, texts.
+"""Formats of values in the file: durations, shares, numbers, quantities, labels, texts.
 
-A form reads and writes, and says in JSON Schema what it takes: its pattern is the one by which it
-reads, and its title tells people. Words, flags and whole numbers are read by pydantic itself.
+A format reads and writes a value, and describes it in JSON Schema: its pattern is the one used for
+reading, its title is for people. Pydantic itself reads words, flags and whole numbers.
 """
 
 import re
@@ -32,25 +32,25 @@ SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
-    """What a setting is annotated with whose type does not say how it is written."""
+class ValueFormat:
+    """Annotation of a setting whose type does not determine its format in the file."""
 
     read: Callable[[Any], object]
-    """Raises: ValueError."""
+    """Convert a value of the file. Raises: ValueError if it is invalid."""
     write: Callable[[Any], object]
     schema: Mapping[str, Any]
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Let pydantic read and write by this form alone."""
+        """Let pydantic read and write with this format only."""
         writer = core_schema.plain_serializer_function_ser_schema(self.write)
         return core_schema.no_info_plain_validator_function(self.read, serialization=writer)
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say what is taken."""
+        """Return the JSON Schema of the format."""
         return dict(self.schema)
 
 
@@ -58,12 +58,12 @@ Flag = Annotated[bool, Strict()]
 
 
 def not_allowed(allowed: str) -> PydanticCustomError:
-    """Make the fault of a value that would be allowed beside others."""
+    """Create the error for a value that is invalid next to other values."""
     return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
 
 
 def matched(pattern: str, value: object, most: int = TEXT_MAX) -> re.Match[str]:
-    """Match the whole of a text. Raises: ValueError."""
+    """Return the match of the pattern with the whole text. Raises: ValueError."""
     readable = isinstance(value, str) and len(value) <= most
     if found := re.fullmatch(pattern, str(value)) if readable else None:
         return found
@@ -71,18 +71,18 @@ def matched(pattern: str, value: object, most: int = TEXT_MAX) -> re.Match[str]:
 
 
 def texts(pattern: str, **more: object) -> dict[str, Any]:
-    """Say in JSON Schema that a text matches as a whole."""
+    """Return the JSON Schema of a text that must match the pattern as a whole."""
     return {"type": "string", "pattern": f"^(?:{pattern})$", **more}
 
 
-def text(pattern: str, allowed: str, most: int = TEXT_MAX) -> Form:
-    """Take a text that matches as a whole."""
+def text(pattern: str, allowed: str, most: int = TEXT_MAX) -> ValueFormat:
+    """Return the format of a text that must match the pattern as a whole."""
     schema = texts(pattern, maxLength=most, title=allowed)
-    return Form(lambda value: matched(pattern, value, most)[0], str, schema)
+    return ValueFormat(lambda value: matched(pattern, value, most)[0], str, schema)
 
 
-def duration(least: int = 0, *, never: bool = False) -> Form:
-    """Take a Go duration of whole seconds; or, if asked for, `never`: None."""
+def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
+    """Return the format of a Go duration in whole seconds; *never* also allows `never`: None."""
 
     def read(value: object) -> int | None:
         if never and value == "never":
@@ -95,7 +95,7 @@ def duration(least: int = 0, *, never: bool = False) -> Form:
 
     allowed = f'a duration of whole seconds, {least}s to 720h, such as "10m" or "1h30m"'
     pattern = f"never|{_DURATION}" if never else _DURATION
-    return Form(read, _duration, texts(pattern, title="never, or " * never + allowed))
+    return ValueFormat(read, _duration, texts(pattern, title="never, or " * never + allowed))
 
 
 def _duration(seconds: int | None) -> str:
@@ -108,53 +108,55 @@ def _duration(seconds: int | None) -> str:
 
 
 def read_share(value: object) -> Fraction:
-    """Read a percentage; one that is read already stays. Raises: ValueError."""
+    """Parse a percentage; a Fraction is returned unchanged. Raises: ValueError."""
     if isinstance(value, Fraction):
         return value
     return Fraction(matched(_SHARE, value)[0].removesuffix("%")) / 100
 
 
 def percent(share: Fraction) -> str:
-    """Write a share as it is read."""
+    """Format a share as a percentage."""
     return f"{_decimal(share * 100)}%"
 
 
 def eased(share: Fraction) -> Fraction:
-    """Return the share up to which what is marked stays so, where nothing else is said."""
+    """Return the default share above which a mark is released, for that of new marks."""
     return min(share + SLACK, Fraction(1))
 
 
 SLACK: Final = Fraction(1, 20)
-"""By how much that stands above the one up to which nodes are marked."""
-SHARE: Final = Form(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
+"""Difference between the two shares: 5 percentage points."""
+SHARE: Final = ValueFormat(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
 
 
 def whole_number(least: int, most: int) -> FieldInfo:
-    """Take a whole number within bounds."""
+    """Return the format of a whole number within bounds."""
     found: FieldInfo = Field(strict=True, ge=least, le=most)
     return found
 
 
-def words(allowed: Collection[str]) -> Form:
-    """Take one of these words."""
-    return Form(
+def words(allowed: Collection[str]) -> ValueFormat:
+    """Return the format of a value that is one of these words."""
+    return ValueFormat(
         lambda value: matched("|".join(map(re.escape, allowed)), value)[0],
         str,
         {"enum": [*allowed]},
     )
 
 
-def number(*, positive: bool) -> Form:
-    """Take a decimal number as a text or as itself, exact."""
+def number(*, positive: bool) -> ValueFormat:
+    """Return the format of an exact decimal number, written as a number or a text."""
     pattern = f"(?![0.]+$){_NUMBER}" if positive else _NUMBER
     least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
     allowed = f"a decimal number {'above' if positive else 'of at least'} 0"
     schema = texts(pattern, title=allowed) | least | {"type": ["string", "number"]}
-    return Form(lambda value: Fraction(matched(pattern, _plain(value))[0]), _decimal, schema)
+    return ValueFormat(
+        lambda value: Fraction(matched(pattern, _plain(value))[0]), _decimal, schema
+    )
 
 
-def quantity(whole: Callable[[str | float], int], unit: str = "") -> Form:
-    """Take a Kubernetes quantity, of at least 0; *unit* is what the whole numbers count."""
+def quantity(whole: Callable[[str | float], int], unit: str = "") -> ValueFormat:
+    """Return the format of a Kubernetes quantity of at least 0, read in whole *unit*s."""
 
     def read(value: object) -> int:
         try:
@@ -165,23 +167,23 @@ def quantity(whole: Callable[[str | float], int], unit: str = "") -> Form:
     allowed = 'a Kubernetes quantity, such as "100m" or "90M"'
     schema = texts(rf"(?!-[0.]*[1-9]){QUANTITY}", maxLength=QUANTITY_TEXT_MAX, title=allowed)
     schema |= {"minimum": 0, "type": ["string", "number"]}
-    return Form(read, lambda value: f"{value}{unit}", schema)
+    return ValueFormat(read, lambda value: f"{value}{unit}", schema)
 
 
 def _written(value: object) -> str:
-    """Return a number as it is written. Raises: ValueError for what is neither that nor text."""
+    """Return a number as text. Raises: ValueError unless it is a number or a text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError  # noqa: TRY004 what pydantic takes for a fault of the value
     return str(value)
 
 
 def _plain(value: object) -> str:
-    """Return a number as it is written without an exponent. Raises: ValueError as `_written`."""
+    """Return a number as text without an exponent. Raises: ValueError as `_written`."""
     return without_exponent(value) if isinstance(value, float) else _written(value)
 
 
 def without_exponent(value: float) -> str:
-    """Write it in digits alone; Python has 5e-05 for what stands in a file as 0.00005."""
+    """Format a number without an exponent; Python writes 5e-05 for 0.00005."""
     return format(Decimal(str(value)), "f")
 
 
@@ -195,7 +197,7 @@ QUALIFIED_KEY: Final = text(
     rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_LABEL_NAME}",
     "a qualified label key",
 )
-"""What Kubernetes takes for a label's or a taint's key."""
+"""Format of the key of a label or taint in Kubernetes."""
 LABEL_VALUE: Final = text(
     rf"(?:{_LABEL_NAME})?", "a value that a label may have, in quotes if it looks like a number"
 )
@@ -209,7 +211,7 @@ def _selector(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(value.items()))
 
 
-SELECTOR: Final = Form(
+SELECTOR: Final = ValueFormat(
     _selector,
     dict,
     {

@@ -1,8 +1,9 @@
-"""May a pod be disturbed, and will it leave by itself: an ordered tuple of named rules.
+"""Rules for pods: which may be disrupted, and which will rarely terminate by themselves.
 
-Pods that may not be disturbed block nothing, and nobody touches them, not even where others are
-evicted (core.drain); but their node empties late, so others go first. Pods that have ended are in
-no Cluster, and what a pod's volumes ask stands in core.model.volumes.
+A pod that must not be disrupted does not keep its node from being marked, and Ebb never evicts it
+(core.drain). Its node empties late, so Ebb prefers to mark other nodes. Finished pods are not part
+of a Cluster; core.model.volumes has the rules for volumes.
+
 Source: Cluster Autoscaler's drainability rules, in their order; Karpenter's do-not-disrupt;
 descheduler's DefaultEvictor.
 """
@@ -25,128 +26,132 @@ SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volu
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
-"""The annotations that the rules read: Ties.notes."""
+"""Annotations that the rules read; they are in DisruptionFacts.notes."""
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
-"""From here on are the classes system-cluster-critical and system-node-critical."""
+"""Lowest priority of the classes system-cluster-critical and system-node-critical."""
 KNOWN_OWNERS: Final = KEEPERS | {JOB}
-"""Controllers that are known to replace a pod elsewhere."""
+"""Controllers that replace a lost pod on another node."""
 DURATION_CHARS_MAX: Final = 64
 DURATION_NANOS_MAX: Final = 2**63 - 1
-"""Of Go's durations; what is longer is none."""
+"""Maximum of Go's durations in nanoseconds; longer durations are invalid."""
 
 
 class Verdict(StrEnum):
-    """What follows from a rule that applies."""
+    """The consequence of a rule that applies to a pod."""
 
     LAST = "last"
-    """The pod goes with its node, counts for nothing, or leaves: no later rule is asked."""
-    STICKY = "sticky"
-    """It rarely leaves by itself."""
-    TOLD = "told"
-    """Nothing, but where pods are evicted."""
+    """The pod ends with its node, is ignored, or is terminating; later rules are skipped."""
+    LONG_LIVED = "long-lived"
+    """The pod rarely terminates by itself."""
+    INFO = "info"
+    """No consequence for plans; the finding matters for evictions."""
 
 
 class Rule(NamedTuple):
-    """What there is to know about a pod that it applies to."""
+    """A rule about pods, with its reason and its consequence."""
 
     reason: Reason
-    says: Callable[[Pod, Now | None], str | Timed | None]
-    """Why the rule applies, or None; without a time none has passed."""
+    check: Callable[[Pod, Now | None], str | Timed | None]
+    """Return why the rule applies to the pod, or None. Without a time no time has passed."""
     verdict: Verdict
 
 
-_LEAVE_IT: Final = "nothing to do: Ebb never evicts such a pod, and waits for it"
+_LEAVE_IT: Final = "none needed: Ebb waits until the pod terminates, and never evicts it"
 MIRROR: Final = Reason(
     "pod-mirror",
-    "The pod is a static pod's image: it lives and goes with its node.",
-    "nothing to do",
-    "the static pod's file is gone from the node",
+    "The Pod is the mirror of a static Pod; it ends with its node.",
+    "none needed",
+    "the manifest of the static Pod is removed from the node",
 )
 DAEMON: Final = Reason(
     "pod-daemon",
-    "The pod is a DaemonSet's: it lives and goes with its node.",
-    "nothing to do",
-    "the DaemonSet does not want it on the node any more",
+    "The Pod belongs to a DaemonSet; it ends with its node.",
+    "none needed",
+    "the DaemonSet does not select the node any more",
 )
 LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
-    "The pod should have ended long ago, so it counts for nothing; on a node of Karpenter's "
-    "that of a StatefulSet counts until it is gone.",
-    "see what holds it: kubectl -n {namespace} get pod {name} -o yaml (finalizers)",
-    "the pod is gone",
+    "The Pod has been terminating for much longer than its grace period, so Ebb ignores it. "
+    "On Karpenter's nodes a Pod of a StatefulSet counts until it is deleted.",
+    "find out what blocks its deletion, such as a finalizer: "
+    "kubectl -n {namespace} get pod {name} -o yaml",
+    "the Pod is deleted",
 )
 EXPENDABLE: Final = Reason(
     "pod-expendable",
-    "The pod's priority is so low that autoscalers take its node without asking.",
-    "nothing to do; or give it a higher priority class",
-    "its priority is not below the autoscaler's cutoff",
+    "The priority of the Pod is below the autoscaler's cutoff for expendable pods: the autoscaler "
+    "removes its node without regard to the Pod.",
+    "none needed; to protect the Pod, give it a higher priority class",
+    "the priority of the Pod is not below the cutoff",
 )
 TERMINATING: Final = Reason(
     "pod-terminating",
-    "The pod is being deleted already and leaves by itself.",
-    "nothing to do: it is waited for",
-    "the pod is gone",
+    "The Pod is being deleted.",
+    "none needed: Ebb waits until the Pod is gone",
+    "the Pod is deleted",
 )
 ON_COMPLETION: Final = Reason(
     "pod-on-completion",
-    "The pod's owner asks that its own end be waited for.",
-    "nothing to do: it is waited for",
-    "the pod has finished, or its annotation is gone",
+    "An annotation asks to wait until the Pod has completed.",
+    "none needed: Ebb waits until the Pod has completed",
+    "the Pod has completed, or the annotation is removed",
 )
 NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
-    "Karpenter's annotation forbids to disturb the pod, for good or for a time.",
-    f"{_LEAVE_IT}; or take the annotation {DO_NOT_DISRUPT} from its template",
-    "the annotation is gone, or its time is over",
+    "Karpenter's annotation forbids disruption of the Pod, permanently or for some time.",
+    f"{_LEAVE_IT}; to allow it, remove the annotation {DO_NOT_DISRUPT} from the pod template",
+    "the annotation is removed, or its duration is over",
 )
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
-    "The descheduler's annotation asks not to evict the pod; it leaves as any other.",
+    "The descheduler's annotation asks not to evict the Pod. The Pod can terminate as any other.",
     _LEAVE_IT,
-    "the annotation is gone",
+    "the annotation is removed",
 )
 SAFE: Final = Reason(
     "pod-safe-to-evict",
-    "The pod's owner says that it may be evicted, whatever else speaks against it.",
-    "nothing to do",
-    "the annotation is gone",
+    "An annotation allows to evict the Pod, even if other rules advise against it.",
+    "none needed",
+    "the annotation is removed",
 )
 BARE: Final = Reason(
     "pod-bare",
-    "No controller owns the pod: nothing would bring it back, and nothing replaces it.",
-    f"{_LEAVE_IT}; or delete it if it is not needed: kubectl -n {{namespace}} delete pod {{name}}",
-    "the pod has finished, or is gone",
+    "The Pod has no controller, so nothing would recreate it after an eviction.",
+    f"{_LEAVE_IT}; if the Pod is not needed, delete it: "
+    "kubectl -n {namespace} delete pod {name}",
+    "the Pod has finished or is deleted",
 )
 CUSTOM_CONTROLLER: Final = Reason(
     "pod-custom-controller",
-    "The pod belongs to a controller of which Ebb does not know whether it replaces pods.",
+    "The Pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
+    "be recreated.",
     _LEAVE_IT,
-    "the pod has finished, or its controller has replaced it",
+    "the Pod has finished, or its controller has replaced it",
 )
 OF_STATEFUL_SET: Final = Reason(
     "pod-stateful-set",
-    "A StatefulSet keeps its pods: they leave at updates and scale-downs only.",
-    "a rolling update moves it: kubectl -n {namespace} rollout restart statefulset {owner}",
-    "the pod has been replaced on another node",
+    "The Pod belongs to a StatefulSet; its Pods usually terminate only in updates and scale-ins.",
+    "start a rolling update: kubectl -n {namespace} rollout restart statefulset {owner}",
+    "the Pod is recreated on another node",
 )
 SYSTEM: Final = Reason(
     "pod-system",
-    "The pod is of kube-system, or of a system-critical priority class.",
-    f"{_LEAVE_IT}; or restart its owner at a quiet time",
-    "the pod has been replaced on another node",
+    "The Pod runs in the namespace kube-system or has a system-critical priority class.",
+    f"{_LEAVE_IT}; to move it, restart its controller when that does no harm",
+    "the Pod is recreated on another node",
 )
 NOT_SAFE_TO_EVICT: Final = Reason(
     "pod-not-safe-to-evict",
-    "Cluster Autoscaler's annotation says that the pod must not be evicted.",
-    f"{_LEAVE_IT}; or take the annotation {SAFE_TO_EVICT} from its template",
-    "the pod is gone, or its annotation does not say so any more",
+    "Cluster Autoscaler's annotation forbids to evict the Pod.",
+    f"{_LEAVE_IT}; to allow it, remove the annotation {SAFE_TO_EVICT} from the pod template",
+    "the Pod is gone, or the annotation does not forbid it any more",
 )
 LOCAL_STORAGE: Final = Reason(
     "pod-local-storage",
-    "The pod has data on the node itself, which an eviction would lose.",
-    f"name volumes that may be lost in its template's annotation {SAFE_VOLUMES}",
-    "the pod is gone, or all such volumes are named",
+    "The Pod stores data on the node itself; an eviction would lose it.",
+    f"list volumes that may be lost in the annotation {SAFE_VOLUMES} of the pod template",
+    "the Pod is gone, or the annotation lists all its local volumes",
 )
 
 
@@ -155,23 +160,25 @@ def _note(pod: Pod, key: str) -> str | None:
 
 
 def _long_terminating(pod: Pod, now: Now | None) -> str | None:
-    return "should have been gone long ago" if pod.overdue(now) else None
+    return (
+        "has been terminating for much longer than its grace period" if pod.overdue(now) else None
+    )
 
 
 def _expendable(pod: Pod, _: Now | None) -> str | None:
-    return f"priority {pod.priority} is expendable" if pod.expendable else None
+    return f"has the expendable priority {pod.priority}" if pod.expendable else None
 
 
 def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
     """Return why Karpenter would not disrupt the pod, or None.
 
-    The annotation's value is "true", or a duration that begins when the pod starts; any other
-    value means nothing.
+    The value of the annotation is "true", or a duration that starts with the pod. Karpenter
+    ignores other values.
     """
     note = _note(pod, DO_NOT_DISRUPT)
     if note is None:
         return None
-    message = f"annotation {DO_NOT_DISRUPT}: {note!r}"
+    message = f"has the annotation {DO_NOT_DISRUPT}: {note!r}"
     if note == "true":
         return message
     nanos = _duration_nanos(note)
@@ -185,51 +192,55 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
 
 
 def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
-    asked = _note(pod, PREFER_NO_EVICTION) is not None
-    return f"annotation {PREFER_NO_EVICTION}" if asked else None
+    annotated = _note(pod, PREFER_NO_EVICTION) is not None
+    return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
 
 
 def _bare(pod: Pod, _: Now | None) -> str | None:
-    return None if pod.owner_kind else "no controller owns it: nothing would bring it back"
+    return None if pod.owner_kind else "has no controller that would recreate it"
 
 
 def _custom_controller(pod: Pod, _: Now | None) -> str | None:
     if not pod.owner_kind or pod.owner_kind in KNOWN_OWNERS:
         return None
-    return f"who knows what {pod.owner_kind} {pod.owner_name} does"
+    return f"belongs to {pod.owner_kind} {pod.owner_name}, a controller that Ebb does not know"
 
 
 def _stateful_set(pod: Pod, _: Now | None) -> str | None:
-    kept = pod.owner_kind == STATEFUL_SET
-    return f"StatefulSet {pod.owner_name} keeps its pods" if kept else None
+    owned = pod.owner_kind == STATEFUL_SET
+    return f"belongs to StatefulSet {pod.owner_name}" if owned else None
 
 
 def _system(pod: Pod, _: Now | None) -> str | None:
     if pod.namespace == SYSTEM_NAMESPACE:
-        return f"is in {SYSTEM_NAMESPACE}"
+        return f"runs in the namespace {SYSTEM_NAMESPACE}"
     if pod.priority >= CRITICAL_PRIORITY:
-        return f"is critical: priority {pod.priority}"
+        return f"has the system-critical priority {pod.priority}"
     return None
 
 
-def _safe_to_evict(value: str, told: str) -> Callable[[Pod, Now | None], str | None]:
-    """Return the rule that SAFE_TO_EVICT makes apply where it has that value."""
-    text = f"annotation {SAFE_TO_EVICT}{told}"
+def _safe_to_evict(value: str) -> Callable[[Pod, Now | None], str | None]:
+    """Return a rule that applies if the annotation SAFE_TO_EVICT has this value."""
+    text = f"has the annotation {SAFE_TO_EVICT}: {value!r}"
     return lambda pod, _: text if _note(pod, SAFE_TO_EVICT) == value else None
 
 
 def _local_storage(pod: Pod, _: Now | None) -> str | None:
-    """Pass over volumes that the pod's owner calls safe: a list with commas and nothing else."""
+    """Report local volumes that are not listed in the annotation SAFE_VOLUMES."""
     if not pod.ties.local_volumes:
         return None
     safe = (_note(pod, SAFE_VOLUMES) or "").split(",")
     lost = [name for name in pod.ties.local_volumes if name not in safe]
-    return f"data on the node itself: volumes {', '.join(lost)}" if lost else None
+    return f"stores data on the node itself, in the volumes {', '.join(lost)}" if lost else None
 
 
 RULES: Final = (
-    Rule(MIRROR, lambda pod, _: "a static pod" if pod.mirror else None, Verdict.LAST),
-    Rule(DAEMON, lambda pod, _: "a DaemonSet's pod" if pod.daemon else None, Verdict.LAST),
+    Rule(
+        MIRROR,
+        lambda pod, _: "is the mirror of a static Pod" if pod.mirror else None,
+        Verdict.LAST,
+    ),
+    Rule(DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Verdict.LAST),
     Rule(LONG_TERMINATING, _long_terminating, Verdict.LAST),
     Rule(EXPENDABLE, _expendable, Verdict.LAST),
     Rule(
@@ -237,29 +248,29 @@ RULES: Final = (
     ),
     Rule(
         ON_COMPLETION,
-        _safe_to_evict("on-completion", ": its end is waited for"),
+        _safe_to_evict("on-completion"),
         Verdict.LAST,
     ),
-    Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.STICKY),
-    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.TOLD),
-    Rule(SAFE, _safe_to_evict("true", ""), Verdict.TOLD),
-    Rule(BARE, _bare, Verdict.STICKY),
-    Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.STICKY),
-    Rule(OF_STATEFUL_SET, _stateful_set, Verdict.STICKY),
-    Rule(SYSTEM, _system, Verdict.STICKY),
-    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false", ": 'false'"), Verdict.STICKY),
-    Rule(LOCAL_STORAGE, _local_storage, Verdict.STICKY),
+    Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
+    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
+    Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),
+    Rule(BARE, _bare, Verdict.LONG_LIVED),
+    Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.LONG_LIVED),
+    Rule(OF_STATEFUL_SET, _stateful_set, Verdict.LONG_LIVED),
+    Rule(SYSTEM, _system, Verdict.LONG_LIVED),
+    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false"), Verdict.LONG_LIVED),
+    Rule(LOCAL_STORAGE, _local_storage, Verdict.LONG_LIVED),
 )
-"""In the order in which they are asked."""
+"""The rules in the order of evaluation."""
 REASONS: Final = tuple(rule.reason for rule in RULES)
-"""They block no plan."""
+"""Reasons why a node empties late; they do not keep a node from being marked."""
 
 
 def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
-    """Return what the rules say of the pod, up to one that ends the search."""
+    """Return all findings about the pod; a finding with the verdict LAST ends the list."""
     found: list[tuple[Verdict, Blocker]] = []
-    for reason, says, verdict in RULES:
-        why = says(pod, now)
+    for reason, check, verdict in RULES:
+        why = check(pod, now)
         if why is not None:
             message, until = why if isinstance(why, Timed) else (why, None)
             blocker = Blocker(reason, message, pod.key, pod.owner_name, until)
@@ -270,39 +281,39 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
 
 
 def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Blocker]:
-    """Return every reason why one of the pods rarely leaves by itself; it blocks nothing."""
+    """Return every reason why a pod rarely terminates by itself; these reasons block nothing."""
     return [
         blocker
         for pod in pods
         for verdict, blocker in findings(pod, now)
-        if verdict is Verdict.STICKY
+        if verdict is Verdict.LONG_LIVED
     ]
 
 
 def count_long_lived_pods(pods: Iterable[Pod], now: Now | None = None) -> Counter[str]:
-    """Count by node the pods that have a stickiness: fewer empty sooner.
+    """Return the number of long-lived pods by node; a node with fewer of them empties sooner.
 
-    Pods that the rules cannot tell apart are judged once.
+    Pods that the rules cannot tell apart are evaluated once.
     """
     counts: Counter[str] = Counter()
-    judged: dict[object, bool] = {}
+    evaluated: dict[object, bool] = {}
     for pod in pods:
         if pod.node is None or ordinary(pod):
             continue
         own = pod.key if pod.terminating else None
         ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
-        alike = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
+        facts = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
                  pod.priority, pod.stays_with_node, system, own)  # fmt: skip
-        sticky = judged.get(alike)
-        if sticky is None:
-            sticky = judged[alike] = bool(long_lived_reasons((pod,), now))
-        if sticky:
+        long_lived = evaluated.get(facts)
+        if long_lived is None:
+            long_lived = evaluated[facts] = bool(long_lived_reasons((pod,), now))
+        if long_lived:
             counts[pod.node] += 1
     return counts
 
 
 def ordinary(pod: Pod) -> bool:
-    """Say whether no rule about sticking applies, without asking them: so are most pods."""
+    """Return whether no rule for long-lived pods can apply; a quick check, true for most pods."""
     return (
         pod.owner_kind == REPLICA_SET
         and pod.ties is NO_DISRUPTION_FACTS
@@ -317,7 +328,7 @@ _PART: Final = re.compile(r"(?a)(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)")
 
 
 def _duration_nanos(text: str) -> int | None:
-    """Read a duration as Go writes it (1h30m, 1.5h); None when it is none."""
+    """Parse a duration in Go's format (1h30m, 1.5h), in nanoseconds; None if it is invalid."""
     total, place = 0, 0
     while place < len(text) <= DURATION_CHARS_MAX:
         part = _PART.match(text, place)

@@ -1,12 +1,9 @@
-"""Which nodes are empty, and which are used enough, as their autoscalers count; pure.
+"""Count the pods that keep nodes from being empty, as each node's autoscaler counts them; pure.
 
-Source: Cluster Autoscaler's drainability rules; Karpenter's IsReschedulable, which knows neither
-expendable priorities nor the annotation that makes a pod a DaemonSet's, and counts a StatefulSet's
-pod until it is gone; its ValidatePodsDisruptable, by which any pod that asks not to be disrupted
-holds its node, for good or, since 1.12, for a time.
-
-Karpenter counts no other pod that is being deleted; here those count until they should have ended,
-so that a node keeps its guard while they end.
+Cluster Autoscaler applies its drainability rules. Karpenter applies IsReschedulable: it knows
+neither expendable priorities nor the annotation that makes a pod a DaemonSet pod, and counts a pod
+of a StatefulSet until it is deleted. By its ValidatePodsDisruptable any pod with the annotation
+do-not-disrupt keeps its node, permanently or, since 1.12, for some time.
 """
 
 from collections import Counter
@@ -30,14 +27,14 @@ def occupying(
 ) -> Iterator[tuple[str, Pod]]:
     """Yield the pods that keep their nodes from being empty, each with the name of its node.
 
-    *now*: None: no time has passed. *asked*: only pods on these nodes.
+    *now*: None means that no time has passed. *asked*: only pods on these nodes.
     """
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
         name = pod.node
         if name is None or (asked is not None and name not in asked):
             continue
-        rule = _holds_karpenter if name in karpenters else _holds_cluster_autoscaler
+        rule = _occupies_karpenter_node if name in karpenters else _occupies_node
         if rule(pod, now):
             yield name, pod
 
@@ -45,41 +42,42 @@ def occupying(
 def occupants(
     cluster: Cluster, now: Now | None, asked: Container[str] | None = None
 ) -> Counter[str]:
-    """Return how many pods keep each node from being empty; see `occupying`."""
+    """Return the number of pods that keep each node from being empty; see `occupying`."""
     return Counter(name for name, _ in occupying(cluster, now, asked))
 
 
 def holds(pod: Pod, node: Node, now: Now | None) -> bool:
-    """Return whether the pod keeps the node from being empty; None: no time has passed."""
-    rule = _holds_karpenter if KARPENTER_LABEL in node.labels else _holds_cluster_autoscaler
+    """Return whether the pod keeps the node from being empty; *now* None: no time has passed."""
+    rule = _occupies_karpenter_node if KARPENTER_LABEL in node.labels else _occupies_node
     return rule(pod, now)
 
 
 def holds_karpenters_alone(pod: Pod) -> bool:
-    """Say whether the pod would keep nodes of Karpenter's from being empty, and no others."""
-    return not pod.occupies and _holds_karpenter(pod, None)
+    """Return whether the pod keeps nodes of Karpenter from being empty, but no other nodes."""
+    return not pod.occupies and _occupies_karpenter_node(pod, None)
 
 
-def _holds_cluster_autoscaler(pod: Pod, now: Now | None) -> bool:
+def _occupies_node(pod: Pod, now: Now | None) -> bool:
     return pod.occupies and not pod.overdue(now)
 
 
-def _holds_karpenter(pod: Pod, now: Now | None) -> bool:
+def _occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
+    # Karpenter ignores terminating pods, except those of a StatefulSet. Ebb counts them until they
+    # should have ended, so that the node stays protected meanwhile.
     if pod.overdue(now):
         return pod.owner_kind == STATEFUL_SET
-    goes_along = pod.mirror or pod.owner_kind == DAEMON_SET
-    return not goes_along or do_not_disrupt(pod, now) is not None
+    ends_with_node = pod.mirror or pod.owner_kind == DAEMON_SET
+    return not ends_with_node or do_not_disrupt(pod, now) is not None
 
 
 def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
-    """Return the released nodes that their autoscaler would not take for underutilized.
+    """Return the protected, unmarked nodes that are too busy for Cluster Autoscaler to remove.
 
-    Source: Cluster Autoscaler's CalculateUtilizationOfResource, which leaves out pods that should
+    Source: Cluster Autoscaler's CalculateUtilizationOfResource, which ignores pods that should
     have ended long ago.
-
-    Of none with devices can that be said: it judges those by GPUs, or by what is claimed of them,
-    alone. Nor of Karpenter's, which knows no threshold.
     """
+    # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
+    # Autoscaler compares these devices only.
     released = [
         node
         for node in cluster.nodes
@@ -89,8 +87,8 @@ def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
     if not released:
         return frozenset()
     claiming = {pod.node for pod in cluster.pods if DEVICES_FIELD in pod.unsupported}
-    lasting = tuple(pod for pod in cluster.pods if not pod.overdue(now))
-    used = replace(cluster, pods=lasting).used()
+    counted = tuple(pod for pod in cluster.pods if not pod.overdue(now))
+    used = replace(cluster, pods=counted).used()
     return frozenset(
         node.name
         for node in released

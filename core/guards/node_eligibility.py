@@ -1,4 +1,4 @@
-"""Who may not go: an ordered tuple of rules, each with its reason; a rule says None or why not."""
+"""Reasons of a node itself against its removal: an ordered list of rules, each with its reason."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -17,7 +17,7 @@ CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/api-server",  # kOps
     "node.kubernetes.io/microk8s-controlplane",
 )
-"""The presence counts, whatever the value. Kubelets may not write those of node-role."""
+"""Control-plane labels that count with any value; kubelets may not write those of node-role."""
 CONTROL_PLANE_ROLES: Final = (
     ("kubernetes.io/role", "master"),  # kOps, before 1.24
     ("node.k0sproject.io/role", "control-plane"),
@@ -26,96 +26,97 @@ CONTROL_PLANE_ROLES: Final = (
 
 UNREADABLE: Final = Reason(
     "unreadable",
-    "The Node could not be read, or its status has neither allocatable nor capacity, so "
-    "nobody knows what it could hold: it stays and takes nothing.",
-    "kubectl get node {node} -o yaml (the field is in the message); a kubelet that is "
-    "restarted writes its status anew",
-    "the field in the message is what the API says it must be",
+    "The Node cannot be read, or its status has neither allocatable nor capacity. Ebb does not "
+    "mark the node and places no pods on it.",
+    "inspect the field in the message: kubectl get node {node} -o yaml; a restart of the kubelet "
+    "rewrites the status",
+    "the field in the message has a valid value",
 )
 VIRTUAL_NODE: Final = Reason(
     "virtual-node",
-    "The node stands for no machine (a virtual kubelet, Fargate): there is nothing to save, "
-    "so it never goes, takes no pods in a plan and is in no sum.",
-    "nothing to do; if it is a machine, take away the label or taint that says otherwise",
-    "neither its labels, nor its taints, nor its providerID say that it is virtual",
+    "The node is virtual (virtual kubelet, Fargate): no machine would be saved. Ebb does not mark "
+    "it, places no pods on it, and does not count its capacity.",
+    "none needed; if a machine backs the node, remove the label or taint of virtual nodes",
+    "labels, taints and providerID do not identify the node as virtual any more",
 )
 OPTED_OUT: Final = Reason(
     "opted-out",
-    "An annotation keeps the node: Ebb's own, Karpenter's, or Cluster Autoscaler's "
-    "scale-down-disabled written by somebody else than Ebb.",
-    "kubectl annotate node {node} {key}-",
-    "the annotation is gone",
+    "An annotation excludes the node from removal: Ebb's or Karpenter's own, or Cluster "
+    "Autoscaler's scale-down-disabled if Ebb did not set it.",
+    "remove the annotation: kubectl annotate node {node} {key}-",
+    "the annotation is removed",
 )
 CORDONED: Final = Reason(
     "cordoned",
-    "The node is unschedulable: somebody is working on it, and Ebb keeps its hands off.",
+    "The node is cordoned (spec.unschedulable). Ebb does not touch cordoned nodes.",
     "kubectl uncordon {node}",
-    "the node is schedulable again",
+    "the node is uncordoned",
 )
 NOT_READY: Final = Reason(
     "not-ready",
-    "The node's condition Ready is not True, or a taint that passes says that no pod may come "
-    "yet, or now (it starts, its disk is full): it stays, and takes nothing.",
-    "kubectl describe node {node} (see Conditions and Taints)",
-    "the kubelet reports Ready, and no such taint is left",
+    "The node is not Ready, or a transient taint keeps pods off it, for example while it starts "
+    "or its disk is full. Ebb does not mark the node and places no pods on it.",
+    "check Conditions and Taints: kubectl describe node {node}",
+    "the node is Ready and has no such taint",
 )
 CONTROL_PLANE: Final = Reason(
     "control-plane",
-    "The node carries a control-plane label, and such nodes never go.",
-    "nothing to do; if it is no control-plane node, remove the label: kubectl label "
-    "node {node} {key}-",
-    "the label is gone",
+    "The node has a control-plane label. Ebb never marks control-plane nodes.",
+    "none needed; if the node is not part of the control plane, remove the label: "
+    "kubectl label node {node} {key}-",
+    "the label is removed",
 )
 BEING_DELETED: Final = Reason(
     "being-deleted",
-    "The node is leaving: its object is being deleted, or an autoscaler, a notice of the "
-    "cloud or a person has tainted it. Ebb counts it as gone and places its pods first.",
-    "nothing to do: somebody is at work; if it is stuck, whoever set the taint in the message "
-    "says why in its own log",
-    "the node is gone, or the taint has been taken back",
+    "The node is being removed: its Node object is being deleted, or an autoscaler, a "
+    "cloud-provider notice or a person has tainted it. Ebb does not count its capacity and places "
+    "its pods first.",
+    "none needed; if the removal is stuck, read the log of the tool that set the taint in the "
+    "message",
+    "the node is gone, or the taint is removed",
 )
 
 
-def _kept(node: Node) -> tuple[str, str] | None:
+def _opted_out(node: Node) -> tuple[str, str] | None:
     key = opt_out_annotation(node)
-    return (f"annotation {key}: {node.annotations[key]!r} keeps it", key) if key else None
+    return (f"the node has the annotation {key}: {node.annotations[key]!r}", key) if key else None
 
 
 def _control_plane(node: Node) -> tuple[str, str] | None:
-    plain = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
+    names = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
     roles = (f"{key}={role}" for key, role in CONTROL_PLANE_ROLES if node.labels.get(key) == role)
-    label = next(chain(plain, roles), None)
+    label = next(chain(names, roles), None)
     if label is None:
         return None
-    return f"it belongs to the control plane (label {label})", label.partition("=")[0]
+    return f"the node belongs to the control plane (label {label})", label.partition("=")[0]
 
 
-Found = str | tuple[str, str] | None
-"""Why not, alone or with the key that its fix names."""
-NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Found]], ...]] = (
+Answer = str | tuple[str, str] | None
+"""Message of a rule, alone or with the label or annotation that the fix names."""
+NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Answer]], ...]] = (
     (
         VIRTUAL_NODE,
-        lambda node: "it is a virtual node: it stands for no machine" if node.virtual else None,
+        lambda node: "the node is virtual: no machine backs it" if node.virtual else None,
     ),
     (BEING_DELETED, why_leaving),
-    (OPTED_OUT, _kept),
+    (OPTED_OUT, _opted_out),
     (
         CORDONED,
-        lambda node: "it is cordoned: somebody is working on it" if node.unschedulable else None,
+        lambda node: "the node is cordoned" if node.unschedulable else None,
     ),
     (NOT_READY, why_unready),
     (CONTROL_PLANE, _control_plane),
     (
         UNREADABLE,
-        lambda node: f"it could not be read: {node.unreadable}" if node.unreadable else None,
+        lambda node: f"the Node cannot be read: {node.unreadable}" if node.unreadable else None,
     ),
 )
 REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in NODE_RULES))))
-"""As they are told: what soon ends by itself comes first."""
+"""Reasons in the order of their output; temporary reasons come first."""
 
 
 def node_blockers(node: Node) -> list[Blocker]:
-    """Return every reason that the node itself gives for staying."""
+    """Return every reason of the node itself against its removal."""
     verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
     return [
         Blocker(reason, found)

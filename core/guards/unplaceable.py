@@ -1,4 +1,4 @@
-"""Which pods the engine cannot place: it never guesses."""
+"""Reasons why Ebb cannot place a pod: it has constraints that Ebb cannot evaluate."""
 
 from typing import Final
 
@@ -8,69 +8,71 @@ from core.model.volumes import CLAIMS_FIELD
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",
-    "A pod of the node could not be read, so nobody knows what it asks for: it does not move, "
-    "and its node takes nothing.",
-    "kubectl -n {namespace} get pod {name} -o yaml (the field is in the message); replace it",
-    "the pod is gone, or the field in the message is what the API says it must be",
+    "A Pod on the node cannot be read, so its requests and constraints are unknown. Ebb does not "
+    "move the Pod and places no pods on its node.",
+    "inspect the field in the message: kubectl -n {namespace} get pod {name} -o yaml; then "
+    "replace the Pod",
+    "the Pod is gone, or the field in the message has a valid value",
 )
 ASKS_TOO_MUCH: Final = Reason(
     "asks-too-much",
-    "A pod has more constraints, labels or volumes than Ebb evaluates for one pod, or the pods of "
-    "its namespace together have more than the namespace's evaluation budget covers; so the pod "
-    "counts as not movable, and its constraints on other pods are ignored.",
+    "A Pod has more constraints, labels or volumes than Ebb evaluates for one Pod, or the Pods of "
+    "its namespace together have more than the namespace's evaluation budget covers. Ebb does not "
+    "move the Pod and ignores its constraints on other Pods.",
     "see which limit the message names; remove node selectors, affinity terms, host ports, volume "
-    "claims or labels from the pod's owner, or give more pods of the namespace equal constraints; "
-    "or move the pod yourself: kubectl -n {namespace} delete pod {name}",
-    "the pod has finished, runs elsewhere, or stays within the limit",
+    "claims or labels from the pod template, or give more Pods of the namespace equal "
+    "constraints; or move the Pod yourself: kubectl -n {namespace} delete pod {name}",
+    "the Pod has finished, runs on another node, or is within the limits",
 )
 POD_RESOURCE_CLAIMS: Final = Reason(
     "pod-resource-claims",
-    "A pod holds devices by resource claims (DRA), whose place Ebb cannot choose.",
-    "kubectl -n {namespace} delete pod {name}, at a time when that does no harm",
-    "the pod has finished, or runs elsewhere",
+    "A Pod uses devices through resource claims (DRA). Ebb cannot find another node for such a "
+    "Pod.",
+    "move the Pod when that does no harm: kubectl -n {namespace} delete pod {name}",
+    "the Pod has finished or runs on another node",
 )
 POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
-    "A pod asks for something that Ebb cannot evaluate, so it counts as not movable: "
-    "Ebb never guesses.",
-    "change the fields that the message names in the pod's owner; for spec.schedulerName, if that "
-    "scheduler's filters are kube-scheduler's own, name it in the setting schedulers; or move the "
-    "pod yourself: "
-    "kubectl -n {namespace} delete pod {name}",
-    "the pod has finished, runs elsewhere, does not use the fields any more, or has a scheduler "
-    "that is named",
+    "A Pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
+    "feasible, so it does not move the Pod.",
+    "change the fields in the message in the pod template; for spec.schedulerName add the "
+    "scheduler to the setting `schedulers` if its filters are those of kube-scheduler; or move "
+    "the Pod yourself: kubectl -n {namespace} delete pod {name}",
+    "the Pod has finished, runs on another node, does not use the fields any more, or its "
+    "scheduler is in the setting `schedulers`",
 )
 POD_VOLUMES: Final = Reason(
     "pod-volumes",
-    "A pod uses a claim of which Ebb does not know enough: which volume it is bound to, which "
-    "nodes reach that, or how many volumes they take; so it counts as not movable.",
-    "kubectl -n {namespace} describe pod {name} (see Volumes); a dump needs pv, pvc and "
-    "csinodes too",
-    "every claim of the pod is bound to a volume of a known kind, or the pod has finished or "
-    "runs elsewhere",
+    "A Pod uses a PersistentVolumeClaim about which Ebb knows too little: its volume, the nodes "
+    "that can access the volume, or the attach limits of nodes. Ebb does not move the Pod.",
+    "check Volumes: kubectl -n {namespace} describe pod {name}; add pv, pvc and csinodes to a "
+    "dump",
+    "every claim of the Pod is bound to a volume of a known type, or the Pod has finished or runs "
+    "on another node",
 )
 REASONS: Final = (POD_UNREADABLE, ASKS_TOO_MUCH, POD_RESOURCE_CLAIMS, POD_UNSUPPORTED, POD_VOLUMES)
 
 
 def pod_blockers(pod: Pod) -> list[Blocker]:
-    """Return every reason why the pod cannot be placed by the engine.
+    """Return every reason why Ebb cannot place the pod.
 
-    The engine never guesses: a constraint that it cannot evaluate blocks.
+    Ebb does not guess: a constraint that it cannot evaluate blocks the removal of the pod's node.
     """
-    found = []
+    blockers = []
     if pod.unreadable:
-        message = f"could not be read: {pod.unreadable}"
-        found.append(Blocker(POD_UNREADABLE, message, pod.key))
+        message = f"cannot be read: {pod.unreadable}"
+        blockers.append(Blocker(POD_UNREADABLE, message, pod.key))
     if pod.too_much:
-        found.append(Blocker(ASKS_TOO_MUCH, f"asks for {pod.too_much}", pod.key))
+        message = f"exceeds a limit of Ebb: {pod.too_much}"
+        blockers.append(Blocker(ASKS_TOO_MUCH, message, pod.key))
     if DEVICES_FIELD in pod.unsupported:
-        message = "it holds devices by resource claims (DRA), which Ebb cannot place"
-        found.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
+        message = "uses devices through resource claims (DRA), which Ebb cannot place"
+        blockers.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
     if CLAIMS_FIELD in pod.unsupported:
-        faults = pod.ties.faults or ("what stands behind its claims has not been looked up",)
-        found += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
+        faults = pod.ties.faults or ("the volumes of its claims have not been looked up",)
+        blockers += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
     others = (DEVICES_FIELD, CLAIMS_FIELD)
     if fields := [field for field in pod.unsupported if field not in others]:
-        message = f"asks what Ebb cannot evaluate: {', '.join(fields)}"
-        found.append(Blocker(POD_UNSUPPORTED, message, pod.key))
-    return found
+        message = f"uses fields that Ebb cannot evaluate: {', '.join(fields)}"
+        blockers.append(Blocker(POD_UNSUPPORTED, message, pod.key))
+    return blockers

@@ -1,35 +1,40 @@
-"""The keys under which Ebb writes on Nodes and Pods; the one place that knows them."""
+"""Labels, taints and annotations that Ebb reads and writes on Nodes, Pods and CapacityBuffers."""
 
 from typing import Final
 
 MARK_LABEL: Final = "kube-ebb.node-restriction.kubernetes.io/drain"
-"""The truth. Kubelets may not write labels under this prefix (NodeRestriction)."""
+"""Label with the mark; every other part of a mark is derived from it.
+
+NodeRestriction forbids kubelets to write labels with this prefix."""
 TAINT_KEY: Final = "status-taint.cluster-autoscaler.kubernetes.io/kube-ebb"
-"""The prefix keeps Cluster Autoscaler from copying the taint into templates of new nodes."""
+"""Taint of marked nodes.
+
+The prefix keeps Cluster Autoscaler from copying the taint into node templates."""
 DETAILS_ANNOTATION: Final = "kube-ebb.io/drain"
 GUARD_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 GUARD_OURS_ANNOTATION: Final = "kube-ebb.io/guard"
 COST_ANNOTATION: Final = "controller.kubernetes.io/pod-deletion-cost"
-"""On a pod: the ReplicaSet controller deletes the pods of the lowest cost first."""
+"""Annotation of a Pod: the ReplicaSet controller deletes pods of the lowest cost first."""
 COST_OURS_ANNOTATION: Final = "kube-ebb.io/deletion-cost"
-"""On a pod: the cost that Ebb has written; a cost that differs is somebody else's."""
+"""Annotation of a Pod: the cost that Ebb has written; any other cost belongs to someone else."""
 BUFFER_OURS_LABEL: Final = "kube-ebb.io/reserve"
-"""On a CapacityBuffer and its PodTemplate: Ebb has written it; it is nobody else's room."""
+"""Label of a CapacityBuffer or PodTemplate that Ebb has written."""
 RESERVE_ANNOTATION: Final = "kube-ebb.io/reserve"
-"""For which pods an empty node is kept, as it was when that began."""
+"""Annotation of an empty Node: the pods for which Ebb began to reserve it."""
 KEEP_ANNOTATION: Final = "kube-ebb.io/keep"
 KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
-"""The guard where a node is Karpenter's, which does not read Cluster Autoscaler's."""
+"""Scale-down protection on Karpenter's nodes; Karpenter ignores Cluster Autoscaler's."""
 KARPENTER_LABEL: Final = "karpenter.sh/nodepool"
-"""On every Node that Karpenter has made."""
+"""Label of every Node that Karpenter has created."""
 GUARDS: Final = (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION)
-"""What keeps an autoscaler from a Node."""
+"""Annotations that keep an autoscaler from removing a Node."""
 BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"
-"""How often the node did not empty before its deadline, and until when it is left alone."""
+"""Annotation of a Node: how often it missed its deadline, and until when it is not marked
+again."""
 OUR_ANNOTATIONS: Final = (
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     BACKOFF_ANNOTATION,
     RESERVE_ANNOTATION,
 )
-"""On a Node: nobody else's; one of GUARDS beside them may be ours too."""
+"""Annotations of a Node that only Ebb writes; Ebb may also have set one of GUARDS."""

@@ -1,8 +1,8 @@
-"""CapacityBuffers: room that somebody has asked autoscalers to keep, and for which pods.
+"""CapacityBuffers: room for pods that users ask the autoscaler to keep free.
 
-What counts is what the controller of the autoscaler has written into the status: it has found the
-pods' template, worked out how many there are to be, and held them to quotas.
-Source: the API autoscaling.x-k8s.io, and what Cluster Autoscaler and Karpenter do with it.
+Ebb reads the status that the autoscaler's controller writes. That controller has resolved the pod
+template, computed the number of replicas, and applied quotas. Source: the API
+autoscaling.x-k8s.io, and its use in Cluster Autoscaler and Karpenter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from core.model.pod import TEMPLATE_LABEL, Pod
 from core.model.workload import REPLICA_SET
 
 BUFFER: Final = "CapacityBuffer"
-"""What owns the pods that a buffer stands for; nothing else of that name owns any."""
+"""Owner kind of the placeholder pods of a buffer; no other pods have this owner kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,20 @@ class Buffer:
     namespace: str
     name: str
     replicas: int = 0
-    """Pods that room is to be kept for."""
+    """Number of pods for which the buffer keeps room."""
     template: str = ""
-    """The PodTemplate of its namespace that they are made of; empty: see `scalable`."""
+    """PodTemplate in the buffer's namespace that describes the pods; empty if `scalable` is
+    set."""
     scalable: tuple[str, str] | None = None
-    """Kind and name of the workload whose pods they are like, where no template is named."""
+    """Kind and name of a workload whose pods the buffer copies, if it names no template."""
     fault: str = ""
-    """Why no room is kept for it; empty: room is kept."""
+    """Why Ebb keeps no room for the buffer; empty if it does."""
     pod: Pod | None = None
-    """One of them, once it has been looked up; what it asks of other pods is left out."""
+    """A placeholder pod of the buffer, set by `looked_up`; without constraints on other pods."""
     published: int | None = None
-    """For how many pods Ebb asks in it; None: it does not bear Ebb's label. Nobody keeps room for
-    one that does: what it tells others, Ebb has from itself."""
+    """Number of pods in a buffer that Ebb itself has written; None for buffers of others.
+
+    Ebb keeps no room for its own buffers: they repeat what Ebb already knows."""
 
     @property
     def key(self) -> str:
@@ -44,7 +46,7 @@ class Buffer:
 
     @property
     def accepted(self) -> int:
-        """Return for how many of the pods that Ebb asks for an autoscaler keeps room."""
+        """Return the number of pods of Ebb's own buffer for which an autoscaler keeps room."""
         return 0 if self.fault or self.published is None else min(self.replicas, self.published)
 
 
@@ -55,7 +57,7 @@ class PodTemplate:
     namespace: str
     name: str
     pod: Pod
-    """What its pods ask for."""
+    """A pod with the requests and constraints of the template."""
 
     @property
     def key(self) -> str:
@@ -66,62 +68,63 @@ class PodTemplate:
 def looked_up(
     buffers: Iterable[Buffer], templates: Iterable[PodTemplate], pods: Iterable[Pod]
 ) -> tuple[Buffer, ...]:
-    """Return the buffers by namespace and name, with the pods that they stand for."""
-    ordered = sorted(buffers, key=lambda one: (one.namespace, one.name))
+    """Return the buffers with their placeholder pods, sorted by namespace and name."""
+    ordered = sorted(buffers, key=lambda buffer: (buffer.namespace, buffer.name))
     if not ordered:
         return ()
-    known = {one.key: one.pod for one in templates}
-    wanted = {(one.namespace, *one.scalable) for one in ordered if one.scalable}
-    likes = _likes(pods, wanted) if wanted else {}
-    return tuple(_looked_up(one, known, likes) for one in ordered)
+    known = {template.key: template.pod for template in templates}
+    wanted = {(buffer.namespace, *buffer.scalable) for buffer in ordered if buffer.scalable}
+    examples = _examples(pods, wanted) if wanted else {}
+    return tuple(_looked_up(buffer, known, examples) for buffer in ordered)
 
 
 Workload = tuple[str, str, str]
-"""Namespace, kind, name."""
+"""Namespace, kind and name."""
 
 
 def _looked_up(
-    buffer: Buffer, templates: Mapping[str, Pod], likes: Mapping[Workload, Pod]
+    buffer: Buffer, templates: Mapping[str, Pod], examples: Mapping[Workload, Pod]
 ) -> Buffer:
     if buffer.fault or buffer.published is not None:
         return buffer
     if buffer.template:
-        found = templates.get(f"{buffer.namespace}/{buffer.template}")
-        what = f"PodTemplate {buffer.template}"
+        example = templates.get(f"{buffer.namespace}/{buffer.template}")
+        source = f"PodTemplate {buffer.template}"
     elif buffer.scalable:
-        found = likes.get((buffer.namespace, *buffer.scalable))
-        what = f"a pod of {' '.join(buffer.scalable)}"
+        example = examples.get((buffer.namespace, *buffer.scalable))
+        source = f"a pod of {' '.join(buffer.scalable)}"
     else:
-        return replace(buffer, fault="it names no pods")
-    if found is None:
-        return replace(buffer, fault=f"{what} is not known")
-    if found.too_much or found.unreadable:
-        return replace(buffer, fault=f"{what}: {found.too_much or found.unreadable}")
-    # Of no namespace: nobody's selector is about a pod that does not exist.
-    like = Pod(
+        return replace(buffer, fault="it names neither a PodTemplate nor a workload")
+    if example is None:
+        return replace(buffer, fault=f"{source} was not found")
+    if example.too_much or example.unreadable:
+        return replace(buffer, fault=f"{source}: {example.too_much or example.unreadable}")
+    placeholder = Pod(
+        # No namespace: the pod selectors of other pods must not select a placeholder.
         namespace="",
         name=buffer.key,
-        requests=found.requests,
-        placing=without_volumes(found.placing),
+        requests=example.requests,
+        placing=without_volumes(example.placing),
         owner_kind=BUFFER,
         owner_name=buffer.key,
     )
-    return replace(buffer, pod=like)
+    return replace(buffer, pod=placeholder)
 
 
-def _likes(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
-    """Return a pod of each workload: the first by name among those that ask for most CPU.
+def _examples(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
+    """Return one pod of each wanted workload: the one with the largest CPU request.
 
-    A Deployment is that of the ReplicaSets which bear its name before the template's hash.
+    If several have it, memory decides, then the name. The name of a ReplicaSet's Deployment is its
+    own name without the template hash.
     """
-    found: dict[Workload, Pod] = {}
+    examples: dict[Workload, Pod] = {}
     for pod in pods:
         for workload in _workloads(pod):
             if workload in wanted:
-                best = found.get(workload)
+                best = examples.get(workload)
                 if best is None or _rank(pod) < _rank(best):
-                    found[workload] = pod
-    return found
+                    examples[workload] = pod
+    return examples
 
 
 def _workloads(pod: Pod) -> Iterable[Workload]:

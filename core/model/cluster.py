@@ -1,4 +1,4 @@
-"""What the engine looks at: nodes, pods, budgets; every sequence sorted by name."""
+"""A snapshot of the cluster: nodes, pods, disruption budgets; each list sorted by name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,22 +12,23 @@ from core.model.resources import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget, as far as it is read; what its status says, others have counted."""
+    """A PodDisruptionBudget; its counts are those of the disruption controller."""
 
     namespace: str
     name: str
     disruptions_allowed: int
     selector: PodSelector = NO_POD
-    """The pods that it protects."""
+    """The pods that the budget protects."""
     healthy: int = 0
-    """Pods of it that are Ready, and how many of them there must be."""
+    """Number of its pods that are Ready."""
     healthy_min: int = 0
+    """Number of its pods that must be Ready."""
     expected: int = 0
-    """Pods of it that their controllers want."""
+    """Number of pods that the controllers of its pods want."""
     outdated: bool = False
-    """Its status is about an earlier spec: the API server evicts none of its pods until then."""
+    """The status describes an earlier spec; the API server evicts no pod of the budget then."""
     unhealthy_free: bool = False
-    """Its pods that are not Ready may be evicted, whatever its status says (AlwaysAllow)."""
+    """Pods that are not Ready may be evicted regardless of the status (AlwaysAllow)."""
 
     @property
     def key(self) -> str:
@@ -37,22 +38,23 @@ class DisruptionBudget:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes and all unfinished pods at one moment; make it with Cluster.of."""
+    """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
     budgets: tuple[DisruptionBudget, ...] = ()
     attach_limits: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict, hash=False)
-    """By node and CSI driver: how many volumes it takes, None: any number. A node without the
-    driver takes none of its volumes."""
+    """Maximum number of volumes by node and CSI driver; None means unlimited.
+
+    A node on which the driver is not installed takes none of its volumes."""
     buffers: tuple[Buffer, ...] = ()
-    """CapacityBuffers of others."""
+    """CapacityBuffers, without those that Ebb has written."""
 
     @staticmethod
     def of(
         nodes: Iterable[Node], pods: Iterable[Pod], budgets: Iterable[DisruptionBudget] = ()
     ) -> "Cluster":
-        """Sort by name; whoever gives them has each name once."""
+        """Return a cluster with everything sorted by name; each name may occur once."""
         return Cluster(
             tuple(sorted(nodes, key=lambda node: node.name)),
             tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
@@ -60,7 +62,7 @@ class Cluster:
         )
 
     def used(self) -> dict[str, Resources]:
-        """Sum up the requests on every node, all resources."""
+        """Return the sum of all pod requests on each node."""
         on_node: dict[str, list[Resources]] = {node.name: [] for node in self.nodes}
         for pod in self.pods:
             if pod.node in on_node:

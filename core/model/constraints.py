@@ -1,6 +1,6 @@
-"""What a pod asks of its node, of the pods around it and of its volumes; frozen.
+"""Constraints of a pod on its node, on the pods around it and on its volumes; frozen.
 
-Pods are compared and grouped by these values, so they hold tuples in canonical order only.
+Pods are compared and grouped by these values, so all tuples are in canonical order.
 """
 
 from dataclasses import dataclass, replace
@@ -9,17 +9,18 @@ from typing import Final, NamedTuple
 HOST_LABEL: Final = "kubernetes.io/hostname"
 ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
-"""Of a volume that nobody knows: it may be any driver's."""
+"""Driver of a volume that Ebb could not look up: it may belong to any driver."""
 RESTARTS_ALL: Final = "RestartAllContainersOnContainerExits"
 HOST_USERS: Final = "UserNamespacesHostNetworkSupport"
 ASKED_FEATURES: Final = frozenset((RESTARTS_ALL, HOST_USERS))
-"""What a kubelet may declare that a pod can ask for as it is scheduled. Source: InferForScheduling
-in nodedeclaredfeatures/features of k8s.io/component-helpers 0.36."""
+"""Node features that a pod can require when it is scheduled.
+
+Source: InferForScheduling in nodedeclaredfeatures/features of k8s.io/component-helpers 0.36."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; empty key with Exists tolerates every key, empty effect every effect."""
+    """A toleration; an empty key with Exists tolerates all keys, an empty effect all effects."""
 
     key: str = ""
     operator: str = "Equal"
@@ -29,7 +30,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+    """An expression of a node selector term: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
     operator: str
@@ -38,21 +39,23 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """One term of required node affinity: all its requirements must hold; none at all: no node."""
+    """A required node affinity term; all requirements must match, an empty term matches none."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
-    """matchFields: the API knows the one field metadata.name."""
+    """Requirements on fields (matchFields); the API allows the field metadata.name only."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeTopology:
-    """The nodes from which a volume can be reached."""
+    """The nodes that can access a volume."""
 
     affinity: tuple[SelectorTerm, ...] | None = None
-    """Required node affinity of the PersistentVolume, as in Placing."""
+    """Required node affinity of the PersistentVolume, as in NodeConstraints."""
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Its zone and region labels: (key, allowed values); a node without any such label is in."""
+    """Zone and region labels of the volume, with the values allowed for a node.
+
+    A node without any of these labels can access the volume."""
 
 
 EVERYWHERE: Final = VolumeTopology()
@@ -60,37 +63,41 @@ EVERYWHERE: Final = VolumeTopology()
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """What a pod asks of its node besides resources; equal for pods of one template."""
+    """Constraints of a pod on its node, besides resources; equal for pods of one template."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[SelectorTerm, ...] | None = None
-    """Required node affinity: any term suffices. None: none asked; empty: nothing matches."""
+    """Terms of required node affinity; one matching term suffices.
+
+    None: the pod has no affinity. An empty tuple matches no node."""
     tolerations: tuple[Toleration, ...] = ()
     volumes: tuple[VolumeTopology, ...] = ()
-    """Of the volumes behind the pod's claims that not every node reaches (model.volumes)."""
+    """Topologies of the volumes behind the pod's claims, without volumes that every node can
+    access."""
     system: tuple[tuple[str, str], ...] = ()
-    """Labels that a kubelet asks of its own node (spec.os), and kube-scheduler of none: where it
-    counts the nodes of a topology spread, they do not matter."""
+    """Labels that only the kubelet checks (spec.os); kube-scheduler does not.
+
+    They do not matter for the nodes that a topology spread constraint counts."""
     features: tuple[str, ...] = ()
-    """What the kubelet must be able to do (ASKED_FEATURES), by name."""
+    """Names of the features that the kubelet must declare (ASKED_FEATURES)."""
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
-        """Return all that the pod's node must be labelled with."""
+        """Return all labels that the pod's node must have."""
         return self.node_selector + self.system
 
 
 def without_volumes(placing: NodeConstraints) -> NodeConstraints:
-    """Return the template without its volumes."""
+    """Return the constraints without those of volumes."""
     return replace(placing, volumes=()) if placing.volumes else placing
 
 
 def names_node(placing: NodeConstraints) -> bool:
-    """Say whether the template asks for nodes by their names, as the pods of DaemonSets do."""
+    """Return whether the constraints name nodes, as those of DaemonSet pods do."""
     terms = placing.affinity or ()
-    asked = {key for key, _ in placing.node_selector}
-    asked |= {one.key for term in terms for one in term.labels}
-    return HOST_LABEL in asked or any(term.fields for term in terms)
+    keys = {key for key, _ in placing.node_selector}
+    keys |= {requirement.key for term in terms for requirement in term.labels}
+    return HOST_LABEL in keys or any(term.fields for term in terms)
 
 
 NO_NODE_CONSTRAINTS: Final = NodeConstraints()
@@ -98,10 +105,12 @@ NO_NODE_CONSTRAINTS: Final = NodeConstraints()
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Pods by namespace and labels: all requirements must hold; none at all: every pod there."""
+    """Select pods by namespace and labels; all requirements must match, none selects all pods."""
 
     namespaces: tuple[str, ...] | None
-    """None: any namespace. Empty: no pod at all, as a missing label selector says."""
+    """Namespaces of the selected pods; None: all namespaces.
+
+    Empty: no pod is selected, as for a missing label selector."""
     requirements: tuple[Requirement, ...]
 
 
@@ -110,29 +119,29 @@ NO_POD: Final = PodSelector((), ())
 
 @dataclass(frozen=True, slots=True)
 class PodAffinityTerm:
-    """A term of required pod affinity or anti-affinity: these pods, as near as this."""
+    """A term of required pod (anti-)affinity: the selected pods, within a topology domain."""
 
     selector: PodSelector
     topology_key: str
-    """Nodes with equal values of this label are one place."""
+    """Node label whose value names the topology domain of the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint that says DoNotSchedule."""
+    """A topology spread constraint with whenUnsatisfiable: DoNotSchedule."""
 
     selector: PodSelector
     topology_key: str
     max_skew: int
     min_domains: int = 1
     honor_affinity: bool = True
-    """nodeAffinityPolicy: only nodes that the pod's own selectors match are counted."""
+    """Value of nodeAffinityPolicy: count only nodes that match the pod's own node affinity."""
     honor_taints: bool = False
-    """nodeTaintsPolicy: only nodes whose taints the pod tolerates are counted."""
+    """Value of nodeTaintsPolicy: count only nodes whose taints the pod tolerates."""
 
 
 class HostPort(NamedTuple):
-    """A port of the host that a pod takes."""
+    """A host port of a pod."""
 
     port: int
     protocol: str = "TCP"
@@ -144,28 +153,30 @@ class ClaimUse(NamedTuple):
 
     name: str
     ephemeral: bool = False
-    """It was made for this pod and belongs to it: another pod's of that name is another one."""
+    """The claim was created for this pod and belongs to it; a claim of another pod is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionFacts:
-    """What else binds a pod to its node: claims, data, and words against disturbing it.
+    """Facts that matter for disrupting a pod: its claims, local data and annotations.
 
-    One object, the same for nearly all pods: every field of a pod is paid for by all of them.
+    Nearly all pods share one object without facts: every field of Pod costs memory for each pod.
     """
 
     claims: tuple[ClaimUse, ...] = ()
-    """By name, each once. Until they are looked up (model.volumes), Pod.unsupported says so."""
+    """Claims, sorted by name, each once.
+
+    Pod.unsupported names the claims until they are looked up (core.model.volumes)."""
     faults: tuple[str, ...] = ()
-    """What is not known of which claim, if Pod.unsupported still says so."""
+    """Messages about claims that could not be resolved; Pod.unsupported names the claims then."""
     local_volumes: tuple[str, ...] = ()
-    """Names of volumes whose data is gone with the node: hostPath, emptyDir on disk."""
+    """Names of volumes whose data is lost with the node: hostPath, emptyDir on disk."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Annotations on whether the pod may be disrupted (core.guards.drainability), by key."""
+    """Annotations that allow or forbid a disruption (core.guards.drainability), sorted by key."""
     started_seconds: int | None = None
-    """Unix time, of pods with notes, which may count from it; None: not known, or not asked."""
+    """Start time of a pod with notes, in Unix seconds; None if unknown or not needed."""
     overdue_seconds: int | None = None
-    """Unix time from which a pod that is being deleted should have been gone; None: it is not."""
+    """Unix second by which a terminating pod should have ended; None: it is not terminating."""
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()
@@ -175,27 +186,27 @@ class Disk(NamedTuple):
     """A volume that must be attached to the node of the pods that use it."""
 
     driver: str
-    """Of CSI, or ANY_DRIVER."""
+    """Name of the CSI driver, or ANY_DRIVER."""
     handle: str
 
 
 @dataclass(frozen=True, slots=True)
 class PodConstraints:
-    """What a pod asks of the pods around it, all of it required; tuples in canonical order.
+    """Required constraints of a pod on the pods around it; tuples in canonical order.
 
-    It says nothing about the order of packing; equal for pods of one template.
+    They do not affect the order of packing. Pods of one template have equal constraints.
     """
 
     near: tuple[PodAffinityTerm, ...] = ()
-    """Pod affinity: one pod that all terms select must be at the place of each."""
+    """Terms of pod affinity; one existing pod must match all of them, in each term's domain."""
     apart: tuple[PodAffinityTerm, ...] = ()
-    """Pod anti-affinity; it also refuses its place to the pods that it selects."""
+    """Terms of pod anti-affinity; they also keep the selected pods out of this pod's domain."""
     spread: tuple[SpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     sole: tuple[str, ...] = ()
-    """ReadWriteOncePod claims, by namespace/name: one pod of the cluster may use each."""
+    """ReadWriteOncePod claims as namespace/name; only one pod of the cluster may use each."""
     disks: tuple[Disk, ...] = ()
-    """What is attached for the pod: a node takes so many different ones of a driver."""
+    """Volumes to attach; a node can attach a limited number of different volumes of a driver."""
 
 
 NO_POD_CONSTRAINTS: Final = PodConstraints()

@@ -1,4 +1,7 @@
-"""What a node costs where no price is known, as so much CPU, and how much of that a pod takes."""
+"""Estimate what nodes cost where no prices are configured, and how much of that a pod takes.
+
+The unit is a millicore of CPU: memory and GPUs are converted into CPU.
+"""
 
 import re
 from fractions import Fraction
@@ -8,13 +11,13 @@ from typing import Final
 from core.model.resources import Resources
 
 GPU_MILLIS: Final = 11_000
-"""What a GPU counts like, of CPU."""
+"""Millicores of CPU that cost as much as one GPU."""
 GIB: Final = 2**30
 GIB_MILLIS: Final = 130
-"""What so much memory counts like."""
+"""Millicores of CPU that cost as much as 1 GiB of memory."""
 MILLIONTHS: Final = 10**6
 NAMES_MAX: Final = 1024
-"""Of resources whose parts of a GPU are remembered."""
+"""Maximum number of resource names whose share of a GPU is cached."""
 _PARTS: Final = (
     (re.compile(r"(.*_)?gpu"), Fraction(1)),
     (re.compile(r"(.*_)?gpu_milli"), Fraction(1, 1000)),
@@ -22,23 +25,23 @@ _PARTS: Final = (
     (re.compile(r"habana_ai_gaudi|google_com_tpu|aws_amazon_com_neuron"), Fraction(1)),
     *((re.compile(rf"nvidia_com_mig_{of}g_.*"), Fraction(of, 7)) for of in range(1, 8)),
 )
-"""What part of a GPU one unit is, by how metrics write the name: nvidia_com_gpu.
+"""GPUs per unit of an extended resource, by its name as metrics write it (nvidia_com_gpu).
 
-A slice (MIG) is so many of seven parts; accelerators that cost as much count as GPUs. Nothing
-else is one: not what tells of a GPU's memory or its sharing, and not interfaces or volumes.
-"""
+A MIG slice counts as so many sevenths of a GPU. Accelerators of a similar price count as GPUs.
+Resources for GPU memory, GPU sharing, network interfaces or volumes count as none."""
 
 
 def cost(allocatable: Resources) -> Fraction:
-    """Return what a node counts like without a price, in millicores: CPU, memory, GPUs."""
+    """Return the cost of a node in millicores: its CPU, memory and GPUs."""
     memory = Fraction(allocatable.memory_bytes * GIB_MILLIS, GIB)
     return allocatable.cpu_millis + memory + GPU_MILLIS * gpus(allocatable)
 
 
 def taken(asked: Resources, allocatable: Resources) -> int | None:
-    """Return what a pod takes of what a node counts like: by its largest share of what is there.
+    """Return the part of a node's cost that a pod takes, in millionths of a millicore.
 
-    Of CPU, memory and devices, in millionths of a millicore. None: it would not fit.
+    The pod takes its dominant share: the largest of its shares of the node's CPU, memory and
+    devices. None if the pod does not fit on the empty node.
     """
     there = allocatable.devices
     worth, most = int(MILLIONTHS * cost(allocatable)), 0
@@ -55,7 +58,7 @@ def taken(asked: Resources, allocatable: Resources) -> int | None:
 
 
 def gpus(amount: Resources) -> Fraction:
-    """Return how many GPUs are in it, by the names of its extended resources."""
+    """Return the number of GPUs in an amount, by the names of its extended resources."""
     return sum((_part(name) * many for name, many in amount.extended), Fraction())
 
 

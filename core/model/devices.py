@@ -1,11 +1,11 @@
-"""Devices that pods ask for by name and that no node offers; pure.
+"""Find devices that pods request by name and that no node offers; pure.
 
-On a node that has none of a device, kube-scheduler looks for a DeviceClass that stands for its
-name, and claims one of its devices for the pod (DRA). Ebb reads no DeviceClasses: where no node
-has any, it cannot tell such a pod from one that no node will ever hold, so it judges neither, as
-with resource claims. Where some nodes have the device it knows of these alone.
-Source: kube-scheduler 1.36, NodeResourcesFit (shouldDelegateResourceToDRA); the gate
-DRAExtendedResource is on there by default.
+If a node does not offer the device, kube-scheduler looks for a DeviceClass with this extended
+resource name and claims a device for the pod (DRA). Ebb does not read DeviceClasses. If no node
+offers the device, Ebb cannot tell such a pod from a pod that never fits anywhere. It evaluates
+neither, as with resource claims. If some nodes offer the device, Ebb considers these nodes only.
+Source: kube-scheduler 1.36, NodeResourcesFit (shouldDelegateResourceToDRA); its feature gate
+DRAExtendedResource is enabled by default.
 """
 
 from collections.abc import Iterable
@@ -17,14 +17,15 @@ from core.model.resources import is_device
 
 
 def offered(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the extended resources that some node has any of."""
+    """Return the extended resources that at least one node offers."""
     return frozenset(name for node in nodes for name, many in node.allocatable.extended if many)
 
 
 def without_claimed(pod: Pod, there: frozenset[str]) -> Pod:
-    """Return the pod without the devices that are not *there*, as one that cannot be judged.
+    """Return the pod without the devices that no node offers, marked as not evaluable.
 
-    Whether a node has room for the rest can still be told.
+    The remaining requests still show which nodes have no room for the pod. *there*: the extended
+    resources that nodes offer.
     """
     asked = pod.requests.extended
     missing = [name for name, many in asked if many and name not in there and is_device(name)]

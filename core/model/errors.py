@@ -1,24 +1,24 @@
-"""Every fault the core can name.
+"""Errors that Ebb raises, all of them subclasses of EbbError.
 
     EbbError
-    ├── InvalidInputError      a file, object or field is not what it must be
-    ├── ConfigError            the configuration: all its faults at once
-    └── UnavailableError       a peer did not answer, or not as it must
+    ├── InvalidInputError      a file, an object or a field is invalid
+    ├── ConfigError            the configuration is invalid; lists all faults
+    └── UnavailableError       a peer did not answer, or its answer is invalid
         ├── ConflictError      the object has changed since it was read
-        └── GarbledError       what it sent cannot be read; asking for the same again is no use
+        └── GarbledError       the answer cannot be read; a retry would get the same answer
 
-"No" is never an exception: verdicts and blockers are values (core.model, core.engine).
+A negative answer is not an error: verdicts and blockers are values (core.model, core.engine).
 """
 
 from collections.abc import Sequence
 
 
 class EbbError(Exception):
-    """Any fault that Ebb can name; its text is one line, fit for a person to read."""
+    """Base class of all errors of Ebb; the message is one line for operators."""
 
 
 class InvalidInputError(EbbError):
-    """Something that was read is not what it must be; *where* says what and which field."""
+    """A value that Ebb has read is invalid; *where* names its source and its field."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}" if where else problem)
@@ -27,7 +27,7 @@ class InvalidInputError(EbbError):
 
 
 class ConfigError(EbbError):
-    """The configuration has faults; *faults* holds them all, each with path, value and allowed."""
+    """The configuration is invalid; *faults* lists every fault with path and value."""
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {fault}" for fault in faults))
@@ -36,12 +36,12 @@ class ConfigError(EbbError):
 
 
 class UnavailableError(EbbError):
-    """A peer (the API server, a webhook) did not answer, or answered what it must not."""
+    """A peer, such as the API server or a webhook, did not answer, or its answer is invalid."""
 
 
 class GarbledError(UnavailableError):
-    """What a peer sent is not what it must send; to ask for the very same again is no use."""
+    """The answer of a peer cannot be read; a retry would get the same answer."""
 
 
 class ConflictError(UnavailableError):
-    """The object has changed since it was read; read it again."""
+    """The object has changed since it was read; read it again before writing."""

@@ -1,4 +1,4 @@
-"""How numbers and times are told to people, wherever they stand in a sentence."""
+"""Format numbers, amounts and times for people."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ DAY: Final = 24 * HOUR
 
 
 def plural(number: int, noun: str, plural: str = "") -> str:
-    """Write a number of things: 1 node, 2,000 nodes; *plural* where an s does not make it."""
+    """Format a count: 1 node, 2,000 nodes; *plural* if the noun does not take an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def first(names: Sequence[str], most: int) -> str:
-    """Write the first names, and how many more there are."""
+    """List the first *most* names, and the number of names left out."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f", and {more:,} more" if more > 0 else "")
 
 
 def amounts(asked: Resources) -> str:
-    """Write what a pod asks for: cpu 500m, memory 1Gi, and devices."""
+    """Format the resources that a pod requests: cpu 500m, memory 1Gi, and devices."""
     cpu, memory = format_millis(asked.cpu_millis), format_bytes(asked.memory_bytes)
     devices = (f"{name} {units}" for name, units in asked.extended)
     return ", ".join((f"cpu {cpu}", f"memory {memory}", *devices))
 
 
 def duration(seconds: int) -> str:
-    """Write a time span in its two largest units: 3 h 5 min."""
+    """Format a duration in its two largest units: 3 h 5 min."""
     seconds = abs(seconds)
     for unit, name, smaller, rest in (
         (DAY, "d", HOUR, "h"),
@@ -45,13 +45,13 @@ def duration(seconds: int) -> str:
 
 
 def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
-    """Write a moment, and how far it is from now if that is given."""
+    """Format a time in UTC, and its distance from now if *now_seconds* is given."""
     try:
         utc = dt.datetime.fromtimestamp(unix_seconds, dt.UTC)
     except (ValueError, OverflowError, OSError):
         return f"{unix_seconds} (unix seconds)"
-    told = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    written = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
     if now_seconds is None:
-        return told
+        return written
     away = unix_seconds - now_seconds
-    return f"{told} (in {duration(away)})" if away > 0 else f"{told} ({duration(away)} ago)"
+    return f"{written} (in {duration(away)})" if away > 0 else f"{written} ({duration(away)} ago)"

@@ -1,4 +1,4 @@
-"""A node and its taints, frozen."""
+"""A node and its taints; frozen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from core.model.resources import Resources
 
 
 class Effect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -17,41 +17,46 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint; an unknown effect is kept as it was written and never tolerated away."""
+    """A taint of a node; an unknown effect is kept as written, and no toleration covers it."""
 
     key: str
     value: str
     effect: str
     time_added: str = ""
-    """As it was written; it must not get lost when the list is written back."""
+    """Timestamp of the taint as written; a write of the list of taints must preserve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the scheduler and the engine see it."""
+    """A node with the fields that Ebb reads."""
 
     name: str
     uid: str = ""
     version: str = field(default="", compare=False)
-    """The resourceVersion: a write that goes by it fails if anything has changed; "": unknown."""
+    """The resourceVersion, for conditional writes: the API server rejects a write if the Node has
+    changed.
+
+    Empty: unknown."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()
-    """In the order in which they stand on the node."""
+    """Taints in the order of the Node's spec."""
     unschedulable: bool = False
     allocatable: Resources
     features: tuple[str, ...] = ()
-    """What its kubelet declares that pods may ask for (constraints.ASKED_FEATURES), by name."""
+    """Names of the features that the kubelet declares (constraints.ASKED_FEATURES)."""
     ready: bool = True
     unreadable: str = ""
-    """Why it could not be read: what stands here is all that is known of it, so it stays and
-    takes nothing; empty: it could."""
+    """Why the Node could not be read; empty if it could.
+
+    The other fields hold all that is known. Such a node is not removable and accepts no pods."""
     created_seconds: int | None = None
-    """When its object was made, unix seconds, as the API server alone says; None: not known."""
+    """Unix second of the Node's creationTimestamp, which only the API server sets; None if
+    unknown."""
     deleting: bool = False
-    """Its object has a deletionTimestamp, and a finalizer that still holds it."""
+    """The Node has a deletionTimestamp; a finalizer delays its deletion."""
     virtual: bool = False
-    """It stands for no machine (core.model.virtual): it never goes and takes nothing."""
+    """The node is virtual (core.model.virtual): it is not removable and accepts no pods."""
 
     @property
     def key(self) -> str:

@@ -1,7 +1,8 @@
-"""Nodes that leave, and taints that pass: the keys by which others say so; the one table of them.
+"""Recognize leaving nodes and transient taints: the one table of the taint keys of other tools.
 
-Taints are written by controllers and people: NodeRestriction lets a kubelet set them when it
-registers its node, and not change them later. Whoever writes one, it is about that node alone.
+Controllers and people write these taints. NodeRestriction lets a kubelet set taints when it
+registers its node, but not change them later. A false taint affects that node only.
+
 Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1 and v1beta1 taints.go, k8s.io/api
 core/v1 well_known_taints.go, k8s.io/cloud-provider/api, aws-node-termination-handler pkg/node,
 GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain.
@@ -19,7 +20,7 @@ DELETING_TAINTS: Final = frozenset(
         "karpenter.sh/disruption",  # before Karpenter 1.0
     }
 )
-"""An autoscaler is deleting the node. It may still take its taint back."""
+"""Taints of nodes that an autoscaler is deleting; it may still remove the taint and stop."""
 LEAVING_TAINTS: Final = DELETING_TAINTS | {
     "node.cloudprovider.kubernetes.io/shutdown",
     "node.kubernetes.io/out-of-service",
@@ -31,8 +32,8 @@ LEAVING_TAINTS: Final = DELETING_TAINTS | {
     "remediator.kubernetes.azure.com/unschedulable",
     "remediator.aks.microsoft.com/unschedulable",  # its name before
 }
-"""Or its machine has stopped, or is about to."""
-_PASSING_TAINTS: Final = LEAVING_TAINTS | {
+"""Taints of leaving nodes: an autoscaler deletes them, or their machine stops or has stopped."""
+_TRANSIENT_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",
     "node.kubernetes.io/disk-pressure",
@@ -40,51 +41,57 @@ _PASSING_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unschedulable",
     "DeletionCandidateOfClusterAutoscaler",
 }
-_SAID_OTHERWISE: Final = LEAVING_TAINTS | {
+_REPORTED_ELSEWHERE: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/memory-pressure",
 }
-"""Of leaving and of cordons is told apart; who asks for memory tolerates pressure (admission)."""
+"""Taints for which `why_unready` gives no reason.
+
+Leaving and cordoned nodes have reasons of their own. The admission controller lets every pod with
+a memory request tolerate memory pressure."""
 
 
 def is_transient_taint(key: str) -> bool:
-    """Say whether a taint of this key says how a node is at the moment, not for whom it is."""
-    return key in _PASSING_TAINTS or says_starting(key)
+    """Return whether a taint with this key describes a temporary state, not the node's purpose."""
+    return key in _TRANSIENT_TAINTS or says_starting(key)
 
 
 def others_taint(node: Node) -> str | None:
-    """Return the key of a taint that says for whom the node is; *node* is without Ebb's own."""
+    """Return the key of the first taint that dedicates the node to some pods, or None.
+
+    *node* must not carry Ebb's own taint.
+    """
     return next((taint.key for taint in node.taints if not is_transient_taint(taint.key)), None)
 
 
 def why_unready(node: Node) -> str | None:
-    """Say why a node that neither leaves nor is cordoned takes no pods at the moment, or None."""
+    """Return why a node accepts no pods for now, or None; ignores leaving and cordoned nodes."""
     if not node.ready:
-        return "it is not Ready"
+        return "the node is not Ready"
     keys = (
         taint.key
         for taint in node.taints
         if taint.effect in (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
         and is_transient_taint(taint.key)
-        and taint.key not in _SAID_OTHERWISE
+        and taint.key not in _REPORTED_ELSEWHERE
     )
     key = next(keys, None)
-    return f"taint {key} keeps pods away for now" if key else None
+    return f"taint {key} temporarily keeps pods off the node" if key else None
 
 
 def being_deleted(node: Node) -> bool:
-    """Say whether somebody is already deleting the Node object, or is about to."""
+    """Return whether the Node object is being deleted, or an autoscaler is about to delete it."""
     return node.deleting or any(taint.key in DELETING_TAINTS for taint in node.taints)
 
 
 def why_leaving(node: Node) -> str | None:
-    """Say by what the node is known to be leaving, or None."""
+    """Return how the node shows that it is leaving, or None if it is not."""
     if node.deleting:
-        return "its Node object is being deleted (deletionTimestamp)"
+        return "the Node object is being deleted (it has a deletionTimestamp)"
     key = next((taint.key for taint in node.taints if taint.key in LEAVING_TAINTS), None)
-    return f"taint {key} says that it is leaving" if key else None
+    return f"taint {key} announces that the node will be removed" if key else None
 
 
 def is_terminating(node: Node) -> bool:
-    """Say whether the node is leaving: it counts as gone."""
+    """Return whether the node is leaving; its capacity does not count then."""
     return why_leaving(node) is not None

@@ -1,25 +1,26 @@
-"""The time of one reconciliation: a value that also knows when the next one is due; pure."""
+"""The time of one reconciliation; it records when the next one is due; pure."""
 
 from typing import Self
 
 
 class Now:
-    """A unix second, and the earliest later one at which an answer about it will be another.
+    """A Unix second that records the earliest later second at which one of its answers changes.
 
-    Rules and remembered state decide by time only by asking this object. It is no number, so that
-    a comparison with a plain `<` does not type-check: a limit that ends with time can not be
-    forgotten when the next reconciliation is scheduled.
+    Rules and remembered state must compare times through this object. It is not a number: a plain
+    `<` does not type-check. So no rule can depend on time without scheduling the next
+    reconciliation.
     """
 
     __slots__ = ("_next_change", "seconds")
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
-        """Unix seconds, to be stored, shown, or handed to another program. Compare by `before`."""
+        """Unix seconds, to store, print or pass to another program. Use `before` for
+        comparisons."""
         self._next_change: int | None = None
 
     def before(self, moment: int) -> bool:
-        """Return whether *moment* (unix seconds) is still to come."""
+        """Return whether *moment* (Unix seconds) lies in the future."""
         if self.seconds >= moment:
             return False
         if self._next_change is None or moment < self._next_change:
@@ -27,32 +28,30 @@ class Now:
         return True
 
     def reached(self, moment: int) -> bool:
-        """Return whether *moment* (unix seconds) has come."""
+        """Return whether *moment* (Unix seconds) has been reached."""
         return not self.before(moment)
 
     def capped(self, moment: int) -> int:
-        """Return *moment*, or the present second if *moment* lies ahead.
-
-        A clock that is ahead of ours wrote it; until then the answer changes every second.
-        """
+        """Return *moment*, or the current second if *moment* lies in the future."""
         if self.seconds >= moment:
             return moment
+        # A clock ahead of ours wrote the moment: until then the answer changes every second.
         self.expire()
         return self.seconds
 
     def expire(self) -> None:
-        """Register that an answer holds for this second only."""
+        """Record that an answer is valid for the current second only."""
         self.before(self.seconds + 1)
 
     @property
     def next_change(self) -> int | None:
-        """Return the unix second at which an answer given so far changes; None: time changes none.
+        """Return the Unix second at which an answer given so far changes, or None if none changes.
 
-        The cluster and the configuration must be the same then.
+        This holds as long as the cluster and the configuration do not change.
         """
         return self._next_change
 
     @classmethod
     def at(cls, seconds: int | None) -> Self | None:
-        """Return the moment, or None where no time is to have passed."""
+        """Return the time, or None if *seconds* is None: no time has passed then."""
         return None if seconds is None else cls(seconds)

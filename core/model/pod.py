@@ -1,4 +1,4 @@
-"""A pod, frozen: what it asks for is one value for all pods alike."""
+"""A pod; frozen. Pods of one template share their constraint objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,61 +18,73 @@ from core.model.resources import Resources
 EXPENDABLE_BELOW: Final = -10
 """Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 DEVICES_FIELD: Final = "spec.resourceClaims"
-"""In Pod.unsupported: devices by claims (DRA)."""
+"""Entry of Pod.unsupported for devices that are allocated by resource claims (DRA)."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""What the API server writes into pods that name no scheduler."""
+"""Scheduler name that the API server sets in pods that name none."""
 SCHEDULER_CHARS_MAX: Final = 253
-"""Of a scheduler's name: one that is longer is none that can be known, and is cut."""
+"""Maximum length of a scheduler name; a longer name is cut, so it matches no known scheduler."""
 TEMPLATE_LABEL: Final = "pod-template-hash"
-"""What a Deployment puts behind its own name in that of a ReplicaSet."""
+"""Label with the hash that a Deployment appends to its own name to name a ReplicaSet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that holds, or asks for, room on a node. Finished pods are never in a Cluster."""
+    """A running or pending pod; finished pods are never part of a Cluster."""
 
     namespace: str
     name: str
     uid: str = ""
     node: str | None = None
-    """The node it is bound to; None: pending."""
+    """Name of the node that the pod is bound to; None if the pod is pending."""
     requests: Resources = Resources(pods=1)
-    """As kube-scheduler counts them (core.model.requests); `pods` is 1."""
+    """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
     scheduler: str = DEFAULT_SCHEDULER
-    """Who chooses its node; `unsupported` says so where it is not known how (model.schedulers)."""
+    """Scheduler of the pod.
+
+    If Ebb does not know its filters, `unsupported` says so (core.model.schedulers)."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     owner_kind: str = ""
-    """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty: a bare pod."""
+    """Kind of the controlling owner (ReplicaSet, DaemonSet, Job, ...); empty for a bare pod."""
     owner_name: str = ""
     priority: int = 0
     mirror: bool = False
-    """A static pod's image in the API: it lives and goes with its node."""
+    """The pod is the mirror pod of a static pod: it ends with its node."""
     daemon: bool = False
-    """Of a DaemonSet, or declared so to the autoscaler: goes with its node."""
+    """The pod belongs to a DaemonSet, or an annotation says so to the autoscaler: it ends with its
+    node."""
     unsupported: tuple[str, ...] = ()
-    """Constraints that the engine cannot evaluate, by field path: such a pod is not movable."""
+    """Field paths of constraints that Ebb cannot evaluate; such a pod is not movable."""
     too_much: str = ""
-    """What it asks more of than is evaluated for one pod: nothing of that is but for the ports and
-    disks it holds, which others feel, and the pod is not movable; empty: nothing."""
+    """Constraints of which the pod has more than Ebb evaluates for one pod; empty if none.
+
+    Such a pod is not movable. Ebb evaluates only its host ports and disks, as they block other
+    pods."""
     unreadable: str = ""
-    """Why it could not be read: what stands here is all that is known of it, and neither it nor
-    another pod can be placed beside it; empty: it could."""
+    """Why the pod could not be read; empty if it could.
+
+    The other fields hold all that is known. The pod is not movable; its node accepts no pods."""
     company: PodConstraints = NO_POD_CONSTRAINTS
-    """Of a pod that lives and goes with its node: only what others feel, `apart`, ports, disks."""
+    """Constraints on other pods.
+
+    DaemonSet and static pods keep only those that block other pods: anti-affinity, ports,
+    disks."""
     ties: DisruptionFacts = NO_DISRUPTION_FACTS
     unschedulable: bool = False
-    """Pending, and the scheduler has said that no node takes it."""
+    """The pod is pending, and the scheduler reported that it fits on no node."""
     terminating: bool = False
-    """It is being deleted: topology spread does not count it any more."""
+    """The pod is being deleted; topology spread constraints do not count it."""
     ready: bool = field(default=False, compare=False)
-    """It says that it serves. No plan rests on it, so that pods are equal whether they do or not:
-    what comes and goes so often must not make the engine judge anew."""
+    """The pod is Ready.
+
+    Plans ignore this field, and so does comparison: readiness changes too often to plan again for
+    it."""
     created_seconds: int | None = field(default=None, compare=False)
-    """When the API server took it in, unix seconds; nobody can change that. None: not known. No
-    plan rests on it."""
+    """Unix second of the pod's creationTimestamp, which users cannot change; None if unknown.
+
+    Plans ignore it."""
     deletion_cost: str | None = None
-    """What its ReplicaSet's scale-in goes by, as written; and what of it Ebb has written."""
+    """Value of the annotation for pod deletion cost, and the value that Ebb has written."""
     deletion_cost_ours: str | None = None
 
     @property
@@ -82,31 +94,31 @@ class Pod:
 
     @property
     def evaluable(self) -> bool:
-        """Say whether all that it asks is known and can be judged; if not, it is not movable."""
+        """Return whether Ebb can evaluate all constraints; if not, the pod is not movable."""
         return not (self.unsupported or self.too_much or self.unreadable)
 
     @property
     def stays_with_node(self) -> bool:
-        """Say whether the pod goes when its node goes, and needs no other place."""
+        """Return whether the pod ends with its node and needs no room elsewhere."""
         return self.daemon or self.mirror
 
     @property
     def expendable(self) -> bool:
-        """Say whether autoscalers take its node without asking."""
+        """Return whether autoscalers ignore the pod when they remove its node."""
         return self.priority < EXPENDABLE_BELOW
 
     @property
     def occupies(self) -> bool:
-        """Say whether the pod keeps its node from being empty, as Cluster Autoscaler counts."""
+        """Return whether the pod makes its node non-empty by Cluster Autoscaler's rules."""
         return not (self.daemon or self.mirror or self.priority < EXPENDABLE_BELOW)
 
     @property
     def has_our_cost(self) -> bool:
-        """Say whether its deletion cost is one that Ebb has written."""
+        """Return whether the pod's deletion cost is the one that Ebb has written."""
         return self.deletion_cost is not None and self.deletion_cost == self.deletion_cost_ours
 
     def overdue(self, now: Now | None) -> bool:
-        """Return whether the pod should have ended long ago; None: no time has passed.
+        """Return whether a terminating pod should have ended long ago; False without a time.
 
         Cluster Autoscaler does not wait for such a pod (LongTerminating).
         """

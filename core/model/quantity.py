@@ -1,7 +1,7 @@
-"""Kubernetes quantities ("1500m", "1.5Gi", "1e3") to whole numbers, and back for people.
+"""Convert Kubernetes quantities ("1500m", "1.5Gi", "1e3") to whole numbers, and format them.
 
-The one rounding rule: up, away from zero, as Kubernetes itself does when it takes a quantity's
-value (k8s.io/apimachinery pkg/api/resource, ScaledValue). A request is never understated.
+Fractions are rounded up, away from zero, as Kubernetes does when it reads a quantity's value
+(k8s.io/apimachinery pkg/api/resource, ScaledValue). A request is never understated.
 """
 
 import re
@@ -12,16 +12,16 @@ from typing import Final
 from core.model.errors import InvalidInputError
 
 QUANTITY_MAX: Final = 2**63 - 1
-"""Kubernetes keeps quantities in 64 bits and caps what is larger."""
+"""Largest quantity; Kubernetes stores quantities in 64 bits and caps larger ones."""
 QUANTITY_TEXT_MAX: Final = 64
-"""Longest text that is looked at; real quantities have under 25 characters."""
+"""Longest text that is parsed; real quantities have fewer than 25 characters."""
 QUANTITY_CACHE_MAX: Final = 65_536
 
 QUANTITY: Final = (
     r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
     r"(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?"
 )
-_FORM: Final = re.compile(QUANTITY)
+_PATTERN: Final = re.compile(QUANTITY)
 _SUFFIXES: Final = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -33,13 +33,13 @@ _ALLOWED: Final = 'a Kubernetes quantity of at least 0, such as "100m", "2", "1.
 
 
 def parse_quantity(text: str | float) -> Fraction:
-    """Return the exact value of a quantity that may not be negative.
+    """Return the exact value of a quantity; negative quantities are invalid.
 
-    JSON numbers are read as the API server reads them: by their decimal text.
-    Raises: InvalidInputError for anything else, and for negative values.
+    JSON numbers are read by their decimal text, as the API server does. Raises: InvalidInputError
+    for invalid text and for negative values.
     """
     written = str(text) if not isinstance(text, bool) else ""
-    found = _FORM.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
+    found = _PATTERN.fullmatch(written) if len(written) <= QUANTITY_TEXT_MAX else None
     if found is None:
         raise InvalidInputError("", f"{written[:QUANTITY_TEXT_MAX]!r} is not {_ALLOWED}")
     sign, digits, exponent, suffix = found.groups()
@@ -68,7 +68,7 @@ def millis(text: str | float) -> int:
 
 
 def format_millis(cpu_millis: int) -> str:
-    """Write millicores as people read them: whole cores plain, the rest with one or two digits."""
+    """Format millicores for people: whole cores as a number, others with m or with one decimal."""
     cores, rest = divmod(cpu_millis, 1000)
     if cores >= 100 or not rest:
         return f"{round(cpu_millis / 1000):,}"
@@ -76,7 +76,7 @@ def format_millis(cpu_millis: int) -> str:
 
 
 def format_bytes(memory_bytes: int) -> str:
-    """Write bytes with the binary unit that leaves one to four digits before the point."""
+    """Format bytes with the largest binary unit that leaves a digit before the point."""
     value, unit = float(memory_bytes), ""
     for unit in ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"):
         if abs(value) < 1024 or unit == "Ei":

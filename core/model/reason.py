@@ -1,47 +1,48 @@
-"""Why: what there is to know about a reason, and one case of it."""
+"""Reasons: why a node cannot be removed, or a mark or pod cannot change further."""
 
 from typing import NamedTuple
 
 
 class Reason(NamedTuple):
-    """What there is to know about a code; {node}, {namespace} and {name} stand for names.
+    """A reason code with its explanation; {node}, {namespace} and {name} are placeholders.
 
-    {key} or {owner} in a fix stands for what the blocker is `about`. A reason stands beside the
-    rule that gives it; cli.explain.reasons has the list of all.
+    {key} or {owner} in a fix stands for `Blocker.about`. Each reason is defined next to the rule
+    that returns it; cli.explain.reasons lists all of them.
     """
 
     code: str
-    """A contract: it stands in plans, metrics and Events; add, never rename."""
+    """Stable identifier in plans, metrics and Events; never rename a code."""
     meaning: str
-    """One sentence."""
+    """One sentence that explains the code."""
     fix: str
-    """The cheapest thing that a person can do; a command is given as it is typed."""
+    """The cheapest fix for an operator; commands are complete and can be pasted."""
     lifted: str
-    """Completes: it ends when ..."""
+    """Condition that ends the reason; completes "It ends when ..."."""
 
 
 class Timed(NamedTuple):
-    """What a rule answers whose verdict ends with time."""
+    """The answer of a rule that stops applying at a known time."""
 
     message: str
     until: int
-    """Unix seconds; from then on the rule does not apply. In the past: it does not apply now."""
+    """Unix second from which the rule does not apply any more; a past second means not now."""
 
 
 class Blocker(NamedTuple):
-    """One reason why a node can not be removed."""
+    """One reason why a node cannot be removed."""
 
     reason: Reason
     message: str
     pod: str | None = None
-    """namespace/name of the pod that it is about, if it is about one."""
+    """namespace/name of the pod that causes the reason, or None."""
     about: str = ""
-    """The key of an annotation, label or taint, or the owner, if its fix names one."""
+    """Key of an annotation, label or taint, or name of an owner, for the placeholder in the
+    fix."""
     until: int | None = None
-    """Unix seconds at which the reason ends by time alone; None: it ends only when the cluster or
-    the configuration changes."""
+    """Unix second at which the reason ends; None if only a change of the cluster or the
+    configuration ends it."""
 
     @property
     def code(self) -> str:
-        """Return what it is called in outputs and metrics."""
+        """Return the code for outputs and metrics."""
         return self.reason.code

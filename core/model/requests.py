@@ -1,8 +1,8 @@
-"""What a pod asks for, as kube-scheduler counts it.
+"""Compute the resource requests of a pod as kube-scheduler counts them.
 
 Source: k8s.io/component-helpers resource, PodRequests; KEP-753 (sidecars), KEP-2837 (pod level),
-KEP-1287 and KEP-5419 (resize in place). Parts are rounded up before they are summed: the API
-server keeps no finer parts than a millicore or a byte.
+KEP-1287 and KEP-5419 (in-place resize). Amounts are rounded up before they are summed: the API
+server stores no finer amounts than a millicore or a byte.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,65 +12,68 @@ from typing import Final
 from core.model.resources import HUGE_PAGES, KNOWN, Resources
 
 Amounts = Mapping[str, int]
-"""By resource: CPU in millicores, everything else in ones."""
+"""Amounts by resource name: CPU in millicores, other resources in whole units."""
 POD_LEVEL: Final = ("cpu", "memory")
-"""Resources that `spec.resources` may set for the pod as a whole, besides huge pages."""
+"""Resources besides huge pages that `spec.resources` may set for the pod as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container's requests; *restartable* init containers are sidecars."""
+    """A container with its requests; *restartable* init containers are sidecars."""
 
     requests: Amounts
     restartable: bool = False
-    held: tuple[Amounts, ...] = ()
-    """What the status says that it runs with and has been allocated; empty: it says nothing."""
+    allocated: tuple[Amounts, ...] = ()
+    """Amounts from the container's status: running and allocated; empty if the status has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """The parts of a pod that ask for resources."""
+class PodParts:
+    """The parts of a pod that request resources."""
 
     containers: Sequence[Container] = ()
     init_containers: Sequence[Container] = ()
     overhead: Amounts = field(default_factory=dict)
     pod_level: Amounts = field(default_factory=dict)
-    pod_level_held: tuple[Amounts, ...] = ()
-    """As Container.held, for the pod as a whole."""
+    pod_level_allocated: tuple[Amounts, ...] = ()
+    """Amounts from the pod's status for the pod as a whole, as in Container.allocated."""
     infeasible: bool = False
-    """The node has refused a resize for good: what is asked beyond what is held is a wish."""
+    """The kubelet rejected a resize as infeasible: only the allocated amounts count."""
 
 
-def pod_requests(asking: Asking) -> Resources:
-    """Return what the scheduler takes off a node for the pod; `pods` is 1.
+def pod_requests(parts: PodParts) -> Resources:
+    """Return the requests that the scheduler subtracts from a node for the pod; `pods` is 1.
 
-    Main containers and sidecars run together; an ordinary init container runs beside the
-    sidecars that were started before it; the larger of the two counts, resource by resource.
-    A resource that is set for the whole pod replaces that sum. Overhead is added to all.
+    Main containers and sidecars run together. An ordinary init container runs together with the
+    sidecars started before it. The larger of both sums counts for each resource. A request of the
+    pod as a whole replaces the sum of its containers. The overhead is added to the result.
     """
-    total = _containers(asking)
-    if asking.pod_level:
-        whole_pod = _larger(asking.pod_level, asking.pod_level_held, infeasible=asking.infeasible)
-        for name in asking.pod_level:
+    total = _containers(parts)
+    if parts.pod_level:
+        whole_pod = _larger(
+            parts.pod_level, parts.pod_level_allocated, infeasible=parts.infeasible
+        )
+        for name in parts.pod_level:
             if name in POD_LEVEL or name.startswith(HUGE_PAGES):
                 total[name] = whole_pod.get(name, 0)
-    return resources(_sum((total, asking.overhead)), pods=1)
+    return resources(_sum((total, parts.overhead)), pods=1)
 
 
-def _containers(asking: Asking) -> dict[str, int]:
-    """Sum what runs at the same time; return the most that does."""
-    infeasible = asking.infeasible
+def _containers(parts: PodParts) -> dict[str, int]:
+    """Return the largest sum of requests of containers that run at the same time."""
+    infeasible = parts.infeasible
     running = _sum(
-        _larger(one.requests, one.held, infeasible=infeasible) for one in asking.containers
+        _larger(container.requests, container.allocated, infeasible=infeasible)
+        for container in parts.containers
     )
-    if not asking.init_containers:
+    if not parts.init_containers:
         return running
     sidecars: dict[str, int] = {}
     starting: dict[str, int] = {}
-    for container in asking.init_containers:
+    for container in parts.init_containers:
         if container.restartable:
-            held = _larger(container.requests, container.held, infeasible=infeasible)
-            sidecars = _sum((sidecars, held))
+            allocated = _larger(container.requests, container.allocated, infeasible=infeasible)
+            sidecars = _sum((sidecars, allocated))
             starting = _max(starting, sidecars)
         else:
             starting = _max(starting, _sum((sidecars, container.requests)))
@@ -78,7 +81,7 @@ def _containers(asking: Asking) -> dict[str, int]:
 
 
 def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
-    """Make Resources of whole units by name: cpu in millicores, everything else in ones."""
+    """Create Resources from amounts by name: CPU in millicores, other resources in whole units."""
     extended = tuple(sorted((n, a) for n, a in amounts.items() if a and n not in KNOWN))
     return Resources(
         amounts.get("cpu", 0),
@@ -89,10 +92,10 @@ def resources(amounts: Mapping[str, int], *, pods: int) -> Resources:
     )
 
 
-def _larger(asked: Amounts, held: tuple[Amounts, ...], *, infeasible: bool) -> dict[str, int]:
-    """Return the most that is asked or held, resource by resource."""
+def _larger(asked: Amounts, allocated: tuple[Amounts, ...], *, infeasible: bool) -> dict[str, int]:
+    """Return the larger of requested and allocated amounts for each resource."""
     largest: dict[str, int] = {}
-    for part in held if held and infeasible else (asked, *held):
+    for part in allocated if allocated and infeasible else (asked, *allocated):
         largest = _max(largest, part)
     return largest
 
@@ -105,5 +108,5 @@ def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _max(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+def _max(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}

@@ -1,28 +1,29 @@
-"""Amounts of what pods ask for and nodes offer: CPU in millicores, memory and storage in bytes."""
+"""Amounts of resources: CPU in millicores, memory and storage in bytes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 KNOWN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
-"""What has a field of its own."""
+"""Resources that have their own field in Resources."""
 HUGE_PAGES: Final = "hugepages-"
 ATTACHABLE: Final = "attachable-volumes-"
-"""Counts of volumes: no pod requests them by this name."""
+"""Prefix of volume limits in a node's allocatable; pods do not request these names."""
 NO_DEVICES: Final = (HUGE_PAGES, ATTACHABLE)
-"""How names begin that stand beside those of devices, but are of what every node has."""
+"""Prefixes of extended resources that are not devices, because every node offers them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """An amount of what pods ask for and nodes offer; whole numbers."""
+    """Amounts that pods request or nodes offer; whole numbers."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
     ephemeral_bytes: int = 0
     pods: int = 0
     extended: tuple[tuple[str, int], ...] = ()
-    """Extended resources (nvidia.com/gpu, hugepages-2Mi): (name, whole units), sorted by name."""
+    """Extended resources (nvidia.com/gpu, hugepages-2Mi) as (name, whole units), sorted by
+    name."""
 
     def __add__(self, other: "Resources") -> "Resources":
         return self._combine(other, 1)
@@ -31,7 +32,7 @@ class Resources:
         return self._combine(other, -1)
 
     def fits_in(self, free: "Resources") -> bool:
-        """Say whether there is room, as kube-scheduler's filter compares: 0 always fits."""
+        """Return whether the amounts fit, as kube-scheduler's filter compares: 0 always fits."""
         have = dict(free.extended) if self.extended else {}
         return (
             self.pods <= free.pods
@@ -43,12 +44,12 @@ class Resources:
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """Return those of the extended resources that are devices."""
+        """Return the extended resources that are devices."""
         return {name: many for name, many in self.extended if is_device(name)}
 
     @staticmethod
     def total(amounts: Iterable["Resources"]) -> "Resources":
-        """Add up many amounts at once; `a + b + ...` would make an object for every step."""
+        """Sum many amounts at once; `a + b + ...` would create an object for every step."""
         cpu = memory = ephemeral = pods = 0
         extended: dict[str, int] = {}
         for amount in amounts:
@@ -78,5 +79,5 @@ class Resources:
 
 
 def is_device(name: str) -> bool:
-    """Say of a resource whether it is one that some nodes have and others do not, as GPUs are."""
+    """Return whether a resource is a device such as a GPU, which only some nodes have."""
     return name not in KNOWN and not name.startswith(NO_DEVICES)

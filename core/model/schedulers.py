@@ -1,7 +1,7 @@
-"""Schedulers whose filters are known: pods of others cannot be judged.
+"""Schedulers whose filters Ebb knows; pods of other schedulers cannot be evaluated.
 
-What a scheduler prefers does not matter here, only which nodes it refuses: profiles of one
-kube-scheduler differ in their scores, as a rule.
+Only filters matter here, not scores: the profiles of one kube-scheduler usually differ in their
+scores alone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,34 +11,36 @@ from typing import Final
 from core.model.pod import DEFAULT_SCHEDULER, Pod
 
 KNOWN: Final = (DEFAULT_SCHEDULER, "gke.io/optimize-utilization-scheduler")
-"""The default of the setting `schedulers`: the cluster's own scheduler, and the one that GKE sets
-in pods under its autoscaling profile optimize-utilization."""
+"""Default of the setting `schedulers`.
+
+The cluster's own scheduler, and the scheduler that GKE sets in pods under its autoscaling profile
+optimize-utilization."""
 SCHEDULER_FIELD: Final = "spec.schedulerName"
-"""In Pod.unsupported: nobody knows which nodes its scheduler refuses."""
+"""Entry of Pod.unsupported for pods of a scheduler whose filters Ebb does not know."""
 Judged = Mapping[int, tuple[Pod, Pod]]
-"""By id a pod as it was decoded, and what it is where other schedulers are known than KNOWN."""
+"""Converted pods by the id of the decoded pod: the decoded pod, and its conversion."""
 
 
 def judged_by(
     schedulers: Collection[str], pods: Sequence[Pod], before: Judged
 ) -> tuple[Sequence[Pod], Judged]:
-    """Return the pods, decoded as if KNOWN were known, as they are where *schedulers* are.
+    """Convert pods, decoded for the default schedulers, to the configured *schedulers*.
 
-    *before*: the second answer of the last time. What was in it is the same object again, as who
-    follows pods from look to look goes by that.
+    *before*: the second value of the previous call.
     """
     changed = frozenset(schedulers).symmetric_difference(KNOWN)
     if not changed:
         return pods, {}
+    # Return the same objects as before: callers compare pods by identity from pass to pass.
     found = {
-        id(pod): before.get(id(pod)) or (pod, _otherwise(pod))
+        id(pod): before.get(id(pod)) or (pod, _converted(pod))
         for pod in pods
         if pod.scheduler in changed and not pod.unreadable
     }
     return [found[id(pod)][1] if id(pod) in found else pod for pod in pods], found
 
 
-def _otherwise(pod: Pod) -> Pod:
+def _converted(pod: Pod) -> Pod:
     fields = tuple(field for field in pod.unsupported if field != SCHEDULER_FIELD)
     if pod.scheduler in KNOWN:
         fields = (*fields, SCHEDULER_FIELD)

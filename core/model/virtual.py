@@ -1,8 +1,9 @@
-"""Nodes that are no machines: what virtual kubelets and serverless node pools write on them.
+"""Recognize virtual nodes: Nodes of virtual kubelets and serverless node pools.
 
-Labels may be written by the node's own kubelet, and a providerID cannot change once it is set.
-Either is believed when it says "virtual": a node that claims so without being it keeps itself and
-its own capacity out of every plan, and no other node.
+A kubelet can write the labels of its own Node; the providerID cannot change once it is set. Ebb
+trusts both if they say "virtual". A false claim excludes only that node and its own capacity from
+every plan.
+
 Sources: virtual-kubelet (AKS virtual nodes, ACK with ECI, CCE, Admiralty), EKS on Fargate, Liqo,
 TKE super nodes, OKE virtual nodes.
 """
@@ -17,28 +18,28 @@ VIRTUAL_LABELS: Final = (
     ("node.kubernetes.io/instance-type", "eklet"),
 )
 VIRTUAL_ROLE_LABEL: Final = "node-role.kubernetes.io/virtual-node"
-"""Of OKE; its presence counts, whatever its value."""
+"""Label of OKE's virtual nodes; its presence counts, whatever its value."""
 VIRTUAL_TAINT: Final = "virtual-kubelet.io/provider"
-"""Whatever its value."""
+"""Taint of virtual kubelets, whatever its value."""
 COMPUTE_TAINT: Final = ("eks.amazonaws.com/compute-type", "fargate")
-"""Other values are of machines: hybrid nodes register with `hybrid`."""
+"""Taint of EKS on Fargate. Hybrid nodes are machines and register with the value `hybrid`."""
 VIRTUAL_PROVIDERS: Final = ("liqo://", "ocid1.virtualnode")
-"""How a providerID begins."""
+"""Prefixes of the providerIDs of virtual nodes."""
 FARGATE: Final = "/fargate-"
-"""What the last part of a providerID of `aws://` begins with on Fargate."""
+"""Prefix of the last part of an `aws://` providerID on Fargate."""
 
 
 def is_virtual(
     labels: Mapping[str, str], taints: Iterable[tuple[str, str]], provider_id: str
 ) -> bool:
-    """Say whether what stands on a node makes it one that stands for no machine.
+    """Return whether a Node with these labels, taints and providerID is virtual.
 
-    *taints*: of each its key and value.
+    *taints*: pairs of key and value.
     """
     return (
         any(labels.get(key) == value for key, value in VIRTUAL_LABELS)
         or VIRTUAL_ROLE_LABEL in labels
-        or any(one[0] == VIRTUAL_TAINT or one == COMPUTE_TAINT for one in taints)
+        or any(taint[0] == VIRTUAL_TAINT or taint == COMPUTE_TAINT for taint in taints)
         or provider_id.startswith(VIRTUAL_PROVIDERS)
         or (provider_id.startswith("aws://") and FARGATE in provider_id)
     )

@@ -1,25 +1,25 @@
-"""Whose pod it is: pods of one workload take each other's places."""
+"""Identify the workload of a pod; pods of one workload replace each other."""
 
 from typing import Final, NamedTuple
 
 from core.model.pod import TEMPLATE_LABEL, Pod
 
 REPLICA_SET: Final = "ReplicaSet"
-"""The commonest owner by far."""
+"""Kind of the most common owner of pods."""
 STATEFUL_SET: Final = "StatefulSet"
 DAEMON_SET: Final = "DaemonSet"
 JOB: Final = "Job"
 KEEPERS: Final = frozenset((REPLICA_SET, "ReplicationController", STATEFUL_SET))
-"""Kinds of owners that make a new pod for each that leaves."""
+"""Kinds of controllers that replace each of their pods that is deleted."""
 
 
 def goes_by_cost(pod: Pod) -> bool:
-    """Say whether a scale-in asks for the pod's deletion cost, which no other controller does."""
+    """Return whether a scale-in reads the pod's deletion cost; only ReplicaSets do."""
     return pod.owner_kind == REPLICA_SET and not pod.stays_with_node
 
 
 class Workload(NamedTuple):
-    """What made pods, and makes others like them."""
+    """The controller of pods; all ReplicaSets of a Deployment are one workload."""
 
     namespace: str
     owner_kind: str
@@ -29,7 +29,7 @@ class Workload(NamedTuple):
 def workload_of(pod: Pod) -> Workload:
     """Return the workload of a pod; all ReplicaSets of a Deployment are one workload.
 
-    Whoever may write pods in the namespace writes all fields that this reads.
+    Users who may write pods in the namespace control every field that this function reads.
     """
     name = pod.owner_name
     if template := pod.labels.get(TEMPLATE_LABEL):

@@ -1,8 +1,8 @@
-"""What is told any autoscaler of the pods that are to be expected: CapacityBuffers of Ebb's; pure.
+"""Plan CapacityBuffers for expected pods, so that the autoscaler adds nodes early; pure.
 
-A buffer and its PodTemplate for each kind of pod, both of a name that follows from what such a pod
-asks for: where that is another one, so is the name, and a template is never changed. What has been
-told stands in the cluster, by its label, for whoever leads next.
+Each shape of pod has a buffer and a PodTemplate. Their name is a hash of the pod's requests and
+constraints: a different pod has a different name, so a template never changes. A label marks the
+objects as Ebb's, so that the next leader finds them.
 """
 
 from collections import Counter
@@ -22,66 +22,66 @@ from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE, share_of_room
 
 PUBLISHED_MAX: Final = 16
-"""Buffers at once; of every reach that which asks for most before any reach's second."""
+"""Maximum number of buffers; the largest demand of each reach comes before any reach's second."""
 REPLICAS_MAX: Final = 1000
-"""Of one buffer."""
+"""Maximum number of replicas of a buffer."""
 MATERIAL: Final = 10
-"""A number of pods is written anew when it differs by more than one part in so many."""
+"""A buffer is resized if its replicas change by more than one part in this many."""
 PREFIX: Final = "ebb-reserve-"
 NAME_DIGITS: Final = 12
 INHERITED: Final = ""
-"""Stands for the reach of inherited pods whose like this leader does not expect."""
+"""Reach of inherited pods that this leader does not expect."""
 IMAGE: Final = "pause"
-"""Of a container that never runs; the API server may ask for some image."""
+"""Image of a container that never runs; the API server may require an image."""
 Json = Mapping[str, Any]
 Alike = tuple[Resources, NodeConstraints]
-"""What pods of one buffer ask for, as it is read off its template."""
+"""Requests and node constraints of a buffer's pods, as read from its template."""
 
 
 class Wanted(NamedTuple):
-    """A buffer that is to be there."""
+    """A buffer that should exist."""
 
     replicas: int
     spec: Json
-    """Of its PodTemplate's pods."""
+    """Pod spec of its PodTemplate."""
 
 
 class Standing(NamedTuple):
-    """A buffer that is there."""
+    """A buffer that exists."""
 
     replicas: int
     version: str
-    """Its resourceVersion."""
+    """The buffer's resourceVersion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What of Ebb's is there, by name; without a buffer's template nobody reads the buffer."""
+    """Ebb's buffers and templates by name; a buffer without a template has no effect."""
 
     buffers: Mapping[str, Standing] = field(default_factory=dict)
     templates: Mapping[str, Alike | None] = field(default_factory=dict)
-    """None: what its pods ask for cannot be read."""
+    """Pods of each template; None if the template cannot be read."""
     absent: bool = False
-    """There is no such kind as a buffer or a template, or it may not be read."""
+    """The API has no buffers or templates, or Ebb may not read them."""
 
     @property
     def told(self) -> Mapping[Alike, int]:
-        """Return how many pods autoscalers are asked for, by what these ask for."""
+        """Return the number of pods in all buffers, by their requests and constraints."""
         found: dict[Alike, int] = {}
         for name, one in self.buffers.items():
-            alike = self.templates.get(name)
-            if alike and one.replicas > 0:
-                found[alike] = max(one.replicas, found.get(alike, 0))
+            shape = self.templates.get(name)
+            if shape and one.replicas > 0:
+                found[shape] = max(one.replicas, found.get(shape, 0))
         return found
 
     @property
     def empty(self) -> bool:
-        """Say whether there is nothing."""
+        """Return whether there are no objects of Ebb."""
         return not (self.buffers or self.templates)
 
 
 class Act(StrEnum):
-    """What is done, in this order."""
+    """A kind of write; writes are applied in this order."""
 
     ADD_TEMPLATE = "add template"
     ADD_BUFFER = "add buffer"
@@ -91,14 +91,14 @@ class Act(StrEnum):
 
 
 class Change(NamedTuple):
-    """One write."""
+    """One write to the API server."""
 
     act: Act
     name: str
     replicas: int = 0
     spec: Json = MappingProxyType({})
     version: str = ""
-    """What the decision rests on; of what is added: none."""
+    """The resourceVersion that the decision is based on; empty for new objects."""
 
 
 def wanted(
@@ -107,27 +107,28 @@ def wanted(
     share: Fraction,
     inherited: Mapping[Alike, int] = MappingProxyType({}),
 ) -> dict[str, Wanted]:
-    """Return the buffers for the *expected* pods, as far as they ask for that *share* of *whole*.
+    """Return the buffers for the *expected* pods, limited to a *share* of the cluster's capacity.
 
-    Whoever makes many pods come and go would else have nodes bought for all of them at once.
-    *inherited*: what the leader before has told, as long as this one knows of no reason to ask for
-    less; within the same bounds, in which all that is inherited alone counts for one reach.
+    Without this limit, users who create and delete many pods could make the autoscaler buy nodes
+    for all of them at once. *whole*: capacity of the cluster. *inherited*: pods announced by the
+    previous leader, kept while this leader has no reason to announce fewer. The same limits apply
+    to them; inherited pods that this leader does not expect count as one reach.
     """
-    alike: Counter[Alike] = Counter()
+    shape: Counter[Alike] = Counter()
     reaches: dict[Alike, str] = {}
     for kind, many in expected.items():
         one = kind.requests, _as_read(kind.placing)
-        alike[one] += many
+        shape[one] += many
         reaches[one] = min(kind.reach, reaches.get(one, kind.reach))
     for one, many in inherited.items():
-        alike[one] = max(alike[one], many)
+        shape[one] = max(shape[one], many)
         reaches.setdefault(one, INHERITED)
-    costs = {one: max(share_of_room(one[0], whole), 1) for one in alike}
-    ranked = sorted(alike, key=lambda one: (-costs[one] * alike[one], repr(one)))
-    told = round_robin(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
-    asked = [_Asked(reaches[one], costs[one], min(alike[one], REPLICAS_MAX)) for one in told]
+    costs = {one: max(share_of_room(one[0], whole), 1) for one in shape}
+    ranked = sorted(shape, key=lambda one: (-costs[one] * shape[one], repr(one)))
+    announced = round_robin(ranked, reaches.__getitem__)[:PUBLISHED_MAX]
+    asked = [_Asked(reaches[one], costs[one], min(shape[one], REPLICAS_MAX)) for one in announced]
     found: dict[str, Wanted] = {}
-    for one, many in zip(told, _shared(asked, int(share * SHARE_SCALE)), strict=True):
+    for one, many in zip(announced, _shared(asked, int(share * SHARE_SCALE)), strict=True):
         if many:
             digest = sha256(repr(one).encode()).hexdigest()[:NAME_DIGITS]
             found[f"{PREFIX}{digest}"] = Wanted(many, pod_spec(*one))
@@ -135,13 +136,13 @@ def wanted(
 
 
 def _as_read(placing: NodeConstraints) -> NodeConstraints:
-    """Return what a template of such pods is read as."""
+    """Return the node constraints as they would be read from a template of such pods."""
     selector = tuple(sorted(dict(placing.labels).items()))
     return NodeConstraints(selector, placing.affinity, placing.tolerations)
 
 
 class _Asked(NamedTuple):
-    """How many pods of one kind are asked for, and what each takes of the share."""
+    """The number of pods of one shape, and the share of capacity that each takes."""
 
     reach: str
     cost: int
@@ -149,9 +150,10 @@ class _Asked(NamedTuple):
 
 
 def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
-    """Return how many of each are told, as long as some of the share is *left*.
+    """Return the number of pods of each shape that fit in the share that is *left*.
 
-    The next pod is of the reach that has least so far, and of its kind that has least.
+    The next pod is always of the reach with the smallest share so far, and there of the shape with
+    the smallest share.
     """
     found = [0] * len(asked)
     queues: dict[str, list[tuple[int, int]]] = {}
@@ -174,20 +176,17 @@ def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
 
 
 def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
-    """Yield the writes that bring what is *found* to what is *asked*.
-
-    Those that ask for less come first: else old and new would be asked for together between two
-    writes, and an autoscaler may buy nodes for both.
-    """
+    """Yield the writes that turn the *found* objects into the *asked* ones, reductions first."""
+    # Between an addition and a reduction the autoscaler could buy nodes for old and new pods.
     for name in sorted(found.buffers.keys() - asked.keys()):
         yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
     for name in sorted(found.templates.keys() - asked.keys()):
         yield Change(Act.DROP_TEMPLATE, name)
     resized = [
-        Change(Act.RESIZE, name, one.replicas, version=standing.version)
+        Change(Act.RESIZE, name, one.replicas, version=existing.version)
         for name, one in asked.items()
-        if (standing := found.buffers.get(name)) is not None
-        and _is_material(standing.replicas, one.replicas)
+        if (existing := found.buffers.get(name)) is not None
+        and _is_material(existing.replicas, one.replicas)
     ]
     yield from sorted(
         resized, key=lambda one: (one.replicas > found.buffers[one.name].replicas, one.name)
@@ -204,7 +203,7 @@ def _is_material(was: int, now: int) -> bool:
 
 
 def pod_spec(requests: Resources, placing: NodeConstraints) -> Json:
-    """Return the spec of a pod that asks for so much, and of its node the same (no features)."""
+    """Return the spec of a pod with these requests and node constraints, without node features."""
     container = {"name": "room", "image": IMAGE, "resources": _amounts(requests)}
     spec: dict[str, Any] = {"containers": [container]}
     if placing.labels:
@@ -219,11 +218,11 @@ def pod_spec(requests: Resources, placing: NodeConstraints) -> Json:
 
 
 def _amounts(requests: Resources) -> Json:
-    """Return requests and limits.
+    """Return the requests and limits of a container.
 
-    What cannot be shared out beyond what there is must be limited to as much, and huge pages go
-    with CPU or memory: an API server refuses the template else. Source:
-    validateContainerResourceRequirements of pkg/apis/core/validation.
+    Extended resources must have equal limits, and huge pages need a CPU or memory request:
+    otherwise the API server rejects the template. Source: validateContainerResourceRequirements of
+    pkg/apis/core/validation.
     """
     amounts = (
         ("cpu", requests.cpu_millis, "m"),
@@ -233,6 +232,7 @@ def _amounts(requests: Resources) -> Json:
     shared = {name: f"{amount}{unit}" for name, amount, unit in amounts if amount}
     whole = {name: str(units) for name, units in requests.extended}
     if whole:
+        # The API server requires equal limits, and a CPU or memory request beside huge pages.
         return {"requests": {"cpu": "0m", **shared, **whole}, "limits": whole}
     return {"requests": shared}
 

@@ -1,11 +1,12 @@
-"""Which pods a scale-in should take first: those of ReplicaSets on marked and next nodes; pure.
+"""Decide pod deletion costs, so that scale-ins delete pods on marked nodes first; pure.
 
-Of pods that are bound and ready the ReplicaSet controller deletes those of the lowest cost first.
-So a scale-in that comes anyway, an HPA's too, empties marked nodes, and nothing is evicted. A
-rollout scales the old ReplicaSets of a Deployment down, by the same order: none is an exception.
+The ReplicaSet controller deletes ready pods with the lowest cost first. A scale-in that happens
+anyway, for example by an HPA, thus empties marked nodes without evictions. Rollouts scale down the
+old ReplicaSets of a Deployment in the same order.
+
 Source: kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost, which asks
-to write it seldom: here it is once for each pod while its node is next in line, and once for each
-mark.
+to update costs rarely. Ebb writes a cost once while the pod's node is a scale-in target, and once
+for each mark.
 """
 
 import re
@@ -24,59 +25,55 @@ from core.model.workload import goes_by_cost
 from core.writes.write import CostKind, Keys, Write
 
 COST_MIN: Final = -100_000_000
-"""There is room below for a person who wants a pod to go before these.
+"""Lowest cost that Ebb writes; operators can still set lower costs.
 
-It is not as low as can be, for Karpenter reads the cost too: to move a pod costs 1 + cost / 2^27,
-and a node none of whose pods costs more than 0 is empty to it, so that it would evict them.
-Source: EvictionCost and IsEmpty of sigs.k8s.io/karpenter v1.14.0.
-"""
+Karpenter also reads the cost: to move a pod costs 1 + cost / 2^27, and a node none of whose pods
+costs more than 0 counts as empty, so that Karpenter would evict its pods. A lower minimum would
+cause this. Source: EvictionCost and IsEmpty of sigs.k8s.io/karpenter v1.14.0."""
 COSTS_A_STEP: Final = 64
-"""Nodes of one age still get costs of their own, so that one empties before the next."""
+"""Number of different costs of nodes of one age, so that one node empties before the next."""
 NEXT_MIN: Final = -1_000_000
-"""From here up to -1 is for nodes that are next in line; a pod without a cost counts as 0."""
+"""Lowest cost on scale-in targets, which have costs up to -1; a pod without a cost counts as 0."""
 COST_MAX: Final = NEXT_MIN - 1
-"""Of pods on marked nodes."""
+"""Highest cost of pods on marked nodes."""
 COST_EPOCH_SECONDS: Final = 1_672_531_200
-"""2023: no mark is older."""
+"""Start of 2023; no mark is older."""
 COST_STEP_SECONDS: Final = 600
-"""Marks of one step are of one age; so the costs reach COST_MAX after the year 2050 only."""
+"""Marks in one step have the same age; costs reach COST_MAX only after the year 2050."""
 
 Costs = Mapping[str | None, int]
-"""By node."""
+"""Costs by node."""
 Numbers = Mapping[str, int]
-"""By node: how soon it is to be empty."""
+"""Rank of scale-in targets by node; the lowest rank is emptied first."""
 NOBODY: Final[Numbers] = {}
 _NEXT: Final = re.compile(r"-[1-9][0-9]{0,6}")
 
 
 def cost_of(node: Node, taint_key: str) -> int:
-    """Return the cost of a marked node's pods: below every default, older marks lower."""
+    """Return the cost for pods on a marked node: below any default, lower for older marks."""
     age_steps = (marked_since(node, taint_key) - COST_EPOCH_SECONDS) // COST_STEP_SECONDS
     of_node = zlib.crc32(node.name.encode()) % COSTS_A_STEP
     return max(COST_MIN, min(COST_MIN + age_steps * COSTS_A_STEP + of_node, COST_MAX))
 
 
 def next_cost(number: int) -> int:
-    """Return the cost of the pods of a node with that number in line: above that of any mark."""
+    """Return the cost for pods on a scale-in target with this rank: above the cost of any mark."""
     return min(NEXT_MIN + number, -1)
 
 
 def decide_costs(
     cluster: Cluster, taint_key: str, next_in_line: Numbers = NOBODY, *, enabled: bool
 ) -> tuple[Write[Pod], ...]:
-    """Return the writes that bring the pods' costs to where the marks want them.
+    """Return the writes that set or remove the pods' deletion costs.
 
-    *next_in_line*: numbers of nodes whose pods have a cost though no mark asks for it
+    *next_in_line*: ranks of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets).
 
-    One that takes away, then one that sets, in turn, as long as there are both; of each in turns
-    of namespaces, by pod and those of the oldest marks first. A pass writes the first of them
-    only, and who may write on the pods of one namespace may forge as many traces to be taken away
-    as there are pods, and again after each pass. All follows from what stands in the cluster and
-    from what is next, so that any leader cleans up what another one has left, and applied to its
-    own answer it leaves nothing to write. A cost that is not ours is never touched, and what is
-    ours is written anew only when a mark has come to the node or has gone: pods do not move, so it
-    stays right.
+    Removals and updates alternate as long as there are both. Within each, namespaces take turns,
+    and pods on nodes with the oldest marks come first.
+
+    The writes depend only on the cluster and the targets, so any leader cleans up after another.
+    Applied to its own result, the function returns no writes. Costs of others are never changed.
     """
     costs = _costs(cluster, taint_key, next_in_line) if enabled else {}
     concerned = [
@@ -86,6 +83,8 @@ def decide_costs(
     ]
     clears = [pod for pod in concerned if _to_clear(pod, costs)]
     sets = [pod for pod in concerned if _to_set(pod, costs)]
+    # A pass applies only the first writes. A user who may write Pods in one namespace can forge
+    # any number of costs to remove, after each pass again, and must not delay all other writes.
     both = zip_longest(*map(_in_turns, (map(_clear, clears), _sets(sets, costs))))
     return tuple(write for pair in both for write in pair if write is not None)
 
@@ -105,11 +104,9 @@ def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
 
 
 def _to_clear(pod: Pod, costs: Costs) -> bool:
-    """Say whether our trace goes: the node has no cost, or a person has written another one.
-
-    A cost of ours that a person took away, and nothing more, stays away as long as the node has
-    one: its trace says that it was written once.
-    """
+    """Return whether to remove Ebb's cost: its node has none any more, or someone changed it."""
+    # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
+    # was written once, so that Ebb does not write it again.
     ours = pod.deletion_cost_ours
     return ours is not None and (
         pod.node not in costs or pod.deletion_cost not in (None, ours) or not goes_by_cost(pod)
@@ -119,14 +116,15 @@ def _to_clear(pod: Pod, costs: Costs) -> bool:
 def _to_set(pod: Pod, costs: Costs) -> bool:
     if pod.node not in costs or not goes_by_cost(pod):
         return False
-    stands = pod.deletion_cost
-    if stands != pod.deletion_cost_ours:
+    current = pod.deletion_cost
+    if current != pod.deletion_cost_ours:
         return False
-    return stands is None or _is_next(stands) is not (costs[pod.node] >= NEXT_MIN)
+    # Pods do not move, so a cost stays right until its node is marked or its mark is released.
+    return current is None or _is_next(current) is not (costs[pod.node] >= NEXT_MIN)
 
 
 def _is_next(cost: str) -> bool:
-    """Say whether a cost that stands on a pod is one of nodes that are next in line."""
+    """Return whether a cost is one of scale-in targets."""
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 

@@ -1,6 +1,7 @@
-"""The life of a mark as a table: what stands on a Node, what happens, what is written then.
+"""The life cycle of a mark as a table: the state of a Node, an event, and the resulting write.
 
-`docs/life-cycle.md` draws it. A new transition is an entry here and a line in the test's table.
+`docs/life-cycle.md` shows the table. A new transition needs an entry here and a line in the test's
+table.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,55 +22,91 @@ from core.writes.write import WriteKind
 
 
 class State(Enum):
-    """What stands on a Node: one of the first three, and what of the others is beside it."""
+    """State of a Node: one of the first three; the others are possible in addition."""
 
-    UNMARKED = "unmarked", "it has no mark"
-    SOFT = "soft", "marked: the scheduler is asked to keep pods away"
-    HARD = "hard", "marked: the scheduler is forbidden to place pods there"
-    GUARDED = "guarded", "marked, and kept from the autoscaler until it is empty"
-    HANDED_OVER = "handed over", "marked, and nothing keeps the autoscaler from it"
-    RELEASED = "released", "not marked any more, or not held; the guard stays until a second"
-    HELD = "held", "not marked, and kept from the autoscaler: Ebb has not handed it over"
-    BACKING_OFF = "backing off", "it did not empty in time, or its drain failed: it is left alone"
-    ODD = "odd label", "its mark is none that Ebb writes: it counts as unmarked"
+    UNMARKED = "unmarked", "The node has no mark."
+    SOFT = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
+    HARD = "NoSchedule", "The node is marked `hard`: kube-scheduler places no pods on it."
+    PROTECTED = "protected", "Marked, and protected from scale-down until it is empty."
+    RELEASED_TO_AUTOSCALER = (
+        "released to the autoscaler",
+        "Marked, and nothing keeps the autoscaler from removing the node.",
+    )
+    PROTECTION_ENDING = (
+        "protection ending",
+        "Not marked, and protected from scale-down until a fixed time.",
+    )
+    PROTECTED_UNMARKED = (
+        "protected without mark",
+        "Not marked, and protected from scale-down until Ebb releases it to the autoscaler.",
+    )
+    BACKING_OFF = (
+        "backing off",
+        "The node missed its deadline or its drain failed: it is not marked again for some time.",
+    )
+    INVALID = (
+        "invalid mark",
+        "The mark has a value that Ebb does not write; it counts as unmarked.",
+    )
 
     def __init__(self, title: str, meaning: str) -> None:
         self.title, self.meaning = title, meaning
 
 
 class Event(Enum):
-    """What plan and cluster say of a Node; in the order in which it is looked at."""
+    """Events of a Node, from the plan and the cluster, in the order of evaluation."""
 
-    DELETED = "deleted", "an autoscaler is deleting it"
-    LEAVING = "leaving", "it leaves by itself, and something of ours stands on it"
-    OBSERVE = "observe", "mode: observe"
-    DRAIN_FAILED = "drain failed", "a pod of it cannot be evicted, or its drain broke off"
-    STAYS = "stays", "the plan keeps it"
-    KEPT_LONG = "kept long", "empty, and still there when its deadline came"
-    OVERDUE = "overdue", "it did not empty before its deadline"
-    GOES = "goes", "the cluster can do without it"
-    WOULD_GO = "would go", "the same in mode observe: the mark is only told"
-    TAINTS_WRONG = "taints wrong", "its taints are not those of its mark"
-    OTHERS_RELEASE = "others' release", "somebody else took the mark away"
-    HELD = "held", "it is to be kept from the autoscaler until it is handed over"
-    MISPLACED = "misplaced", "its autoscaler reads another annotation than that of the guard"
-    GUARD_LEFT = "guard left", "somebody else took the mark away, and the details with it"
-    HOLD_ENDS = "hold ends", "held, and not to be held any more"
-    HOLD_OVER = "hold over", "held, and has held pods for as long as the guard of a released one"
-    GUARD_GONE = "guard gone", "the guard itself is gone"
-    GUARD_DISPLACED = "guard displaced", "its end was set by a wrong clock"
-    GUARD_ENDS = "guard ends", "released long enough ago"
-    BUSY = "busy", "released, and above the autoscaler's threshold"
-    BACKOFF_ENDS = "back-off ends", "its back-off ended long ago"
-    DETAILS_LOST = "details lost", "nothing says since when it is marked, or a wrong clock does"
-    HARD_ASKED = "hard asked", "it has been marked for `hardAfter`, or is to be drained"
-    HARD_REFUSED = "hard refused", "something speaks against a hard mark, or it is not configured"
-    POD_THERE = "pod there", "marked, and not empty any more"
-    RESERVED = "reserved", "marked and empty, but kept for pods that are to be expected"
-    EMPTY = "empty", "marked and empty: the autoscaler may take it"
-    TOLD = (
-        "told",
-        "what it says of the pods that it is kept for has begun, or ended; written beside",
+    DELETED = "being deleted", "the Node is being deleted, or an autoscaler is removing it"
+    LEAVING = "leaving", "the node is being removed by others, and Ebb has written on it"
+    OBSERVE = "observe", "the configured mode is observe"
+    DRAIN_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
+    UNREMOVABLE = "not removable", "the cluster needs the node"
+    EMPTY_AT_DEADLINE = "empty at deadline", "the node is empty, but still exists at its deadline"
+    DEADLINE_MISSED = "deadline missed", "the node was not empty before its deadline"
+    REMOVABLE = "removable", "the cluster does not need the node"
+    REMOVABLE_OBSERVED = (
+        "removable in observe",
+        "the cluster does not need the node; in mode observe the mark is only reported",
+    )
+    WRONG_TAINTS = "wrong taints", "the taints of the node do not match its mark"
+    MARK_REMOVED = "mark removed", "someone else removed the mark"
+    PROTECTION_WANTED = (
+        "protection wanted",
+        "the node needs protection from scale-down until Ebb releases it to the autoscaler",
+    )
+    WRONG_ANNOTATION = (
+        "wrong annotation",
+        "the protection uses an annotation that the autoscaler of the node does not read",
+    )
+    DETAILS_REMOVED = "details removed", "someone else removed the mark and its details"
+    PROTECTION_UNWANTED = "protection unwanted", "the unmarked node needs no protection any more"
+    LONG_OCCUPIED = (
+        "occupied for long",
+        "the unmarked node has not been empty for as long as protection lasts after a release",
+    )
+    PROTECTION_REMOVED = "protection removed", "someone else removed the protection"
+    INVALID_END = "invalid end", "a wrong clock set the end of the protection"
+    PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
+    BUSY = "busy", "the unmarked node is above the autoscaler's utilization threshold"
+    BACKOFF_EXPIRED = "backoff expired", "the backoff ended long ago"
+    INVALID_DETAILS = (
+        "invalid details",
+        "the time of the mark is missing, or a wrong clock set it",
+    )
+    NO_SCHEDULE_DUE = (
+        "NoSchedule due",
+        "the node has been marked for `hardAfter`, or it is being drained",
+    )
+    NO_SCHEDULE_BLOCKED = (
+        "NoSchedule blocked",
+        "there is a reason against a NoSchedule mark, or none is configured",
+    )
+    OCCUPIED = "occupied", "the marked node is not empty any more"
+    RESERVED = "reserved", "the marked node is empty, but reserved for expected pods"
+    EMPTY = "empty", "the marked node is empty, and the autoscaler may remove it"
+    RESERVE_CHANGED = (
+        "reservation changed",
+        "the reservation of the node began or ended; written together with other changes",
     )
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -77,24 +114,28 @@ class Event(Enum):
 
 
 class Transition(Enum):
-    """What is written: of which kind, and the state that it leads to; None: as it was."""
+    """A write: its title and kind, and the state that follows; None leaves the state unchanged."""
 
-    MARK = "mark", WriteKind.MARK, State.SOFT
-    DATE = "date the mark anew", WriteKind.MARK, None
-    RENEW = "give it another deadline", WriteKind.MARK, None
-    HARDEN = "harden", WriteKind.HARDEN, State.HARD
-    SOFTEN = "soften", WriteKind.SOFTEN, State.SOFT
-    RELEASE = "release", WriteKind.RELEASE, State.RELEASED
-    BACK_OFF = "release and back off", WriteKind.RELEASE, State.BACKING_OFF
-    LET_GO = "take all off", WriteKind.RELEASE, State.UNMARKED
-    CLEAR = "take the rest off", WriteKind.UNGUARD, State.UNMARKED
-    GUARD = "guard", WriteKind.GUARD, State.GUARDED
-    PROLONG = "guard until a new end", WriteKind.GUARD, State.RELEASED
-    HOLD = "hold", WriteKind.HOLD, State.HELD
-    HAND_OVER = "hand over", WriteKind.UNGUARD, State.HANDED_OVER
-    LIFT = "lift the guard", WriteKind.UNGUARD, State.UNMARKED
-    TELL = "say for which pods it is kept", WriteKind.TELL, None
-    FORGET = "forget", WriteKind.FORGET, State.UNMARKED
+    MARK = "mark PreferNoSchedule", WriteKind.MARK, State.SOFT
+    RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
+    EXTEND_DEADLINE = "extend the deadline", WriteKind.MARK, None
+    HARDEN = "change the mark to NoSchedule", WriteKind.HARDEN, State.HARD
+    SOFTEN = "change the mark to PreferNoSchedule", WriteKind.SOFTEN, State.SOFT
+    RELEASE = "release the mark", WriteKind.RELEASE, State.PROTECTION_ENDING
+    BACK_OFF = "release the mark and back off", WriteKind.RELEASE, State.BACKING_OFF
+    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE, State.UNMARKED
+    REMOVE_REST = "remove all annotations", WriteKind.UNGUARD, State.UNMARKED
+    PROTECT = "protect from scale-down", WriteKind.GUARD, State.PROTECTED
+    PROTECT_UNTIL = "protect until a fixed time", WriteKind.GUARD, State.PROTECTION_ENDING
+    PROTECT_UNMARKED = "protect without mark", WriteKind.HOLD, State.PROTECTED_UNMARKED
+    RELEASE_TO_AUTOSCALER = (
+        "release to the autoscaler",
+        WriteKind.UNGUARD,
+        State.RELEASED_TO_AUTOSCALER,
+    )
+    UNPROTECT = "remove the protection", WriteKind.UNGUARD, State.UNMARKED
+    UPDATE_RESERVE = "update the reserve annotation", WriteKind.TELL, None
+    FORGET_BACKOFF = "remove the backoff", WriteKind.FORGET, State.UNMARKED
     REPAIR = "repair the taints", WriteKind.REPAIR, None
 
     def __init__(self, title: str, kind: WriteKind, then: State | None) -> None:
@@ -104,79 +145,85 @@ class Transition(Enum):
 TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.DELETED: {},
     Event.LEAVING: {
-        State.ODD: Transition.LET_GO,
-        State.UNMARKED: Transition.CLEAR,
-        State.SOFT: Transition.LET_GO,
-        State.HARD: Transition.LET_GO,
+        State.INVALID: Transition.REMOVE_ALL,
+        State.UNMARKED: Transition.REMOVE_REST,
+        State.SOFT: Transition.REMOVE_ALL,
+        State.HARD: Transition.REMOVE_ALL,
     },
     Event.OBSERVE: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
     Event.DRAIN_FAILED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
-    Event.STAYS: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
-    Event.KEPT_LONG: {State.SOFT: Transition.RENEW, State.HARD: Transition.RENEW},
-    Event.OVERDUE: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
-    Event.GOES: {State.UNMARKED: Transition.MARK},
-    Event.WOULD_GO: {State.UNMARKED: Transition.MARK},
-    Event.TAINTS_WRONG: {
+    Event.UNREMOVABLE: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
+    Event.EMPTY_AT_DEADLINE: {
+        State.SOFT: Transition.EXTEND_DEADLINE,
+        State.HARD: Transition.EXTEND_DEADLINE,
+    },
+    Event.DEADLINE_MISSED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
+    Event.REMOVABLE: {State.UNMARKED: Transition.MARK},
+    Event.REMOVABLE_OBSERVED: {State.UNMARKED: Transition.MARK},
+    Event.WRONG_TAINTS: {
         State.UNMARKED: Transition.REPAIR,
         State.SOFT: Transition.REPAIR,
         State.HARD: Transition.REPAIR,
     },
-    Event.OTHERS_RELEASE: {State.UNMARKED: Transition.RELEASE},
-    Event.HELD: {State.UNMARKED: Transition.HOLD},
-    Event.MISPLACED: {
-        State.GUARDED: Transition.GUARD,
-        State.RELEASED: Transition.PROLONG,
-        State.HELD: Transition.HOLD,
+    Event.MARK_REMOVED: {State.UNMARKED: Transition.RELEASE},
+    Event.PROTECTION_WANTED: {State.UNMARKED: Transition.PROTECT_UNMARKED},
+    Event.WRONG_ANNOTATION: {
+        State.PROTECTED: Transition.PROTECT,
+        State.PROTECTION_ENDING: Transition.PROTECT_UNTIL,
+        State.PROTECTED_UNMARKED: Transition.PROTECT_UNMARKED,
     },
-    Event.GUARD_LEFT: {State.RELEASED: Transition.PROLONG},
-    Event.HOLD_ENDS: {State.HELD: Transition.PROLONG},
-    Event.HOLD_OVER: {State.HELD: Transition.LIFT},
-    Event.GUARD_GONE: {State.RELEASED: Transition.LIFT},
-    Event.GUARD_DISPLACED: {State.RELEASED: Transition.PROLONG},
-    Event.GUARD_ENDS: {State.RELEASED: Transition.LIFT},
-    Event.BUSY: {State.RELEASED: Transition.LIFT},
-    Event.BACKOFF_ENDS: {State.BACKING_OFF: Transition.FORGET},
-    Event.DETAILS_LOST: {State.SOFT: Transition.DATE, State.HARD: Transition.DATE},
-    Event.HARD_ASKED: {State.SOFT: Transition.HARDEN},
-    Event.HARD_REFUSED: {State.HARD: Transition.SOFTEN},
-    Event.POD_THERE: {State.HANDED_OVER: Transition.GUARD},
-    Event.RESERVED: {State.HANDED_OVER: Transition.GUARD},
-    Event.EMPTY: {State.GUARDED: Transition.HAND_OVER},
-    Event.TOLD: {
-        State.UNMARKED: Transition.TELL,
-        State.SOFT: Transition.TELL,
-        State.HARD: Transition.TELL,
+    Event.DETAILS_REMOVED: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
+    Event.PROTECTION_UNWANTED: {State.PROTECTED_UNMARKED: Transition.PROTECT_UNTIL},
+    Event.LONG_OCCUPIED: {State.PROTECTED_UNMARKED: Transition.UNPROTECT},
+    Event.PROTECTION_REMOVED: {State.PROTECTION_ENDING: Transition.UNPROTECT},
+    Event.INVALID_END: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
+    Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.UNPROTECT},
+    Event.BUSY: {State.PROTECTION_ENDING: Transition.UNPROTECT},
+    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.FORGET_BACKOFF},
+    Event.INVALID_DETAILS: {
+        State.SOFT: Transition.RESTORE_DETAILS,
+        State.HARD: Transition.RESTORE_DETAILS,
+    },
+    Event.NO_SCHEDULE_DUE: {State.SOFT: Transition.HARDEN},
+    Event.NO_SCHEDULE_BLOCKED: {State.HARD: Transition.SOFTEN},
+    Event.OCCUPIED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
+    Event.RESERVED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
+    Event.EMPTY: {State.PROTECTED: Transition.RELEASE_TO_AUTOSCALER},
+    Event.RESERVE_CHANGED: {
+        State.UNMARKED: Transition.UPDATE_RESERVE,
+        State.SOFT: Transition.UPDATE_RESERVE,
+        State.HARD: Transition.UPDATE_RESERVE,
     },
 }
-"""What is written in which state; a state that an event does not name is none of its concern."""
+"""The transition of each event in each state; events have no effect in states without an entry."""
 LAST: Final = {
     Event.LEAVING,
     Event.OBSERVE,
     Event.DRAIN_FAILED,
-    Event.STAYS,
-    Event.KEPT_LONG,
-    Event.OVERDUE,
-    Event.GOES,
-    Event.OTHERS_RELEASE,
+    Event.UNREMOVABLE,
+    Event.EMPTY_AT_DEADLINE,
+    Event.DEADLINE_MISSED,
+    Event.REMOVABLE,
+    Event.MARK_REMOVED,
 }
-"""If something is written for one of these, nothing more is: it takes the rest along."""
+"""Events after whose write nothing else is written on the Node: that write includes the rest."""
 
 
 def states(node: Node) -> Iterator[State]:
-    """Yield the states that a Node is in."""
+    """Yield the states of a Node."""
     mark, annotations, guard = mark_of(node.labels), node.annotations, guard_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:
-            yield State.ODD
+            yield State.INVALID
         yield State.UNMARKED
         if GUARD_OURS_ANNOTATION in annotations:
             held = guard is not None and guard.until == GUARD_WHILE_HELD
-            yield State.HELD if held else State.RELEASED
+            yield State.PROTECTED_UNMARKED if held else State.PROTECTION_ENDING
     else:
         yield State.HARD if mark is Mark.HARD else State.SOFT
         if guard is not None:
-            yield State.GUARDED
+            yield State.PROTECTED
         elif is_released_to_autoscaler(node):
-            yield State.HANDED_OVER
+            yield State.RELEASED_TO_AUTOSCALER
     if backoff_of(annotations):
         yield State.BACKING_OFF

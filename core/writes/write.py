@@ -1,4 +1,4 @@
-"""What a write to a Node or a Pod is; values only."""
+"""Values that describe a write to a Node or a Pod."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from core.model.pod import Pod
 
 Object = TypeVar("Object", bound=Node | Pod)
 Keys = Mapping[str, str | None]
-"""Labels or annotations to write; None takes one away."""
+"""Labels or annotations to write; None removes the key."""
 
 
 class WriteKind(StrEnum):
-    """What a write is for; a metric's label."""
+    """The purpose of a write to a Node; a label of a metric."""
 
     MARK = "mark"
     HARDEN = "harden"
@@ -27,46 +27,48 @@ class WriteKind(StrEnum):
     RELEASE = "release"
     GUARD = "guard"
     HOLD = "hold"
-    """The guard of a node without a mark."""
+    """Scale-down protection of an unmarked node."""
     UNGUARD = "unguard"
     REPAIR = "repair"
     TELL = "tell"
-    """For which pods a node is kept, where its guard stays as it is."""
+    """The pods for which a node is reserved, without another change of its protection."""
     FORGET = "forget"
-    """A node's back-off, long after it has ended."""
+    """Remove an expired backoff."""
 
 
 class CostKind(StrEnum):
-    """What a write to a Pod is for; a metric's label."""
+    """The purpose of a write to a Pod; a label of a metric."""
 
     SET = "set"
     CLEAR = "clear"
 
 
 PRESSING: Final = (WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD, WriteKind.REPAIR)
-"""What keeps pods from waiting or from being evicted, and what completes that; in this order."""
+"""Writes that keep pods from being Pending or evicted, and repairs of taints, in this order."""
 PATIENT: Final = (*PRESSING, CostKind.CLEAR)
-"""What takes back, and so is as right when it is late. All else rests on a plan, and is judged
-again instead of waiting."""
+"""Writes that remove or restore something, so that they are still right later; they may be
+retried.
+
+Other writes depend on the plan, so Ebb plans again instead of retrying them."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
-"""What mode observe only tells; all else takes away what another mode has left."""
+"""Writes that mode observe only reports; other writes also remove what mode enforce has left."""
 _ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
-"""What a decision rests on: if it has changed, nothing is written."""
+"""Annotations that decisions depend on; if one has changed, the write is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write(Generic[Object]):
-    """One merge patch of one object."""
+    """A merge patch of one object."""
 
     kind: WriteKind | CostKind
     before: Object
-    """As it was when this was decided."""
+    """The object on which the decision was based."""
     metadata: Mapping[str, Keys]
-    """By field, in the order of the patch."""
+    """Labels and annotations by metadata field, in the order of the patch."""
     note: str
-    """Why, for people."""
+    """Reason for the write, for operators."""
     taints: tuple[Taint, ...] | None = None
-    """The whole list, so that nobody else's is lost; None: as it is."""
+    """Complete list of taints, including those of others; None leaves the taints unchanged."""
 
     @classmethod
     def of(
@@ -77,31 +79,31 @@ class Write(Generic[Object]):
         annotations: Keys,
         note: str,
     ) -> Self:
-        """Return the write of these labels and annotations."""
+        """Return a write of these labels and annotations."""
         metadata = {"annotations": annotations} | ({"labels": labels} if labels else {})
         return cls(kind, before, metadata, note)
 
     @property
     def labels(self) -> Keys:
-        """Return what labels are written."""
+        """Return the labels to write."""
         return self.metadata.get("labels", {})
 
     @property
     def annotations(self) -> Keys:
-        """Return what annotations are written."""
+        """Return the annotations to write."""
         return self.metadata.get("annotations", {})
 
     @property
     def key(self) -> str:
-        """Return the Node's name, or the Pod's namespace/name."""
+        """Return the name of the Node, or namespace/name of the Pod."""
         return self.before.key
 
-    def if_as_seen(self, found: Object) -> Self | None:
-        """Return the write if the object still is as it was when this was decided."""
-        return self if fingerprint(found) == fingerprint(self.before) else None
+    def if_as_seen(self, current: Object) -> Self | None:
+        """Return the write if its object has not changed since the decision, else None."""
+        return self if fingerprint(current) == fingerprint(self.before) else None
 
     def merge_patch(self, version: str) -> dict[str, Any]:
-        """Return the patch on a resourceVersion; null removes a key."""
+        """Return the patch for a resourceVersion; null removes a key."""
         metadata = {field: dict(keys) for field, keys in self.metadata.items()}
         patch: dict[str, Any] = {"metadata": {"resourceVersion": version, **metadata}}
         if self.taints is not None:
@@ -110,18 +112,18 @@ class Write(Generic[Object]):
 
 
 def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
-    """Return everything that a decision about a mark, a guard or a cost rests on."""
+    """Return all facts on which a decision about a mark, protection or cost depends."""
     if isinstance(found, Node):
         leaving = "being deleted" if being_deleted(found) else why_leaving(found)
         mark = found.labels.get(MARK_LABEL)
         return (found.uid, mark, *map(found.annotations.get, _ANNOTATIONS), leaving)
-    going = "terminating" if found.terminating else None
+    terminating = "terminating" if found.terminating else None
     costs = found.deletion_cost, found.deletion_cost_ours
-    return (found.uid, found.node, found.owner_kind, *costs, going)
+    return (found.uid, found.node, found.owner_kind, *costs, terminating)
 
 
 def _taint_json(taint: Taint) -> dict[str, str]:
-    """Write a taint as the API has it; what is empty is left out."""
+    """Return a taint as JSON of the API, without empty fields."""
     written = {
         "key": taint.key,
         "value": taint.value,
@@ -134,7 +136,7 @@ def _taint_json(taint: Taint) -> dict[str, str]:
 def split(
     writes: Iterable[Write[Object]], mode: Mode
 ) -> tuple[list[Write[Object]], list[Write[Object]]]:
-    """Return the writes that the mode lets be written, and those that it only tells."""
+    """Return the writes that the mode allows, and those that it only reports."""
     found: tuple[list[Write[Object]], list[Write[Object]]] = [], []
     for write in writes:
         found[mode is Mode.OBSERVE and write.kind in ADDING].append(write)
@@ -142,7 +144,7 @@ def split(
 
 
 def applied(write: Write[Node], node: Node) -> Node:
-    """Return what stands when the write is done, if no webhook adds to it."""
+    """Return the Node after the write, if no webhook adds changes."""
     labels, annotations = (
         {key: value for key, value in {**old, **new}.items() if value is not None}
         for old, new in ((node.labels, write.labels), (node.annotations, write.annotations))
@@ -152,7 +154,7 @@ def applied(write: Write[Node], node: Node) -> Node:
 
 
 def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
-    """Return the write of the taints that the node's mark asks for, None if it carries them."""
+    """Return a write that repairs the taints of the node, or None if they match its mark."""
     wanted = desired_taints(node, taint_key)
     if wanted == node.taints or being_deleted(node):
         return None
@@ -160,7 +162,7 @@ def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
 
 
 def softened(nodes: Iterable[Node], note: str) -> list[Write[Node]]:
-    """Return the writes that leave no mark hard, whatever else is the case."""
+    """Return writes that change every NoSchedule mark to PreferNoSchedule, unconditionally."""
     return [
         Write.of(WriteKind.SOFTEN, node, {MARK_LABEL: Mark.SOFT.value}, {}, note)
         for node in nodes

@@ -21,7 +21,7 @@ from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.model.requests import Asking, Container, pod_requests, resources
+from core.model.requests import Container, PodParts, pod_requests, resources
 from core.model.virtual import is_virtual
 from core.model.workload import DAEMON_SET
 from sim.history.cluster_history import (
@@ -290,7 +290,7 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
         name=key[1],
         uid=key[2],
         node=node_of(found.info, aside=aside),
-        requests=pod_requests(Asking(containers=parts[False], init_containers=parts[True])),
+        requests=pod_requests(PodParts(containers=parts[False], init_containers=parts[True])),
         placing=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,
         owner_name=owner,

@@ -48,7 +48,7 @@ def test_the_demo_tells_draws_and_says_how(
         (["--config", "/no/such"], "/no/such: No such file"),
         (["--days", "0"], "'0' is not a number of days, 1 to 60"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
-        (["--output", "/no/such/demo.png"], "is a directory, or stands in one that is not there"),
+        (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
     ],
 )
 def test_what_the_demo_cannot_do_is_one_line(

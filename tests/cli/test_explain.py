@@ -243,7 +243,8 @@ class TestNode:
     ) -> None:
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
         file = of(tmp_path, node("m", spec={"taints": [taint]}), node("n"), pod("p", "m"))
-        assert f"counts as gone: taint {taint['key']} says" in table(capsys, file, "node", "m")
+        text = table(capsys, file, "node", "m")
+        assert f"counts as gone: taint {taint['key']} announces" in text
         assert explained(capsys, file, "pod", "shop/p")["wouldGoTo"] == "n"
 
 
@@ -628,7 +629,7 @@ class TestFixes:
         asked = (file, "node", name, "--config", str(config))
         (told,) = explained(capsys, *asked)["notDrained"]
         assert (told["code"], told["pod"]) == ("evict-unsettled", f"shop/web-{name}")
-        assert told["message"] == "ReplicaSet web: web-o is not Ready"
+        assert told["message"] == "pod web-o of ReplicaSet web is not Ready"
 
     def test_a_name_is_one_word_for_a_shell(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -55,9 +55,15 @@ class TestFiles:
 
 FAULTS = [
     pytest.param(b"", "{file}: is empty", id="empty file"),
-    pytest.param(dump(), "{file}: holds no nodes; make it with: kubectl get", id="empty list"),
-    pytest.param(dump(ITEMS[0]), "{file}: holds no pods; make it with: kubectl", id="no pods"),
-    pytest.param(dump(*ITEMS)[:-7], "{file}: is not whole JSON: Input data was trun", id="cut"),
+    pytest.param(
+        dump(), "{file}: contains no nodes; create it with: kubectl get", id="empty list"
+    ),
+    pytest.param(
+        dump(ITEMS[0]), "{file}: contains no pods; create it with: kubectl", id="no pods"
+    ),
+    pytest.param(
+        dump(*ITEMS)[:-7], "{file}: is not complete, valid JSON: Input data was trun", id="cut"
+    ),
     pytest.param(gzip.compress(dump(*ITEMS))[:-20], "{file}: gzip ends too early", id="cut gzip"),
     pytest.param(b"\x1f\x8bjunk", "{file}: damaged gzip", id="damaged gzip"),
     pytest.param(
@@ -68,7 +74,7 @@ UNREADABLE = [
     pytest.param(
         dump(node(A, status={}), ITEMS[4]),
         f"{{file}}: Node {A}: status.allocatable: missing",
-        "it could not be read",
+        "the Node cannot be read",
         id="no allocatable",
     ),
     pytest.param(
@@ -135,7 +141,7 @@ class TestFaults:
     def test_standard_input_is_named(self) -> None:
         done = ebb("plan", "--from-file", "-", stdin=b"{}")
         assert done.returncode == 2
-        assert done.stderr.startswith(b"ebb: standard input: holds no nodes")
+        assert done.stderr.startswith(b"ebb: standard input: contains no nodes")
 
     @pytest.mark.parametrize(
         "arguments",
@@ -173,7 +179,7 @@ class TestTable:
         assert "derived from the pods" in text
         assert ["1", C, "1", A, "(1)"] in lines
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
-        assert f"{D}: it is cordoned" in text
+        assert f"{D}: the node is cordoned" in text
 
     def test_no_node_can_go(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "--from-file", path, "--max-cpu", "1%"]) == 0

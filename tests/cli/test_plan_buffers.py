@@ -46,7 +46,7 @@ def test_what_buffers_keep_is_in_the_plan_of_a_dump(
         {"buffer": "shop/large", "pods": 5, "allowed": 1, "kept": 1, "fault": ""},
         {"buffer": "shop/small", "pods": 1, "allowed": 1, "kept": 1, "fault": ""},
         {"buffer": "shop/waits", "pods": 1 + 2, "allowed": 0, "kept": 0,
-         "fault": "no autoscaler has accepted it"},
+         "fault": "no autoscaler has accepted the buffer"},
     ]  # fmt: skip
     assert len(plan["removals"]) == 0
 
@@ -59,7 +59,7 @@ def test_people_see_each_buffer_and_why_not_all_is_kept(
     told = capsys.readouterr().out
     assert "room for CapacityBuffer" in told
     assert "more than the share that is kept for buffers (reserve.buffers)" in told
-    assert "no autoscaler has accepted it" in told
+    assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told
     assert main(["explain", "node", "n1", *files]) == 0
     assert "CapacityBuffer shop/" in capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_the_status_has_others_buffers_as_the_plan_has_them_and_ebbs_own_beside_
     assert [one["fault"] for one in status["published"]] == [
         "",
         "its autoscaler keeps room for no more",
-        "no autoscaler has accepted it",
+        "no autoscaler has accepted the buffer",
         "it bears Ebb's label, but is not in ebb-system, where Ebb is",
     ]
 

@@ -138,7 +138,7 @@ def test_a_file_that_may_not_be_written_is_refused_before_hours_are_played(
         asked.append(path)
         return mode != os.W_OK
 
-    with pytest.raises(InvalidInputError, match="page: may not be written"):
+    with pytest.raises(InvalidInputError, match="page: is not writable"):
         check_target(str(file), may)
     assert asked == [file if there else tmp_path]
 

@@ -36,7 +36,7 @@ def ours(namespace: str, *, asked: int, replicas: int = 0, fault: str = "") -> B
 
 
 def test_what_buffers_ask_for_and_get_is_told_in_sum_whoever_has_written_them() -> None:
-    faulty = replace(buffer(9, key="z/b"), fault="no autoscaler has accepted it", pod=None)
+    faulty = replace(buffer(9, key="z/b"), fault="no autoscaler has accepted the buffer", pod=None)
     found = told(cluster(buffer(1000), buffer(2, 9000, key="a/b"), faulty))
     assert found["ebb_engine_buffer_pods asked"] == 1000 + 2 + 9
     assert found["ebb_engine_buffer_pods allowed"] == 9

@@ -319,7 +319,7 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
         ([NODES, PODS, BUDGETS], 0, "persistentvolumeclaims have not been listed yet"),
         (KINDS[:-1], 0, f"{KINDS[-1].resource} have not been listed yet"),
         (KINDS, 180, None),
-        (KINDS, 181, "no news of nodes for 181 s"),
+        (KINDS, 181, "the watch of nodes has sent nothing for 181 s"),
     ],
 )
 def test_a_view_without_news_is_not_to_be_decided_on(
@@ -366,7 +366,7 @@ def test_a_watch_that_broke_off_must_tell_something_first() -> None:
         feed.alive()
     fed.pods.restarted("error")
     why = fed.view.news.why_stale(fed.clock.now, 180)
-    assert why == "the watch of pods broke off and has told nothing new yet"
+    assert why == "the watch of pods was interrupted and has not caught up yet"
     fed.pods.alive()
     assert fed.view.news.why_stale(fed.clock.now, 180) is None
 

@@ -90,8 +90,8 @@ class Port:
     def lines(self) -> int:
         """Return how many connections the server has."""
         assert self._server is not None
-        assert self._server._door is not None
-        return len(self._server._door._lines)
+        assert self._server._limiter is not None
+        return len(self._server._limiter._connections)
 
     async def connect(self, *, secure: bool | None = None, at: str = "127.0.0.1") -> Peer:
         """Come from an address."""

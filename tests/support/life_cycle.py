@@ -1,4 +1,4 @@
-"""Draws docs/life-cycle.md from the table: `python -m tests.support.life_cycle`."""
+"""Generate docs/life-cycle.md from the table: `python -m tests.support.life_cycle`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,16 +7,17 @@ from typing import Final
 from core.writes.life_cycle import LAST, TABLE, Event, State, Transition
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
-HEAD: Final = """# The life of a mark
+HEAD: Final = """# The life cycle of a mark
 
-Drawn from the table in `core/writes/life_cycle.py`; `make fix` draws it anew.
+`make fix` generates this page from the table in `core/writes/life_cycle.py`.
 
-A Node is unmarked, soft or hard, and beside that guarded or handed over, held or released,
-backing off.
-In each pass the events are looked at from the top of the second table down, and for each that is
-the case something is written in the first of the Node's states that it concerns. After one in
-**bold** nothing more is: it takes the rest along. States that are not named with an event are none
-of its concern.
+A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition it can be protected
+from scale-down or released to the autoscaler, and it can be backing off.
+
+In each pass Ebb evaluates the events from the top of the second table to its end. For each event
+that occurs, Ebb makes the write of the first state of the Node that has one. After an event in
+**bold** it writes nothing else on the Node, because that write includes the rest. An event has no
+effect in a state that its row does not name.
 """
 
 
@@ -40,12 +41,12 @@ def _picture() -> Iterator[str]:
 
 
 def _states() -> Iterator[str]:
-    yield from ("| state | what it says of a Node |", "|---|---|")
+    yield from ("| state | meaning |", "|---|---|")
     yield from (f"| {state.title} | {state.meaning} |" for state in State)
 
 
 def _events() -> Iterator[str]:
-    yield from ("| event | when | what is written |", "|---|---|---|")
+    yield from ("| event | condition | write |", "|---|---|---|")
     for event in Event:
         title = f"**{event.title}**" if event in LAST else event.title
         yield f"| {title} | {event.meaning} | {_written(event) or 'nothing'} |"

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: from the wire to core.model.cluster. Faults name the field."""
+"""Decode PodDisruptionBudgets into core.model.cluster; errors name the field."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from core.edge.decode.selectors import pods_of
 from core.model.cluster import DisruptionBudget
 
 ALWAYS_ALLOW: Final = "AlwaysAllow"
-"""The policy by which pods that are not Ready may always be evicted."""
+"""The policy that always allows to evict pods that are not Ready."""
 
 
 class BudgetStatus(Struct):
@@ -35,7 +35,7 @@ class BudgetObject(Struct):
 
 
 def budget(obj: BudgetObject) -> DisruptionBudget:
-    """Make a DisruptionBudget. Raises: InvalidInputError with the field."""
+    """Create a DisruptionBudget. Raises: InvalidInputError with the field."""
     namespace = obj.metadata.namespace or "default"
     spec, status = obj.spec or BudgetSpec(), obj.status or BudgetStatus()
     return DisruptionBudget(

@@ -1,7 +1,7 @@
-"""CapacityBuffers and PodTemplates: from the wire to core.model.buffers. Faults name the field.
+"""Decode CapacityBuffers and PodTemplates into core.model.buffers; errors name the field.
 
-A buffer is written by its tenant, and its status by the controller of an autoscaler: what is wrong
-in either makes that one buffer count for nothing, and says so.
+Tenants write buffers, and the controller of an autoscaler writes their status. A fault in either
+disables this buffer only, and is reported.
 """
 
 from collections.abc import Iterable
@@ -17,12 +17,12 @@ from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer, PodTemplate
 
 ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
-"""The strategy by which nodes stand ready; by others they are yet to come."""
+"""The strategy for room on existing nodes; other strategies add nodes only later."""
 READY: Final = "ReadyForProvisioning"
-"""The condition by which a controller says that it has accepted the buffer."""
+"""The condition by which a controller accepts the buffer."""
 REASON_CHARS_MAX: Final = 80
 REPLICAS_MAX: Final = 2**31 - 1
-"""Of a number of 32 bits, as the API has it."""
+"""Maximum of a 32-bit number, as in the API."""
 
 
 class Reference(Struct):
@@ -64,7 +64,7 @@ class TemplateObject(Struct):
 
 
 def buffer(obj: BufferObject) -> Buffer:
-    """Make a Buffer. Raises: InvalidInputError."""
+    """Create a Buffer. Raises: InvalidInputError."""
     meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
     template, scalable = status.pod_template_ref, spec.scalable_ref
     ours = BUFFER_OURS_LABEL in (meta.labels or {})
@@ -91,22 +91,22 @@ def _scalable(found: Reference) -> tuple[str, str]:
 
 
 def _fault(obj: BufferObject) -> str:
-    """Say why no room is kept for the buffer; empty: room is kept, as far as it says itself."""
+    """Return why Ebb keeps no room for the buffer; empty if nothing in the buffer forbids it."""
     spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
     if obj.metadata.deletion_timestamp is not None:
-        return "it is being deleted"
+        return "the buffer is being deleted"
     strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
     if strategy != ACTIVE:
-        return f"its provisioning strategy is {_shown(strategy)}: no room on nodes that stand"
+        return f"its provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
     return _not_ready(status.conditions or ())
 
 
 def _not_ready(conditions: Iterable[Condition]) -> str:
-    found = next((one for one in conditions if one.type == READY), None)
-    if found is None:
-        return "no autoscaler has accepted it"
-    if found.status != "True":
-        return f"its autoscaler does not accept it: {_shown(found.reason or 'no reason given')}"
+    ready = next((one for one in conditions if one.type == READY), None)
+    if ready is None:
+        return "no autoscaler has accepted the buffer"
+    if ready.status != "True":
+        return f"the autoscaler rejects the buffer: {_shown(ready.reason or 'no reason given')}"
     return ""
 
 
@@ -116,7 +116,7 @@ def _shown(text: str) -> str:
 
 
 def template(obj: TemplateObject) -> PodTemplate:
-    """Make a PodTemplate. Raises: InvalidInputError with the field."""
+    """Create a PodTemplate. Raises: InvalidInputError with the field."""
     meta, found = obj.metadata, obj.template or Template()
     labels = found.metadata.labels if found.metadata else TemplateMeta().labels
     about = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)

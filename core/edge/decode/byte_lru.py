@@ -1,27 +1,27 @@
-"""Caches that are bounded by bytes: their keys are what tenants send."""
+"""Caches that are limited by bytes, because tenants choose their keys."""
 
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
 KEPT_BYTES_MAX: Final = 16 * 1024**2
-"""Of each cache, by what its entries are charged for; of common templates that is thousands."""
+"""Maximum charge of a cache; enough for thousands of ordinary templates."""
 KEY_BYTES_MAX: Final = 8 * 1024
-"""What is made of more bytes is made anew each time."""
+"""Maximum size of the source of an entry; values from larger sources are not cached."""
 ENTRY_BYTES: Final = 512
-"""What an entry is charged for beside its bytes: dict, tuples, and the objects' own heads."""
+"""Charge of an entry in addition to its bytes: dict, tuples and object headers."""
 MADE_OF_BYTE: Final = 12
-"""What is made of one byte of JSON takes about so many, the byte itself among them."""
+"""Memory that the values from one byte of JSON take, including the byte itself."""
 PART_BYTES: Final = 8
-"""Of a tuple in a key, or of anything else there that is no text, beside what it holds."""
+"""Charge of a tuple in a key, and of any part of a key that is not text."""
 
 Key_ = TypeVar("Key_", bound=Hashable)
 Value_ = TypeVar("Value_")
 
 
 class ByteBoundedCache(dict[Key_, Value_ | None]):
-    """Values by key, in two generations: when the young one is full, it takes the old one's place.
+    """Values by key in two generations; when the young generation is full, it becomes the old one.
 
-    `kept[key]` is None where there is no young entry; a look-up is that of a dict.
+    `cache[key]` is None without a young entry; the lookup costs as much as that of a dict.
     """
 
     __slots__ = ("_charged", "_half", "_old")
@@ -36,12 +36,12 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return None
 
     def made(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
-        """Return the old entry, or a new one; it is young again.
+        """Return the old entry or a new one, and make it young.
 
-        *size*: of how many bytes it is made; None: of those in the key.
+        *size*: bytes of the source of the value; None: the bytes of the key.
         """
-        found = self._old.get(key)
-        value = make() if found is None else found
+        old = self._old.get(key)
+        value = make() if old is None else old
         size = bytes_in(key) if size is None else size
         if size > KEY_BYTES_MAX:
             return value
@@ -55,12 +55,12 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return value
 
     def same(self: "ByteBoundedCache[Key_, Key_]", value: Key_, size: int) -> Key_:
-        """Return one object for equal ones, which were made of so many bytes."""
+        """Return one shared object for equal values; *size*: bytes of the source."""
         return self[value] or self.made(value, lambda: value, size)
 
 
 def bytes_in(key: object) -> int:
-    """Return about how many bytes of JSON a key is made of."""
+    """Return the approximate size of the JSON from which a key was created."""
     if isinstance(key, bytes | str):
         return len(key)
     return PART_BYTES + (sum(map(bytes_in, key)) if isinstance(key, tuple) else 0)

@@ -1,4 +1,4 @@
-"""What a pod's volumes and annotations say about its leaving its node; most pods say nothing."""
+"""Decode facts about the disruption of a pod from its volumes and annotations."""
 
 from collections.abc import Mapping
 from sys import intern
@@ -12,18 +12,20 @@ from core.guards.drainability import NOTES
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
 
 NOTE_CHARS_MAX: Final = 1024
-"""Of an annotation that is kept with the pod; the rest is not looked at."""
+"""Maximum length of an annotation that is kept with the pod; the rest is cut."""
 _SAME: Final = ByteBoundedCache[tuple[str, ...], DisruptionFacts]()
-"""Those with claims or times are not kept."""
+"""Shared facts of pods that have neither claims nor times."""
 IN_MEMORY: Final = "Memory"
 GRACE_SECONDS: Final = 30
-"""What the API server sets where a pod does not say it."""
+"""Default of the API server for the grace period."""
 OVERDUE_SECONDS: Final = 30
-"""How long after its time Cluster Autoscaler still counts a pod (its LongTerminating rule)."""
+"""Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
 
 
-def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[DisruptionFacts, bool]:
-    """Return the pod's ties, and whether a disk stands in the pod; of volumes up to the cap."""
+def disruption_facts_of(
+    obj: PodObject, annotations: Mapping[str, str]
+) -> tuple[DisruptionFacts, bool]:
+    """Return the facts of a pod, and whether it has an inline disk; excess volumes are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
     inline = False
@@ -53,7 +55,7 @@ def ties_of(obj: PodObject, annotations: Mapping[str, str]) -> tuple[DisruptionF
 
 
 def _is_disk(volume: Volume) -> bool:
-    """Say whether kube-scheduler's Volume* plugins look at a volume that is no claim."""
+    """Return whether kube-scheduler's volume plugins check a volume that is not a claim."""
     return bool(
         volume.gce_persistent_disk
         or volume.aws_elastic_block_store
@@ -66,7 +68,7 @@ def _is_disk(volume: Volume) -> bool:
 
 
 def _of_data(volumes: tuple[str, ...]) -> DisruptionFacts:
-    """Return one object for all pods with data in volumes of these names, and no other ties."""
+    """Return one shared object for all pods with local data in volumes of these names."""
     if not volumes:
         return NO_DISRUPTION_FACTS
     return _SAME[volumes] or _SAME.made(
@@ -82,7 +84,7 @@ def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _overdue(obj: PodObject) -> int | None:
-    """Return from when on a pod that is being deleted should have been gone."""
+    """Return the Unix second by which a terminating pod should have ended."""
     since = unix_seconds(obj.metadata.deletion_timestamp)
     if since is None:
         return None

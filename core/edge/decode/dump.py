@@ -1,4 +1,4 @@
-"""What kubectl prints with -o json, to a Cluster: a list of any kinds, of one kind, one object."""
+"""Decode the output of kubectl with -o json into a Cluster: lists, or a single object."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
@@ -16,10 +16,11 @@ from core.model.node import Node
 COMMAND: Final = (
     f"kubectl get {','.join(kind.short for kind in KINDS if not kind.optional)} -A -o json"
 )
-"""kubectl refuses all where it does not know one: the optional kinds are a dump of their own."""
-HOW_TO: Final = f"make it with: {COMMAND}"
+"""Command that creates a dump; kubectl fails for unknown kinds, so optional kinds need another
+dump."""
+HOW_TO: Final = f"create it with: {COMMAND}"
 LIST: Final = "List"
-"""What the kind of a list ends in: its items do not name theirs, unless that is all of it."""
+"""Suffix of the kind of a list; unlike in a plain List, its items do not name their kind."""
 
 
 def from_dumps(
@@ -28,11 +29,11 @@ def from_dumps(
     refused: list[str],
     time: DumpTime | None = None,
 ) -> tuple[Cluster, frozenset[str]]:
-    """Merge dumps, each (source, bytes), into one Cluster; return it and the kinds they hold.
+    """Merge dumps, given as (source, bytes), into a Cluster; return it and the kinds they contain.
 
-    *schedulers*: as for Inventory.snapshot. For an object that cannot be read stands what is known
-    of it; *refused* is told which it is, which field, and why; *time* collects when the dumps
-    were made. A dump without any pod is refused: every node would look as if it could go.
+    *schedulers*: as for Inventory.snapshot. An object that cannot be decoded is replaced by a
+    placeholder, and its name, field and fault are added to *refused*. *time* collects times of the
+    dumps. A dump without pods is rejected: every node would look empty.
 
     Raises: InvalidInputError that names the source.
     """
@@ -41,7 +42,7 @@ def from_dumps(
     sources = ", ".join(source for source, _ in dumps)
     for kind in (NODES, PODS):
         if kind.name not in names:
-            raise InvalidInputError(sources, f"holds no {kind.resource}; {HOW_TO}")
+            raise InvalidInputError(sources, f"contains no {kind.resource}; {HOW_TO}")
     inventory = Inventory()
     for name, one in found:
         if one is not None:
@@ -50,20 +51,20 @@ def from_dumps(
 
 
 def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:
-    """Add one. Raises: InvalidInputError for a second node or pod of one name."""
+    """Add an object. Raises: InvalidInputError for a second node or pod with the same name."""
     key = kind.key(one)
     if kind in (NODES, PODS) and key in inventory.of(kind):
         where = f"{sources}: {kind.name.lower()} {key}"
-        raise InvalidInputError(where, "stands in the input twice")
+        raise InvalidInputError(where, "occurs more than once in the input")
     inventory.changed(kind, one)
 
 
 def objects(
     raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
 ) -> Iterator[tuple[str, Object | None]]:
-    """Yield the kind's name and object, or what stands for it; None: nothing, or not counted.
+    """Yield kind and object, or its placeholder; None if the object does not count.
 
-    Raises: InvalidInputError when it is no JSON.
+    Raises: InvalidInputError if the dump is not JSON.
     """
     for name, raw_item, where in items(raw, source, refused):
         found = _object(name, raw_item, where, refused)
@@ -75,9 +76,9 @@ def objects(
 
 
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
-    """Yield the kind's name, the bytes of an object, and in which source it stands.
+    """Yield the kind of each object, its bytes, and its place in the source.
 
-    Those of other APIs are passed over where their kind is called as one that Ebb knows.
+    Objects of other APIs are skipped if their kind has the name of a kind that Ebb knows.
 
     Raises: as `objects`.
     """
@@ -106,7 +107,7 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
 
 
 def _is_of_another(one: AnyObject) -> bool:
-    """Say whether it is another API's, of a kind that is called as one that Ebb knows."""
+    """Return whether the object belongs to another API whose kind has the name of a known kind."""
     kind = BY_NAME.get(one.kind)
     return kind is not None and not kind.is_of(one.api_version)
 
@@ -118,10 +119,10 @@ def _object(name: str, raw: Bytes, source: str, refused: list[str]) -> Object | 
     try:
         found: Object | None = kind.read(raw, source)
     except InvalidInputError as fault:
-        told = str(fault)
-        refused.append(told)
-        stands: Object | None = kind.blind(raw, told.removeprefix(f"{source}: "))
-        return stands
+        message = str(fault)
+        refused.append(message)
+        placeholder: Object | None = kind.blind(raw, message.removeprefix(f"{source}: "))
+        return placeholder
     if isinstance(found, Node) and found.unreadable:
         refused.append(join(where_of(source, name, None, found.name), found.unreadable))
     return found

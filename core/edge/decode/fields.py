@@ -1,4 +1,4 @@
-"""Reading bytes, fields and names; a fault says where in what it is."""
+"""Decode bytes, fields and names; errors say where the fault is."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -14,12 +14,12 @@ from core.model.quantity import millis, whole
 
 NAME_MAX: Final = 253
 NAMES_MAX: Final = 65_536
-"""Names of nodes and namespaces that are kept, so that each is checked once."""
+"""Maximum number of cached names of nodes and namespaces, so that each is checked once."""
 SHOWN_MAX: Final = 80
-"""Characters of a name that a fault repeats."""
+"""Maximum length of a name in an error."""
 TOO_DEEP: Final = "is nested too deeply"
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoders raise on bytes that are not what they should be."""
+"""Exceptions of decoders for invalid input."""
 
 Bytes = bytes | msgspec.Raw
 Value_ = TypeVar("Value_")
@@ -32,32 +32,32 @@ def strictly(
     hint: str = "",
     steps_max: int | None = STEPS_MAX,
 ) -> Value_:
-    """Decode, or raise InvalidInputError with the field or the position; *steps_max*: `pruned`."""
+    """Decode, or raise InvalidInputError with the field or position; *steps_max*: see `pruned`."""
     try:
         return decoded(decode, bytes(raw), steps_max)
     except FAULTS as fault:
-        problem, path = _told(fault)
+        problem, path = _problem_and_path(fault)
         if isinstance(fault, msgspec.DecodeError) and not isinstance(
             fault, msgspec.ValidationError
         ):
-            # Only this one comes without a position.
+            # msgspec reports no position for truncated input.
             cut = f" after {len(bytes(raw))} bytes" if "truncated" in problem else ""
-            problem = f"is not whole JSON: {problem}{cut}"
-        told = f"{problem}; {hint}" if hint else problem
-        raise InvalidInputError(join(where, path.lstrip(".")), told) from fault
+            problem = f"is not complete, valid JSON: {problem}{cut}"
+        message = f"{problem}; {hint}" if hint else problem
+        raise InvalidInputError(join(where, path.lstrip(".")), message) from fault
 
 
 def read_field(decode: Callable[[bytes], Value_], raw: bytes, field: str) -> Value_:
-    """Decode the field's bytes. Raises: InvalidInputError with the path of the faulty part."""
+    """Decode the bytes of a field. Raises: InvalidInputError with the path of the fault."""
     try:
         return decode(raw)
     except FAULTS as fault:
-        problem, path = _told(fault)
+        problem, path = _problem_and_path(fault)
         raise InvalidInputError(f"{field}{path}", problem) from fault
 
 
-def _told(fault: Exception) -> tuple[str, str]:
-    """Return what is wrong, and the path of the part where it is."""
+def _problem_and_path(fault: Exception) -> tuple[str, str]:
+    """Return the problem, and the path of the part with the fault."""
     if isinstance(fault, msgspec.DecodeError):
         problem, _, path = str(fault).partition(" - at `$")
         return problem, path.rstrip("`")
@@ -65,18 +65,18 @@ def _told(fault: Exception) -> tuple[str, str]:
 
 
 def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
-    """Name an object in its source, printable and short."""
+    """Return the name of an object and its source, printable and short."""
     shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
 def join(where: str, what: str) -> str:
-    """Put a place before what stands there; either may be empty."""
+    """Join a place and a text with a colon; either may be empty."""
     return f"{where}: {what}" if where and what else where or what
 
 
 def read_quantity(name: str, written: str | float, field: str) -> int:
-    """Return cpu in millicores, everything else in ones. Raises: InvalidInputError."""
+    """Return CPU in millicores, other resources in whole units. Raises: InvalidInputError."""
     try:
         return millis(written) if name == "cpu" else whole(written)
     except InvalidInputError as fault:
@@ -84,7 +84,7 @@ def read_quantity(name: str, written: str | float, field: str) -> int:
 
 
 def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, int]:
-    """Return quantities by resource, as `read_quantity`. Raises: InvalidInputError."""
+    """Return amounts by resource, as `read_quantity`. Raises: InvalidInputError."""
     return {
         intern(name): read_quantity(name, written, f"{field}.{name}")
         for name, written in amounts.items()
@@ -92,7 +92,7 @@ def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, in
 
 
 def unix_seconds(written: str | None) -> int | None:
-    """Read a time of the API, as unix seconds; None when there is none that can be read."""
+    """Parse a time of the API to Unix seconds; None if it is missing or invalid."""
     try:
         return int(datetime.fromisoformat(written).timestamp()) if written else None
     except (ValueError, OverflowError):
@@ -100,15 +100,18 @@ def unix_seconds(written: str | None) -> int | None:
 
 
 def checked(text: str, field: str) -> str:
-    """Refuse names that no API server would take; the rest of Ebb prints and sorts by them."""
+    """Return a name if the API server would accept it; Ebb prints and sorts by names.
+
+    Raises: InvalidInputError with the field.
+    """
     if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
         return text
-    shown = f"{text[:40]!r} is no name" if text else "missing"
+    shown = f"{text[:40]!r} is not a valid name" if text else "missing"
     allowed = f"1 to {NAME_MAX} ASCII letters, digits, '-' and '.'"
     raise InvalidInputError(field, f"{shown}; allowed: {allowed}")
 
 
 @lru_cache(maxsize=NAMES_MAX)
 def shared(text: str, field: str) -> str:
-    """Check a name that many objects have, and return one object for equal ones."""
+    """Check a name that many objects have, and return one shared object for equal names."""
     return intern(checked(text, field))

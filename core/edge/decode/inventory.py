@@ -1,4 +1,4 @@
-"""What is known of a cluster now; dumps, lists and watches fill it by the same four methods."""
+"""The known state of a cluster; dumps, lists and watches update it with the same four methods."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,50 +13,51 @@ from core.model.schedulers import Judged, judged_by
 from core.model.volumes import build_cluster
 
 Ordered = dict[str, Sequence[Any]]
-"""By field of `cluster_of`: the objects of a kind, in the order of their keys."""
+"""Objects of a kind in the order of their keys, by argument of `build_cluster`."""
 Odd = tuple[str, str]
-"""The key of an object that cannot be read, and why not."""
+"""Key of an object that cannot be decoded, and the reason."""
 
 
 class Inventory:
-    """Objects by kind and key; beside them what cannot be read, and why.
+    """Objects by kind and key, and the reasons why objects cannot be decoded.
 
-    What fills it returns by key why objects cannot be read, as far as that is news.
+    Methods that update the inventory return new reasons, with the key of the object.
     """
 
     def __init__(self) -> None:
         self._known: dict[AnyKind, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.unreadable: dict[AnyKind, dict[str, str]] = {kind: {} for kind in KINDS}
-        """By key, why. What stands for such an object keeps its own node."""
+        """Reasons by key; the placeholder of such an object keeps its own node from being
+        marked."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
-        """Of a kind; another one whenever something has changed."""
+        """Version of a kind, which increases with every change."""
         self._keys: dict[AnyKind, list[str]] = {kind: [] for kind in KINDS}
-        """The keys of what is known, in order."""
+        """Sorted keys of the known objects."""
         self._ordered: dict[AnyKind, tuple[int, Sequence[Any]]] = dict.fromkeys(KINDS, (0, ()))
-        """The objects in the order of their keys, and of which version they are."""
+        """Version, and the objects of that version in the order of their keys."""
         self._made: tuple[Ordered, Collection[str], Cluster | None] = {}, (), None
         self._judged: Judged = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
-        """Return what is known of a kind, by key."""
+        """Return the known objects of a kind by key."""
         return self._known[kind]
 
     @property
     def nodes(self) -> dict[str, Node]:
-        """By name."""
+        """Return the nodes by name."""
         return self._known[NODES]
 
     @property
     def pods(self) -> dict[str, Pod]:
-        """By namespace/name."""
+        """Return the pods by namespace/name."""
         return self._known[PODS]
 
     def replaced(
         self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Odd] = ()
     ) -> Sequence[Odd]:
-        """Take a whole list: what is not in it is gone.
+        """Replace all objects of a kind by those of a list.
 
-        *refused*: by key why nothing stands for an object.
+        *refused*: keys and reasons of objects without a placeholder.
         """
         known, before = self._known[kind], self.unreadable[kind]
         known.clear()
@@ -70,11 +71,11 @@ class Inventory:
         return [(key, why) for key, why in odd.items() if before.get(key) != why]
 
     def changed(self, kind: AnyKind, one: Any) -> Sequence[Odd]:  # noqa: ANN401 by kind
-        """Take a new or changed object."""
+        """Add or update an object."""
         key, known = kind.key(one), self._known[kind]
         before = known.get(key)
-        if before is not None and _alike(kind, before, one):
-            return ()  # as with most events of pods: they are about what is not read
+        if before is not None and _unchanged(kind, before, one):
+            return ()  # most events of pods change only fields that Ebb does not read
         known[key] = one
         if before is None:
             insort(self._keys[kind], key)
@@ -86,12 +87,12 @@ class Inventory:
         return ()
 
     def deleted(self, kind: AnyKind, key: str) -> None:
-        """Forget one."""
+        """Remove an object."""
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
     def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
-        """Forget one that cannot be read any more; it is judged as not known."""
+        """Remove an object that cannot be decoded any more; it counts as unknown."""
         self._forget(kind, key)
         return self._note(kind, key, reason)
 
@@ -109,24 +110,22 @@ class Inventory:
         return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
-        """Work out anew what follows from all objects of a kind; for those who inherit."""
+        """Recompute what depends on all objects of a kind; for subclasses."""
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
-        """Work out what follows from one change; None: not there. For those who inherit."""
+        """Recompute what depends on a change; None: the object does not exist. For subclasses."""
 
     def snapshot(self, schedulers: Collection[str]) -> Callable[[], Cluster]:
-        """Hold on to what is known now; the call makes a Cluster of it, in any thread.
+        """Capture the known state; the returned function creates a Cluster from it, in any thread.
 
-        *schedulers*: pods of others cannot be judged in it.
-
-        With 150,000 pods the call takes a good part of a second: too long for the event loop,
-        which renews the Lease.
+        *schedulers*: pods of other schedulers are not evaluable. With 150,000 pods the function
+        takes a good part of a second, too long for the event loop, which renews the Lease.
         """
         objects = {kind.field: self._in_order(kind) for kind in KINDS}
         return partial(self._made_of, objects, schedulers)
 
     def _in_order(self, kind: AnyKind) -> Sequence[Any]:
-        """Return the objects of a kind in the order of their keys; never changed afterwards."""
+        """Return the objects of a kind, sorted by key; the sequence is never changed."""
         version, found = self._ordered[kind]
         if version != self.versions[kind]:
             found = [*map(self._known[kind].__getitem__, self._keys[kind])]
@@ -134,7 +133,7 @@ class Inventory:
         return found
 
     def _made_of(self, objects: Ordered, schedulers: Collection[str]) -> Cluster:
-        """Return the same Cluster as the last time where all in it is the same."""
+        """Return the same Cluster as before if all objects in it are the same."""
         before, known, made = self._made
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != schedulers or not same:
@@ -144,14 +143,14 @@ class Inventory:
         return made
 
 
-def _alike(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
-    """Say whether nothing has changed; equal Nodes are of different versions perhaps."""
+def _unchanged(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
+    """Return whether an object has not changed; equal Nodes may have different versions."""
     if kind is NODES or before != one:
         return False
     return kind is not PODS or before.ready == one.ready
 
 
 def _unreadable(one: Any) -> str:  # noqa: ANN401 by kind
-    """Say why an object stands for one that could not be read; few kinds have such."""
+    """Return why an object is only a placeholder; empty for others."""
     why: str = getattr(one, "unreadable", "")
     return why

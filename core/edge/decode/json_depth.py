@@ -1,8 +1,8 @@
-"""JSON that nests deeper than anybody reads: cut to null before it is decoded.
+"""Cut deeply nested JSON values to null before decoding.
 
-Decoders skip what they do not know by recursion, so that one value which nests deep enough ends
-them, wherever in a body it stands (managedFields of any object: the API server stores what nests
-10,000 deep). Here nothing recurses, and the time is linear in the bytes.
+Decoders skip unknown values recursively. One value that is nested deeply enough, anywhere in the
+body, would stop them, for example in managedFields: the API server stores 10,000 levels. Nothing
+here is recursive, and the time is linear in the number of bytes.
 """
 
 import re
@@ -10,22 +10,21 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 DEPTH_MAX: Final = 64
-"""Of lists and objects in each other; no field that is read lies deeper than 20."""
+"""Maximum nesting depth of lists and objects; no field that Ebb reads is deeper than 20."""
 SLACK: Final = 2
-"""What is so shallow in itself is stepped over in one: it may stay although it is that much
-deeper."""
+"""Nesting depth of values that are skipped in one step; they may exceed DEPTH_MAX by this much."""
 
 STEPS_MAX: Final = 20_000
-"""Of cutting one object, or one answer, some 15 ms: the event loop waits for it.
+"""Maximum number of steps to cut one object or answer; about 15 ms of the event loop.
 
-The deepest value that the API server takes (10,000) needs as many, of lists twice as many.
-"""
+The deepest value that the API server accepts (10,000 levels) needs as many steps, a list of such
+values twice as many."""
 
 Value_ = TypeVar("Value_")
 
 
 def _plain(levels: int) -> bytes:
-    """Write the pattern of text whose lists and objects nest at most so deep; never steps back."""
+    """Return a pattern for text with at most *levels* levels of nesting; it never backtracks."""
     inner = rb'[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"'
     return rb"(?:%b)*+" % (
         inner if not levels else rb"%b|[\[{]%b[\]}]" % (inner, _plain(levels - 1))
@@ -33,21 +32,23 @@ def _plain(levels: int) -> bytes:
 
 
 _BRACKETS: Final = re.compile(_plain(SLACK) + rb'([\[{]++|[\]}]++|".*+|\Z)', re.DOTALL)
-"""Something is found from wherever the last find ended, so that no byte is looked at again; a
-string without an end is the rest."""
+"""Matches from the end of the previous match, so that no byte is scanned twice.
+
+An unterminated string matches up to the end."""
 
 _ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"""Pairs of surrogates, single ones, and all others, so that a backslash's own is none."""
+"""Escapes of surrogate pairs, of lone surrogates, and all others, so that `\\\\` is not
+misread."""
 
 
 def decoded(
     decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = STEPS_MAX
 ) -> Value_:
-    """Decode; what nests too deep for the decoder is cut first. Raises: as *decode*, `pruned`."""
+    """Decode; cut values that are nested too deeply first. Raises: as *decode*, `pruned`."""
     try:
         return decode(raw)
     except RecursionError:
@@ -55,21 +56,21 @@ def decoded(
 
 
 def legible(raw: bytes) -> bytes:
-    """Return JSON whose escapes of lone surrogates, which are no text, say U+FFFD."""
+    """Return JSON with U+FFFD for escapes of lone surrogates, which are not text."""
     return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], raw)
 
 
 def pruned(raw: bytes, steps_max: int | None = None) -> bytes:
-    """Return JSON whose values deeper than DEPTH_MAX are null; of what is no JSON, something.
+    """Return JSON with null for values deeper than DEPTH_MAX; for invalid JSON, any text.
 
-    *steps_max*: how many runs of brackets are looked at, a microsecond each; None: all.
-    Raises: RecursionError for more.
+    *steps_max*: maximum number of runs of brackets, a microsecond each; None: unlimited. Raises:
+    RecursionError if there are more.
     """
     parts: list[bytes] = []
     kept = depth = 0
     for step, found in enumerate(_BRACKETS.finditer(raw)):
         if step == steps_max:
-            raise RecursionError(f"nests too deep, and has more than {step} runs of brackets")
+            raise RecursionError(f"is nested too deeply, with more than {step} runs of brackets")
         start, end = found.span(1)
         before = depth
         bracket = raw[start : start + 1]

@@ -1,7 +1,7 @@
-"""The kinds of the API that Ebb knows, one entry each; dumps, lists and watches go by this table.
+"""The kinds of the API that Ebb reads, one entry each; dumps, lists and watches use this table.
 
-A new kind is an entry here, with a module beside this one that says how it is read. Who lists and
-watches them needs the right to: the manifests are held to this table by tests.
+A new kind needs an entry here, and a module next to this one that decodes it. Tests check that the
+manifests grant RBAC permissions for these kinds.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,51 +30,51 @@ Model_ = TypeVar("Model_")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kind(Generic[Wire_, Model_]):
-    """One kind: what it is called, where it is listed, and how it becomes an object of the model.
+    """A kind: its name, its path, and how its objects are decoded.
 
-    Reading is straight from bytes: typed decoding skips what is not named, so that a pod of 5 kB
-    costs microseconds. Every fault names source, object and field.
+    Objects are decoded directly from bytes. Typed decoding skips unknown fields, so that a pod of
+    5 kB takes microseconds. Errors name source, object and field.
     """
 
     name: str
     path: str
-    """Of the list of all."""
+    """Path of the list of all objects."""
     older: tuple[str, ...] = ()
-    """The same in other versions of its API, which are asked where that one is not served."""
+    """Paths in older versions of the API, for servers that do not serve the current one."""
     optional: bool = False
-    """A cluster may do without it, or without the right to read it: then there is none."""
+    """The kind may be absent, or may not be readable; it has no objects then."""
     wire: type[Wire_]
     make: Callable[[Wire_], Model_]
-    """Its faults name the field."""
+    """Creates an object of the model; errors name the field."""
     field: str
-    """The argument of core.model.volumes.build_cluster that its objects are."""
+    """Name of the argument of core.model.volumes.build_cluster for the objects."""
     namespaced: bool = False
     nickname: str = ""
-    """What kubectl calls it; empty: as the resource."""
+    """Name of the kind in kubectl; empty if it is that of the resource."""
     blind: Callable[[Bytes, str], Model_ | None] = placeholders.nothing
-    """From the bytes of one that cannot be read, and why not: what stands for it."""
+    """Creates a placeholder from the bytes of an object that cannot be decoded, and the reason."""
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Wire_]:
-        """Return the one of its wire form."""
+        """Return the decoder of the wire format."""
         return msgspec.json.Decoder(self.wire)
 
     @cached_property
     def resource(self) -> str:
-        """Return the name in paths, rights and metrics."""
+        """Return the name in paths, RBAC rules and metrics."""
         return self.path.rpartition("/")[2]
 
     @cached_property
     def group(self) -> str:
-        """Return that of its API; empty: the core's."""
+        """Return the API group; empty for the core group."""
         _, root, group, *_ = self.path.split("/")
         return group if root == "apis" else ""
 
     def is_of(self, api_version: object) -> bool:
-        """Say whether an object of the kind's name and that apiVersion is one of the kind.
+        """Return whether an object with the kind's name and this apiVersion belongs to the kind.
 
         Other APIs have kinds of the same name: Longhorn and OpenShift have a Node of their own.
-        Where there is no apiVersion the name alone says it.
+        Without an apiVersion the name alone decides.
         """
         if not isinstance(api_version, str) or not api_version:
             return True
@@ -82,37 +82,37 @@ class Kind(Generic[Wire_, Model_]):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return where it may be listed, the best first."""
+        """Return the paths of the list, the preferred path first."""
         return (self.path, *self.older)
 
     @property
     def short(self) -> str:
-        """Return what kubectl calls it."""
+        """Return the name of the kind in kubectl."""
         return self.nickname or self.resource
 
     def within(self, outer: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 a generic struct
-        """Return a decoder of something around the wire form: a page, an event."""
+        """Return a decoder of a page or event with objects in the wire format."""
         return msgspec.json.Decoder(outer[self.wire])
 
     def key(self, one: Any) -> str:  # noqa: ANN401 an object of the model, or any metadata
-        """Return the name, with the namespace before it if it has one."""
+        """Return the name, with the namespace for namespaced kinds."""
         name: str = one.name
         return f"{one.namespace or 'default'}/{name}" if self.namespaced else name
 
     def path_of(self, key: str) -> str:
-        """Return where the object of a key stands."""
+        """Return the path of the object with this key."""
         namespace, _, name = key.rpartition("/")
         return f"{in_namespace(self.path, namespace) if namespace else self.path}/{name}"
 
     def read(self, raw: Bytes, source: str = "") -> Model_:
-        """Decode one; None for one that does not count: a finished pod, a gated one.
+        """Decode an object; None if it does not count, such as a finished or gated pod.
 
         Raises: InvalidInputError that names source, object and field.
         """
         return self.made(self._decoded(raw, source), source)
 
     def made(self, obj: Wire_, source: str = "") -> Model_:
-        """Make one of its decoded wire form. Raises: as `read`."""
+        """Create an object from its wire format. Raises: as `read`."""
         try:
             return self.make(obj)
         except InvalidInputError as fault:
@@ -121,26 +121,26 @@ class Kind(Generic[Wire_, Model_]):
             raise InvalidInputError(where, fault.problem) from fault
 
     def taken(self, item: Any) -> Model_:  # noqa: ANN401 its wire form, bytes, or Outline
-        """Make one, or what stands for it. Raises: as `read` when nothing does."""
+        """Create an object or its placeholder. Raises: as `read` if there is no placeholder."""
         if isinstance(item, Outline):
             where = where_of("", self.name, item.metadata.namespace, item.metadata.name)
             return self._instead(item.raw, InvalidInputError(where, TOO_DEEP))
         try:
             return self.read(item) if isinstance(item, msgspec.Raw) else self.made(item)
         except InvalidInputError as fault:
-            # Of the wire form the faulty field alone was read: the rest is found in its bytes.
+            # Only the invalid field is known here: read the placeholder from the bytes.
             raw = item if isinstance(item, msgspec.Raw) else msgspec.json.encode(item)
             return self._instead(raw, fault)
 
     def _instead(self, raw: Bytes, fault: InvalidInputError) -> Model_:
-        """Return what stands for one that cannot be read. Raises: *fault* when nothing does."""
+        """Return the placeholder of an undecodable object. Raises: *fault* if there is none."""
         found = self.blind(raw, str(fault))
         if found is None:
             raise fault
         return found
 
     def _decoded(self, raw: Bytes, source: str) -> Wire_:
-        """Decode one; the search for its name is paid for by faults alone."""
+        """Decode an object; its name is looked up only for errors."""
         try:
             return decoded(self.decoder.decode, bytes(raw))
         except FAULTS:
@@ -152,7 +152,7 @@ class Kind(Generic[Wire_, Model_]):
 
 
 def in_namespace(path: str, namespace: str) -> str:
-    """Return where the part of a list is that is in one namespace."""
+    """Return the path of the part of a list in one namespace."""
     root, _, resource = path.rpartition("/")
     return f"{root}/namespaces/{namespace}/{resource}"
 
@@ -230,6 +230,8 @@ BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
 KINDS: Final[tuple[AnyKind, ...]] = (
     NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, TEMPLATES, BUFFERS
 )  # fmt: skip
-"""In the order in which they are listed, nodes first: pods on a node that came later are left out,
-but no node looks empty that is not."""
+"""All kinds in the order of listing, nodes first.
+
+Pods on a node that was added after the list of nodes are ignored then, but no node looks empty by
+mistake."""
 BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}

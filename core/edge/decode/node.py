@@ -1,4 +1,4 @@
-"""Nodes: from the wire to core.model.node. Faults name the field alone."""
+"""Decode Nodes into core.model.node; errors name the field only."""
 
 import msgspec
 
@@ -40,7 +40,7 @@ class NodeObject(Struct):
 
 
 def node(obj: NodeObject) -> Node:
-    """Make a Node; one that says not what it has is unreadable: its kubelet writes that.
+    """Create a Node; it is unreadable if its kubelet has reported no resources.
 
     Raises: InvalidInputError with the field.
     """
@@ -77,7 +77,7 @@ def _taint(found: TaintObject) -> Taint:
 
 
 def _allocatable(obj: NodeObject) -> dict[str, int]:
-    """Read what pods may use; without it the capacity counts, as the API server defaults it."""
+    """Return the allocatable resources; without them the capacity, which is the API's default."""
     status, field = obj.status, "status.allocatable"
     found = status.allocatable if status else None
     if not found and status:

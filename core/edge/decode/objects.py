@@ -1,8 +1,8 @@
-"""What objects have in common, and Pods, as they stand on the wire, as far as they are read.
+"""Structs of API objects, in the wire format, with the fields that Ebb reads.
 
-Typed decoding skips every field that is not named here. What all pods of a template share
-(labels, resources, affinity, tolerations) stays raw, so that equal bytes are decoded once
-(core.edge.decode.templates). Structs and fields mean what the API's reference says of them:
+Typed decoding skips all other fields. Blocks that all pods of a template share (labels, resources,
+affinity, tolerations) stay raw, so that equal bytes are decoded once (core.edge.decode.templates).
+The API reference describes structs and fields:
 https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
@@ -16,15 +16,15 @@ Amounts = dict[str, Quantity]
 NULL_BYTES: Final = b"null"
 NULL: Final = msgspec.Raw(NULL_BYTES)
 FINISHED: Final = ("Succeeded", "Failed")
-"""Phases of pods that hold nothing any more."""
+"""Phases of finished pods, which use no resources any more."""
 
 
 class Struct(msgspec.Struct, gc=False, rename="camel"):
-    """Fields by their JSON names; what is absent or null reads as empty."""
+    """Base of structs with the field names of JSON; missing and null fields are empty."""
 
 
 class Present(Struct):
-    """Something whose presence alone matters."""
+    """A field of which only the presence matters."""
 
 
 class Owner(Struct):
@@ -34,7 +34,7 @@ class Owner(Struct):
 
 
 class Name(Struct):
-    """Who an object is: the least of its metadata, so that hardly anything can be wrong there."""
+    """The minimal metadata of an object, so that hardly anything in it can be invalid."""
 
     name: str = ""
     namespace: str | None = None
@@ -90,7 +90,7 @@ class EmptyDir(Struct):
 
 
 class Volume(Struct):
-    """A volume, as far as it binds a pod to places or to data that is gone with its node."""
+    """A volume, with the sources that bind a pod to nodes or to local data."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
@@ -107,7 +107,7 @@ class Volume(Struct):
 
 
 class System(Struct):
-    """The operating system that a pod is for."""
+    """The operating system that a pod requires."""
 
     name: str = ""
 
@@ -180,7 +180,7 @@ class NodeTerm(Struct):
 
 
 class NodeSelector(Struct):
-    """Node selector terms, any of which suffices."""
+    """Node selector terms; one matching term suffices."""
 
     node_selector_terms: list[NodeTerm] | None = None
 
@@ -216,17 +216,17 @@ class Affinity(Struct):
 
     @property
     def nodes(self) -> NodeSelector | None:
-        """What is required of the node."""
+        """Return the required node affinity."""
         return self.node_affinity.required if self.node_affinity else None
 
     @property
     def near(self) -> Sequence[PodTerm]:
-        """The pods that are required near."""
+        """Return the terms of required pod affinity."""
         return (self.pod_affinity and self.pod_affinity.required) or ()
 
     @property
     def apart(self) -> Sequence[PodTerm]:
-        """The pods that must not be near."""
+        """Return the terms of required pod anti-affinity."""
         return (self.pod_anti_affinity and self.pod_anti_affinity.required) or ()
 
 
@@ -242,16 +242,16 @@ class Spread(Struct):
 
 
 class AnyObject(Struct):
-    """Enough of any object to know what it is."""
+    """The fields of any object that identify its kind."""
 
     kind: str = ""
     api_version: Any = None
-    """Of any type, so that an object of which it is odd can be read all the same."""
+    """The apiVersion, of any type, so that an object with an invalid one can still be read."""
     items: list[msgspec.Raw] | None = None
 
 
 class NamedObject(Struct):
-    """Enough of any object to say in a fault which it is."""
+    """The fields of any object that identify it in errors."""
 
     kind: str = ""
     metadata: Name | None = None
@@ -266,4 +266,4 @@ AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
 TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
 SPREADS_DECODER: Final = msgspec.json.Decoder(list[Spread] | None)
 TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
-"""Labels and selectors."""
+"""Decoder of labels and selectors."""

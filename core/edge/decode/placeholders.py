@@ -1,4 +1,4 @@
-"""What stands for an object that cannot be read: as much of it as says which node it is about."""
+"""Create placeholders for objects that cannot be decoded, with their name and node."""
 
 import re
 from hashlib import sha256
@@ -15,7 +15,7 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 
 REASON_CHARS_MAX: Final = 300
-"""Of why an object could not be read: it quotes what somebody has written."""
+"""Maximum length of the reason why an object cannot be decoded; it quotes foreign text."""
 Wire_ = TypeVar("Wire_", bound=Struct)
 
 
@@ -40,23 +40,24 @@ _STATUS: Final = msgspec.json.Decoder(_Status)
 
 
 class Outline(NamedTuple):
-    """What is known at once of an object that nests too deep to be cut."""
+    """The identity of an object that is nested too deeply to be cut."""
 
     metadata: Name
     raw: bytes
-    """The object without most of its metadata; for a stand-in, not to be read as the object."""
+    """The object without most of its metadata; only for its placeholder."""
 
 
 MEMBERS: Final = rb'(?:"[^"\\]*+":"[^"\\]*+",?+)*+'
-"""Those of which an object's values are text, from wherever it begins."""
+"""Pattern for members with text values, at the start of an object."""
 _HEAD: Final = re.compile(rb'\{%b"metadata":\{(%b)' % (MEMBERS, MEMBERS))
 
 
 def outline(raw: bytes) -> Outline | None:
-    """Return what is known without a look at what nests; None where the name does not stand first.
+    """Return an outline without scanning the nested part; None if the name does not come first.
 
-    The API server writes the kinds of its own that way, and managedFields as the metadata's end:
-    nobody else's words stand before the name. What is found behind is an object's end, or no JSON.
+    The API server writes built-in kinds this way, with managedFields at the end of the metadata,
+    so no foreign text precedes the name. The rest that is found is the end of the object, or
+    invalid JSON.
     """
     head = _HEAD.match(raw)
     who: bytes = head[1].rstrip(b",") if head else b""
@@ -73,12 +74,12 @@ def outline(raw: bytes) -> Outline | None:
 
 
 def pod(raw: Bytes, reason: str) -> Pod | None:
-    """Return what is known of a pod; None for a finished one."""
+    """Return a placeholder for a pod; None for a finished pod."""
     parts = _read(_PARTS, raw, _Parts())
     if _read(_STATUS, parts.status, _Status()).phase in FINISHED:
         return None
     who = _read(_WHO, parts.metadata, Name())
-    # No API server takes a name that is none; files may have several such pods.
+    # Files may have several pods with invalid names; the API server rejects them.
     digest = sha256(f"{who.namespace}/{who.name}".encode(errors="replace")).hexdigest()
     unnamed = f"unreadable-{digest[:16]}"
     return Pod(
@@ -90,9 +91,9 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
 
 
 def node(raw: Bytes, reason: str) -> Node | None:
-    """Return what is known of a Node; None: not even its name.
+    """Return a placeholder for a Node; None if its name is unknown.
 
-    Its labels are left out, so that nothing is written there.
+    It has no labels, so that Ebb writes nothing on the Node.
     """
     parts = _read(_PARTS, raw, _Parts())
     name = _name(_read(_WHO, parts.metadata, Name()).name)
@@ -102,7 +103,7 @@ def node(raw: Bytes, reason: str) -> Node | None:
 
 
 def nothing(_: Bytes, __: str) -> None:
-    """Stand for an object without which all that it is about is judged as not known."""
+    """Return no placeholder: everything that depends on the object counts as unknown."""
 
 
 def _name(text: str) -> str:

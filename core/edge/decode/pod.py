@@ -1,4 +1,4 @@
-"""Pods: from the wire to core.model.pod. Faults name the field alone."""
+"""Decode Pods into core.model.pod; errors name the field only."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Final
 
 from core.edge.decode import pod_limits, templates
 from core.edge.decode.byte_lru import ByteBoundedCache
-from core.edge.decode.disruption_facts import ties_of
+from core.edge.decode.disruption_facts import disruption_facts_of
 from core.edge.decode.fields import FAULTS, checked, read_field, shared, unix_seconds
 from core.edge.decode.objects import (
     CONDITIONS_DECODER,
@@ -45,16 +45,16 @@ RESTART_ALL_ACTION: Final = "RestartAllContainers"
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
-"""Templates of pods that ask something of their kubelet."""
+"""Shared node constraints of pods that require an operating system or node features."""
 _READY: Final = b'"Ready"'
 _READY_AS_SENT: Final = re.compile(
     rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
 )
-"""As API servers write the condition; within a JSON string each quote would have a backslash."""
+"""The condition as API servers write it; inside a JSON string its quotes would be escaped."""
 
 
 def pod(obj: PodObject) -> Pod | None:
-    """Make a Pod; None for a finished or a gated one. Raises: InvalidInputError with the field."""
+    """Create a Pod; None for finished and gated pods. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec
     if obj.status is not None and (obj.status.phase in FINISHED or _gated(spec)):
         return None
@@ -96,17 +96,17 @@ def pod(obj: PodObject) -> Pod | None:
 
 
 def _gated(spec: PodSpec) -> bool:
-    """Say whether neither the scheduler nor an autoscaler looks at the pod yet (KEP-3521)."""
+    """Return whether scheduling gates keep the scheduler from the pod (KEP-3521)."""
     return bool(spec.scheduling_gates) and not spec.node_name
 
 
 def _scheduler(name: str | None) -> str:
-    """Return one object for equal names; one that is too long to be known stays so."""
+    """Return one shared object for equal names; an excessive name stays too long to be known."""
     return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
 
 
 def head(meta: PodMeta) -> Pod:
-    """Make a Pod of which nothing is known but who and whose it is.
+    """Create a Pod with its identity and its owner only.
 
     Raises: InvalidInputError with the field.
     """
@@ -121,7 +121,7 @@ def head(meta: PodMeta) -> Pod:
 
 
 def _owner(meta: PodMeta) -> tuple[str, str]:
-    """Return the kind and the name of the controller; empty where there is none."""
+    """Return kind and name of the controller; empty if there is none."""
     for owner in meta.owner_references or ():
         if owner.controller:
             return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
@@ -129,40 +129,44 @@ def _owner(meta: PodMeta) -> tuple[str, str]:
 
 
 Wants = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
-"""Of node and pods; what cannot be evaluated; ties; what is too much: then what it asks of nodes
-and other pods is left out, but for what it holds: ports and disks."""
+"""Node constraints, pod constraints, fields that cannot be evaluated, disruption facts, exceeded
+limit.
+
+If a limit is exceeded, the constraints are empty, except for host ports and disks."""
 
 
 def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
     spec = obj.spec
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
-    if resident:  # its tolerations alone say whether its like may come after a hard mark
+    if (
+        resident
+    ):  # only the tolerations matter: whether a replacement can run in spite of a NoSchedule mark
         selector = affinity = NULL_BYTES
     template = templates.template(selector, affinity, bytes(spec.tolerations))
     too_much = template.too_much
     if labels is templates.TOO_MANY_LABELS:
-        too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long ones"
+        too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long labels"
     if spec.volumes and len(spec.volumes) > pod_limits.VOLUMES_MAX:
         too_much = pod_limits.over("volumes", len(spec.volumes), pod_limits.VOLUMES_MAX)
     ports = _host_ports(spec)
     if too_much:
-        asked = templates.held(ports, too_much)
+        asked = templates.ports_only(ports, too_much)
     else:
-        asked = _asked(obj, namespace, template, ports, resident=resident)
-    ties, inline = ties_of(obj, obj.metadata.annotations or {})
+        asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
+    ties, inline = disruption_facts_of(obj, obj.metadata.annotations or {})
     unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
 
 def _cost(annotations: Mapping[str, str], key: str) -> str | None:
-    """Cut a deletion cost, of which whole numbers of 32 bits are the only ones that count."""
+    """Return a deletion cost, cut to a length above that of any valid cost (32-bit numbers)."""
     written = annotations.get(key) if annotations else None
     return written if written is None else written[:COST_CHARS_MAX]
 
 
 def _unschedulable(obj: PodObject) -> bool:
-    """Read the scheduler's word on a pending pod."""
+    """Return whether the scheduler reported the pod as unschedulable."""
     if obj.status is None:
         return False
     raw = obj.status.conditions
@@ -174,7 +178,7 @@ def _unschedulable(obj: PodObject) -> bool:
 
 
 def _ready(obj: PodObject) -> bool:
-    """Read the kubelet's word on a bound pod; one that cannot be read says nothing."""
+    """Return whether the kubelet reported the pod as Ready; False for invalid conditions."""
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if _READY not in raw:
         return False
@@ -188,7 +192,7 @@ def _ready(obj: PodObject) -> bool:
 
 
 def _for_kubelet(placing: NodeConstraints, spec: PodSpec) -> NodeConstraints:
-    """Return one object for equal ones, with what is asked of the kubelet; most ask nothing."""
+    """Return shared node constraints with requirements on the kubelet; most pods have none."""
     features = _features(spec)
     if not spec.os and not features:
         return placing
@@ -201,7 +205,7 @@ def _for_kubelet(placing: NodeConstraints, spec: PodSpec) -> NodeConstraints:
 
 
 def _features(spec: PodSpec) -> tuple[str, ...]:
-    """Return what the kubelet must have declared, by name, as NodeDeclaredFeatures infers it."""
+    """Return the features that the kubelet must declare, as NodeDeclaredFeatures infers them."""
     found: tuple[str, ...] = ()
     for one in chain(spec.containers or (), spec.init_containers or ()):
         rules = one.restart_policy_rules
@@ -211,43 +215,41 @@ def _features(spec: PodSpec) -> tuple[str, ...]:
 
 
 def _on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
-    """Return the template with the label that a kubelet of that system sets on its node.
-
-    kube-scheduler lets spec.os.name pass; the kubelet of another system refuses the pod then.
-    """
+    """Return the constraints with the label that kubelets of this operating system set."""
+    # kube-scheduler ignores spec.os.name, but a kubelet of another system rejects the pod.
     asked = OS_LABEL, name
     known = not name or asked in placing.node_selector
     return placing if known else replace(placing, system=(asked,))
 
 
-def _asked(
+def _pod_constraints(
     obj: PodObject,
     namespace: str,
     template: templates.Template,
     ports: tuple[HostPort, ...],
     *,
     resident: bool,
-) -> templates.Asked:
-    """Return what the pod asks of other pods; most ask nothing."""
+) -> templates.Constraints:
+    """Return the pod's constraints on other pods; most pods have none."""
     spec = obj.spec
     too_much = pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
     if too_much:
-        return templates.held(ports, too_much)
+        return templates.ports_only(ports, too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
     if resident:
         if not ports and b"podAntiAffinity" not in affinity:
-            return templates.NOTHING_ASKED
+            return templates.NO_CONSTRAINTS
         company = templates.company_of_resident(affinity, ports, namespace)
-        return templates.Asked(company, ())
-    if not ports and not template.social and spreads == NULL_BYTES:
-        return templates.NOTHING_ASKED
+        return templates.Constraints(company, ())
+    if not ports and not template.constrains_pods and spreads == NULL_BYTES:
+        return templates.NO_CONSTRAINTS
     return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 
 
 def _unsupported(
     spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts, *, inline: bool
 ) -> tuple[str, ...]:
-    """Name the fields that ask what the engine cannot evaluate."""
+    """Return the fields with constraints that the engine cannot evaluate."""
     found = list(asked)
     if inline:
         found.append(VOLUMES_FIELD)
@@ -261,15 +263,12 @@ def _unsupported(
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Return the ports of the host that the pod takes; most pods take none.
-
-    On the host's network every port is one, as the API server defaults it. Init containers that
-    end count for nothing (kube-scheduler, NodePorts).
-    """
+    """Return the host ports of the pod; most pods have none."""
     found: list[HostPort] = []
     for one in spec.containers or ():
         if one.ports:
             found += _ports_of(one, spec)
+    # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
     for one in spec.init_containers or ():
         if one.ports and one.restart_policy == "Always":
             found += _ports_of(one, spec)
@@ -278,6 +277,7 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
     for port in container.ports or ():
+        # With hostNetwork the API server defaults hostPort to containerPort.
         taken = port.host_port or (port.container_port if spec.host_network else 0)
         if taken:
             yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)

@@ -1,7 +1,7 @@
-"""How much one pod may ask for and still be evaluated; a pod that asks for more does not move.
+"""Limits on a pod's constraints; a pod that exceeds them is not movable.
 
-What is evaluated costs time in every pass, for every node and for every pod that is asked about,
-and anybody who may create a pod writes it. Real pods stay far below.
+Each constraint costs time in every pass, for every node, and any user who may create pods can add
+them. Real pods are far below these limits.
 """
 
 from collections.abc import Iterable
@@ -12,36 +12,42 @@ from core.edge.decode.objects import Affinity, Expression, LabelSelector, NodeTe
 from core.model.errors import InvalidInputError
 
 BLOCK_BYTES_MAX: Final = 16 * 1024
-"""Of labels, nodeSelector, affinity, tolerations and topologySpreadConstraints, each, as JSON."""
+"""Maximum size in JSON of each of labels, nodeSelector, affinity, tolerations and spread
+constraints."""
 LABELS_MAX: Final = 128
 SELECTORS_MAX: Final = 64
-"""Entries of a nodeSelector."""
+"""Maximum number of entries of a nodeSelector."""
 NODE_TERMS_MAX: Final = 64
 POD_TERMS_MAX: Final = 64
-"""Required terms of pod affinity and anti-affinity together."""
+"""Maximum number of required terms of pod affinity and anti-affinity together."""
 VALUES_MAX: Final = 1024
-"""Values and namespaces in all terms of an affinity together."""
+"""Maximum number of values and namespaces in all terms of an affinity."""
 SPREADS_MAX: Final = 16
 TOLERATIONS_MAX: Final = 128
 HOST_PORTS_MAX: Final = 64
 VOLUMES_MAX: Final = 256
 RESOURCES_MAX: Final = 64
-"""Different resources beside CPU, memory and ephemeral storage; who asks for more is unreadable:
-what it takes of its node is not known then. One that it asks 0 of counts: sums go by its name."""
+"""Maximum number of resources besides CPU, memory and ephemeral storage.
+
+A pod with more is unreadable, as the resources that it uses are unknown then. Resources with an
+amount of 0 count, because sums are kept by name."""
 RESOURCE_BYTES_MAX: Final = 128 * 1024
-"""Of all blocks of resources in spec and status together; a container has some hundred. Who has
-more is unreadable likewise, before anything of that is decoded."""
+"""Maximum size of all resource blocks in spec and status; a container has some hundred bytes.
+
+A pod with more is unreadable; nothing of the blocks is decoded."""
 NODE_RESOURCES_MAX: Final = 256
-"""Different resources of a Node; one with more is unreadable."""
+"""Maximum number of resources of a Node; a Node with more is unreadable."""
 OWNER_CHARS_MAX: Final = 253
-"""Of the kind and of the name of an owner, each: no object has a longer name, but an API server
-asks of a reference only that there is one. It is kept as long as its workload is remembered."""
+"""Maximum length of an owner's kind and name.
+
+No object has a longer name, but the API server does not check references. Ebb keeps these texts as
+long as it remembers the workload."""
 OWNER_CHARS_SHOWN: Final = 80
-"""Of a longer one, before its digest."""
+"""Length to which a longer text is cut before its digest is appended."""
 
 
 def of_owner(text: str) -> str:
-    """Return the kind or name of an owner, cut where it is too long; equal ones stay equal."""
+    """Return the kind or name of an owner, shortened if too long; equal texts stay equal."""
     if len(text) <= OWNER_CHARS_MAX:
         return text
     digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -49,24 +55,24 @@ def of_owner(text: str) -> str:
 
 
 def over(what: str, count: int, most: int) -> str:
-    """Say that there are too many; empty: there are not."""
-    return f"{count:,} {what}, over {most:,}" if count > most else ""
+    """Return a message if there are too many, else an empty text."""
+    return f"{count:,} {what}, the limit is {most:,}" if count > most else ""
 
 
 def few(what: str, count: int, most: int, field: str) -> None:
-    """Let so many pass. Raises: InvalidInputError with the field."""
+    """Check a number. Raises: InvalidInputError with the field if it is too large."""
     if told := over(what, count, most):
         raise InvalidInputError(field, told)
 
 
 def too_large(**blocks: bytes) -> str:
-    """Say which of the blocks, by field, is too large to be looked at; empty: none."""
+    """Return a message about a block, by field, that is too large to decode; empty if none is."""
     found = (over(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX) for field, raw in blocks.items())
     return next(filter(None, found), "")
 
 
 def too_many_terms(asked: Affinity) -> str:
-    """Say what of an affinity is too much; empty: nothing."""
+    """Return a message about the part of an affinity that exceeds a limit; empty if none does."""
     node_terms = (asked.nodes and asked.nodes.node_selector_terms) or ()
     pod_terms = (*asked.near, *asked.apart)
     values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))

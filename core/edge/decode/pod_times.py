@@ -1,7 +1,7 @@
-"""When a pod or a node was there: the times in its object, those of finished pods too.
+"""Read the times of pods and nodes from their objects, including finished pods.
 
-Written by: `creationTimestamp` and `deletionTimestamp` by API servers alone; `startTime` and
-`finishedAt` by kubelets, of their own pods.
+Only API servers write `creationTimestamp` and `deletionTimestamp`. Kubelets write `startTime` and
+`finishedAt` of their own pods.
 """
 
 from typing import Final, NamedTuple
@@ -58,23 +58,23 @@ class TimesObject(Struct):
 
 
 class Times(NamedTuple):
-    """What an object tells of when; unix seconds, None: it does not say."""
+    """Times of an object in Unix seconds; None if unknown."""
 
     key: str
-    """The uid; of objects without one namespace and name."""
+    """The uid; for objects without uid, namespace and name."""
     created: int | None
     deleting: int | None
-    """When it is to be gone at the latest."""
+    """Time by which a terminating object is to be deleted."""
     started: int | None
-    """A pod's kubelet has taken it."""
+    """Time when the kubelet accepted the pod."""
     finished: int | None
-    """A pod's last container ended."""
+    """Time when the last container of the pod ended."""
     over: bool
-    """A pod has finished, so that it holds nothing any more."""
+    """The pod has finished and uses no resources any more."""
     gated: bool
-    """The scheduler does not look at a pod yet (KEP-3521)."""
+    """The pod has scheduling gates, so that the scheduler ignores it (KEP-3521)."""
     newest: int
-    """The newest of all times that it tells, nodes' heartbeats too; 0: it tells none."""
+    """Latest of all times, including heartbeats of nodes; 0 if there is none."""
 
 
 _DECODER: Final = msgspec.json.Decoder(TimesObject)
@@ -103,7 +103,7 @@ def times(raw: Bytes, where: str) -> Times:
 
 
 def pod_as_it_was(raw: Bytes, where: str) -> Pod:
-    """Read what a pod asks for, also of one that has finished. Raises: InvalidInputError."""
+    """Decode a pod as it was while running, even if it has finished. Raises: InvalidInputError."""
     return FINISHED_TOO.made(strictly(PODS.decoder.decode, bytes(raw), where), where)
 
 
@@ -123,4 +123,4 @@ FINISHED_TOO: Final[Kind[PodObject, Pod]] = Kind(
     make=_without_status,
     field=PODS.field,
 )
-"""Pods as they were, those that have finished too."""
+"""Pods including finished pods, decoded as if they were running."""

@@ -1,6 +1,6 @@
-"""What a pod on the wire asks for. Pods of one template ask the same: counted once for all.
+"""Decode the requests of pods; pods of one template are computed once.
 
-The key is the resource blocks as they were sent, so most pods cost a look-up.
+The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from core.edge.decode.objects import (
     PodStatus,
 )
 from core.edge.decode.objects import Container as WireContainer
-from core.model.requests import Amounts, Asking, Container, pod_requests
+from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import KNOWN, Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
@@ -27,27 +27,30 @@ INFEASIBLE: Final = "Infeasible"
 _NO_STATUS: Final = PodStatus()
 
 Block = tuple[str, str | None, bytes]
-"""A container's name, restart policy and resources."""
-Held = tuple[str, bytes, bytes]
-"""A container's name, what it runs with, what it has been allocated."""
+"""Name, restart policy and resources of a container."""
+Allocation = tuple[str, bytes, bytes]
+"""Name of a container, its actual resources, and its allocated resources, from the status."""
 Shape = tuple[
     tuple[tuple[Block, ...], tuple[Block, ...]],
-    tuple[tuple[Held, ...], tuple[Held, ...]],
+    tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
     tuple[bytes, bytes],
     tuple[bytes, bytes],
     bool,
 ]
-"""What `_counted` takes."""
+"""The arguments of `_counted`."""
 _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
 
 def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
-    """Count the pod's requests. Raises: InvalidInputError with the field."""
+    """Return the requests of a pod. Raises: InvalidInputError with the field."""
     status = status or _NO_STATUS
     key = (
         (_blocks(spec.containers or ()), _blocks(spec.init_containers or ())),
-        (_held(status.container_statuses or ()), _held(status.init_container_statuses or ())),
+        (
+            _allocations(status.container_statuses or ()),
+            _allocations(status.init_container_statuses or ()),
+        ),
         (bytes(spec.overhead), bytes(spec.resources)),
         (bytes(status.resources), bytes(status.allocated_resources)),
         _infeasible(bytes(status.conditions)),
@@ -65,14 +68,14 @@ def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
     return tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in containers])
 
 
-def _held(statuses: Iterable[ContainerStatus]) -> tuple[Held, ...]:
+def _allocations(statuses: Iterable[ContainerStatus]) -> tuple[Allocation, ...]:
     return tuple(
         [(one.name, bytes(one.resources), bytes(one.allocated_resources)) for one in statuses]
     )
 
 
 def _infeasible(conditions: bytes) -> bool:
-    """Say whether the node has refused a resize for good; hardly any pod has the condition."""
+    """Return whether the kubelet rejected a resize as infeasible; this is rare."""
     if RESIZE_PENDING.encode() not in conditions:
         return False
     found = read_field(CONDITIONS_DECODER.decode, conditions, "status.conditions") or ()
@@ -81,35 +84,35 @@ def _infeasible(conditions: bytes) -> bool:
 
 def _counted(
     containers: tuple[tuple[Block, ...], tuple[Block, ...]],
-    held: tuple[tuple[Held, ...], tuple[Held, ...]],
+    allocated: tuple[tuple[Allocation, ...], tuple[Allocation, ...]],
     pod: tuple[bytes, bytes],
-    pod_held: tuple[bytes, bytes],
+    pod_status: tuple[bytes, bytes],
     infeasible: bool,  # noqa: FBT001 a part of the key
 ) -> Resources:
     statuses = {
-        **_statuses(held[0], "status.containerStatuses"),
-        **_statuses(held[1], "status.initContainerStatuses"),
+        **_statuses(allocated[0], "status.containerStatuses"),
+        **_statuses(allocated[1], "status.initContainerStatuses"),
     }
     overhead, pod_level = pod
-    asking = Asking(
+    parts = PodParts(
         containers=_containers(containers[0], statuses, "spec.containers"),
         init_containers=_containers(containers[1], statuses, "spec.initContainers"),
         overhead=_amounts(overhead, "spec.overhead"),
         pod_level=_requests(pod_level, "spec.resources"),
-        pod_level_held=_both(*pod_held, "status"),
+        pod_level_allocated=_both(*pod_status, "status"),
         infeasible=infeasible,
     )
-    # Before they are summed: each of many sidecars is summed with all before it.
-    pod_limits.few("resources", _named(asking), pod_limits.RESOURCES_MAX, "spec.containers")
-    return pod_requests(asking)
+    # Check before summing: the sum over sidecars is quadratic in their number.
+    pod_limits.few("resources", _named(parts), pod_limits.RESOURCES_MAX, "spec.containers")
+    return pod_requests(parts)
 
 
-def _named(asking: Asking) -> int:
-    """Return how many different resources are named beside those that every node has."""
-    containers = (*asking.containers, *asking.init_containers)
-    parts = [part for one in containers for part in (one.requests, *one.held)]
-    parts += (asking.overhead, asking.pod_level, *asking.pod_level_held)
-    return len(set().union(*parts).difference(KNOWN))
+def _named(parts: PodParts) -> int:
+    """Return the number of different resources besides those of every node."""
+    containers = (*parts.containers, *parts.init_containers)
+    amounts = [part for one in containers for part in (one.requests, *one.allocated)]
+    amounts += (parts.overhead, parts.pod_level, *parts.pod_level_allocated)
+    return len(set().union(*amounts).difference(KNOWN))
 
 
 def _containers(
@@ -119,21 +122,21 @@ def _containers(
         Container(
             _requests(raw, f"{field}[{number}].resources"),
             restartable=policy == "Always",
-            held=statuses.get(name, ()),
+            allocated=statuses.get(name, ()),
         )
         for number, (name, policy, raw) in enumerate(blocks)
     ]
 
 
-def _statuses(held: tuple[Held, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
+def _statuses(allocations: tuple[Allocation, ...], field: str) -> dict[str, tuple[Amounts, ...]]:
     return {
         name: _both(running, allocated, f"{field}[{number}]")
-        for number, (name, running, allocated) in enumerate(held)
+        for number, (name, running, allocated) in enumerate(allocations)
     }
 
 
 def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
-    """Return what runs and what is allocated; as the scheduler: nothing unless resources are."""
+    """Return actual and allocated amounts; as in kube-scheduler, none without actual resources."""
     if running == NULL_BYTES:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""Selectors of nodes and pods: from the wire to the model, in canonical order."""
+"""Decode selectors of nodes and pods into the model, in canonical order."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from core.model.constraints import PodSelector, Requirement, SelectorTerm
 
 Entry_ = TypeVar("Entry_")
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-"""Of label selectors; Gt and Lt are for nodes."""
+"""Operators of label selectors; Gt and Lt are only for nodes."""
 
 
 def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
@@ -22,7 +22,7 @@ def pods_of(
     namespaces: tuple[str, ...] | None,
     also: Mapping[str, str] = MappingProxyType({}),
 ) -> PodSelector:
-    """Return what a label selector selects: an empty one every pod, a missing one none."""
+    """Return the pods of a label selector: an empty selector selects all, a missing one none."""
     if selector is None:
         return PodSelector((), ())
     texts = [*(selector.match_labels or {}).items(), *also.items()]
@@ -32,7 +32,7 @@ def pods_of(
 
 
 def known(selector: LabelSelector | None) -> bool:
-    """Say whether all its operators are such as label selectors have."""
+    """Return whether all operators are valid in label selectors."""
     expressions = (selector and selector.match_expressions) or ()
     return all(expression.operator in _OPERATORS for expression in expressions)
 
@@ -50,5 +50,5 @@ def _requirement(expression: Expression) -> Requirement:
 
 
 def ordered(values: Iterable[Entry_]) -> tuple[Entry_, ...]:
-    """Sort without doubles: whether any or all of them must hold, their order says nothing."""
+    """Sort and remove duplicates; the order of entries has no meaning."""
     return tuple(sorted(set(values), key=repr))

@@ -1,6 +1,6 @@
-"""PersistentVolumeClaims, PersistentVolumes and CSINodes: from the wire to core.model.volumes.
+"""Decode PersistentVolumeClaims, PersistentVolumes and CSINodes into core.model.volumes.
 
-Faults name the field; whoever calls adds the object.
+Errors name the field; the caller adds the object.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from core.model.constraints import EVERYWHERE, Disk, VolumeTopology
 from core.model.volumes import Claim, CsiNode, Volume
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-"""On a claim: the volume that it names is its own, for good."""
+"""Annotation of a claim whose volume is bound permanently."""
 BOUND: Final = "Bound"
 BETWEEN_ZONES: Final = "__"
-"""Between the zones in a volume's label, when there are several."""
+"""Separator between the zones in a volume's label."""
 REACHES_MAX: Final = 4096
-"""Different places of volumes that are kept as one object each."""
+"""Maximum number of cached volume topologies."""
 
 
 class ClaimOwner(Owner):
@@ -58,7 +58,7 @@ class VolumeAffinity(Struct):
 
 
 class VolumeSpec(Struct):
-    """A volume's spec: where it is, by one of its sources."""
+    """Spec of a volume: its node affinity and its source."""
 
     node_affinity: VolumeAffinity | None = None
     csi: CsiSource | None = None
@@ -75,7 +75,7 @@ class VolumeObject(Struct):
 
 
 class Allocatable(Struct):
-    """How many volumes of a driver a node takes."""
+    """Maximum number of volumes of a driver on a node."""
 
     count: int | None = None
 
@@ -95,7 +95,7 @@ class CsiNodeObject(Struct):
 
 
 def claim(obj: ClaimObject) -> Claim:
-    """Make a Claim. Raises: InvalidInputError with the field."""
+    """Create a Claim. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
     complete = BIND_COMPLETED in (meta.annotations or {})
     bound = complete and obj.status is not None and obj.status.phase == BOUND
@@ -111,7 +111,7 @@ def claim(obj: ClaimObject) -> Claim:
 
 
 def volume(obj: VolumeObject) -> Volume:
-    """Make a Volume. Raises: InvalidInputError with the field."""
+    """Create a Volume. Raises: InvalidInputError with the field."""
     spec = obj.spec
     required = spec.node_affinity.required if spec.node_affinity else None
     reach = VolumeTopology(
@@ -127,19 +127,21 @@ def volume(obj: VolumeObject) -> Volume:
 
 
 def _fault(spec: VolumeSpec, reach: VolumeTopology) -> str:
-    """Say why a volume cannot be evaluated; empty: it can."""
+    """Return why a volume cannot be evaluated; empty if it can."""
     if any(term.fields for term in reach.affinity or ()):
-        return "has matchFields in its node affinity"
+        return "uses matchFields in its node affinity"
     if spec.csi is not None and not (spec.csi.driver and spec.csi.volume_handle):
-        return "names no CSI driver or no handle"
+        return "has no CSI driver or no volume handle"
     if spec.host_path is not None and reach.affinity is None:
-        return "is a hostPath without node affinity, so that any node seems to reach it"
+        return "is a hostPath without node affinity, so its node is unknown"
     known = spec.csi or spec.local or spec.host_path or spec.nfs or spec.iscsi or spec.fc
-    return "" if known else "is of a kind that is none of csi, local, hostPath, nfs, iscsi, fc"
+    return (
+        "" if known else "has an unsupported type; supported: csi, local, hostPath, nfs, iscsi, fc"
+    )
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Read the zone labels; as the scheduler, pass over one with an empty zone in it."""
+    """Return the zone labels; like kube-scheduler, ignore a label with an empty zone."""
     found = (
         (key, tuple(sorted({zone.strip() for zone in labels[key].split(BETWEEN_ZONES)})))
         for key in sorted(ZONE_LABELS)
@@ -150,12 +152,12 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 @lru_cache(maxsize=REACHES_MAX)
 def _same(reach: VolumeTopology) -> VolumeTopology:
-    """Return one object for equal ones."""
+    """Return one shared object for equal topologies."""
     return EVERYWHERE if reach == EVERYWHERE else reach
 
 
 def csi_node(obj: CsiNodeObject) -> CsiNode:
-    """Make a CsiNode. Raises: InvalidInputError with the field."""
+    """Create a CsiNode. Raises: InvalidInputError with the field."""
     drivers = (obj.spec.drivers if obj.spec else None) or ()
     return CsiNode(
         name=checked(obj.metadata.name, "metadata.name"),

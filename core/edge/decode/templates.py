@@ -1,8 +1,7 @@
-"""What all pods of a template share: decoded once for equal bytes, then one object for all.
+"""Decode the constraints that pods of a template share; equal bytes are decoded once.
 
-The keys of the caches (core.edge.decode.byte_lru) are bytes as they were sent. Values are in
-canonical order, so that templates which differ in the order of their entries alone are equal
-too.
+The keys of the caches (core.edge.decode.byte_lru) are bytes as sent. Values are in canonical
+order, so that templates which differ only in the order of entries are equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,40 +38,40 @@ from core.model.constraints import (
 
 
 class Template(NamedTuple):
-    """What a pod asks of its node, and whether it asks something of other pods."""
+    """Node constraints of a pod, and whether it has required pod affinity or anti-affinity."""
 
     placing: NodeConstraints
-    social: bool
-    """Required pod affinity or anti-affinity: see `company`."""
+    constrains_pods: bool
+    """The pod has required pod affinity or anti-affinity; see `company`."""
     too_much: str = ""
-    """What it asks too much of, so that nothing of it is evaluated."""
+    """The limit that the constraints exceed; they are not decoded then."""
 
 
-class Asked(NamedTuple):
-    """What a pod asks of other pods."""
+class Constraints(NamedTuple):
+    """Constraints of a pod on other pods."""
 
     company: PodConstraints
     unsupported: tuple[str, ...]
-    """Field paths of what cannot be evaluated."""
+    """Field paths of constraints that cannot be evaluated."""
     too_much: str = ""
-    """As in a Template; what the pod holds is told all the same."""
+    """The limit that the constraints exceed; only host ports are decoded then."""
 
 
-NOTHING_ASKED: Final = Asked(NO_POD_CONSTRAINTS, ())
+NO_CONSTRAINTS: Final = Constraints(NO_POD_CONSTRAINTS, ())
 NO_AFFINITY: Final = Affinity()
 TOO_MANY_LABELS: Final[Mapping[str, str]] = {}
-"""What is read of labels that are too many."""
+"""Value for labels that exceed the limits."""
 NO_LABELS: Final = LabelSelector()
 _HONOR: Final[Mapping[str | None, bool]] = {"Honor": True, "Ignore": False}
 
 
 _TEMPLATES: Final = ByteBoundedCache[tuple[bytes, bytes, bytes], Template]()
-_COMPANIES: Final = ByteBoundedCache[
-    tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Asked
+_POD_CONSTRAINTS: Final = ByteBoundedCache[
+    tuple[bytes, bytes, tuple[HostPort, ...], str, bytes], Constraints
 ]()
 _LABELS: Final = ByteBoundedCache[bytes, Mapping[str, str]]()
 _SAME_PLACINGS: Final = ByteBoundedCache[NodeConstraints, NodeConstraints]()
-_SAME_COMPANIES: Final = ByteBoundedCache[PodConstraints, PodConstraints]()
+_SAME_POD_CONSTRAINTS: Final = ByteBoundedCache[PodConstraints, PodConstraints]()
 
 
 def template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
@@ -86,7 +85,7 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
         nodeSelector=selector, affinity=affinity, tolerations=tolerations
     )
     if too_much:
-        return Template(NO_NODE_CONSTRAINTS, social=False, too_much=too_much)
+        return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
     asked = _affinity(affinity)
     texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
     tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
@@ -96,32 +95,34 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
         or pod_limits.over("tolerations", len(tolerated), pod_limits.TOLERATIONS_MAX)
     )
     if too_much:
-        return Template(NO_NODE_CONSTRAINTS, social=False, too_much=too_much)
+        return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
     placing = NodeConstraints(
         node_selector=tuple(sorted(texts.items())),
         affinity=None if asked.nodes is None else node_terms(asked.nodes),
         tolerations=ordered(map(_toleration, tolerated)),
     )
     size = len(selector) + len(affinity) + len(tolerations)
-    return Template(_SAME_PLACINGS.same(placing, size), social=bool(asked.near or asked.apart))
+    return Template(
+        _SAME_PLACINGS.same(placing, size), constrains_pods=bool(asked.near or asked.apart)
+    )
 
 
 def company(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, labels: bytes
-) -> Asked:
-    """Decode what the pod asks of other pods. Raises: InvalidInputError with the field."""
+) -> Constraints:
+    """Decode the constraints on other pods. Raises: InvalidInputError with the field."""
     if spreads == NULL_BYTES or b"matchLabelKeys" not in spreads:
-        labels = NULL_BYTES  # so that pods which differ in their labels alone share the answer
+        labels = NULL_BYTES  # pods that differ only in their labels share the entry
     key = affinity, spreads, ports, namespace, labels
-    return _COMPANIES[key] or _COMPANIES.made(key, lambda: _company(*key))
+    return _POD_CONSTRAINTS[key] or _POD_CONSTRAINTS.made(key, lambda: _company(*key))
 
 
 def _company(
     affinity: bytes, spreads: bytes, ports: tuple[HostPort, ...], namespace: str, own: bytes
-) -> Asked:
+) -> Constraints:
     too_much = pod_limits.too_large(topologySpreadConstraints=spreads)
     if too_much:
-        return held(ports, too_much)
+        return ports_only(ports, too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
     constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
@@ -129,7 +130,7 @@ def _company(
         "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
     )
     if too_much:
-        return held(ports, too_much)
+        return ports_only(ports, too_much)
     found = PodConstraints(
         near=_pod_terms(asked.near, namespace, "podAffinity", unsupported),
         apart=_pod_terms(asked.apart, namespace, "podAntiAffinity", unsupported),
@@ -141,24 +142,25 @@ def _company(
         host_ports=ordered(ports),
     )
     size = len(affinity) + len(spreads) + bytes_in(ports)
-    return Asked(_same_company(found, size), tuple(sorted(unsupported)))
+    return Constraints(_same_company(found, size), tuple(sorted(unsupported)))
 
 
-def held(ports: tuple[HostPort, ...], too_much: str) -> Asked:
-    """Return what others feel of a pod that asks too much: its ports, up to the cap."""
+def ports_only(ports: tuple[HostPort, ...], too_much: str) -> Constraints:
+    """Return only the host ports, up to the limit, of a pod that exceeds a limit."""
     ports = ports[: pod_limits.HOST_PORTS_MAX]
     company = _same_company(PodConstraints(host_ports=ordered(ports)), bytes_in(ports))
-    return Asked(company, (), too_much)
+    return Constraints(company, (), too_much)
 
 
 def company_of_resident(
     affinity: bytes, ports: tuple[HostPort, ...], namespace: str
 ) -> PodConstraints:
-    """Return what others feel of a pod that lives and goes with its node.
+    """Return the constraints of a DaemonSet or static pod that affect other pods.
 
-    Nothing places such a pod, and a DaemonSet's affinity names the node: as many templates as
-    pods, so only what comes out of them is kept.
+    Such a pod is never placed.
     """
+    # A DaemonSet's affinity names its node, so there are as many templates as pods: cache only the
+    # result.
     asked = NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
     terms = () if pod_limits.too_many_terms(asked) else asked.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
@@ -167,9 +169,9 @@ def company_of_resident(
 
 
 def labels(raw: bytes) -> Mapping[str, str]:
-    """Decode a pod's labels; one mapping, never written to, for all pods that have the same.
+    """Decode a pod's labels to one shared mapping for equal labels; never modify it.
 
-    Of too many none is read: TOO_MANY_LABELS.
+    Labels that exceed the limits are TOO_MANY_LABELS.
     """
     found = _LABELS[raw]
     return _LABELS.made(raw, lambda: _labels(raw)) if found is None else found
@@ -191,13 +193,9 @@ def _affinity(raw: bytes) -> Affinity:
 def _pod_terms(
     terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
 ) -> tuple[PodAffinityTerm, ...]:
-    """Return the terms, and note the fields that cannot be evaluated.
-
-    A term that is noted says at least what it says: it selects too many pods, never too few, so
-    that as another pod's anti-affinity it can be asked all the same. What matchLabelKeys and
-    mismatchLabelKeys ask stands in the selector: the API server puts it there as the pod is made
-    (mutatePodAffinity of pkg/registry/core/pod), and the scheduler reads the selector alone.
-    """
+    """Return the terms, and record the fields that cannot be evaluated."""
+    # A recorded term still holds: it selects too many pods, never too few, so the anti-affinity of
+    # other pods remains correct.
     found = []
     for term in terms:
         namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
@@ -208,6 +206,8 @@ def _pod_terms(
             namespaces = None
         if not known(term.label_selector):
             unsupported.add(f"spec.affinity.{kind}.labelSelector")
+        # The API server adds matchLabelKeys and mismatchLabelKeys to the selector when the pod is
+        # created (mutatePodAffinity of pkg/registry/core/pod); the scheduler reads only that.
         selector = pods_of(term.label_selector, namespaces)
         found.append(PodAffinityTerm(selector, term.topology_key))
     return ordered(found)
@@ -216,7 +216,7 @@ def _pod_terms(
 def _constraint(
     found: Spread, namespace: str, own: Mapping[str, str], unsupported: set[str]
 ) -> SpreadConstraint:
-    """Return the constraint, and note the fields that cannot be evaluated."""
+    """Return the constraint, and record the fields that cannot be evaluated."""
     selector = found.label_selector
     keys = [key for key in found.match_label_keys or () if key in own]
     if keys and selector is None:
@@ -235,7 +235,7 @@ def _constraint(
     unsupported.update(f"{where}.{field}" for field, wrong in faults.items() if wrong)
     counted = pods_of(selector, (namespace,), {key: own[key] for key in keys})
     return SpreadConstraint(
-        # Unlike in pod affinity, the scheduler counts no pod at all for an empty selector.
+        # Unlike pod affinity, the scheduler counts no pods for an empty selector.
         selector=counted if counted.requirements else NO_POD,
         topology_key=found.topology_key,
         max_skew=found.max_skew or 1,
@@ -252,5 +252,9 @@ def _toleration(found: WireToleration) -> Toleration:
 
 
 def _same_company(found: PodConstraints, size: int) -> PodConstraints:
-    """Return one object for equal companies, ALONE for those that ask nothing."""
-    return NO_POD_CONSTRAINTS if found == NO_POD_CONSTRAINTS else _SAME_COMPANIES.same(found, size)
+    """Return one shared object for equal constraints, NO_POD_CONSTRAINTS for none."""
+    return (
+        NO_POD_CONSTRAINTS
+        if found == NO_POD_CONSTRAINTS
+        else _SAME_POD_CONSTRAINTS.same(found, size)
+    )

@@ -1,7 +1,7 @@
-"""Calls to the API server: raw bytes out, model in.
+"""Client for the API server; answers are raw bytes.
 
-Configuration, authentication and transport are those of the official package; its typed models
-are not used, because they cost seconds and gigabytes in a large cluster.
+Configuration, authentication and transport come from the official package. Its typed models are
+not used: they would cost seconds and gigabytes in a large cluster.
 """
 
 import asyncio
@@ -26,31 +26,33 @@ from core.model.errors import ConflictError, GarbledError, InvalidInputError, Un
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64
-"""Calls and watches at once; more of them wait for a connection."""
+"""Maximum number of concurrent calls and watches; further ones wait for a connection."""
 CALL_TRIES_MAX: Final = 3
-"""How often one call is made as long as the server answers 429."""
+"""Maximum number of tries of a call while the server answers 429."""
 CALL_RETRY_SECONDS_MIN: Final = 1.0
 CALL_RETRY_SECONDS_MAX: Final = 10.0
 SILENCE_SECONDS_MAX: Final = 200.0
-"""Bookmarks come about once a minute; a watch silent for longer is half open."""
+"""Time without data after which a watch is considered half open; bookmarks arrive every minute."""
 PAGE_OBJECTS: Final = 500
 ANSWER_BYTES_MAX: Final = 64 * 1024**2
-"""Of one answer; objects have megabytes each if their writers like, and a page has many."""
+"""Maximum size of an answer; a page can have many objects of up to megabytes each."""
 WATCH_SECONDS: Final = 300
-"""The server ends a watch after this; then it is begun anew from where it ended."""
+"""Time after which the server ends a watch; it is then resumed from the last resourceVersion."""
 MERGE_PATCH: Final = "application/merge-patch+json"
 USER_AGENT: Final = "kube-ebb"
 
 _DENIAL: Final = re.compile(r'admission webhook "|\S+( "[^"]*")? is forbidden: (?!User ")')
-"""How the API server begins to say that admission denies an object. Where the right is missing it
-names the user there; and a proxy on the way has its own words. Source: its package admission."""
+"""Beginning of the API server's message if admission denies an object.
+
+Without RBAC permission the message names the user instead, and proxies have other messages.
+Source: the API server's package admission."""
 
 Wire_ = TypeVar("Wire_")
 Sleep = Callable[[float], Awaitable[object]]
 
 
 class ApiError(UnavailableError):
-    """The API server answered with a status that is no success."""
+    """The API server answered with an error status."""
 
     def __init__(
         self, status: int, problem: str, retry_after_seconds: float | None = None
@@ -58,19 +60,21 @@ class ApiError(UnavailableError):
         super().__init__(f"API server answered {status}: {one_line(problem)}")
         self.status = status
         self.denied = _DENIAL.match(problem) is not None
-        """Admission denies this object, as far as the words tell: a webhook answers with any
-        status that it likes, a ValidatingAdmissionPolicy with 401, 403, 413 or 422."""
+        """Whether admission denied this object, as far as the message shows.
+
+        A webhook can answer with any status, a ValidatingAdmissionPolicy with 401, 403, 413 or
+        422."""
         self.forbidden = status == 403 and not self.denied
-        """A right is missing, for all objects or some."""
+        """Whether an RBAC permission is missing, for all objects or for some."""
         self.retry_after_seconds = retry_after_seconds
 
 
 class TooLargeError(UnavailableError):
-    """An answer is larger, or nests deeper, than is taken; whoever asks for less may get it."""
+    """An answer is too large or too deeply nested; a request for fewer objects may succeed."""
 
 
 class Client:
-    """An open connection to one API server; an async context manager."""
+    """A connection to an API server; an async context manager."""
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class Client:
         self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
         api.user_agent = USER_AGENT
-        # Unpacking a large list costs more than it saves on a cluster's own network.
+        # Decompression of a large list costs more than it saves inside a cluster.
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -94,11 +98,11 @@ class Client:
         context: str | None = None,
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
     ) -> "Client":
-        """Read the kubeconfig, or without one the files that every pod is given.
+        """Connect with a kubeconfig, or without one with the service account files of a pod.
 
-        *paths* and *context* are those of `kubeconfig.load`; by *clock* a plugin's answers end.
-        Raises: InvalidInputError when there is no such file or context, it is no kubeconfig, or
-        its plugin gives no credentials.
+        *paths* and *context* are those of `kubeconfig.load`; *clock* decides when credentials of a
+        plugin expire. Raises: InvalidInputError if the file or the context does not exist, the
+        file is not a kubeconfig, or its plugin returns no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
         plugin: FromPlugin | None = None
@@ -113,11 +117,11 @@ class Client:
                 await config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
                     access.document, client_configuration=settings
                 )
-                # The session's, since a header of the package's own has one value.
+                # Headers of the session: a default header of the package has only one value.
                 settings.client_session_kwargs = {"headers": access.impersonation}
                 file = access.token_file
-                if access.asked is not None:
-                    plugin = FromPlugin(access.asked, clock)
+                if access.plugin_run is not None:
+                    plugin = FromPlugin(access.plugin_run, clock)
             if file is not None:
                 follow_token(file, settings)
             return cls(client.ApiClient(settings), plugin=plugin)
@@ -141,24 +145,21 @@ class Client:
         token: str | None,
         objects: int = PAGE_OBJECTS,
     ) -> bytes:
-        """Return one page of a list, as it came. Raises: TooLargeError: ask for fewer objects.
-
-        A page that is not the first is asked for again as long as the server is throttling: a list
-        of hundreds that began anew each time might never end.
-        """
+        """Return one page of a list as raw bytes. Raises: TooLargeError: request fewer objects."""
         query = {"labelSelector": label_selector, "continue": token, "limit": str(objects)}
 
         async def once() -> bytes:
             return await self._read(await self._call("GET", path, query=query))
 
+        # Retry a later page: a list of hundreds of pages that restarts each time might never end.
         return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
 
     async def watch(
         self, path: str, *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
-        """Open a watch from a resourceVersion; the caller reads lines and closes.
+        """Open a watch from a resourceVersion; the caller reads the lines and closes the response.
 
-        Raises: TimeoutError when the server takes the call and says nothing at all.
+        Raises: TimeoutError if the server accepts the call and sends nothing.
         """
         query = {
             "labelSelector": label_selector,
@@ -180,11 +181,11 @@ class Client:
         seconds_max: float = CALL_SECONDS_MAX,
         tries_max: int = CALL_TRIES_MAX,
     ) -> bytes:
-        """Call and read the answer; call again as long as the server is throttling.
+        """Make a call and return the answer; retry while the server throttles.
 
-        *seconds_max* is for each try; the waits between them come on top. A PATCH is a JSON merge
-        patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError when there
-        is no answer.
+        *seconds_max* limits each try, without the pauses between tries. A PATCH is a JSON merge
+        patch. Raises: ApiError with the status, ConflictError for 409, UnavailableError without an
+        answer.
         """
 
         async def once() -> bytes:
@@ -209,7 +210,7 @@ class Client:
     async def find(
         self, path: str, *, seconds_max: float = CALL_SECONDS_MAX, tries_max: int = CALL_TRIES_MAX
     ) -> bytes | None:
-        """Return an object as it came, None when there is none; as `ask`."""
+        """Return an object as raw bytes, or None if it does not exist; as `ask`."""
         try:
             return await self.ask("GET", path, seconds_max=seconds_max, tries_max=tries_max)
         except ApiError as fault:
@@ -226,9 +227,9 @@ class Client:
         body: Mapping[str, Any] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
     ) -> aiohttp.ClientResponse:
-        """Call, and turn every way of failing into one family. Raises: ApiError and its kin.
+        """Make a call. Raises: ApiError and related errors for all failures of the call.
 
-        InvalidInputError for credentials that a running program cannot take.
+        Raises: InvalidInputError if new credentials cannot be used by a running program.
         """
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
         headers = {"Accept": "application/json"}
@@ -264,32 +265,32 @@ class Client:
             while chunk := await response.content.readany():
                 length += len(chunk)
                 if length > self.answer_bytes_max:
-                    response.close()  # or the rest would be read for the next call's sake
-                    problem = f"an answer of more than {self.answer_bytes_max} bytes"
+                    response.close()  # else the rest would be read to reuse the connection
+                    problem = f"the answer is larger than {self.answer_bytes_max} bytes"
                     raise TooLargeError(f"API server: {problem}")
                 chunks.append(chunk)
             return b"".join(chunks)
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
             raise _unreachable(fault) from fault
         finally:
-            chunks.clear()  # or the trace of a fault would hold them
+            chunks.clear()  # else a traceback would keep them in memory
             response.release()
 
 
 def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
-    """Decode what the API server sent. Raises: GarbledError: this it does not send."""
+    """Decode an answer of the API server. Raises: GarbledError if it is invalid."""
     given = bytes(raw)
     try:
         return decoded(decoder.decode, given)
     except FAULTS as fault:
-        mended = legible(given)
-        if mended != given:
-            return answered(decoder, mended)
-        raise GarbledError(f"API server: not what it must send: {fault}") from fault
+        repaired = legible(given)
+        if repaired != given:
+            return answered(decoder, repaired)
+        raise GarbledError(f"API server: unexpected answer: {fault}") from fault
 
 
 def _message(body: bytes) -> str:
-    """Return what a v1 Status says, or what a proxy on the way wrote in its place."""
+    """Return the message of a v1 Status, or the text that a proxy sent instead."""
     try:
         return decoded(_STATUS.decode, body).message
     except FAULTS:
@@ -297,7 +298,7 @@ def _message(body: bytes) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return what somebody else has written in one short line."""
+    """Return text of another program as one short line."""
     return f"{' '.join(text.split()):.200}"
 
 
@@ -313,7 +314,7 @@ class _Status(msgspec.Struct):
 
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _NO_CONFIGURATION: Final = (
-    AttributeError,  # the package's own, on a file of another shape
+    AttributeError,  # raised by the package for a file with another structure
     ConfigException,
     KeyError,
     OSError,

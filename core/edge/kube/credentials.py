@@ -1,4 +1,4 @@
-"""Credentials that change while a program runs: tokens in files, and what plugins answer."""
+"""Credentials that change while a program runs: token files, and answers of exec plugins."""
 
 import asyncio
 from pathlib import Path
@@ -9,20 +9,20 @@ from core.edge.kube import plugin
 from core.model.errors import InvalidInputError, UnavailableError
 
 BEARER: Final = "BearerToken"
-"""How the package calls a token that goes with every call, if the configuration has one."""
+"""Name in the package of the token that is sent with every call."""
 TOKEN_CHARACTERS_MAX: Final = 100_000
 EARLY_SECONDS: Final = 10
-"""So long before its answer ends a plugin is asked again."""
-ASKED_AFTER_SECONDS_MIN: Final = 10.0
-"""Between a plugin's answer and the next question, whatever clocks and the API server say."""
+"""Time before the expiration of credentials at which the plugin is run again."""
+RUN_AFTER_SECONDS_MIN: Final = 10.0
+"""Minimum time between two runs of a plugin, regardless of clocks and of answers with 401."""
 
 
 def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
-    """Let the package give every call the token that stands in *file* then.
+    """Make every call use the current token in *file*.
 
-    The package reads the one of a kubeconfig once, and that of a pod by the wall clock, which may
-    jump. Both live for about an hour. While the file is missing, empty or not text, the token
-    before goes on.
+    The package reads the token of a kubeconfig only once, and that of a pod by the wall clock,
+    which may jump. Both are valid for about an hour. While the file is missing, empty or not text,
+    the previous token is used.
     """
 
     def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
@@ -38,51 +38,51 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
 
 
 class FromPlugin:
-    """What a plugin has answered; it is asked again before that ends, and after a 401.
+    """Credentials of an exec plugin; it is run again before they expire, and after a 401.
 
-    As client-go does (plugin/pkg/client/auth/exec). That takes another certificate for new
-    connections; a program of Ebb's ends, for whoever supervises it to start it with the new one.
+    client-go does the same (plugin/pkg/client/auth/exec). With a new client certificate, client-go
+    opens new connections; Ebb's programs exit instead, so that a supervisor restarts them.
     """
 
-    def __init__(self, asked: plugin.Asked, clock: Clock) -> None:
-        self._asked, self._clock = asked, clock
-        self._asked_at = clock.monotonic_seconds()
-        self._refused = False
-        self._asking: asyncio.Task[None] | None = None
+    def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
+        self._run, self._clock = run, clock
+        self._run_at = clock.monotonic_seconds()
+        self._rejected = False
+        self._running: asyncio.Task[None] | None = None
 
     def refused(self) -> None:
-        """Take note of a 401."""
-        self._refused = True
+        """Record an answer with 401."""
+        self._rejected = True
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
-        """Give *settings* a new token if it is time, or once the plugin answers that is asked.
+        """Run the plugin if it is time, or wait for a current run; set the token in *settings*.
 
-        Whoever stops waiting does not end the question: the others wait for its answer.
-        Raises: UnavailableError when the plugin fails; until it is asked again the token before
-        goes on. InvalidInputError when it answers another certificate.
+        A caller that is cancelled does not stop the plugin, as others wait for it. Raises:
+        UnavailableError if the plugin fails; the previous token then stays in use until the next
+        run. InvalidInputError if the plugin returns another certificate.
         """
-        if self._asking is None and self._due():
-            self._asking = asyncio.create_task(self._ask(settings))
-        if self._asking is not None:
-            await asyncio.shield(self._asking)
+        if self._running is None and self._due():
+            self._running = asyncio.create_task(self._run_again(settings))
+        if self._running is not None:
+            await asyncio.shield(self._running)
 
     def _due(self) -> bool:
-        ends, now = self._asked.ends_unix_seconds, self._clock.unix_seconds()
+        ends, now = self._run.ends_unix_seconds, self._clock.unix_seconds()
         ended = ends is not None and now >= ends - EARLY_SECONDS
-        since = self._clock.monotonic_seconds() - self._asked_at
-        return (ended or self._refused) and since >= ASKED_AFTER_SECONDS_MIN
+        since = self._clock.monotonic_seconds() - self._run_at
+        return (ended or self._rejected) and since >= RUN_AFTER_SECONDS_MIN
 
-    async def _ask(self, settings: Any) -> None:  # noqa: ANN401 the package's own
-        before = self._asked
+    async def _run_again(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+        before = self._run
         try:
-            asked = await plugin.ask(before.given, before.spec)
+            run = await plugin.ask(before.given, before.spec)
         except InvalidInputError as fault:
             raise UnavailableError(str(fault)) from fault
         finally:
-            self._asking, self._asked_at = None, self._clock.monotonic_seconds()
-        if asked.certificate != before.certificate:
-            problem = "it answers another certificate now: the program has to be started again"
+            self._running, self._run_at = None, self._clock.monotonic_seconds()
+        if run.certificate != before.certificate:
+            problem = "returned a new client certificate; restart the program to use it"
             raise InvalidInputError(f"plugin {before.given['command']}", problem)
-        self._asked, self._refused = asked, False
-        if token := asked.fields.get("token"):
+        self._run, self._rejected = run, False
+        if token := run.fields.get("token"):
             settings.api_key[BEARER] = f"Bearer {token}"

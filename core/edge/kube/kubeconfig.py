@@ -1,7 +1,7 @@
-"""A kubeconfig by kubectl's rules: several files merged, one context, a plugin that is asked.
+"""Read a kubeconfig by kubectl's rules: merge files, choose a context, run an exec plugin.
 
 The rules: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
-The package merges otherwise: its last file says which context is the current one.
+The package merges differently: it takes the current context of the last file.
 """
 
 import os
@@ -18,31 +18,33 @@ from core.edge.kube.shape import FILES, LISTS, check_chosen, checked
 from core.model.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
-"""Of one file: client-go's own bound."""
+"""Maximum size of a file, as in client-go."""
 
 HEADER_SIGNS: Final = "!#$&'*+^`|"
-"""What a header's name may have beside what is never escaped; "%" itself is, as in client-go."""
+"""Characters in header names that are not escaped; "%" is escaped, as in client-go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a kubeconfig says of one server and of whoever calls it."""
+    """The server and the user of a kubeconfig."""
 
     document: dict[str, Any]
-    """The files as one, with the context as its current one and a plugin's answer in its place."""
+    """The merged files, with the chosen context as current, and credentials instead of a
+    plugin."""
     token_file: Path | None
-    """Where that is what says who is calling."""
-    asked: plugin.Asked | None
-    """A plugin, if one says so."""
+    """File with the user's token, if there is one."""
+    plugin_run: plugin.PluginRun | None
+    """The plugin and its answer, if the user has one."""
     impersonation: list[tuple[str, str]]
-    """Headers of every call, in which a name may stand several times."""
+    """Headers of every call for impersonation; a name may occur several times."""
 
 
 async def load(kubeconfig: str, context: str | None) -> Access:
-    """Read *kubeconfig*, one file or several as $KUBECONFIG names them.
+    """Read *kubeconfig*, one or several files as in $KUBECONFIG.
 
-    Raises: InvalidInputError for no such file, context, server or plugin's answer, and for what is
-    no kubeconfig; AttributeError, KeyError, TypeError, ValueError for a plugin that is none.
+    Raises: InvalidInputError if a file, context, server or the plugin's credentials are missing,
+    or a file is not a kubeconfig; AttributeError, KeyError, TypeError, ValueError for an invalid
+    plugin.
     """
     paths = [Path(path) for path in kubeconfig.split(os.pathsep) if path]
     found = [path for path in paths if path.exists()]
@@ -58,27 +60,27 @@ async def load(kubeconfig: str, context: str | None) -> Access:
     chosen = _named(whole, "context", whole["current-context"])
     cluster = _named(whole, "cluster", chosen["cluster"])
     user = _named(whole, "user", chosen.get("user"))
-    asked = await _asked(user, cluster)
+    run = await _run_plugin(user, cluster)
     file = None if "auth-provider" in user else user.get("tokenFile")
-    return Access(whole, Path(file) if file else None, asked, _impersonation(user))
+    return Access(whole, Path(file) if file else None, run, _impersonation(user))
 
 
-async def _asked(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.Asked | None:
-    """Ask the plugin that a user has, and put its answer into *user*, where its token counts."""
+async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.PluginRun | None:
+    """Run the plugin of a user, and set its credentials in *user*, where they take precedence."""
     if "exec" not in user or "auth-provider" in user:
         return None
     given = user.pop("exec")
-    asked = await plugin.ask(given, plugin.told_of(given, cluster))
-    if "token" in asked.fields:
+    run = await plugin.ask(given, plugin.spec_for(given, cluster))
+    if "token" in run.fields:
         user.pop("tokenFile", None)
-    user |= asked.fields
-    return asked
+    user |= run.fields
+    return run
 
 
 def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the headers that ask the server to take the caller for somebody else.
+    """Return the headers for impersonation.
 
-    Source: client-go/transport/round_trippers.go; the package knows nothing of it.
+    Source: client-go/transport/round_trippers.go; the package does not support them.
     """
     headers = [
         (f"Impersonate-{name}", user[field])
@@ -93,7 +95,7 @@ def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _merged(paths: list[Path]) -> dict[str, Any]:
-    """Merge files: of two entries of one name, and of two current contexts, the first counts."""
+    """Merge files: the first entry of a name and the first current context win."""
     whole: dict[str, Any] = {field: [] for field in LISTS}
     for path in paths:
         document = _document(path)

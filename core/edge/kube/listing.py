@@ -1,8 +1,8 @@
-"""A list of one kind, page by page; each page becomes objects at once, because raw ones are large.
+"""Read a list of one kind, page by page.
 
-All of a page is decoded in one pass; only where that fails is it decoded item by item, to tell the
-one bad object from the rest. Where a page nests too deep for that, fewer objects are asked for,
-down to the one that does.
+Each page is decoded at once, because raw pages are large. A page is decoded in one pass; only if
+that fails, item by item, to separate invalid objects from the others. If a page is nested too
+deeply, fewer objects are requested, down to the single one that is.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class Page(msgspec.Struct, Generic[Object_]):
-    """A part of a list, as the API server sends it."""
+    """A page of a list as the API server sends it."""
 
     metadata: _ListMeta
     items: list[Object_] | None = None
 
 
 class About(msgspec.Struct):
-    """What any object says of itself; code and message are those of a Status."""
+    """Metadata of any object; code and message are those of a Status."""
 
     metadata: Name = msgspec.field(default_factory=Name)
     code: int = 0
@@ -48,41 +48,41 @@ class About(msgspec.Struct):
 ABOUT: Final = msgspec.json.Decoder(About)
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
-"""How a server answers that has no such kind; before it says so, it asks whether we may know."""
+"""Statuses if the server has no such kind; without permission it answers 403 instead of 404."""
 FEWER: Final = 4
-"""Of a page that is too large or too deep, one part in so many objects is asked for instead."""
+"""Divisor for the number of objects if a page is too large or too deeply nested."""
 _ONE: Final = re.compile(
     rb'\{%b"metadata":(\{[^{}]*+\}),%b"items":\[(.*)\]\}\s*+' % (MEMBERS, MEMBERS), re.DOTALL
 )
-"""A page of one object."""
+"""A page with one object."""
 _META: Final = msgspec.json.Decoder(_ListMeta)
 _PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
 @dataclass(slots=True)
 class Listed:
-    """What has been read of a list."""
+    """The content of a list."""
 
     objects: list[Any] = field(default_factory=list)
-    """Of the model, or what stands for those that cannot be read."""
+    """Decoded objects, with placeholders for objects that cannot be decoded."""
     refused: list[tuple[str, str]] = field(default_factory=list)
-    """Of those for which nothing stands, key and why."""
+    """Key and reason for objects without a placeholder."""
     version: str = ""
     token: str | None = None
-    """Of the next page."""
+    """Continue token of the next page."""
     path: str = ""
-    """Where it was read."""
+    """Path of the list."""
     absent: ApiError | None = None
-    """What the server answered where there is no such kind, or none that may be read."""
+    """Answer of the server if there is no such kind, or it may not be read."""
     finished: Callable[[Any], None] | None = None
-    """Takes pods that have finished, as they stand on the wire; None: nobody asks for them."""
+    """Called with finished pods, in their wire format; None if nobody needs them."""
 
     async def read(
         self, client: Client, kind: AnyKind, *, label_selector: str | None = None
     ) -> None:
-        """Read it all, from the first page on; of a kind that need not be there perhaps nothing.
+        """Read the complete list; optional kinds may be absent.
 
-        Raises: ApiError and its kin; GarbledError when it is no list.
+        Raises: ApiError and related errors; GarbledError if the answer is not a list.
         """
         for path in kind.paths:
             self.path, self.absent = path, None
@@ -123,12 +123,12 @@ class Listed:
     def take(self, kind: AnyKind, raw: bytes) -> None:
         """Add a page.
 
-        Raises: GarbledError when it is none; TooLargeError: ask for fewer objects.
+        Raises: GarbledError if it is not a page; TooLargeError: request fewer objects.
         """
         self._add(kind, _page(kind, raw))
 
     async def _take_one(self, kind: AnyKind, raw: bytes) -> None:
-        """Add a page of one object, or what stands for it. Raises: as `take`."""
+        """Add a page with one object, or with its placeholder. Raises: as `take`."""
         try:
             self.take(kind, raw)
         except TooLargeError:
@@ -161,12 +161,10 @@ def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
 
 
 def _outlined(raw: bytes) -> Page[Any] | None:
-    """Return a page of one object of which an outline is known, else None.
-
-    Where no page follows there may be more objects than were asked for: some servers do not count.
-    """
+    """Return a page with the placeholder of its single object, or None."""
     found = _ONE.fullmatch(raw)
     meta = answered(_META, found[1]) if found else _ListMeta()
+    # Without a continue token the page may have more objects: some servers ignore the limit.
     item = outline(found[2]) if found and meta.token else None
     return Page(meta, [item]) if item else None
 

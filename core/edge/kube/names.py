@@ -1,6 +1,6 @@
-"""The namespace of Ebb's own objects; each program's `names.py` has its objects' names."""
+"""Namespace of Ebb's own objects; the `names.py` of each program has the names of its objects."""
 
 from typing import Final
 
 NAMESPACE: Final = "ebb-system"
-"""Where the programs run, unless POD_NAMESPACE says otherwise."""
+"""Default namespace of the programs; POD_NAMESPACE overrides it."""

@@ -1,7 +1,7 @@
-"""Programs that say who is calling: `users[].user.exec` of a kubeconfig.
+"""Run exec plugins, which return credentials: `users[].user.exec` of a kubeconfig.
 
-The contract: https://kubernetes.io/docs/reference/access-authn-authz/authentication/
-The package logs a plugin's failure and goes on without credentials.
+The protocol: https://kubernetes.io/docs/reference/access-authn-authz/authentication/ The package
+only logs a plugin's failure and continues without credentials.
 """
 
 import asyncio
@@ -20,61 +20,61 @@ from core.edge.decode.fields import unix_seconds
 from core.model.errors import InvalidInputError
 
 SECONDS_MAX: Final = 60.0
-"""A person may have to say yes in a browser."""
+"""Timeout of a plugin; a user may have to confirm in a browser."""
 BYTES_MAX: Final = 1024 * 1024
 FIELDS: Final = {
     "token": "token",
     "clientCertificateData": "client-certificate-data",
     "clientKeyData": "client-key-data",
 }
-"""What a plugin answers, and where it stands in a kubeconfig."""
+"""Fields of a plugin's answer, and the corresponding fields of a kubeconfig."""
 CA: Final = "certificate-authority-data"
-TOLD: Final = (
+CLUSTER_FIELDS: Final = (
     "server", "tls-server-name", "insecure-skip-tls-verify", CA, "proxy-url",
     "disable-compression",
 )  # fmt: skip
-"""What a plugin is told of a cluster as it stands in the kubeconfig."""
+"""Fields of a cluster that are passed to a plugin as in the kubeconfig."""
 EXTENSION: Final = "client.authentication.k8s.io/exec"
-"""Of a cluster: what is meant for plugins."""
+"""Name of the extension of a cluster that is passed to plugins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question to a plugin, and its answer."""
+class PluginRun:
+    """A run of a plugin, and its answer."""
 
     given: Mapping[str, Any]
-    """The plugin as the kubeconfig has it."""
+    """The plugin's entry in the kubeconfig."""
     spec: Mapping[str, Any]
-    """What it was told."""
+    """The spec that was passed to the plugin."""
     fields: Mapping[str, str]
-    """Its answer, as a user's fields in a kubeconfig."""
+    """Credentials, as fields of a user in a kubeconfig."""
     ends_unix_seconds: int | None
-    """When that ends; None: it does not say so, or cannot be read."""
+    """Unix second at which the credentials expire; None if unknown."""
 
     @property
     def certificate(self) -> str | None:
-        """Return the certificate that it answers, if it does."""
+        """Return the client certificate of the answer, or None."""
         return self.fields.get("client-certificate-data")
 
 
-def told_of(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an ExecCredential's spec for a plugin; *cluster* is that of the kubeconfig.
+def spec_for(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of the ExecCredential for a plugin; *cluster* is the kubeconfig's entry.
 
-    Raises: InvalidInputError for a file of the cluster that cannot be read.
+    Raises: InvalidInputError if the CA file of the cluster cannot be read.
     """
     interactive = (
         given.get("interactiveMode") != "Never" and sys.stdin is not None and sys.stdin.isatty()
     )
     if not given.get("provideClusterInfo"):
         return {"interactive": interactive}
-    told = {name: cluster[name] for name in TOLD if cluster.get(name)}
+    passed = {name: cluster[name] for name in CLUSTER_FIELDS if cluster.get(name)}
     file = cluster.get("certificate-authority")
-    if file and CA not in told:
-        told[CA] = base64.b64encode(_content(Path(file))).decode()
+    if file and CA not in passed:
+        passed[CA] = base64.b64encode(_content(Path(file))).decode()
     for one in cluster.get("extensions") or ():
         if one["name"] == EXTENSION:
-            told["config"] = one["extension"]
-    return {"cluster": told, "interactive": interactive}
+            passed["config"] = one["extension"]
+    return {"cluster": passed, "interactive": interactive}
 
 
 def _content(file: Path) -> bytes:
@@ -87,20 +87,20 @@ def _content(file: Path) -> bytes:
 
 async def ask(
     given: Mapping[str, Any], spec: Mapping[str, Any], seconds_max: float = SECONDS_MAX
-) -> Asked:
+) -> PluginRun:
     """Run a plugin.
 
-    *spec*: what it is told. Raises: InvalidInputError that names the plugin and the last line of
-    its standard error.
+    *spec*: spec of the ExecCredential. Raises: InvalidInputError with the plugin's name and the
+    last line of its standard error.
     """
     where = f"plugin {given['command']}"
     added = {one["name"]: str(one["value"]) for one in given.get("env") or ()}
-    told = {"apiVersion": given["apiVersion"], "kind": "ExecCredential", "spec": spec}
+    credential = {"apiVersion": given["apiVersion"], "kind": "ExecCredential", "spec": spec}
     try:
         process = await asyncio.create_subprocess_exec(
             given["command"],
             *map(str, given.get("args") or ()),
-            env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(told)},  # noqa: TID251 a plugin finds its own files by it
+            env={**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(credential)},  # noqa: TID251 a plugin finds its own files by it
             stdin=None if spec["interactive"] else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -110,9 +110,11 @@ async def ask(
         raise InvalidInputError(where, f"{fault.strerror}{hint}") from fault
     out, err = await _finished(process, where, seconds_max)
     if process.returncode:
-        last = (err.decode(errors="replace").strip().splitlines() or ["it says nothing"])[-1]
+        last = (
+            err.decode(errors="replace").strip().splitlines() or ["no output on standard error"]
+        )[-1]
         raise InvalidInputError(where, f"exit code {process.returncode}: {last:.300}")
-    return Asked(given, spec, *_credentials(out, given["apiVersion"], where))
+    return PluginRun(given, spec, *_credentials(out, given["apiVersion"], where))
 
 
 async def _finished(
@@ -132,7 +134,7 @@ async def _finished(
 
 
 async def _whole(stream: StreamReader | None) -> bytes:
-    """Read to the end, and keep what is within bounds."""
+    """Read to the end of the stream, and return at most BYTES_MAX bytes."""
     kept = b""
     while stream is not None and (chunk := await stream.read(BYTES_MAX)):
         kept = (kept + chunk)[:BYTES_MAX]
@@ -140,9 +142,9 @@ async def _whole(stream: StreamReader | None) -> bytes:
 
 
 def _credentials(raw: bytes, version: str, where: str) -> tuple[dict[str, str], int | None]:
-    """Read an ExecCredential: the fields, and when they end, in unix seconds.
+    """Read the credentials of an ExecCredential, and their expiration in Unix seconds.
 
-    What a plugin printed is never told, as it may be a secret.
+    Errors never include the plugin's output, which may be a secret.
     """
     try:
         answer = json.loads(raw)
@@ -150,11 +152,13 @@ def _credentials(raw: bytes, version: str, where: str) -> tuple[dict[str, str], 
         found = {name: str(status[field]) for field, name in FIELDS.items() if status.get(field)}
         ends = unix_seconds(status.get("expirationTimestamp"))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as fault:
-        raise InvalidInputError(where, "what it printed is no ExecCredential") from fault
+        raise InvalidInputError(where, "its output is not an ExecCredential") from fault
     if answer.get("apiVersion") != version:
-        raise InvalidInputError(where, f"its answer is not of apiVersion {version}")
+        raise InvalidInputError(where, f"its output does not have the apiVersion {version}")
     if "token" not in found and len(found) != len(FIELDS) - 1:
-        raise InvalidInputError(where, "its answer has neither a token nor a certificate with key")
+        raise InvalidInputError(
+            where, "its output has neither a token nor a client certificate with its key"
+        )
     fields = {
         name: one if name == "token" else base64.b64encode(one.encode()).decode()
         for name, one in found.items()

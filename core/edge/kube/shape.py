@@ -1,7 +1,7 @@
-"""What must stand in a kubeconfig for it to be used: each fault with field, value and allowed.
+"""Check that a kubeconfig can be used; each fault names field, value and allowed values.
 
-What it holds beside is the package's and the plugins' to judge.
-Source: kubernetes.io/docs/reference/config-api/kubeconfig.v1.
+The package and the plugins check the rest. Source:
+kubernetes.io/docs/reference/config-api/kubeconfig.v1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,26 +15,26 @@ WHOLE: Final = f"a kubeconfig, a mapping of {', '.join(LISTS)} and more"
 FILES: Final = (
     "certificate-authority", "client-certificate", "client-key", "tokenFile",
 )  # fmt: skip
-"""Fields of clusters and users that name files, from their kubeconfig's folder on."""
+"""Fields of clusters and users with file names, relative to the folder of their kubeconfig."""
 SHOWN_CHARS_MAX: Final = 80
-"""Of a value; it may be a whole file of something else."""
+"""Maximum length of a value in a message; the value may be a whole file."""
 NAMES_SHOWN_MAX: Final = 20
 
 Fault = tuple[str, object, str]
-"""The field, what stands there, what is allowed."""
+"""Field, value, and allowed values."""
 
 
 def checked(document: object, source: str) -> Mapping[str, Any]:
-    """Return one file's document. Raises: InvalidInputError for its first fault."""
+    """Return the document of a file. Raises: InvalidInputError for its first fault."""
     if document is None:
-        raise InvalidInputError(source, f"document: it is empty; allowed: {WHOLE}")
+        raise InvalidInputError(source, f"document: the file is empty; allowed: {WHOLE}")
     for field, value, allowed in _faults(document):
         raise refused(source, field, value, allowed)
     return document  # type: ignore[return-value]  # a document without a fault is a mapping
 
 
 def check_chosen(whole: Mapping[str, Any], source: str) -> None:
-    """Refuse merged files whose current context leads to no server. Raises: InvalidInputError."""
+    """Check that the current context of merged files has a server. Raises: InvalidInputError."""
     contexts, clusters = (
         {one["name"]: one[what] for one in whole[f"{what}s"]} for what in ("context", "cluster")
     )
@@ -71,7 +71,7 @@ def _faults_of_user(user: Mapping[str, Any]) -> Iterator[Fault]:
     ):
         yield "as-user-extra", extra, "a mapping of texts to lists of texts of one line"
     if (user.get("as-uid") or groups or extra) and not user.get("as"):
-        yield "as", None, "a user, whom as-uid, as-groups and as-user-extra are about"
+        yield "as", None, "a user name, as as-uid, as-groups or as-user-extra is set"
 
 
 def _are_lines(value: object) -> bool:
@@ -79,12 +79,12 @@ def _are_lines(value: object) -> bool:
 
 
 def _is_line(value: object) -> bool:
-    """Say whether it can be a header: client-go's calls fail with others."""
+    """Return whether the text can be a header; client-go rejects other texts."""
     return isinstance(value, str) and value.isprintable()
 
 
 def refused(source: str, field: str, value: object, allowed: str) -> InvalidInputError:
-    """Make a fault of a field."""
+    """Return the error for a field."""
     shown = "missing" if value is None else f"{value!r:.{SHOWN_CHARS_MAX}}"
     return InvalidInputError(source, f"{field}: {shown}; allowed: {allowed}")
 
@@ -112,8 +112,8 @@ def _faults(document: object) -> Iterator[Fault]:
         names: set[str] = set()
         for number, entry in enumerate(entries or ()):
             yield from _of_entry(entry, field.removesuffix("s"), f"{field}[{number}]")
-            if entry["name"] in names:  # client-go refuses it too
-                yield f"{field}[{number}].name", entry["name"], "a name that no other has"
+            if entry["name"] in names:  # client-go rejects it too
+                yield f"{field}[{number}].name", entry["name"], "a unique name"
             names.add(entry["name"])
 
 
@@ -140,4 +140,4 @@ def _of_plugin(plugin: object, path: str) -> Iterator[Fault]:
     if not isinstance(plugin, dict):
         yield path, plugin, "a mapping of command, apiVersion and more"
     elif not isinstance(plugin.get("command"), str):
-        yield f"{path}.command", plugin.get("command"), "the program that is asked"
+        yield f"{path}.command", plugin.get("command"), "the command of the plugin"

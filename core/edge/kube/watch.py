@@ -1,6 +1,6 @@
-"""Following a resource: list in pages, watch from there, and begin again when that ends.
+"""Follow a resource: list it in pages, watch it from there, and start again when the watch ends.
 
-Source: the API server's rules for list and watch (bookmarks, 410, 429) and client-go's waits.
+Source: the API server's rules for list and watch (bookmarks, 410, 429) and client-go's backoff.
 """
 
 import asyncio
@@ -26,25 +26,28 @@ from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 
 BACKOFF_SECONDS_MIN: Final = 0.8
 BACKOFF_SECONDS_MAX: Final = 15.0
-"""Half of client-go's: with what chance adds, a leader judges again within a minute."""
+"""Half of client-go's maximum: with jitter, a leader can decide again within a minute."""
 RETRY_AFTER_SECONDS_MAX: Final = 60.0
 SETTLE_SECONDS: Final = 1.0
-"""A server that takes a watch sends at once what has happened since the version; if nothing
-comes for so long, nothing has happened."""
+"""Time after which a quiet watch is up to date; a server sends missed events at once."""
 RELIST_AFTER_FAILURES: Final = 5
-"""So many server faults in a row, and the version is given up: the server may not know it."""
+"""Server errors in a row after which the resourceVersion is dropped; the server may have lost
+it."""
 WITHOUT_AFTER_FAILURES: Final = 5
-"""So many faults of any sort in a row, and what was known of a kind that need not be there holds
-on, perhaps none: where the conversion webhook of its definition is away, each list fails."""
+"""Failures in a row after which an optional kind counts as up to date with what is known.
+
+Every list fails if the conversion webhook of its CustomResourceDefinition is down."""
 
 ABSENT_SECONDS: Final = 15.0
-"""After which it is asked again for a kind that is not there; chance doubles it at most."""
+"""Pause before an absent kind is requested again; jitter at most doubles it."""
 DOUBT_SECONDS: Final = 1.0
-"""The same of a kind of which something is known: only a second look that says so is believed. A
-server that starts says so for a moment, while its caches of rights or definitions are empty."""
+"""Pause before the absence of a kind with known objects is confirmed by a second list.
+
+A server that is starting reports absence for a moment, while its caches of RBAC or definitions are
+empty."""
 
 LINE_BYTES_MAX: Final = 16 * 1024**2
-"""etcd takes no object over some megabytes; aiohttp's own readline stops far earlier."""
+"""Maximum length of an event; etcd allows some megabytes, aiohttp's readline less."""
 CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
 
 log = logging.getLogger("ebb.watch")
@@ -52,7 +55,7 @@ log = logging.getLogger("ebb.watch")
 Object_ = TypeVar("Object_")
 
 Jitter = Callable[[], float]
-"""Returns what to add to a wait, as a share of it: 0 to 1."""
+"""Returns the jitter to add to a pause, as a share of it: 0 to 1."""
 
 
 async def follow(
@@ -64,7 +67,7 @@ async def follow(
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
-    """Tell *feed* of every change of *kind* until cancelled; never ends by itself."""
+    """Report every change of *kind* to *feed* until cancelled."""
     follower = _Follower(client, kind, feed, label_selector)
     while True:
         wait = await follower.round(jitter)
@@ -81,39 +84,39 @@ class _Follower:
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
         self._absent: int | None = None
-        """How the server says that there is no such kind, or none that may be read."""
-        self._doubted = False
-        """Whether it has said so once, of a kind of which something is known."""
-        self._told = False
-        """Whether the watch has brought an event or a bookmark: a list alone is no progress."""
+        """HTTP status of the answer if the kind is absent or may not be read."""
+        self._absence_unconfirmed = False
+        """Whether a first list reported a kind with known objects as absent."""
+        self._progressed = False
+        """Whether the watch has brought an event or a bookmark; a list alone is no progress."""
         self._failures = 0
         self._expired = False
 
     async def round(self, jitter: Jitter) -> float:
-        """List if need be and watch until that ends. Returns: seconds to wait before the next."""
-        self._told = False
+        """List if necessary, then watch until the watch ends. Returns: seconds to pause."""
+        self._progressed = False
         fault: Exception | None = None
         try:
             if not self._version:
                 await self._list()
-            if self._absent is None and not self._doubted:
+            if self._absent is None and not self._absence_unconfirmed:
                 await self._watch()
         except (UnavailableError, TimeoutError, aiohttp.ClientError, OSError) as found:
             fault = found
-        if self._told:
+        if self._progressed:
             self._failures, self._expired = 0, False
-        if fault is None and self._doubted:
+        if fault is None and self._absence_unconfirmed:
             return DOUBT_SECONDS * (1 + jitter())
         if fault is None:
             self._failures = 0
             if self._absent is not None:
                 return ABSENT_SECONDS * (1 + jitter())
-            # A server that ends watches at once must not be asked without pause.
-            return 0 if self._told else _backoff(0, jitter)
+            # Do not reconnect without a pause to a server that ends watches at once.
+            return 0 if self._progressed else _backoff(0, jitter)
         return self._after(fault, jitter)
 
     def _after(self, fault: Exception, jitter: Jitter) -> float:
-        """Log and count why the watch ended; forget the version when the server has."""
+        """Log and count why the watch ended; drop a resourceVersion that the server has lost."""
         reason = _reason(fault)
         self._feed.restarted(reason)
         found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
@@ -121,9 +124,9 @@ class _Follower:
         wait = _backoff(self._failures, jitter)
         self._failures += 1
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
-            self._feed.alive()  # nobody waits for it any more
+            self._feed.alive()  # do not block decisions on it any longer
         if isinstance(fault, GarbledError):
-            self._version = ""  # the same would come again
+            self._version = ""  # a new watch would send the same
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
             gone = self._kind.optional and fault.status in ABSENT
@@ -133,7 +136,7 @@ class _Follower:
                 wait = min(
                     max(fault.retry_after_seconds, BACKOFF_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX
                 )
-        # Expired is how a long absence ends, and a fresh list mends it; twice in a row is a fault.
+        # A version expires after a long interruption; a new list helps, unless it expires again.
         at_once = reason == "expired" and not self._expired
         self._expired = reason == "expired"
         return 0 if at_once else wait
@@ -143,8 +146,8 @@ class _Follower:
         with growing():
             await listed.read(self._client, self._kind, label_selector=self._selector)
             gone = listed.absent is not None and self._feed.knows_some()
-            self._doubted = gone and not self._doubted
-            if self._doubted:
+            self._absence_unconfirmed = gone and not self._absence_unconfirmed
+            if self._absence_unconfirmed:
                 return
             self._feed.replaced(listed.objects, listed.refused)
         self._feed.alive()
@@ -153,10 +156,10 @@ class _Follower:
         self._absent = listed.absent.status if listed.absent is not None else None
         if listed.absent is not None and self._absent != before:
             found = fields(resource=self._kind.resource, fault=str(listed.absent))
-            log.log(_level(listed.absent), "none is looked at", extra=found)
+            log.log(_level(listed.absent), "the kind is absent or may not be read", extra=found)
 
     async def _watch(self) -> None:
-        """Read events until the server ends the watch. Raises: when it ends otherwise."""
+        """Read events until the server ends the watch. Raises: an error if it ends otherwise."""
         response = await self._client.watch(
             self._path, label_selector=self._selector, version=self._version
         )
@@ -170,12 +173,13 @@ class _Follower:
             response.close()
 
     def _settled(self) -> None:
-        """Begin to count failures anew: where nothing changes, no event would ever do that."""
+        """Reset the count of failures, and report that the inventory is up to date."""
+        # In a quiet watch no event would do this.
         self._failures = 0
         self._feed.alive()
 
     async def _line(self, line: bytes) -> None:
-        """Take an event; where it nests too deep, what stands for its object."""
+        """Process an event, or the placeholder of its object if it is nested too deeply."""
         try:
             self._event(line)
         except RecursionError:
@@ -187,9 +191,9 @@ class _Follower:
                 self._progress()
 
     def _event(self, line: bytes) -> None:
-        """Decode an event in one pass, or piece by piece where that cannot be done.
+        """Decode an event in one pass, or in parts if that fails.
 
-        Raises: RecursionError where it nests too deep; ApiError for an ERROR, GarbledError.
+        Raises: RecursionError if it is nested too deeply; ApiError for an ERROR, GarbledError.
         """
         try:
             event: _Event[Any] = decoded(self._decoder.decode, line)
@@ -204,11 +208,11 @@ class _Follower:
         self._progress()
 
     def _progress(self) -> None:
-        self._told = True
+        self._progressed = True
         self._feed.alive()
 
     def _odd_event(self, line: bytes) -> None:
-        """Take an event that is an ERROR, or whose object is not what it should be.
+        """Process an event that is an ERROR, or whose object is invalid.
 
         Raises: ApiError for an ERROR, GarbledError.
         """
@@ -226,7 +230,7 @@ class _Follower:
         self._version = meta.resource_version or self._version
 
     def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
-        """Tell of a change; a pod that has finished is dropped."""
+        """Report a changed object; a finished pod is reported as deleted."""
         try:
             found = self._kind.taken(item)
         except InvalidInputError as fault:
@@ -243,13 +247,13 @@ async def lines(
     silence_seconds_max: float,
     bytes_max: int = LINE_BYTES_MAX,
 ) -> AsyncIterator[bytes]:
-    """Yield lines without their ends, empty ones not; *read* returns nothing at the end.
+    """Yield the non-empty lines of a stream without line ends; *read* returns nothing at the end.
 
-    Raises: TimeoutError when nothing comes for *silence_seconds_max*: the connection is half
-    open. GarbledError when a line is over *bytes_max*, UnavailableError when the stream ends
-    within one.
+    Raises: TimeoutError if nothing arrives for *silence_seconds_max*, as the connection is half
+    open. GarbledError if a line exceeds *bytes_max*. UnavailableError if the stream ends within a
+    line.
     """
-    parts: list[bytes] = []  # of a line whose end has not come: joined once, however many
+    parts: list[bytes] = []  # of an incomplete line; joined only once
     size = 0
     while True:
         async with asyncio.timeout(silence_seconds_max):
@@ -266,7 +270,7 @@ async def lines(
             parts = [others[-1]]
             size = len(others[-1])
         if size > bytes_max:
-            raise GarbledError(f"API server: a line is over {bytes_max} bytes")
+            raise GarbledError(f"API server: a line is longer than {bytes_max} bytes")
     if b"".join(parts).strip():
         raise UnavailableError("API server: the stream ended within a line")
 
@@ -281,14 +285,14 @@ _CHANGE: Final = re.compile(rb'\{"type":"(ADDED|MODIFIED|DELETED)","object":(.*)
 
 
 def _outlined(line: bytes) -> _Event[Any] | None:
-    """Return a change of an object of which an outline is known, else None."""
+    """Return an event with the placeholder of its object, or None."""
     found = _CHANGE.fullmatch(line)
     item = outline(found[2]) if found else None
     return _Event(found[1].decode(), item) if found and item else None
 
 
 def _level(absent: ApiError) -> int:
-    """Return how loud it is told: that there is no such kind is how most clusters are."""
+    """Return the log level for an absent kind: 404 is normal in most clusters."""
     return logging.INFO if absent.status == 404 else logging.WARNING
 
 

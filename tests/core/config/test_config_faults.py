@@ -87,7 +87,7 @@ def test_two_servers_need_two_addresses(webhook: dict[str, str], both: str) -> N
 )
 def test_a_back_off_does_not_begin_longer_than_it_can_be(backoff: dict[str, str]) -> None:
     """What is not said is 1h and 24h."""
-    told = f"backoff: {backoff!r}; allowed: first no longer than max"
+    told = f"backoff: {backoff!r}; allowed: first at most max"
     assert faults_of({**HEAD, "backoff": backoff}) == (told,)
     fitting = {"first": "2h", "max": "2h"}
     assert parse({**HEAD, "backoff": fitting}, "x").budgets.backoff.max_seconds == 7200
@@ -147,9 +147,9 @@ def test_every_fault_stays_on_its_line() -> None:
         ("yes", "mode: true; allowed"),
         ("9" * 5000, "not YAML: "),
         ("[" * 20_000, "not YAML: "),
-        ('"\\ud800"', "line 3: half of a pair of surrogates is no text"),
+        ('"\\ud800"', "line 3: half of a surrogate pair is not valid text"),
         ('"\\ud83d\\ude00"', "mode: '\U0001f600'; allowed"),
-        ('x\n"\\udfff": y', "line 4: half of a pair of surrogates is no text"),
+        ('x\n"\\udfff": y', "line 4: half of a surrogate pair is not valid text"),
         ("x\0", "not YAML: "),
         ("x\n---\nmode: y", "line 4: expected a single document in the stream, but found"),
         ("x\n\tdelay: 1m", "line 4: "),

@@ -26,7 +26,7 @@ VALIDATOR = Draft202012Validator(schema())
 UNSAID = (
     re.compile(r"allowed: (never, or )?a duration"),  # its bounds: the form is a pattern
     re.compile(r"allowed: at least (thresholds\.|utilization)"),  # two fields are compared
-    re.compile(r"allowed: (first no longer than max|another host:port than)"),  # so are these
+    re.compile(r"allowed: (first at most max|another host:port than)"),  # so are these
     re.compile(r"allowed: a text that no other pool has$"),  # so are entries of a list
     re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
@@ -71,7 +71,7 @@ def test_null_is_missing_to_the_reader_and_refused_by_the_schema_as_the_page_say
     assert parse(document, "x") == parse(HEAD, "x")
     paths = {".".join(map(str, one.path)) for one in VALIDATOR.iter_errors(document)}
     assert paths == {"delay", "thresholds.cpu", "extender"}
-    assert "the schema refuses null" in page()
+    assert "The schema rejects null" in page()
 
 
 def faults(document: object) -> tuple[str, ...]:

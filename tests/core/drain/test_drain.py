@@ -444,7 +444,8 @@ def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_o
     found = plan_drain(scene(a_pod("a"), full), memory)
     assert (found.memory.node, gone(found), failed(found)) == ("", [], failures)
     if failures:
-        assert found.memory.failed["m"].message == "the plan keeps it: threshold, no-room"
+        why = found.memory.failed["m"].message
+        assert why == "the cluster needs the node again: threshold, no-room"
     leaves = replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule")))
     assert failed(plan_drain(scene(a_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
     assert failed(plan_drain(scene(full), memory)) == {}, "empty"

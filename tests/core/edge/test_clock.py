@@ -85,6 +85,6 @@ def test_a_jump_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -
     machine.wall += 100
     read_each_second(steady, machine, 2000)
     assert [record.getMessage()[:22] for record in caplog.records] == [
-        "the wall clock jumped:",
-        "the wall clock's time ",
+        "the wall clock jumped;",
+        "reached the time of th",
     ]

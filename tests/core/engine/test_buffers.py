@@ -86,17 +86,20 @@ class TestRead:
     @pytest.mark.parametrize(
         ("changed", "fault"),
         [
-            (written({"conditions": None}), "no autoscaler has accepted it"),
+            (written({"conditions": None}), "no autoscaler has accepted the buffer"),
             (written({"conditions": [{"type": "Ready", "status": "True"}]}),
-             "no autoscaler has accepted it"),
+             "no autoscaler has accepted the buffer"),
             (written({"conditions": [{**READY, "status": "False", "reason": "NotFound"}]}),
-             "its autoscaler does not accept it: NotFound"),
+             "the autoscaler rejects the buffer: NotFound"),
             (written({"conditions": [{**READY, "status": "x", "reason": None}]}),
-             "its autoscaler does not accept it: no reason given"),
+             "the autoscaler rejects the buffer: no reason given"),
             (written({"provisioningStrategy": "a.b/standby"}),
-             "its provisioning strategy is a.b/standby: no room on nodes that stand"),
-            (written({"podTemplateRef": {"name": "u"}}), "PodTemplate u is not known"),
-            (written({"podTemplateRef": None}, {}), "it names no pods"),
+             "its provisioning strategy a.b/standby keeps no room on existing nodes"),
+            (written({"podTemplateRef": {"name": "u"}}), "PodTemplate u was not found"),
+            (
+                written({"podTemplateRef": None}, {}),
+                "it names neither a PodTemplate nor a workload",
+            ),
             (written(deletionTimestamp="2026-01-01T00:00:00Z"), "it is being deleted"),
         ],
     )  # fmt: skip
@@ -107,7 +110,7 @@ class TestRead:
 
     def test_a_template_of_another_namespace_is_none(self) -> None:
         other = {**TEMPLATE, "metadata": {"name": "t", "namespace": "other"}}
-        assert read(written(), other).fault == "PodTemplate t is not known"
+        assert read(written(), other).fault == "PodTemplate t was not found"
 
     def test_a_template_that_asks_too_much_is_none(self) -> None:
         spec = {"tolerations": [{"key": f"k{n}"} for n in range(5000)]}
@@ -139,7 +142,7 @@ class TestRead:
         found = read(asked, pods=[like])
         assert found.pod is not None
         assert found.pod.requests.cpu_millis == 250
-        assert read(asked).fault == f"a pod of {kind} web is not known"
+        assert read(asked).fault == f"a pod of {kind} web was not found"
 
     def test_of_one_that_ebb_has_written_it_is_known_whether_it_is_accepted(self) -> None:
         ours, asked = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
@@ -232,8 +235,14 @@ class TestKept:
         assert of_two == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
 
     def test_of_one_with_a_fault_no_room_is_kept(self) -> None:
-        plan = planned(cluster(replace(buffer(4), pod=None, fault="it names no pods")))
-        assert plan.buffers == (BufferRoom("shop/b", 4, 0, 0, "it names no pods"),)
+        plan = planned(
+            cluster(
+                replace(buffer(4), pod=None, fault="it names neither a PodTemplate nor a workload")
+            )
+        )
+        assert plan.buffers == (
+            BufferRoom("shop/b", 4, 0, 0, "it names neither a PodTemplate nor a workload"),
+        )
 
     def test_it_is_told_whose_room_a_pod_would_need(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))

@@ -42,7 +42,7 @@ def test_who_asks_for_what_no_node_offers_cannot_be_judged(
     found = judged(asking(None, (name, 1)), node("a", extended=there))
     (why,) = pod_blockers(found)
     assert why.code == POD_UNSUPPORTED.code
-    assert why.message == f"asks what Ebb cannot evaluate: {name}, which no node offers"
+    assert why.message == f"uses fields that Ebb cannot evaluate: {name}, which no node offers"
 
 
 @pytest.mark.parametrize(

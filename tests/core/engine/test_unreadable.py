@@ -62,7 +62,10 @@ def test_a_pod_that_asks_too_much_keeps_its_node() -> None:
     greedy = replace(pod("a", "n1", 100, 100), too_much="5,000 terms, over 64")
     found = _plan(_nodes(3), [greedy])
     kept = next(kept for kept in found.kept if kept.node == "n1")
-    assert Blocker(ASKS_TOO_MUCH, "asks for 5,000 terms, over 64", "d/a") in kept.blockers
+    assert (
+        Blocker(ASKS_TOO_MUCH, "exceeds a limit of Ebb: 5,000 terms, over 64", "d/a")
+        in kept.blockers
+    )
     assert {removal.node for removal in found.removals} == {"n2", "n3"}
 
 

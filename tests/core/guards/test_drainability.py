@@ -32,7 +32,7 @@ pytestmark = pytest.mark.mutate
 HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
-LAST, STICKY, TOLD = Verdict.LAST, Verdict.STICKY, Verdict.TOLD
+LAST, LONG_LIVED, INFO = Verdict.LAST, Verdict.LONG_LIVED, Verdict.INFO
 
 
 def like(**changes: object) -> Pod:
@@ -79,39 +79,39 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (terminating(None), [("pod-terminating", LAST)]),
     (noted(safe="on-completion"), [("pod-on-completion", LAST)]),
     # Karpenter's word, for good or for a time.
-    (noted(disrupt="true"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(disrupt="true"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(disrupt="True"), []),
     (noted(disrupt="false"), []),
     (noted(disrupt=""), []),
-    (noted(9 * HOUR, disrupt="2h"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(9 * HOUR, disrupt="2h"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(9 * HOUR, disrupt="1h"), []),
-    (noted(9 * HOUR, disrupt="1h1s"), [("pod-do-not-disrupt", STICKY)]),
-    (noted(None, disrupt="1s"), [("pod-do-not-disrupt", STICKY)]),
+    (noted(9 * HOUR, disrupt="1h1s"), [("pod-do-not-disrupt", LONG_LIVED)]),
+    (noted(None, disrupt="1s"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(0, disrupt="-5h"), []),
     (noted(0, disrupt="0s"), []),
     # The descheduler's.
-    (noted(prefer=""), [("pod-prefer-no-eviction", TOLD)]),
+    (noted(prefer=""), [("pod-prefer-no-eviction", INFO)]),
     # Cluster Autoscaler's.
-    (noted(safe="true"), [("pod-safe-to-evict", TOLD)]),
-    (noted(safe="false"), [("pod-not-safe-to-evict", STICKY)]),
+    (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
+    (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
     # Nobody, or somebody unknown, brings it back.
-    (like(owner_kind="", owner_name=""), [("pod-bare", STICKY)]),
-    (like(owner_kind="CloneSet"), [("pod-custom-controller", STICKY)]),
-    (like(owner_kind="StatefulSet"), [("pod-stateful-set", STICKY)]),
+    (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
+    (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
+    (like(owner_kind="StatefulSet"), [("pod-stateful-set", LONG_LIVED)]),
     # The cluster's own.
-    (like(namespace="kube-system"), [("pod-system", STICKY)]),
-    (like(priority=2_000_000_000), [("pod-system", STICKY)]),
+    (like(namespace="kube-system"), [("pod-system", LONG_LIVED)]),
+    (like(priority=2_000_000_000), [("pod-system", LONG_LIVED)]),
     (like(priority=1_999_999_999), []),
     # Data on the node.
-    (data("a"), [("pod-local-storage", STICKY)]),
-    (data("a", "b", safe="a"), [("pod-local-storage", STICKY)]),
+    (data("a"), [("pod-local-storage", LONG_LIVED)]),
+    (data("a", "b", safe="a"), [("pod-local-storage", LONG_LIVED)]),
     (data("a", "b", safe="b,a"), []),
-    (data("a", "b", safe="a, b"), [("pod-local-storage", STICKY)]),  # nothing is trimmed
+    (data("a", "b", safe="a, b"), [("pod-local-storage", LONG_LIVED)]),  # nothing is trimmed
     # All of them are told.
     (
         like(owner_kind="", namespace="kube-system", ties=DisruptionFacts(local_volumes=("a",))),
-        [("pod-bare", STICKY), ("pod-system", STICKY), ("pod-local-storage", STICKY)],
+        [("pod-bare", LONG_LIVED), ("pod-system", LONG_LIVED), ("pod-local-storage", LONG_LIVED)],
     ),
 ]
 

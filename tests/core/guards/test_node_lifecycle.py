@@ -110,11 +110,11 @@ class TestUnready:
         [
             (
                 Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),
-                "taint node.kubernetes.io/disk-pressure keeps pods away for now",
+                "taint node.kubernetes.io/disk-pressure temporarily keeps pods off the node",
             ),
             (
                 Taint("node.cilium.io/agent-not-ready", "", "NoExecute"),
-                "taint node.cilium.io/agent-not-ready keeps pods away for now",
+                "taint node.cilium.io/agent-not-ready temporarily keeps pods off the node",
             ),
             (Taint("node.cilium.io/agent-not-ready", "", "PreferNoSchedule"), None),
             (Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"), None),

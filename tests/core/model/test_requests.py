@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model.quantity import millis as millis_of
-from core.model.requests import Amounts, Asking, Container, pod_requests
+from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import Resources
 
 
@@ -14,39 +14,39 @@ def cores(amount: str) -> Amounts:
 
 
 def cpu(
-    amount: str, *, sidecar: bool = False, held: tuple[str, str | None] | None = None
+    amount: str, *, sidecar: bool = False, allocated: tuple[str, str | None] | None = None
 ) -> Container:
-    """A container; *held*: (running, allocated) of its status."""
+    """A container; *allocated*: (running, allocated) of its status."""
     running: tuple[Amounts, ...] = ()
-    if held is not None:
-        running = (cores(held[0]), {} if held[1] is None else cores(held[1]))
-    return Container(cores(amount), restartable=sidecar, held=running)
+    if allocated is not None:
+        running = (cores(allocated[0]), {} if allocated[1] is None else cores(allocated[1]))
+    return Container(cores(amount), restartable=sidecar, allocated=running)
 
 
 @pytest.mark.parametrize(
-    ("asking", "millis"),
+    ("parts", "millis"),
     [
-        pytest.param(Asking(), 0, id="nothing"),
+        pytest.param(PodParts(), 0, id="nothing"),
         pytest.param(
-            Asking(containers=[cpu("1"), cpu("200m")]), 1200, id="containers run together"
+            PodParts(containers=[cpu("1"), cpu("200m")]), 1200, id="containers run together"
         ),
         pytest.param(
-            Asking(containers=[cpu("1")], init_containers=[cpu("3"), cpu("2")]),
+            PodParts(containers=[cpu("1")], init_containers=[cpu("3"), cpu("2")]),
             3000,
             id="init containers run one after the other",
         ),
         pytest.param(
-            Asking(containers=[cpu("2")], init_containers=[cpu("1")]),
+            PodParts(containers=[cpu("2")], init_containers=[cpu("1")]),
             2000,
             id="a small init container adds nothing",
         ),
         pytest.param(
-            Asking(containers=[cpu("1")], init_containers=[cpu("500m", sidecar=True)]),
+            PodParts(containers=[cpu("1")], init_containers=[cpu("500m", sidecar=True)]),
             1500,
             id="a sidecar runs beside the containers",
         ),
         pytest.param(
-            Asking(
+            PodParts(
                 containers=[cpu("1")],
                 init_containers=[cpu("1", sidecar=True), cpu("5"), cpu("2", sidecar=True)],
             ),
@@ -54,7 +54,7 @@ def cpu(
             id="an init container runs beside the sidecars before it, not after it",
         ),
         pytest.param(
-            Asking(
+            PodParts(
                 containers=[cpu("1")],
                 init_containers=[cpu("5"), cpu("1", sidecar=True), cpu("2", sidecar=True)],
             ),
@@ -62,66 +62,75 @@ def cpu(
             id="sidecars start after the init container",
         ),
         pytest.param(
-            Asking(containers=[cpu("1")], init_containers=[cpu("3")], overhead=cores("250m")),
+            PodParts(containers=[cpu("1")], init_containers=[cpu("3")], overhead=cores("250m")),
             3250,
             id="overhead comes on top of the larger",
         ),
         pytest.param(
-            Asking(containers=[cpu("1"), cpu("2")], pod_level=cores("5")),
+            PodParts(containers=[cpu("1"), cpu("2")], pod_level=cores("5")),
             5000,
             id="the pod as a whole may ask for more",
         ),
         pytest.param(
-            Asking(containers=[cpu("1")], pod_level=cores("5"), overhead=cores("1")),
+            PodParts(containers=[cpu("1")], pod_level=cores("5"), overhead=cores("1")),
             6000,
             id="overhead comes on top of the pod as a whole",
         ),
         pytest.param(
-            Asking(containers=[cpu("1")], pod_level={"memory": 1024**3}),
+            PodParts(containers=[cpu("1")], pod_level={"memory": 1024**3}),
             1000,
             id="the pod as a whole sets another resource",
         ),
     ],
 )
-def test_a_pod_asks_for_as_much_cpu_as_kubernetes_counts(asking: Asking, millis: int) -> None:
-    assert pod_requests(asking).cpu_millis == millis
+def test_a_pod_asks_for_as_much_cpu_as_kubernetes_counts(parts: PodParts, millis: int) -> None:
+    assert pod_requests(parts).cpu_millis == millis
 
 
 @pytest.mark.parametrize(
     ("container", "infeasible", "millis"),
     [
-        pytest.param(cpu("2", held=("1", "1")), False, 2000, id="asked up"),
-        pytest.param(cpu("1", held=("2", "1")), False, 2000, id="asked down, still running"),
-        pytest.param(cpu("1", held=("1", "3")), False, 3000, id="allocated, not yet running"),
-        pytest.param(cpu("1", held=("2", None)), False, 2000, id="no allocation told"),
-        pytest.param(cpu("4", held=("1", "2")), True, 2000, id="refused: the wish does not count"),
-        pytest.param(cpu("1", held=("1", "1")), True, 1000, id="refused, back to what it was"),
+        pytest.param(cpu("2", allocated=("1", "1")), False, 2000, id="asked up"),
+        pytest.param(cpu("1", allocated=("2", "1")), False, 2000, id="asked down, still running"),
+        pytest.param(cpu("1", allocated=("1", "3")), False, 3000, id="allocated, not yet running"),
+        pytest.param(cpu("1", allocated=("2", None)), False, 2000, id="no allocation told"),
+        pytest.param(
+            cpu("4", allocated=("1", "2")), True, 2000, id="refused: the wish does not count"
+        ),
+        pytest.param(
+            cpu("1", allocated=("1", "1")), True, 1000, id="refused, back to what it was"
+        ),
         pytest.param(cpu("4"), True, 4000, id="refused, but nothing is told"),
     ],
 )
 def test_resize_in_place(container: Container, infeasible: bool, millis: int) -> None:
-    assert pod_requests(Asking(containers=[container], infeasible=infeasible)).cpu_millis == millis
+    assert (
+        pod_requests(PodParts(containers=[container], infeasible=infeasible)).cpu_millis == millis
+    )
 
 
 def test_resize_counts_for_sidecars_and_not_for_ordinary_init_containers() -> None:
-    sidecar, ordinary = cpu("1", sidecar=True, held=("2", "2")), cpu("1", held=("9", "9"))
-    assert pod_requests(Asking(init_containers=[sidecar])).cpu_millis == 2000
-    assert pod_requests(Asking(init_containers=[ordinary])).cpu_millis == 1000
+    sidecar, ordinary = (
+        cpu("1", sidecar=True, allocated=("2", "2")),
+        cpu("1", allocated=("9", "9")),
+    )
+    assert pod_requests(PodParts(init_containers=[sidecar])).cpu_millis == 2000
+    assert pod_requests(PodParts(init_containers=[ordinary])).cpu_millis == 1000
 
 
 def test_resize_of_the_pod_as_a_whole() -> None:
     held: tuple[Amounts, ...] = ({"cpu": 3000, "memory": 9}, cores("2"))
-    asking = Asking(containers=[cpu("1")], pod_level=cores("1"), pod_level_held=held)
-    assert pod_requests(asking) == Resources(cpu_millis=3000, pods=1)
+    parts = PodParts(containers=[cpu("1")], pod_level=cores("1"), pod_level_allocated=held)
+    assert pod_requests(parts) == Resources(cpu_millis=3000, pods=1)
 
 
 def test_every_resource_is_judged_by_itself() -> None:
-    asking = Asking(
+    parts = PodParts(
         containers=[Container({"cpu": 1000, "memory": 1024**3, "nvidia.com/gpu": 2})],
         init_containers=[Container({"memory": 2 * 1024**3, "ephemeral-storage": 10**9})],
         pod_level={"hugepages-2Mi": 4 * 1024**2, "nvidia.com/gpu": 9, "memory-like": 1},
     )
-    assert pod_requests(asking) == Resources(
+    assert pod_requests(parts) == Resources(
         cpu_millis=1000,
         memory_bytes=2 * 1024**3,
         ephemeral_bytes=10**9,
@@ -154,15 +163,15 @@ def test_the_most_that_runs_at_any_moment(
     ]
     moments.append(sum(map(asked, mains)) + sum(asked(inits[n]) for n in sidecars))
     expected = max(moments) + overhead.get(name, 0)
-    asking = Asking(containers=mains, init_containers=inits, overhead=overhead)
-    assert pod_requests(asking).memory_bytes == expected
+    parts = PodParts(containers=mains, init_containers=inits, overhead=overhead)
+    assert pod_requests(parts).memory_bytes == expected
 
 
 @given(st.lists(CONTAINERS, max_size=4), CONTAINERS)
 def test_one_more_container_never_lowers_the_requests(
     mains: list[Container], more: Container
 ) -> None:
-    before, after = (pod_requests(Asking(containers=some)) for some in (mains, [*mains, more]))
+    before, after = (pod_requests(PodParts(containers=some)) for some in (mains, [*mains, more]))
     assert after.cpu_millis >= before.cpu_millis
     assert after.memory_bytes >= before.memory_bytes
     assert after.pods == before.pods == 1

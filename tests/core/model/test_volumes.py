@@ -119,7 +119,7 @@ class TestLookUp:
         assert [one.message for one in pod_blockers(found)] == [
             "claim d/x: it is not known",
             "claim d/y: it is not known",
-            "asks what Ebb cannot evaluate: spec.schedulerName",
+            "uses fields that Ebb cannot evaluate: spec.schedulerName",
         ]
 
     @pytest.mark.parametrize(("owner", "faults"), [("u1", 0), ("u2", 1), ("", 1)])

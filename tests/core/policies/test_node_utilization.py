@@ -180,7 +180,7 @@ def test_every_reason_is_told() -> None:
     assert [(one.reason, one.pod) for one in kept["a"][:3]] == [
         (UTILIZED, None), (KEEPING_POD, "d/b"), (KEEPING_POD, "kube-system/p")
     ]  # fmt: skip
-    assert kept["a"][1].message == "no controller owns it: nothing would bring it back"
+    assert kept["a"][1].message == "has no controller that would recreate it"
 
 
 def test_explain_says_how_full_a_node_is() -> None:

@@ -33,7 +33,13 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.writes.life_cycle import TABLE, Event, State, Transition, states
-from core.writes.nodes import WATCH_SECONDS, LeaderObservations, _Maker, _Moment, decide
+from core.writes.nodes import (
+    WATCH_SECONDS,
+    LeaderObservations,
+    NodePatchPlanner,
+    _Moment,
+    decide,
+)
 from core.writes.write import Write, WriteKind, applied, split
 from tests.support.builders import node
 from tests.support.life_cycle import PAGE, page
@@ -56,35 +62,35 @@ GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
 HOLDING = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
 
 GRID = """
-EVENT           UNMARKED SOFT     HARD     GUARDED   HANDED_OVER RELEASED HELD    BACKING_OFF ODD
-DELETED         .        .        .        .         .           .        .       .           .
-LEAVING         CLEAR    LET_GO   LET_GO   .         .           .        .       .           LET_GO
-OBSERVE         .        RELEASE  RELEASE  .         .           .        .       .           .
-DRAIN_FAILED    .        BACK_OFF BACK_OFF .         .           .        .       .           .
-STAYS           .        RELEASE  RELEASE  .         .           .        .       .           .
-KEPT_LONG       .        RENEW    RENEW    .         .           .        .       .           .
-OVERDUE         .        BACK_OFF BACK_OFF .         .           .        .       .           .
-GOES            MARK     .        .        .         .           .        .       .           .
-WOULD_GO        MARK     .        .        .         .           .        .       .           .
-TAINTS_WRONG    REPAIR   REPAIR   REPAIR   .         .           .        .       .           .
-OTHERS_RELEASE  RELEASE  .        .        .         .           .        .       .           .
-HELD            HOLD     .        .        .         .           .        .       .           .
-MISPLACED       .        .        .        GUARD     .           PROLONG  HOLD    .           .
-GUARD_LEFT      .        .        .        .         .           PROLONG  .       .           .
-HOLD_ENDS       .        .        .        .         .           .        PROLONG .           .
-HOLD_OVER       .        .        .        .         .           .        LIFT    .           .
-GUARD_GONE      .        .        .        .         .           LIFT     .       .           .
-GUARD_DISPLACED .        .        .        .         .           PROLONG  .       .           .
-GUARD_ENDS      .        .        .        .         .           LIFT     .       .           .
-BUSY            .        .        .        .         .           LIFT     .       .           .
-BACKOFF_ENDS    .        .        .        .         .           .        .       FORGET      .
-DETAILS_LOST    .        DATE     DATE     .         .           .        .       .           .
-HARD_ASKED      .        HARDEN   .        .         .           .        .       .           .
-HARD_REFUSED    .        .        SOFTEN   .         .           .        .       .           .
-POD_THERE       .        .        .        .         GUARD       .        .       .           .
-RESERVED        .        .        .        .         GUARD       .        .       .           .
-EMPTY           .        .        .        HAND_OVER .           .        .       .           .
-TOLD            TELL     TELL     TELL     .         .           .        .       .           .
+EVENT               UNMARKED         SOFT            HARD            PROTECTED             RELEASED_TO_AUTOSCALER PROTECTION_ENDING PROTECTED_UNMARKED BACKING_OFF    INVALID
+DELETED             .                .               .               .                     .                      .                 .                  .              .
+LEAVING             REMOVE_REST      REMOVE_ALL      REMOVE_ALL      .                     .                      .                 .                  .              REMOVE_ALL
+OBSERVE             .                RELEASE         RELEASE         .                     .                      .                 .                  .              .
+DRAIN_FAILED        .                BACK_OFF        BACK_OFF        .                     .                      .                 .                  .              .
+UNREMOVABLE         .                RELEASE         RELEASE         .                     .                      .                 .                  .              .
+EMPTY_AT_DEADLINE   .                EXTEND_DEADLINE EXTEND_DEADLINE .                     .                      .                 .                  .              .
+DEADLINE_MISSED     .                BACK_OFF        BACK_OFF        .                     .                      .                 .                  .              .
+REMOVABLE           MARK             .               .               .                     .                      .                 .                  .              .
+REMOVABLE_OBSERVED  MARK             .               .               .                     .                      .                 .                  .              .
+WRONG_TAINTS        REPAIR           REPAIR          REPAIR          .                     .                      .                 .                  .              .
+MARK_REMOVED        RELEASE          .               .               .                     .                      .                 .                  .              .
+PROTECTION_WANTED   PROTECT_UNMARKED .               .               .                     .                      .                 .                  .              .
+WRONG_ANNOTATION    .                .               .               PROTECT               .                      PROTECT_UNTIL     PROTECT_UNMARKED   .              .
+DETAILS_REMOVED     .                .               .               .                     .                      PROTECT_UNTIL     .                  .              .
+PROTECTION_UNWANTED .                .               .               .                     .                      .                 PROTECT_UNTIL      .              .
+LONG_OCCUPIED       .                .               .               .                     .                      .                 UNPROTECT          .              .
+PROTECTION_REMOVED  .                .               .               .                     .                      UNPROTECT         .                  .              .
+INVALID_END         .                .               .               .                     .                      PROTECT_UNTIL     .                  .              .
+PROTECTION_EXPIRED  .                .               .               .                     .                      UNPROTECT         .                  .              .
+BUSY                .                .               .               .                     .                      UNPROTECT         .                  .              .
+BACKOFF_EXPIRED     .                .               .               .                     .                      .                 .                  FORGET_BACKOFF .
+INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS .                     .                      .                 .                  .              .
+NO_SCHEDULE_DUE     .                HARDEN          .               .                     .                      .                 .                  .              .
+NO_SCHEDULE_BLOCKED .                .               SOFTEN          .                     .                      .                 .                  .              .
+OCCUPIED            .                .               .               .                     PROTECT                .                 .                  .              .
+RESERVED            .                .               .               .                     PROTECT                .                 .                  .              .
+EMPTY               .                .               .               RELEASE_TO_AUTOSCALER .                      .                 .                  .              .
+RESERVE_CHANGED     UPDATE_RESERVE   UPDATE_RESERVE  UPDATE_RESERVE  .                     .                      .                 .                  .              .
 """  # noqa: E501
 """What is written, for every event in every state; a pair that is missing is a failure."""
 
@@ -160,7 +166,9 @@ class World:
 
     def happening(self) -> list[Event]:
         cluster = Cluster.of([self.node], self.pods)
-        maker = _Maker(cluster, self.plan, self.config, _Moment(self.now, "me", self.watch))
+        maker = NodePatchPlanner(
+            cluster, self.plan, self.config, _Moment(self.now, "me", self.watch)
+        )
         return list(maker._events(self.node))
 
     def written(self) -> "World":
@@ -186,12 +194,12 @@ QUIET: Mapping[State, World] = {
     State.UNMARKED: unmarked(),
     State.SOFT: marked(**GUARDED),
     State.HARD: replace(marked("hard", **GUARDED), config=replace(CONFIG, hard_after_seconds=60)),
-    State.GUARDED: marked(**GUARDED),
-    State.HANDED_OVER: replace(marked(), pods=()),
-    State.RELEASED: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
-    State.HELD: replace(unmarked(**HOLDING), held=True),
+    State.PROTECTED: marked(**GUARDED),
+    State.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
+    State.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
+    State.PROTECTED_UNMARKED: replace(unmarked(**HOLDING), held=True),
     State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
-    State.ODD: World(node("n", labels={MARK_LABEL: "else"})),
+    State.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
 }
 """In each state a node of which there is nothing to say."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
@@ -199,52 +207,54 @@ MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
 EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
-    Event.STAYS: lambda one: replace(one, goes=False),
-    Event.KEPT_LONG: lambda one: replace(
+    Event.UNREMOVABLE: lambda one: replace(one, goes=False),
+    Event.EMPTY_AT_DEADLINE: lambda one: replace(
         one.changed(**{DETAILS_ANNOTATION: encode_details(replace(DETAILS, deadline=NOW))}),
         pods=(),
         reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),),
     ),
-    Event.OVERDUE: lambda one: replace(one, now=DETAILS.deadline),
+    Event.DEADLINE_MISSED: lambda one: replace(one, now=DETAILS.deadline),
     Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
-    Event.GOES: lambda one: replace(one, goes=True),
-    Event.WOULD_GO: lambda one: replace(one, goes=True, config=OBSERVE),
-    Event.TAINTS_WRONG: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
-    Event.OTHERS_RELEASE: lambda one: one.changed(**DETAILED),
-    Event.HELD: lambda one: replace(one, held=True),
-    Event.MISPLACED: lambda one: one.labelled(KARPENTER_LABEL),
-    Event.GUARD_LEFT: lambda one: one.changed(**GUARDED),
-    Event.HOLD_ENDS: lambda one: replace(one, held=False),
-    Event.HOLD_OVER: lambda one: replace(
+    Event.REMOVABLE: lambda one: replace(one, goes=True),
+    Event.REMOVABLE_OBSERVED: lambda one: replace(one, goes=True, config=OBSERVE),
+    Event.WRONG_TAINTS: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
+    Event.MARK_REMOVED: lambda one: one.changed(**DETAILED),
+    Event.PROTECTION_WANTED: lambda one: replace(one, held=True),
+    Event.WRONG_ANNOTATION: lambda one: one.labelled(KARPENTER_LABEL),
+    Event.DETAILS_REMOVED: lambda one: one.changed(**GUARDED),
+    Event.PROTECTION_UNWANTED: lambda one: replace(one, held=False),
+    Event.LONG_OCCUPIED: lambda one: replace(
         one, held=False, pods=(POD,), watch=replace(WATCH, held={"n": NOW - 900})
     ),
-    Event.GUARD_GONE: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
-    Event.GUARD_DISPLACED: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
-    Event.GUARD_ENDS: lambda one: replace(one, now=NOW + 60),
+    Event.PROTECTION_REMOVED: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
+    Event.INVALID_END: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
+    Event.PROTECTION_EXPIRED: lambda one: replace(one, now=NOW + 60),
     Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ALONE),
-    Event.BACKOFF_ENDS: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
-    Event.DETAILS_LOST: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
-    Event.HARD_ASKED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
-    Event.HARD_REFUSED: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=None)),
-    Event.POD_THERE: lambda one: replace(one, pods=(POD,)),
+    Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
+    Event.INVALID_DETAILS: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
+    Event.NO_SCHEDULE_DUE: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
+    Event.NO_SCHEDULE_BLOCKED: lambda one: replace(
+        one, config=replace(CONFIG, hard_after_seconds=None)
+    ),
+    Event.OCCUPIED: lambda one: replace(one, pods=(POD,)),
     Event.RESERVED: lambda one: replace(
         one, reserve=(ReservedNode("n", Blocker(RESERVE, "for p")),)
     ),
     Event.EMPTY: lambda one: replace(one, pods=()),
-    Event.TOLD: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
+    Event.RESERVE_CHANGED: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
 }
 """How each event comes about that something is written for."""
 NOTES = {
-    Event.LEAVING: f"taint {STOPPED.key} says that it is leaving",
-    Event.STAYS: "",
-    Event.DRAIN_FAILED: "its drain failed: a/p: pod-bare: nobody owns it",
-    Event.WOULD_GO: "the cluster can do without it",
-    Event.GUARD_LEFT: "somebody else took the mark away",
-    Event.DETAILS_LOST: "the cluster can do without it",
-    Event.HARD_ASKED: "marked for 1 min",
+    Event.LEAVING: f"taint {STOPPED.key} announces that the node will be removed",
+    Event.UNREMOVABLE: "",
+    Event.DRAIN_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
+    Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
+    Event.DETAILS_REMOVED: "someone else removed the mark",
+    Event.INVALID_DETAILS: "the cluster does not need the node",
+    Event.NO_SCHEDULE_DUE: "marked for 1 min",
     Event.RESERVED: "reserve: for p",
-    Event.HARD_REFUSED: "hardAfter: never",
-    Event.TOLD: "it is kept for no pods any more",
+    Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (hardAfter: never)",
+    Event.RESERVE_CHANGED: "the node is no longer reserved for expected pods",
 }
 """What people are told, where it is not the event's meaning."""
 
@@ -273,7 +283,7 @@ def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, sta
 @pytest.mark.parametrize("state", [State.SOFT, State.HARD])
 def test_a_node_that_is_kept_gets_its_guard_with_its_deadline(state: State) -> None:
     bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
-    (write,) = EXAMPLES[Event.KEPT_LONG](QUIET[state].changed(**bare)).decided()
+    (write,) = EXAMPLES[Event.EMPTY_AT_DEADLINE](QUIET[state].changed(**bare)).decided()
     assert GUARDED.items() <= write.annotations.items()
 
 
@@ -282,8 +292,8 @@ def later(seconds: int, world: World) -> World:
 
 
 TIMED = (
-    *(Event.KEPT_LONG, Event.OVERDUE, Event.DRAIN_FAILED),
-    *(Event.GUARD_ENDS, Event.BACKOFF_ENDS),
+    *(Event.EMPTY_AT_DEADLINE, Event.DEADLINE_MISSED, Event.DRAIN_FAILED),
+    *(Event.PROTECTION_EXPIRED, Event.BACKOFF_EXPIRED),
 )
 MEDDLING: Mapping[str, Callable[[World], World]] = {
     "a mark goes": lambda one: replace(one, node=replace(one.node, labels={})),
@@ -310,9 +320,14 @@ MEDDLING: Mapping[str, Callable[[World], World]] = {
     **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
 }
 BESIDE = {
-    State.UNMARKED: {State.RELEASED, State.HELD, State.BACKING_OFF, State.ODD},
-    State.SOFT: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
-    State.HARD: {State.GUARDED, State.HANDED_OVER, State.BACKING_OFF},
+    State.UNMARKED: {
+        State.PROTECTION_ENDING,
+        State.PROTECTED_UNMARKED,
+        State.BACKING_OFF,
+        State.INVALID,
+    },
+    State.SOFT: {State.PROTECTED, State.RELEASED_TO_AUTOSCALER, State.BACKING_OFF},
+    State.HARD: {State.PROTECTED, State.RELEASED_TO_AUTOSCALER, State.BACKING_OFF},
 }
 SETTLED_MAX = 4
 """Passes after which nothing is left to write, whatever has happened."""
@@ -347,12 +362,12 @@ def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard(
     of_node = replace(
         failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
     )
-    assert [write.note for write in of_node.decided()] == ["its drain failed: pod-bare: why"]
+    assert [write.note for write in of_node.decided()] == ["the drain failed: pod-bare: why"]
     never = replace(CONFIG, hard_after_seconds=None)
     drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
     (write,) = drained.decided()
     assert (write.kind, write.labels) == (WriteKind.HARDEN, {MARK_LABEL: "hard"})
-    assert write.note == "it is to be drained: no pod may come back"
+    assert write.note == "the node is being drained, and no new pod may be placed on it"
     assert drained.written().decided() == (), "it stays hard"
     refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
     (write,) = replace(drained.written(), watch=refused).decided()

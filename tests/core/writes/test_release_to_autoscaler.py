@@ -299,7 +299,7 @@ def test_the_guard_of_a_node_without_a_mark(
         (
             Scope.ALL,
             (MOVING, THERE),
-            "it is to be kept from the autoscaler until it is handed over",
+            "the node needs protection from scale-down until Ebb releases it to the autoscaler",
         ),
     ],
 )
@@ -733,7 +733,7 @@ def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> N
     assert written(config, looked(config, nodes, THERE, now=late - 1)) == ()
     (renewed,) = written(config, looked(config, nodes, THERE, now=late))
     assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
-    assert renewed.note == "empty, and still there when its deadline came"
+    assert renewed.note == "the node is empty, but still exists at its deadline"
     assert set(renewed.annotations) == {DETAILS_ANNOTATION}
     nodes = [stored(renewed, nodes[0]), OTHER]
     assert mark_of(nodes[0].labels) is value

@@ -56,7 +56,7 @@ class TestDump:
             assert list(objects(raw, "f", refused)) == []
         assert list(objects(dump(longhorns, NODE), "f", refused)) == [("Node", node())]
         assert refused == []
-        assert fault_of(dump(longhorns, POD)).startswith("f.json: holds no nodes")
+        assert fault_of(dump(longhorns, POD)).startswith("f.json: contains no nodes")
 
     @pytest.mark.parametrize("written", [MISSING, None, "", 7, "v1", "v2"])
     def test_what_names_no_other_api_goes_by_its_kind(self, written: object) -> None:
@@ -77,25 +77,28 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
     [
         (
             b"",
-            "f.json: is empty; make it with: kubectl get nodes,pods,pdb,",
+            "f.json: is empty; create it with: kubectl get nodes,pods,pdb,",
         ),
         (b" \n", "f.json: is empty"),
         (
             b"kind: List",
-            "f.json: is not whole JSON: JSON is malformed: invalid character (byte 0)",
+            "f.json: is not complete, valid JSON: JSON is malformed: invalid character (byte 0)",
         ),
         (b"[]", "f.json: Expected `object`, got `array`"),
         (b"null", "f.json: Expected `object`, got `null`"),
-        (b"{}", "f.json: holds no nodes; make it with: kubectl"),
-        (dump(), "f.json: holds no nodes; make it with: kubectl"),
-        (dump(POD), "f.json: holds no nodes"),
-        (dump(NODE), "f.json: holds no pods; make it with: kubectl"),
+        (b"{}", "f.json: contains no nodes; create it with: kubectl"),
+        (dump(), "f.json: contains no nodes; create it with: kubectl"),
+        (dump(POD), "f.json: contains no nodes"),
+        (dump(NODE), "f.json: contains no pods; create it with: kubectl"),
         (dump(NODE, POD, b"7"), "f.json: items[2]: Expected `object`, got `int`"),
-        (dump(NODE, POD)[:-9], "JSON: Input data was truncated after 928 bytes; make it with"),
-        (dump(NODE, NODE, POD), "f.json: node n1: stands in the input twice"),
-        (dump(NODE, POD, POD), "f.json: pod shop/web-0: stands in the input twice"),
+        (dump(NODE, POD)[:-9], "JSON: Input data was truncated after 928 bytes; create it with"),
+        (dump(NODE, NODE, POD), "f.json: node n1: occurs more than once in the input"),
+        (dump(NODE, POD, POD), "f.json: pod shop/web-0: occurs more than once in the input"),
         (dump(b'{"kind":"Node"}', POD), "f.json: Node: Object missing required field `metadata`"),
-        (dump(b'{"kind":"Node","a":' + b"[" * 9**5), "f.json: is not whole JSON: Input data"),
+        (
+            dump(b'{"kind":"Node","a":' + b"[" * 9**5),
+            "f.json: is not complete, valid JSON: Input data",
+        ),
         (dump(b'{"kind":"Node","metadata":{"name":"\xff"}}', POD), "f.json: Node: is not UTF-8"),
         (
             dump(changed(NODE, metadata__name=MISSING), POD),
@@ -103,7 +106,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
         ),
         (
             dump(changed(NODE, metadata__name="\x1b[31m\nx"), POD),
-            r"f.json: Node '\x1b[31m\nx': metadata.name: '\x1b[31m\nx' is no name",
+            r"f.json: Node '\x1b[31m\nx': metadata.name: '\x1b[31m\nx' is not a valid name",
         ),
         (
             dump(changed(NODE, metadata__labels={"a": 1}), POD),
@@ -151,7 +154,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
         ),
         (
             dump(changed(POD, spec__nodeName="a b"), NODE),
-            "f.json: Pod shop/web-0: spec.nodeName: 'a b' is no name",
+            "f.json: Pod shop/web-0: spec.nodeName: 'a b' is not a valid name",
         ),
     ],
 )

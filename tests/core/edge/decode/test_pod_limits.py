@@ -274,12 +274,14 @@ def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
 
     within, beyond = read(pod_limits.RESOURCES_MAX - 1), read(pod_limits.RESOURCES_MAX)
     assert (len(within.requests.extended), within.unreadable) == (pod_limits.RESOURCES_MAX - 1, "")
-    assert "resources, over 64" in beyond.unreadable
+    assert "resources, the limit is 64" in beyond.unreadable
     assert (beyond.node, beyond.requests.extended) == ("n1", ())
 
 
 @pytest.mark.parametrize("asks", ["0", "1"])
-@pytest.mark.parametrize(("many", "told"), [(2000, "resources, over 64"), (9000, "bytes of")])
+@pytest.mark.parametrize(
+    ("many", "told"), [(2000, "resources, the limit is 64"), (9000, "bytes of")]
+)
 def test_what_many_sidecars_ask_for_is_not_summed_before_it_is_counted(
     many: int, told: str, asks: str
 ) -> None:
@@ -302,7 +304,7 @@ def test_a_node_that_offers_more_resources_cannot_be_read() -> None:
 
     within, beyond = read(pod_limits.NODE_RESOURCES_MAX - 1), read(pod_limits.NODE_RESOURCES_MAX)
     assert not within.unreadable
-    assert "resources, over 256" in beyond.unreadable
+    assert "resources, the limit is 256" in beyond.unreadable
     assert (beyond.labels, beyond.allocatable.extended) == (within.labels, ())
 
 

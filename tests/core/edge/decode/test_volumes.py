@@ -142,16 +142,16 @@ class TestVolume:
             ({"spec__csi": None, "spec__hostPath": {"path": "/mnt"}}, ""),
             (
                 {"spec__csi": None, "spec__hostPath": {}, "spec__nodeAffinity": None},
-                "is a hostPath without node affinity, so that any node seems to reach it",
+                "is a hostPath without node affinity, so its node is unknown",
             ),
             (
                 {"spec__csi": None, "spec__awsElasticBlockStore": {"volumeID": "v"}},
-                "is of a kind that is none of csi, local, hostPath, nfs, iscsi, fc",
+                "has an unsupported type; supported: csi, local, hostPath, nfs, iscsi, fc",
             ),
-            ({"spec__csi__volumeHandle": MISSING}, "names no CSI driver or no handle"),
+            ({"spec__csi__volumeHandle": MISSING}, "has no CSI driver or no volume handle"),
             (
                 {TERMS: [{"matchFields": [{"key": "metadata.name", "operator": "In"}]}]},
-                "has matchFields in its node affinity",
+                "uses matchFields in its node affinity",
             ),
         ],
     )
@@ -321,7 +321,7 @@ class TestDump:
             ),
             (
                 changed(VOLUME, metadata__name="a b"),
-                "f.json: PersistentVolume a b: metadata.name: 'a b' is no name",
+                "f.json: PersistentVolume a b: metadata.name: 'a b' is not a valid name",
             ),
             (
                 changed(CSI_NODE, spec__drivers__0__allocatable__count="x"),

@@ -8,8 +8,8 @@ from core.edge.decode.kinds import NODES, PODS
 from core.edge.kube.freshness import Freshness
 
 UNHEARD = "pods have not been listed yet"
-BROKEN = "the watch of pods broke off and has told nothing new yet"
-OLD = "no news of pods for 181 s"
+BROKEN = "the watch of pods was interrupted and has not caught up yet"
+OLD = "the watch of pods has sent nothing for 181 s"
 
 
 @pytest.mark.parametrize(

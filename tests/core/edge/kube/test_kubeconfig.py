@@ -135,9 +135,9 @@ class TestImpersonation:
             ({"as": "a", "as-groups": [7]}, "as-groups: [7]; allowed: a list of texts of one"),
             ({"as": "a", "as-user-extra": ["b"]}, "as-user-extra: ['b']; allowed: a mapping of"),
             ({"as": "a", "as-user-extra": {"b": "c"}}, "as-user-extra: {'b': 'c'}; allowed: a m"),
-            ({"as-uid": "7"}, "as: missing; allowed: a user, whom as-uid, as-groups and as-user-"),
-            ({"as-groups": ["b"], "as": ""}, "as: missing; allowed: a user, whom as-uid, as-grou"),
-            ({"as-user-extra": {"b": []}}, "as: missing; allowed: a user, whom as-uid, as-group"),
+            ({"as-uid": "7"}, "as: missing; allowed: a user name, as as-uid, as-groups or as-"),
+            ({"as-groups": ["b"], "as": ""}, "as: missing; allowed: a user name, as as-uid, as-"),
+            ({"as-user-extra": {"b": []}}, "as: missing; allowed: a user name, as as-uid, as-g"),
         ],
     )
     async def test_what_cannot_be_meant_is_refused(
@@ -233,7 +233,7 @@ class TestPlugin:
     ) -> None:
         leader, follower = pty.openpty()
         code = "import sys; from core.edge.kube import plugin; "
-        code += "print(plugin.told_of({'interactiveMode': sys.argv[1]}, {}))"
+        code += "print(plugin.spec_for({'interactiveMode': sys.argv[1]}, {}))"
         command = [sys.executable, "-c", code, mode]
         told = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
         os.close(leader)
@@ -257,19 +257,22 @@ class TestPlugin:
         ("text", "problem"),
         [
             ("echo first >&2; echo 'log in first' >&2; exit 3", "exit code 3: log in first"),
-            ("exit 1", "exit code 1: it says nothing"),
-            ("kill -9 $$", "exit code -9: it says nothing"),
-            ("echo garbage", "what it printed is no ExecCredential"),
-            ("echo '[]'", "what it printed is no ExecCredential"),
-            ("printf '\\377'", "what it printed is no ExecCredential"),
-            ("true", "what it printed is no ExecCredential"),
-            ("yes '[' | tr -d '\\n' | head -c 3000000", "what it printed is no ExecCredential"),
+            ("exit 1", "exit code 1: no output on standard error"),
+            ("kill -9 $$", "exit code -9: no output on standard error"),
+            ("echo garbage", "its output is not an ExecCredential"),
+            ("echo '[]'", "its output is not an ExecCredential"),
+            ("printf '\\377'", "its output is not an ExecCredential"),
+            ("true", "its output is not an ExecCredential"),
+            ("yes '[' | tr -d '\\n' | head -c 3000000", "its output is not an ExecCredential"),
             (
                 f"echo '{credential(token='t', expirationTimestamp=7)}'",
-                "what it printed is no ExecCredential",
+                "its output is not an ExecCredential",
             ),
-            (f"echo '{credential(clientKeyData='k')}'", "its answer has neither a token nor a "),
-            ('echo \'{"status":{"token":"t"}}\'', f"its answer is not of apiVersion {VERSION}"),
+            (f"echo '{credential(clientKeyData='k')}'", "its output has neither a token nor a "),
+            (
+                'echo \'{"status":{"token":"t"}}\'',
+                f"its output does not have the apiVersion {VERSION}",
+            ),
         ],
     )
     async def test_its_failure_is_told_with_its_name(
@@ -310,7 +313,10 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
     [
         (
             None,
-            "document: it is empty; allowed: a kubeconfig, a mapping of clusters, contexts, users",
+            (
+                "document: the file is empty; "
+                "allowed: a kubeconfig, a mapping of clusters, contexts, users"
+            ),
         ),
         (["x"], "document: ['x']; allowed: a kubeconfig, a mapping of clusters, contexts, users"),
         ({"kind": "List", "items": []}, "kind: 'List'; allowed: Config"),
@@ -321,7 +327,7 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
         ({**GOOD, "clusters": 7}, "clusters: 7; allowed: a list"),
         ({**GOOD, "clusters": ["x"]}, "clusters[0]: 'x'; allowed: a mapping of name and cluster"),
         ({**GOOD, "users": [{"name": 7}]}, "users[0].name: 7; allowed: a name"),
-        ({**GOOD, "users": [{"name": "a"}] * 2}, "users[1].name: 'a'; allowed: a name that no o"),
+        ({**GOOD, "users": [{"name": "a"}] * 2}, "users[1].name: 'a'; allowed: a unique name"),
         ({**GOOD, "users": [{"name": "a", "user": "b"}]}, "users[0].user: 'b'; allowed: a mapp"),
         ({**GOOD, "clusters": []}, "contexts[it].context.cluster: 'it'; allowed: one of the cl"),
         (
@@ -342,7 +348,7 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
         ),
         (
             {**GOOD, "users": [{"name": "it", "user": {"exec": {}}}]},
-            "users[0].user.exec.command: missing; allowed: the program that is asked",
+            "users[0].user.exec.command: missing; allowed: the command of the plugin",
         ),
     ],
 )

@@ -13,7 +13,7 @@ import yaml
 
 from core.edge.decode import kinds
 from core.edge.kube.client import Client
-from core.edge.kube.credentials import ASKED_AFTER_SECONDS_MIN, EARLY_SECONDS
+from core.edge.kube.credentials import EARLY_SECONDS, RUN_AFTER_SECONDS_MIN
 from core.edge.kube.stores.objects import nodes
 from core.edge.kube.watch import follow
 from core.model.errors import InvalidInputError, UnavailableError
@@ -91,7 +91,7 @@ class TestPlugin:
         self.plugin.answers(token="first")
         async with await self.connected() as client:
             self.plugin.answers(token="second")
-            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.clock.seconds += RUN_AFTER_SECONDS_MIN
             self.api.fail_next("get", 401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
@@ -103,7 +103,7 @@ class TestPlugin:
         self.plugin.answers(token="first")
         words = "nodes \"n\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request: no"
         async with await self.connected() as client:
-            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.clock.seconds += RUN_AFTER_SECONDS_MIN
             self.api.answer_next("get", json.dumps({"message": words}).encode(), status=401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
@@ -120,7 +120,7 @@ class TestPlugin:
                     with pytest.raises(UnavailableError, match="401"):
                         await nodes(client).get("n")
                 assert self.plugin.asked == asked
-                self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+                self.clock.seconds += RUN_AFTER_SECONDS_MIN
 
     async def test_while_it_fails_the_token_before_goes_on(self) -> None:
         self.plugin.answers(token="first", expirationTimestamp=ENDS)
@@ -131,7 +131,7 @@ class TestPlugin:
                 await nodes(client).get("n")
             assert await self.called(client) == "first"
             self.plugin.answers(token="second")
-            self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+            self.clock.seconds += RUN_AFTER_SECONDS_MIN
             assert await self.called(client) == "second"
 
     async def test_many_calls_ask_it_once_and_one_that_gives_up_leaves_it_to_the_others(
@@ -166,9 +166,9 @@ class TestPlugin:
             assert self.plugin.asked == 2
             self.plugin.answers(**certificate("second"))
             for _ in range(2):
-                self.clock.seconds += ASKED_AFTER_SECONDS_MIN
+                self.clock.seconds += RUN_AFTER_SECONDS_MIN
                 with pytest.raises(
-                    InvalidInputError, match=r"^plugin .*: it answers another cert"
+                    InvalidInputError, match=r"^plugin .*: returned a new client cert"
                 ):
                     await follow(client, kinds.NODES, Seen(kinds.NODES))
 
