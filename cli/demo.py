@@ -1,4 +1,4 @@
-"""The demo: the same load five times in virtual time, as a table and a picture."""
+"""The demo: simulate the same load in five variants, as a table and a picture."""
 
 import time
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ PLAIN_LINE_HOURS: Final = 3
 def play(
     folder: str | None, file: str, *, config: str | None, days: int, seed: int, wire: bool
 ) -> None:
-    """Play all runs, print the table, draw the picture into *file*.
+    """Run all variants, print the table, and draw the picture into *file*.
 
-    *folder* is that of a trace; None: the load that is embedded. *config*: the file with Ebb's
-    rules; None: the demo's own. *wire*: whether the programs are asked over the wire, or by call.
+    *folder* holds a trace; None: the built-in load. *config* is a configuration file; None: the
+    demo's own settings. *wire*: call the programs over HTTP and HTTPS, not in process.
     """
     out = console()
     picture.check(file)

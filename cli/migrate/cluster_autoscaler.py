@@ -1,4 +1,4 @@
-"""Cluster Autoscaler: flags, of a command line, a container's, or the chart's."""
+"""Cluster Autoscaler: flags from a command line, a container, or values of the Helm chart."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -60,7 +60,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
 WITHOUT: Final[Mapping[str, str]] = {
     name: why for why, names in _BY_REASON.items() for name in names.split()
 }
-"""Why a flag has no equivalent; any other has OTHERS."""
+"""Explanation for each flag without an equivalent; any other flag has OTHERS."""
 NOTES: Final = (
     "group size at the cloud: Ebb does not ask for it; the autoscaler waits while it is not met",
     "scale-up rules, and removing empty nodes: stay with the autoscaler, which must go on running",
@@ -82,7 +82,7 @@ def _settings_of(one: object) -> Sequence[Given]:
 
 
 def _command(container: object) -> list[str]:
-    """Return the words of a container's command line; those that a shell would run."""
+    """Return the command line of a container; if it is `sh -c`, the words that the shell runs."""
     found: list[str] = []
     for part in (field(container, "command"), field(container, "args")):
         found += [str(word) for word in part] if isinstance(part, list) else []
@@ -92,7 +92,7 @@ def _command(container: object) -> list[str]:
 
 
 def _flags(given: Sequence[str]) -> Sequence[Given]:
-    """Read flags as the autoscaler does: with = or the next word, - and _ alike."""
+    """Parse flags as Cluster Autoscaler does: value after = or as next word, - and _ are equal."""
     found: list[Given] = []
     left = list(reversed(given))
     program = []
@@ -118,24 +118,24 @@ def _is_flag(name: str) -> bool:
 
 
 def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:
-    """Return the flags, if they are Cluster Autoscaler's by its name or theirs."""
+    """Return the flags if the program's name or at least one flag is Cluster Autoscaler's."""
     named = any(map(is_autoscaler, program))
     return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
 
 
-def _migrated(given: Sequence[Given]) -> Migrated:
-    made = Migrated.by(POLICY)
+def _convert(given: Sequence[Given]) -> Migrated:
+    result = Migrated.by(POLICY)
     thresholds = [one for one in given if one.key == THRESHOLD]
     empty_alone = thresholds and read(THRESHOLD, thresholds[-1].value, NUMBER) == 0
     others = [one for one in given if not (empty_alone and one.key == THRESHOLD)]
-    made.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
+    result.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
     if empty_alone:
-        made.put(("mode",), OBSERVE)
-        made.leave(thresholds[-1], EMPTY_ALONE)
+        result.put(("mode",), OBSERVE)
+        result.leave(thresholds[-1], EMPTY_ALONE)
     if all(one.key != CUSTOM for one in given):
-        made.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
-    made.notes.extend(NOTES)
-    return made
+        result.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
+    result.notes.extend(NOTES)
+    return result
 
 
-TOOL: Final = Tool("Cluster Autoscaler", TAKEN, _settings_of, _migrated)
+TOOL: Final = Tool("Cluster Autoscaler", TAKEN, _settings_of, _convert)

@@ -12,7 +12,7 @@ import pytest
 from cli.__main__ import main
 from cli.answers import Figure, VariantResult
 from cli.forms.text.replay import tables
-from cli.replay import swept
+from cli.replay import sweep_variants
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
@@ -105,7 +105,7 @@ def test_prices_of_no_node_that_is_played_are_refused(
 def test_the_usual_is_swept_beside_settings_of_ones_own(
     asked: list[str], count: int, thresholds: set[str]
 ) -> None:
-    found = swept(asked, EMPTY, "built in")
+    found = sweep_variants(asked, EMPTY, "built in")
     assert len(found) == count
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
 
