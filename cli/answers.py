@@ -13,7 +13,7 @@ from cli.input.overview import Status
 from core.config.settings import Config
 from core.engine.plan import Plan
 
-if TYPE_CHECKING:  # the simulation takes long
+if TYPE_CHECKING:  # slow to import
     from sim.report import Row
 
 

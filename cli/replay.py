@@ -36,12 +36,12 @@ PAGE: Final = "html"
 """Format of the file of --page."""
 USUAL: Final = "usual"
 BUILT_IN: Final = "built in"
-MOMENTS_MAX: Final = 400
+SAMPLES_MAX: Final = 400
 """Samples of a variant that are kept for charts."""
 COMMENT_CHARS: Final = 96
 MINUTE_MS: Final = HOUR_MS // 60
 NO_EVICTIONS: Final = (
-    "pods that Ebb would evict (eviction: enabled) stay: evictions of Ebb are not played"
+    "evictions by Ebb (eviction: enabled) are not simulated: pods that it would evict keep running"
 )
 UNITS: Final = ((DAY_MS, "days"), (HOUR_MS, "hours"), (MINUTE_MS, "minutes"))
 DAYS: Final = 2
@@ -108,7 +108,7 @@ def save(answer: Replayed, options: Options) -> None:
         output.write_answer(answer, PAGE, options.page)
 
 
-# What is played
+# Load and variants
 
 
 def _document(path: str | None) -> tuple[Document, str]:
@@ -143,7 +143,9 @@ def _loaded(options: Options, config: Config) -> _Loaded:
     if options.at_once is not None and options.trace is None:
         raise click.UsageError("--at-once: only with --trace")
     if options.days is not None and options.at_once is None:
-        raise click.UsageError("--days: only with --at-once; a past is as long as it is")
+        raise click.UsageError(
+            "--days: only with --at-once; a recorded history has its own length"
+        )
     if options.at_once is not None:
         return _drawn(given[0], options)
     unreadable: list[str] = []
@@ -161,8 +163,12 @@ def _drawn(folder: str, options: Options) -> _Loaded:
         whole = trace.drawn(Path(folder), seed=seed, days=days, at_once=at_once)
         return _cut(whole, options, seed)
 
-    note = f"pods are drawn from the trace's {rows_in_trace:,} rows: {options.at_once:,} at once"
-    return _Loaded(folder, draw, (note, "their hours of the day are those of the openb trace"))
+    note = (
+        f"pods are drawn from the {rows_in_trace:,} rows of the trace: {options.at_once:,} at once"
+    )
+    return _Loaded(
+        folder, draw, (note, "the arrival rate over the day is that of the openb trace")
+    )
 
 
 def _read(options: Options, config: Config, unreadable: list[str]) -> ClusterHistory:
@@ -192,7 +198,7 @@ def _cut(whole: Workload, options: Options, seed: int) -> Workload:
     return replace(cut, tick_ms=1000 * options.interval)
 
 
-# What is told
+# Answer
 
 
 def _answer(
@@ -216,10 +222,10 @@ def _answer(
 def _summary(first: Workload, count: int, options: Options) -> str:
     pods = len(first.arrivals) + sum(one.replicas[0][1] for one in first.deployments)
     return (
-        f"{_length(first.duration_ms)}, {plural(len(first.nodes), 'node')} at the beginning, "
+        f"{_length(first.duration_ms)}, {plural(len(first.nodes), 'node')} at the start, "
         f"{plural(pods, 'pod')} and {plural(len(first.deployments), 'ReplicaSet')}; "
-        f"{plural(count, 'way')}, {plural(options.seeds, 'seed')} each, "
-        f"the engine every {options.interval} s"
+        f"{plural(count, 'variant')}, {plural(options.seeds, 'seed')} each, "
+        f"a pass every {options.interval} s"
     )
 
 
@@ -231,7 +237,7 @@ def _length(ms: int) -> str:
 
 
 def _result(one: Outcome, *, best: bool) -> VariantResult:
-    step = -(-len(one.samples) // MOMENTS_MAX) or 1
+    step = -(-len(one.samples) // SAMPLES_MAX) or 1
     return VariantResult(
         name=one.way.name,
         settings=one.way.settings,
@@ -253,12 +259,12 @@ def _moment(sample: Sample) -> Moment:
 def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Recommended:
     """Return the configuration file, with a comment about the comparison."""
     chosen = choice.outcome
-    rivals = [one for one in outcomes if one.way.name == replay.COMPARED_TO]
+    compared = [one for one in outcomes if one.way.name == replay.COMPARED_TO]
     lines = [
         f"Chosen by `ebb replay` from {where}.",
         f"It is {choice.why}.",
-        *(_line(one) for one in (chosen, *rivals)),
-        "Played were mode enforce, and an autoscaler that takes empty nodes.",
+        *(_line(one) for one in (chosen, *compared)),
+        "Simulated with mode enforce and an autoscaler that removes only empty nodes.",
         *(f"{note}." for note in _not_simulated(chosen.way.config)),
     ]
     folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
@@ -277,7 +283,7 @@ def _line(one: Outcome) -> str:
     )
 
 
-# Progress, on standard error: what is answered may be read by a program
+# Progress goes to standard error, because a program may read standard output
 
 
 @contextmanager
@@ -303,7 +309,7 @@ def _progress(runs: int, hours: int) -> Iterator[Tell]:
         TextColumn(f"{runs} runs"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
         console=out,
     ) as bar:  # fmt: skip
-        task = bar.add_task("playing", total=hours)
+        task = bar.add_task("simulating", total=hours)
 
         def report(name: str, hour: int) -> None:
             simulated[name] = hour

@@ -110,7 +110,7 @@ class Table:
             return min(size, TEXT_CHARS_MIN)
         cells = (row[number] for row in (self._headings, *self._rows))
         longest = max(cell_len(word) for cell in cells for word in [*cell.split(), ""])
-        return min(size, longest)  # names that stand above their rows need no room beside them
+        return min(size, longest)  # names above their rows need no column width
 
     def _row(self, cells: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
         for line in zip_longest(*map(_wrapped, cells, sizes), fillvalue=""):

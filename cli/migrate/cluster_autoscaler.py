@@ -18,13 +18,13 @@ TAKEN: Final[Mapping[str, Taken]] = {
     "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
     "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
 }
-OTHERS: Final = "stays with the autoscaler"
+OTHERS: Final = "remains a setting of the autoscaler"
 CUSTOM: Final = "skip-nodes-with-custom-controller-pods"
 _BY_REASON: Final[Mapping[str, str]] = {
-    "groups and their size at the cloud stay there; `budgets` and `pools` limit marks": """
+    "node groups, sizes too, remain with the autoscaler; `budgets` and `pools` limit marks": """
         cloud-provider cores-total enforce-node-group-min-size gpu-total max-nodes-total
         memory-total node-group-auto-discovery nodes""",
-    "scale-up stays with the autoscaler": """
+    "scale-up remains with the autoscaler": """
         balance-similar-node-groups balancing-ignore-label balancing-label
         enable-proactive-scaleup estimator expander force-ds ignore-taint
         initial-node-group-backoff-duration max-binpacking-time max-node-group-backoff-duration
@@ -32,28 +32,28 @@ _BY_REASON: Final[Mapping[str, str]] = {
         max-nodes-per-scaleup new-pod-scale-up-delay node-group-backoff-reset-timeout
         parallel-scale-up scale-from-unschedulable scale-up-from-zero startup-taint
         startup-taint-prefix status-taint""",
-    "how many nodes go at once; in Ebb, `budgets.maxMarked` limits how many are marked": """
+    "limits concurrent removals; in Ebb, `budgets.maxMarked` limits the marked nodes": """
         max-bulk-soft-taint-count max-bulk-soft-taint-time max-drain-parallelism
         max-empty-bulk-delete max-scale-down-parallelism""",
-    "a rule of evictions; those of Ebb, if they are enabled, go by `drain`": """
+    "configures evictions; evictions by Ebb, if enabled, follow `drain`": """
         cordon-node-before-terminating daemonset-eviction-for-empty-nodes
         daemonset-eviction-for-occupied-nodes drain-priority-config max-graceful-termination-sec
         max-pod-eviction-time""",
-    "whether pods of controllers that the autoscaler does not know keep their node; in Ebb they "
-    "do not: it may be marked, and goes once they have ended": CUSTOM,
-    "pods of ReplicaSets with fewer replicas keep their node there; in Ebb they do not": """
+    "whether pods of unknown controllers block the removal of their node; in Ebb they do not: the "
+    "node may be marked, and is removed when they have ended": CUSTOM,
+    "whether pods of small ReplicaSets block the removal of their node; in Ebb they do not": """
         min-replica-count""",
-    "how long pods of kube-system keep their node there; in Ebb as long as they are on it, unless "
-    "`nodeUtilization.keepSystem` is false": "blocking-system-pod-distruption-timeout",
-    "pods of lower priority count for nothing there; in Ebb what running ones ask for counts, and "
+    "how long pods of kube-system block the removal of their node; in Ebb as long as they run, "
+    "unless `nodeUtilization.keepSystem` is false": "blocking-system-pod-distruption-timeout",
+    "the autoscaler ignores pods of lower priority; in Ebb requests of running ones count, and "
     "the cutoff is -10, the autoscaler's default": "expendable-pods-priority-cutoff",
-    "Ebb counts what all pods of a node ask for, CPU and memory": """
+    "Ebb counts the CPU and memory requests of all pods of a node": """
         ignore-daemonsets-utilization ignore-mirror-pods-utilization
         scale-down-gpu-utilization-threshold""",
-    "nodes that are not ready are left to the autoscaler": """
+    "nodes that are not Ready remain with the autoscaler": """
         max-total-unready-percentage ok-total-unready-count scale-down-unready-enabled
         scale-down-unready-time""",
-    "Ebb leaves a node that did not empty alone for `backoff`": """
+    "Ebb skips a node that did not become empty; `backoff` says how long": """
         scale-down-delay-after-delete scale-down-delay-after-failure scale-down-delay-type-local
         unremovable-node-recheck-timeout""",
 }
@@ -62,13 +62,13 @@ WITHOUT: Final[Mapping[str, str]] = {
 }
 """Explanation for each flag without an equivalent; any other flag has OTHERS."""
 NOTES: Final = (
-    "group size at the cloud: Ebb does not ask for it; the autoscaler waits while it is not met",
-    "scale-up rules, and removing empty nodes: stay with the autoscaler, which must go on running",
+    "minimum size of node groups: Ebb does not know it; the autoscaler removes no node below it",
+    "scale-up and removal of empty nodes: remain with the autoscaler, which must keep running",
     f"draining: the autoscaler evicts a node's pods; {DRAINING}",
 )
 EMPTY_ALONE: Final = (
-    "only nodes without requests go: Ebb marks no others for that, so it observes; with "
-    "`mode: enforce` it would mark nodes under `nodeUtilization.utilization`, 50%"
+    "with 0 only nodes without requests are removed; Ebb has no equivalent, so the mode is "
+    "observe; with `mode: enforce` it would mark nodes under `nodeUtilization.utilization`, 50%"
 )
 
 

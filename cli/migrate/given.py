@@ -32,7 +32,7 @@ def objects(raw: bytes, source: str) -> list[object]:
         try:
             return list(_flat(parse_json(raw.decode("utf-8"), source)))
         except (InvalidInputError, UnicodeDecodeError):
-            pass  # YAML may begin so too, and tells where it ends to be any
+            pass  # YAML may start with these characters too, and its error names the position
     return [one for document in parse_yaml(raw, source) for one in _flat(document)]
 
 

@@ -35,18 +35,20 @@ VALUES: Final[Mapping[str, str]] = {
 }
 """Environment variable for each value of the Helm chart."""
 WITHOUT: Final[Mapping[str, str]] = {
-    "MINIMUM_NODE_AGE_SECONDS": "Ebb asks no age of a node; after any new one, all wait for "
-    "`cooldown.afterNodeAdd`",
+    "MINIMUM_NODE_AGE_SECONDS": "Ebb has no minimum age; after a node is added, all removals wait "
+    "for `cooldown.afterNodeAdd`",
 }
 OF_POOL: Final[Mapping[str, Taken]] = {
     "scaleDownCPURequestRatioLimit": Taken(("limit",), SHARE),
     "scaleDownRequiredUnderutilizedNodeCount": Taken(("required",), COUNT_FROM_1),
 }
 """Fields of a pool with an equivalent; a disabled pool omits fields that are unset or 0."""
-NOTES: Final = (f"draining: the compactor deletes pods past PodDisruptionBudgets; {DRAINING}",)
+NOTES: Final = (
+    f"draining: the compactor deletes pods, whatever PodDisruptionBudgets say; {DRAINING}",
+)
 NO_DELAY: Final = (
-    "delay: the time that a node stays marked is no part of this file, but of the environment, "
-    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; it is 300 where that is not set, and 600 by the chart"
+    "delay: not in this file; the compactor reads it from the environment variable "
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; the default is 300, and 600 in the Helm chart"
 )
 
 
@@ -97,7 +99,7 @@ def _convert(given: Sequence[Given]) -> Migrated:
     if not any(enabled):
         result.put(("mode",), OBSERVE)
     others = [one for one in given if one.key != POOLS]
-    result.each(others, TAKEN, lambda key: WITHOUT.get(key, "the compactor knows no such setting"))
+    result.each(others, TAKEN, lambda key: WITHOUT.get(key, "unknown to the compactor"))
     result.notes.extend(NOTES if "delay" in result.document else (*NOTES, NO_DELAY))
     return result
 
@@ -114,9 +116,7 @@ def _pool(name: str, pool: object, result: Migrated) -> bool:
         if enabled or pool.get(key) not in _UNSET:
             result.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.kind))
     for other in _others(pool, ENABLED, *OF_POOL):
-        result.leave(
-            Given(f"{where}.{other.key}", other.value), "the compactor knows no such setting"
-        )
+        result.leave(Given(f"{where}.{other.key}", other.value), "unknown to the compactor")
     return enabled
 
 

@@ -20,8 +20,8 @@ TAKEN: Final[Mapping[str, Taken]] = {
 """All settings that Node Refiner reads."""
 NOTES: Final = (
     f"draining: Node Refiner evicts a node's pods; {DRAINING}",
-    "minimums: Node Refiner looks before a step and ends one node below; Ebb looks after it",
-    "at exactly the threshold Node Refiner may take a node; Ebb takes one above it only",
+    "minimums: Node Refiner checks before a removal and may end one node below; Ebb never does",
+    "threshold: Node Refiner may remove a node at exactly the threshold; Ebb only above it",
 )
 
 
@@ -37,7 +37,7 @@ def _settings_of(one: object) -> Sequence[Given]:
 def _convert(given: Sequence[Given]) -> Migrated:
     """Convert the settings to a configuration. Raises: InvalidInputError."""
     result = Migrated.by(POLICY)
-    result.each(given, TAKEN, lambda _: "Node Refiner knows no such setting, and passes over it")
+    result.each(given, TAKEN, lambda _: "unknown to Node Refiner, which ignores it")
     result.notes.extend(NOTES)
     return result
 

@@ -51,8 +51,8 @@ class Migrated:
 
     def leave(self, one: Given, why: str) -> None:
         """Add a note about a setting without an equivalent."""
-        told = "" if one.value is None else f"={shown(one.value)}"
-        self.notes.append(f"{shown(one.key)}{told}: {why}")
+        text_of_value = "" if one.value is None else f"={shown(one.value)}"
+        self.notes.append(f"{shown(one.key)}{text_of_value}: {why}")
 
     def each(
         self, given: Iterable[Given], taken: Mapping[str, Taken], why_not: Callable[[str], str]
@@ -68,7 +68,7 @@ class Migrated:
 ENFORCE: Final = "enforce"
 OBSERVE: Final = "observe"
 DRAINING: Final = (
-    "Ebb marks the node, which empties as pods end, and evicts them only with `eviction: enabled`"
+    "Ebb marks the node and waits until its pods end; it evicts pods only with `eviction: enabled`"
 )
 
 

@@ -53,7 +53,7 @@ def _merged(parts: Iterable[Sequence[Given]]) -> Sequence[Given]:
     for part in parts:
         keys = {one.key for one in part}
         if twice := seen & keys:
-            raise InvalidInputError(shown(min(twice)), "several objects of the file say it")
+            raise InvalidInputError(shown(min(twice)), "set by several objects of the file")
         seen |= keys
         merged.extend(part)
     return merged

@@ -37,14 +37,14 @@ def read(key: str, value: object, kind: Kind) -> object:
     try:
         return kind.read(text(value))
     except ValueError as fault:
-        told = "missing" if value is None else _SHORT.repr(value)
-        raise InvalidInputError(shown(key), f"{told}; allowed: {kind.allowed}") from fault
+        text_of_value = "missing" if value is None else _SHORT.repr(value)
+        raise InvalidInputError(shown(key), f"{text_of_value}; allowed: {kind.allowed}") from fault
 
 
 def shown(value: object) -> str:
     """Return a value of a file as printable text of limited length."""
-    told = printable(value if isinstance(value, str) else _SHORT.repr(value))
-    return told if len(told) <= SHOWN_MAX else f"{told[:SHOWN_MAX]}..."
+    text_of_value = printable(value if isinstance(value, str) else _SHORT.repr(value))
+    return text_of_value if len(text_of_value) <= SHOWN_MAX else f"{text_of_value[:SHOWN_MAX]}..."
 
 
 _SHORT: Final = Repr()

@@ -13,17 +13,24 @@ def write(answer: Replayed, out: Console) -> None:
     say(out, f"{answer.source}: {answer.summary}", *answer.notes)
     if answer.recorded:
         figures = ", ".join(f"{figure.label} {figure.mean_text}" for figure in answer.recorded)
-        say(out, f"the nodes as they stood: {figures}")
+        say(out, f"nodes as recorded: {figures}")
     say(out, "", "mean over the seeds", *tables(answer.modes, out.width, spread=False))
     if len(answer.seeds) > 1:
-        title = "least and most over the seeds"
+        title = "minimum to maximum over the seeds"
         say(out, "", title, *tables(answer.modes, out.width, spread=True))
     if answer.points:
-        say(out, "", "the sweep; * nothing is better in cost and waits", _sweep(answer.points))
+        say(
+            out,
+            "",
+            "sweep; * no other variant is better in both cost and waiting time",
+            _sweep(answer.points),
+        )
     say(out, "")
     chosen = answer.recommended
     if chosen is None:
-        say(out, "recommended: none; under each pods were evicted, or waited for a mark")
+        say(
+            out, "recommended: none; in each variant pods were evicted or waited because of a mark"
+        )
         return
     say(out, f"recommended: {chosen.name}", f"because: {chosen.why}")
 
