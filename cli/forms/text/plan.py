@@ -50,10 +50,8 @@ def _rule(answer: Planned) -> str:
     plan, limits = answer.plan, answer.config.thresholds
     if POLICIES[plan.policy].thresholds:
         cpu, memory = map(limit_text, (limits.cpu, limits.memory))
-        maximum = (
-            f"Thresholds: requests of at most {cpu} of usable CPU, {memory} of usable memory."
-        )
-        return f"{maximum} {_usability(plan)}"
+        maximum = f"requests may use {cpu} of usable CPU and {memory} of usable memory."
+        return f"Thresholds: {maximum} {_usability(plan)}"
     metrics = (f"{one.gauge}: {_value(one)}" for one in plan.figures if not one.labels)
     return f"Policy {plan.policy}. {'; '.join(metrics)}".strip()
 
