@@ -1,8 +1,7 @@
-"""Cluster Autoscaler, as a real one was seen to behave, with its default timers; virtual time.
+"""A model of Cluster Autoscaler as observed on a real one, with its default timers; virtual time.
 
-Removes nodes in one of three ways, adds nodes of one group at a time for all pods that no node
-admits. Nodes are ended and
-added by the world; what is written on nodes goes through the same door as Ebb's writes.
+It removes nodes in one of three ways, and adds nodes of one group at a time for all pods that fit
+on no node. The simulator adds and deletes nodes; writes on nodes pass the same admission as Ebb's.
 """
 
 import random
@@ -31,26 +30,26 @@ SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
 DELAY_AFTER_ADD_MS: Final = 600_000
 RECHECK_MS: Final = 300_000
-"""A node that failed the drain simulation is not looked at again for this long."""
+"""Time until a node that failed the drain simulation is evaluated again."""
 DELETE_DELAY_MS: Final = 5_000
 UTILIZATION: Final = Fraction(1, 2)
 YOUNG_MS: Final = 2_000
-"""A pod that waits for less than this does not count yet."""
+"""A pod counts as Pending only after this time."""
 REACTION_MS: Final = (2_000, 10_000)
 STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
 SOFT_TAINTS_A_SCAN_MAX: Final = 10
 KEEPING: Final = Settings().keeping() | {CUSTOM_CONTROLLER}
-"""What of a pod keeps its node, as `--skip-nodes-with-*` have it by default."""
+"""Properties of pods that block scale-down, as `--skip-nodes-with-*` default to."""
 CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
-"""Its soft taint on what it could do without, which keeps new pods away as far as scores do."""
+"""Soft taint of the autoscaler on unneeded nodes; scores keep new pods away from it."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """How long it takes to do what, in milliseconds; the defaults are its own and a cloud's."""
+    """Timers in milliseconds; defaults of Cluster Autoscaler and typical times of a cloud."""
 
     scan_ms: int = SCAN_MS
     unneeded_ms: int = UNNEEDED_MS
@@ -64,7 +63,7 @@ TIMERS: Final = Timers()
 
 
 class ScaleDown(StrEnum):
-    """What it removes."""
+    """Which nodes the autoscaler removes."""
 
     NEVER = "never"
     EMPTY = "empty nodes only"
@@ -72,47 +71,47 @@ class ScaleDown(StrEnum):
 
 
 class World(Protocol):
-    """What the autoscaler may do."""
+    """The operations of the simulator that the autoscaler uses."""
 
     state: State
 
     def now_ms(self) -> int:
-        """Return the virtual time."""
+        """Return the virtual time in milliseconds."""
 
     def write(self, node: Node) -> None:
         """Update a Node, through admission."""
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it waits for another node and begins again."""
+        """Evict a pod: it becomes Pending and starts again on another node."""
 
     def end_node(self, name: str) -> None:
         """Delete a Node."""
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node of a shape looks like."""
+        """Return a new Node of a shape."""
 
     def new_node(self, shape: Resources) -> str:
-        """Create a Node that is not ready yet; return its name."""
+        """Create a Node that is not Ready yet; return its name."""
 
     def ready_node(self, name: str) -> None:
-        """Let a Node become ready."""
+        """Make a Node Ready."""
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action after a delay."""
 
 
 @dataclass(slots=True)
 class _Since:
-    """When each node became unneeded, and which are not looked at again until when."""
+    """Times since nodes are unneeded, and times until which nodes are not evaluated again."""
 
     unneeded: dict[str, int] = field(default_factory=dict)
     recheck: dict[str, int] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
-    """Where the pods of unneeded nodes would go, by their keys."""
+    """Target node of each pod on an unneeded node, by the pod's key."""
 
 
 class Autoscaler:
-    """One autoscaler over all nodes; shapes are its node groups."""
+    """One autoscaler for all nodes; each shape is a node group."""
 
     def __init__(
         self,
@@ -133,16 +132,16 @@ class Autoscaler:
         self._next_look_ms: int | None = None
         self.scan_ms = timers.scan_ms
         self.scale_ups = 0
-        """Nodes added."""
+        """Number of nodes added."""
 
     # Adding
 
     def unschedulable(self) -> None:
-        """Hear of a pod that no node admits; look some seconds later who waits."""
+        """Note an unschedulable pod; all Pending pods are evaluated some seconds later."""
         self._look_in(self._chance.randint(*self._timers.reaction_ms))
 
     def _look_in(self, delay_ms: int) -> None:
-        """Look then, unless a look is due before."""
+        """Evaluate Pending pods after the delay, unless an evaluation is due earlier."""
         at_ms = self._now() + delay_ms
         if self._next_look_ms is not None and self._next_look_ms <= at_ms:
             return
@@ -150,7 +149,7 @@ class Autoscaler:
         self._world.after(delay_ms, lambda: self._look(at_ms))
 
     def _look(self, at_ms: int) -> None:
-        """Scale one group up for all who wait; look again as long as a group could help."""
+        """Scale up one group for the Pending pods; repeat while a group could help."""
         if self._next_look_ms != at_ms:
             return  # there was an earlier one
         self._next_look_ms = None
@@ -160,16 +159,16 @@ class Autoscaler:
         self._scale_up(self._without_room(waiting))
 
     def _can_help(self, pod: Pod) -> bool:
-        """Say whether any node group has nodes that admit the pod."""
+        """Return whether any node group has nodes that could run the pod."""
         return any(option(template, [pod], 1) for template in self._templates())
 
     def _templates(self) -> Iterator[Node]:
         return (self._world.template(shape) for shape in self._shapes)
 
     def _without_room(self, waiting: Iterable[Pod]) -> list[Pod]:
-        """Return those who wait for long enough and do not fit the nodes that are on their way.
+        """Return pods that are Pending long enough and do not fit on nodes that are starting.
 
-        Room on nodes that are ready the scheduler would have taken.
+        Ready nodes are not checked: kube-scheduler would have used them already.
         """
         since = self._world.state.pending
         old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
@@ -177,7 +176,7 @@ class Autoscaler:
         return [pod for pod in old if pod.key not in found]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
-        """Add the nodes of the group that wastes least."""
+        """Add the nodes of the group with the least waste."""
         nodes_max = NODES_MAX - len(self._world.state.places)
         if nodes_max <= 0 or not waiting:
             return
@@ -205,7 +204,7 @@ class Autoscaler:
     # Removing
 
     def scan(self) -> None:
-        """Look at all nodes; called every `scan_ms`."""
+        """Evaluate all nodes; called every `scan_ms`."""
         now_ms, needed = self._now(), self._keep_room()
         if self._how is ScaleDown.NEVER:
             return
@@ -226,10 +225,10 @@ class Autoscaler:
             self._soft_taint(since.unneeded)
 
     def _unneeded(self, needed: Collection[str]) -> list[Place]:
-        """Return the nodes that could all go: the pods of each have places on those that stay.
+        """Return the nodes that can all be removed: the pods of each fit on the remaining nodes.
 
-        It looks at empty ones first, then at those that it could do without before; and not again
-        for a while at one whose pods have no place.
+        Empty nodes come first, then nodes that were unneeded before. A node whose pods did not fit
+        is not evaluated again for some time.
         """
         before = self._since.unneeded
         found: list[Place] = []
@@ -260,9 +259,9 @@ class Autoscaler:
     def _moved(
         self, pods: Sequence[Pod], free: dict[str, Resources]
     ) -> list[tuple[Pod, str]] | None:
-        """Return where all of the pods would go, and take that room; None if one has no place.
+        """Reserve a node for each pod and return these nodes, or None if one does not fit.
 
-        Each goes where it would have gone at the last look, if it still can.
+        A pod keeps its node of the last evaluation, if possible.
         """
         hints = self._since.hints
         went: list[tuple[Pod, str]] = []
@@ -276,9 +275,9 @@ class Autoscaler:
         return went
 
     def _keep_room(self) -> Collection[str]:
-        """Add nodes for what buffers ask for and find no room; return the nodes that they need.
+        """Add nodes for buffer pods that do not fit; return the nodes that the buffers need.
 
-        They come behind the pods that wait, and take the fullest nodes first, empty ones last.
+        Buffer pods come after Pending pods. They use the fullest nodes first, empty nodes last.
         """
         state = self._world.state
         if not state.buffers:
@@ -294,7 +293,7 @@ class Autoscaler:
         return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
-        """Let the unneeded nodes carry the soft taint, and no others; some nodes a scan."""
+        """Set the soft taint on the unneeded nodes only; a limited number of nodes a scan."""
         wrong = [
             place.node
             for place in self._places()
@@ -327,11 +326,11 @@ class Autoscaler:
         return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
 
     def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
-        """Return the pods that fit, first-fit, on nodes with so much room, which they take."""
+        """Return the pods that fit by first-fit into *free*, and take their room from it."""
         return [pod for pod in pods if self._put(pod, free) is not None]
 
     def _put(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
-        """Take room for a pod on the hinted node, or else the first that admits it; return it."""
+        """Take room for a pod on the hinted node, else on the first feasible one; return it."""
         places = self._world.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
@@ -342,7 +341,7 @@ class Autoscaler:
         return None
 
     def _delete(self, place: Place) -> None:
-        """Taint, wait, look once more, delete."""
+        """Set the taint of a removal; after a delay, delete the node if it is still empty."""
         node = place.node
         taint = Taint(TO_BE_DELETED, str(self._now() // 1000), Effect.NO_SCHEDULE)
         self._world.write(replace(node, taints=(*node.taints, taint)))
@@ -356,7 +355,7 @@ class Autoscaler:
         self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
     def _here(self) -> list[Place]:
-        """Return the nodes that take pods."""
+        """Return the nodes that are Ready and not being deleted."""
         return [
             place
             for place in self._places()
@@ -386,12 +385,12 @@ def _is_candidate(node: Node) -> bool:
 
 
 def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
-    """Say whether the node's utilization is at most *threshold*, as Cluster Autoscaler counts.
+    """Return whether utilization is at most *threshold*, as Cluster Autoscaler computes it.
 
-    That is requests over allocatable: of GPUs alone where a node has them, else the larger one of
-    CPU and memory. A node without a resource counts as unused in it. It considers a node from
-    1.35 on when `utilization <= threshold`; the thresholds of both kinds are 50 % by default.
-    Source: its simulator/utilization and scaledown/eligibility.
+    Utilization is requests over allocatable: of GPUs on nodes with GPUs, else the larger one of
+    CPU and memory. A missing resource counts as unused. Since 1.35 the condition is `utilization
+    <= threshold`; both thresholds default to 50 %. Source: its simulator/utilization and
+    scaledown/eligibility.
     """
     pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))

@@ -1,10 +1,10 @@
-"""What the nodes for some pods cost at the least: a linear program's bound.
+"""A lower bound for the cost of nodes that run given pods, by linear programming.
 
-It may take parts of nodes and part a pod among them, so no cluster of whole nodes is cheaper. Of
-each group a node's price is divided among its resources; a pod then costs no less than its share
-of them is worth, on the nodes where that is least. The solver (HiGHS) finds the division that says
-most. Whatever it answers is made to hold in exact numbers before anything is concluded, so
-rounding, or a solver that errs, may lower the bound and never lifts it.
+The program may use parts of nodes and split a pod, so no cluster of whole nodes is cheaper. It is
+solved in its dual form: the price of each node group is divided among the resources of its nodes.
+A pod then costs at least its shares at the cheapest group. The solver (HiGHS) searches for the
+division with the highest bound. The bound is then recomputed in exact numbers: rounding or a
+solver error can lower it but never raise it.
 """
 
 import math
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from highspy import Highs
 
 GRAIN: Final = 10**9
-"""What the solver says is rounded down to such parts of the dearest node's price."""
+"""Resolution of the solver's values, as a fraction of the highest price of a node."""
 NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
 Least = Callable[[Iterable[Pod]], Fraction]
-"""Returns what the nodes for these pods cost an hour at the least."""
+"""Returns the lower bound of the hourly cost of nodes for the pods."""
 _Kind = tuple[Resources, NodeConstraints]
-"""All that tells pods apart here."""
+"""Equivalence class of pods in this module."""
 _Option = tuple[int, Mapping[str, Fraction]]
-"""A group's place, and what a pod takes of a node of it, by resource."""
+"""Index of a group, and the share that a pod takes of one of its nodes, by resource."""
 Asked = Sequence[tuple[int, Sequence[_Option]]]
-"""How many pods of a kind, and where they can run."""
+"""Number of pods of each class, and the groups that could run them."""
 Division = Mapping[tuple[int, str], Fraction]
-"""What a group's (its place's) resource is worth, in prices of the dearest node."""
+"""Value of a resource of a group (by index), relative to the highest price of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes alike: what pods can use of one, by resource, and what it costs an hour."""
+    """Equal nodes: capacity of one node for pods by resource, and its hourly price."""
 
     template: Node
     usable: Mapping[str, int]
     price: Fraction
 
     def shares(self, kind: _Kind) -> Mapping[str, Fraction] | None:
-        """Return what a pod takes of a node, by resource; None: it can run on none of them."""
+        """Return the share of a node that a pod takes, by resource; None if it does not fit."""
         requests, placing = kind
         asked = {name: much for name, much in _amounts(requests).items() if much}
         if any(much > self.usable.get(name, 0) for name, much in asked.items()):
@@ -61,7 +61,7 @@ class Group:
 
 
 Divide = Callable[[Asked, Sequence[Group]], Division]
-"""Proposes how prices are divided."""
+"""Proposes a division of the prices."""
 
 
 def _amounts(of: Resources) -> dict[str, int]:
@@ -70,7 +70,7 @@ def _amounts(of: Resources) -> dict[str, int]:
 
 
 def check() -> None:
-    """Refuse at once what would fail after minutes. Raises: InvalidInputError."""
+    """Fail early if the solver is missing. Raises: InvalidInputError."""
     _solver()
 
 
@@ -87,9 +87,9 @@ def _solver() -> "Highs":
 def lp_lower_bound(
     templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
 ) -> Least:
-    """Return the bound for clusters of such nodes, as many as one likes of each.
+    """Return a function for the lower bound, for clusters with any number of these nodes.
 
-    *divide*: who proposes how prices are divided; None: the solver.
+    *divide* proposes the division of prices; None: the solver.
     """
     groups = [
         Group(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one)) for one in templates
@@ -112,10 +112,10 @@ def _options(groups: Sequence[Group], kind: _Kind) -> Sequence[_Option]:
 
 
 def _divided(asked: Asked, groups: Sequence[Group]) -> Division:
-    """Return how the solver would divide the prices.
+    """Return the division of prices that the solver proposes.
 
-    It looks for most of the sum of what all pods are worth, where a pod is worth no more than its
-    shares are on any node that could run it, and a node's resources no more than its price.
+    It maximizes the total value of all pods. The value of a pod is at most the value of its shares
+    on any group that could run it. The resources of a node are worth at most its price.
     """
     solver = _solver()
     dearest = max((group.price for group in groups), default=Fraction()) or Fraction(1)
@@ -148,7 +148,7 @@ def _floored(value: float) -> Fraction:
 
 
 def _proven(asked: Asked, groups: Sequence[Group], divided: Division) -> Fraction:
-    """Return the bound that a division of the prices gives, whoever made it."""
+    """Return the bound that follows from a division of prices, whatever its quality."""
     scales = []
     for at, group in enumerate(groups):
         total = sum(divided[at, name] for name in group.usable)

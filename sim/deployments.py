@@ -1,6 +1,6 @@
-"""The Deployment and the ReplicaSet controller in a simulated cluster.
+"""The Deployment and ReplicaSet controllers of a simulated cluster.
 
-Rolling updates with the default of 25 % for maxSurge (rounded up) and maxUnavailable (rounded
+Rolling updates use the default of 25 % for maxSurge (rounded up) and maxUnavailable (rounded
 down). Source: kube-controller-manager's NewRSNewReplicas and reconcileOldReplicaSets, 1.36.
 """
 
@@ -17,30 +17,30 @@ from sim.replicas import Replica, first_deleted
 from sim.workload import Deployment
 
 QUARTER: Final = 4
-"""maxSurge and maxUnavailable are one part of so many."""
+"""maxSurge and maxUnavailable are the replicas divided by this number."""
 
 
 class World(Protocol):
-    """What the controllers may do."""
+    """The operations of the simulator that the controllers use."""
 
     state: State
 
     def now_ms(self) -> int:
-        """Return the virtual time."""
+        """Return the virtual time in milliseconds."""
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action after a delay."""
 
     def create(self, pod: Pod) -> None:
         """Create a pod that runs until it is deleted."""
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete pods, bound or waiting."""
+        """Delete pods, bound or Pending."""
 
 
 @dataclass(slots=True)
 class _Rolling:
-    """One Deployment: what is wanted of it, and its pods by key, each with its revision."""
+    """One Deployment with its desired replicas, and its pods by key, each with its revision."""
 
     of: Deployment
     wanted: int = 0
@@ -49,11 +49,11 @@ class _Rolling:
     pods: dict[str, tuple[int, Replica]] = field(default_factory=dict)
 
     def of_revision(self, revision: int) -> list[Replica]:
-        """Return the pods of a ReplicaSet."""
+        """Return the pods of one ReplicaSet."""
         return [one for number, one in self.pods.values() if number == revision]
 
     def ready(self) -> int:
-        """Count the pods that are."""
+        """Return the number of Ready pods."""
         return sum(one.ready_ms is not None for _, one in self.pods.values())
 
 
@@ -65,7 +65,7 @@ class Deployments:
         self._owner: dict[str, _Rolling] = {}
 
     def begin(self, deployment: Deployment) -> None:
-        """Let all happen to it that is to happen, each at its time."""
+        """Schedule all changes of a Deployment: replicas, rollouts and restarts."""
         one, after = _Rolling(deployment), self._world.after
         for at_ms, wanted in one.of.replicas:
             after(at_ms, lambda wanted=wanted: self._scale(one, wanted))  # type: ignore[misc]
@@ -90,7 +90,7 @@ class Deployments:
             self._sync(one)
 
     def bound(self, pod: Pod) -> None:
-        """Hear that a pod has got a node: it becomes ready some time later."""
+        """Handle a binding: the pod becomes Ready after the startup time."""
         one, now_ms = self._owner[pod.key], self._world.now_ms()
         _, replica = one.pods[pod.key]
         # What is bound at the beginning has run since it was created, wherever that was.
@@ -106,17 +106,17 @@ class Deployments:
         self._sync(one)
 
     def gone(self, key: str) -> None:
-        """Hear that somebody else has deleted a pod: another one takes its place."""
+        """Handle a deletion by another component: a new pod replaces the deleted one."""
         one = self._owner.pop(key)
         del one.pods[key]
         self._sync(one)
 
     def owns(self, key: str) -> bool:
-        """Say whether the pod is one of a Deployment."""
+        """Return whether the pod belongs to a Deployment."""
         return key in self._owner
 
     def _sync(self, one: _Rolling) -> None:
-        """Bring what there is as near to what is wanted as may be without pods that are ready."""
+        """Create and delete pods until only the readiness of pods can allow further steps."""
         changed = True
         while changed:
             before = set(one.pods)
@@ -137,7 +137,7 @@ class Deployments:
             self._create(one)
 
     def _sync_old(self, one: _Rolling) -> None:
-        """Delete of the older ReplicaSets what the new one can do without, unready pods first."""
+        """Delete pods of old ReplicaSets that the new one can replace, unready pods first."""
         new = one.of_revision(one.revision)
         unready = sum(each.ready_ms is None for each in new)
         least = one.wanted - one.wanted // QUARTER
@@ -155,7 +155,7 @@ class Deployments:
         return first_deleted(current, related, self._world.now_ms())
 
     def _seen(self, replica: Replica) -> Replica:
-        """Return it with its pod as it stands: bound, and with its deletion cost."""
+        """Return the replica with its current pod: its binding and its deletion cost."""
         return replace(replica, pod=self._world.state.pods[replica.pod.key])
 
     def _create(self, one: _Rolling) -> None:

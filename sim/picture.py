@@ -1,4 +1,4 @@
-"""Runs as a picture: what they cost over time, and what that takes; needs matplotlib (`demo`)."""
+"""The picture of the demo: cost over time and its effects; needs matplotlib (`demo`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
     (f"{PENDING.label} so far", lambda one: one.pending_ms / 1000),
     ("marked nodes", lambda one: one.marked),
 )
-"""The small ones: what stands above, and the height of a line."""
+"""Titles of the small charts, and the height of their lines."""
 
 
 def check(path: str) -> None:
-    """Refuse at once what `draw` could not do after minutes. Raises: InvalidInputError."""
+    """Fail early if the picture cannot be written. Raises: InvalidInputError."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(path, f"allowed: a name that ends in {' or '.join(SUFFIXES)}")
@@ -43,7 +43,7 @@ def _figure_class(path: str) -> "type[Figure]":
 
 
 def draw(results: Mapping[str, Result], title: str, path: str) -> None:
-    """Write a PNG or SVG, by the name's end. Raises: InvalidInputError."""
+    """Write a PNG or SVG, by the suffix of the path. Raises: InvalidInputError."""
     figure = _figure_class(path)(figsize=(10, 8), layout="constrained")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1))[:, 0]
     runs = list(zip(results.items(), COLOURS, strict=False))

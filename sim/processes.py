@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own; Ctrl-C ends them all at once."""
+"""Run simulations in parallel processes; Ctrl-C ends all of them at once."""
 
 import queue
 import signal
@@ -17,32 +17,33 @@ from sim.simulator import Result
 from sim.workload import Workload
 
 SIDE_BY_SIDE: Final = 2
-"""Runs at a time; each has one thread that works, so two cores are busy."""
+"""Number of parallel runs; each uses one core."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
 ENDED: Final = "one of the runs' processes was ended from outside"
 
 Tell = Callable[[str, int], None]
-"""Takes a run's name and the hours that it has played."""
+"""Called with the name of a run and its simulated hours."""
 
 
 class Run(NamedTuple):
-    """One run; its name is its own among those that are played together."""
+    """One run; its name is unique among the runs of a call."""
 
     name: str
     scenario: Scenario
     load: Workload
     seed: int
     given: Config | None = None
-    """Ebb's rules; None: the demo's own."""
+    """Configuration of Ebb; None: the demo's own."""
     wire: bool = False
 
 
 def run_all(
     load: Workload, *, seed: int, wire: bool, tell: Tell, given: Config | None = None
 ) -> Mapping[str, Result]:
-    """Play all scenarios on one load; *given*: Ebb's rules, None: the demo's own.
+    """Run all scenarios with one load.
 
+    *given* is the configuration of Ebb; None: the demo's own.
     Raises: UnavailableError when a process is ended.
     """
     longest_first = reversed(SCENARIOS)
@@ -52,7 +53,7 @@ def run_all(
 
 
 def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
-    """Play all runs. Raises: UnavailableError when a process is ended."""
+    """Run all simulations. Raises: UnavailableError when a process is ended."""
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
@@ -71,7 +72,7 @@ def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
 
 @contextmanager
 def _pool() -> Iterator[Executor]:
-    """Open a pool of processes; they end at once when what is done with them fails."""
+    """Open a pool of processes that are terminated if the body of the context fails."""
     others = set(active_children())
     with ProcessPoolExecutor(SIDE_BY_SIDE, SPAWN, _leave_at_ctrl_c) as pool:
         try:
@@ -84,7 +85,7 @@ def _pool() -> Iterator[Executor]:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Hold Ctrl-C back; processes started meanwhile hold it back until they are ready for it."""
+    """Defer Ctrl-C; processes that start meanwhile defer it until they are ready for it."""
     pressed: list[int] = []
     resource_tracker.ensure_running()  # its start, at the first process's, lets Ctrl-C through
     handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
@@ -99,7 +100,7 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _leave_at_ctrl_c() -> None:
-    """End a run quietly: the process that started it has the last word."""
+    """Let Ctrl-C end the process without a traceback; the parent process reports it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -1,4 +1,4 @@
-"""Ways to shrink, played on one past or trace with several seeds, and what to choose of them."""
+"""Variants simulated on one history or trace with several seeds, and the recommendation."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from sim.variants import Variant
 from sim.workload import Deployment, Workload
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
-"""What a person would do instead of Ebb."""
+"""Name of the alternative without Ebb."""
 
 Load = Callable[[int], Workload]
-"""Makes what is played with a seed."""
+"""Returns the load for a seed."""
 
 
 class Spread(NamedTuple):
-    """A figure of several runs that differ in their seed alone."""
+    """One metric over runs that differ only in their seed."""
 
     mean: Fraction
     least: Fraction
@@ -31,33 +31,33 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Fraction]) -> "Spread":
-        """Make it of at least one value."""
+        """Return the spread of at least one value."""
         return cls(sum(values, Fraction()) / len(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a way, over all seeds."""
+    """Result of a variant over all seeds."""
 
     way: Variant
     figures: Mapping[Row, Spread | None]
-    """None: a run could not tell."""
+    """Spread of each metric; None if a run does not define it."""
     samples: Sequence[Sample]
-    """Of the first seed."""
+    """Samples of the run with the first seed."""
 
     def mean(self, row: Row) -> Fraction:
-        """Return the mean of a figure that every run tells."""
+        """Return the mean of a metric; 0 if it is not defined."""
         found = self.figures[row]
         return found.mean if found is not None else Fraction()
 
     def worst(self, row: Row) -> Fraction:
-        """Return the largest of a figure that every run tells."""
+        """Return the maximum of a metric; 0 if it is not defined."""
         found = self.figures[row]
         return found.most if found is not None else Fraction()
 
 
 def play(ways: Iterable[Variant], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
-    """Play every way with every seed. Raises: UnavailableError when a process is ended."""
+    """Run every variant with every seed. Raises: UnavailableError when a process is ended."""
     ways = list(ways)
     loads = {seed: load(seed) for seed in seeds}
     runs = [
@@ -85,7 +85,7 @@ def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
 
 
 def part(load: Workload, *, every: int, seed: int) -> Workload:
-    """Return one in so many of the nodes, pods and replicas; each seed has another part."""
+    """Return a sample of one in *every* nodes, pods and replicas, different for each seed."""
     if every == 1:
         return load
     own = seed % every
@@ -99,9 +99,9 @@ def part(load: Workload, *, every: int, seed: int) -> Workload:
 
 
 def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deployment]:
-    """Yield one replica in so many of each, by their numbers; each begins with another one.
+    """Yield one in *every* replicas of each Deployment; each starts at another replica.
 
-    Most sets are small and a few make up most of the load: one set in so many would be any load.
+    Sampling whole Deployments would not do: most are small and a few make up most of the load.
     """
     for index, one in enumerate(of):
         first = (own + index) % every
@@ -117,7 +117,7 @@ def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deploymen
 
 
 def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
-    """Yield the restarts of the part's replicas; they go round all that there are at the time."""
+    """Yield the restarts of the sampled replicas; restarts rotate over all existing replicas."""
     for number, at_ms in enumerate(of.restarts):
         step = bisect_right(of.replicas, at_ms, key=itemgetter(0))
         _, there = of.replicas[step - 1]
@@ -129,7 +129,7 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
 
 
 def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return those to which no other one is better in cost or waits and as good in the other."""
+    """Return the Pareto front of cost and waiting time."""
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):
         if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
@@ -146,17 +146,17 @@ def _alike(one: Outcome, other: Outcome) -> bool:
 
 
 class Choice(NamedTuple):
-    """What is recommended, and why."""
+    """The recommended outcome and the reason."""
 
     outcome: Outcome
     why: str
 
 
 def choose(outcomes: Sequence[Outcome]) -> Choice | None:
-    """Recommend one with Ebb; None: there is none that leaves all pods in peace.
+    """Return the recommended variant of Ebb; None if all have evictions or waits for a mark.
 
-    The cheapest of those under which pods wait no longer than without Ebb as a person would set
-    the cluster (COMPARED_TO); if there is none, the one under which they wait least.
+    It is the cheapest variant in which pods are Pending no longer than in COMPARED_TO. If there is
+    none, it is the variant with the shortest waiting time.
     """
     rivals = [one for one in outcomes if one.way.name == COMPARED_TO]
     able = [

@@ -1,7 +1,7 @@
-"""kube-scheduler, as far as pods of the workload can tell.
+"""A model of kube-scheduler for the pods of the workload.
 
-Source: kube-scheduler plugins TaintToleration and those of sim.scoring, how many nodes it looks
-at (numFeasibleNodesToFind), and the sums of prioritizeNodes; the weights are its defaults.
+Source: kube-scheduler plugins TaintToleration and those of sim.scoring, the number of sampled
+nodes (numFeasibleNodesToFind), and the sums of prioritizeNodes. Weights are the defaults.
 """
 
 import random
@@ -22,11 +22,11 @@ from sim.scoring import DEFAULT, Profile, Weighed, spread
 TAINT_WEIGHT: Final = 3
 SPREAD_WEIGHT: Final = 2
 EXTENDER_WEIGHT: Final = 100
-"""The shipped weight: ten points outweigh all default preferences together."""
+"""Weight in the shipped configuration: ten points outweigh all default preferences together."""
 POINTS_PER_SCORE: Final = 10
 SAMPLED_MIN: Final = 100
 KINDS_MAX: Final = 1000
-"""Kinds of pods of which is remembered what they found, on every node."""
+"""Classes of pods with cached results on every node."""
 
 
 class Scorer(Protocol):
@@ -37,7 +37,7 @@ class Scorer(Protocol):
 
 
 class Scheduler:
-    """Chooses a node for a pod; ties fall by seeded chance."""
+    """Select a node for a pod; ties are broken at random with a seed."""
 
     def __init__(
         self, state: State, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
@@ -49,7 +49,7 @@ class Scheduler:
         self._next = 0
 
     def choose(self, pod: Pod) -> str | None:
-        """Return the node for *pod*, or None when it fits nowhere."""
+        """Return the node for *pod*, or None if no node is feasible."""
         feasible = self._feasible(pod)
         if len(feasible) < 2:
             return feasible[0][0].node.name if feasible else None
@@ -64,7 +64,7 @@ class Scheduler:
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
     def _feasible(self, pod: Pod) -> list[tuple[Place, Found]]:
-        """Return the nodes that admit the pod; in large clusters a sample, round robin."""
+        """Return the feasible nodes; in large clusters a sample, starting after the last one."""
         places = list(self._state.places.values())
         wanted = len(places)
         if wanted > SAMPLED_MIN:
@@ -84,7 +84,7 @@ class Scheduler:
         return feasible
 
     def _kind(self, pod: Pod) -> object:
-        """Return what stands for its kind: for all that counts of a pod on a node by itself."""
+        """Return an object that represents the class of the pod: its requests and constraints."""
         kind = pod.requests, pod.placing
         if kind not in self._kinds and len(self._kinds) == KINDS_MAX:
             self._kinds.clear()
@@ -109,17 +109,17 @@ def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, Found]]) -> dict[st
 
 
 def admits(place: Place, pod: Pod) -> bool:
-    """Filter one node: ready, room, cordon, taints, selectors."""
+    """Filter one node: Ready, capacity, cordon, taints, selectors."""
     return has_room(place, pod) and first_failing_filter(place.node, pod.placing) is None
 
 
 def has_room(place: Place, pod: Pod) -> bool:
-    """Say whether the node is ready and has what the pod asks for."""
+    """Return whether the node is Ready and has the requested resources."""
     return place.node.ready and pod.requests.fits_in(place.free)
 
 
 def _apart(pod: Pod, feasible: Sequence[Place]) -> list[int]:
-    """Score nodes by how few pods of the same ReplicaSet they have; other pods do not mind."""
+    """Score nodes by how few pods of the same ReplicaSet they have; other pods score 0."""
     if pod.owner_kind != REPLICA_SET:
         return [0] * len(feasible)
     whose = pod.namespace, REPLICA_SET, pod.owner_name

@@ -1,4 +1,4 @@
-"""The discrete-event loop: arrivals, bindings, endings, scans, engine passes; virtual time."""
+"""The discrete-event simulator: arrivals, bindings, ends, scans and passes in virtual time."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -24,37 +24,37 @@ from sim.scoring import DEFAULT, Profile
 from sim.workload import DAY_MS, Arrival, Deployment, Workload
 
 SAMPLE_MS: Final = 300_000
-"""How often the picture's lines get a point."""
+"""Interval of samples."""
 BOUND_MS: Final = 900_000
-"""How often such a point tells too what its pods' nodes cost at the least."""
+"""Interval of samples that include the lower bound of the cost."""
 INTERVAL_MS: Final = 1000 * ControllerConfig().interval_seconds
 PROGRESS_MS: Final = 3_600_000
 
 
 class Compactor(Scorer, Protocol):
-    """Ebb, or nothing: what the world tells, and what it asks."""
+    """Ebb as the simulator uses it: notifications, scores, admission and passes."""
 
     @property
     def taint_key(self) -> str:
-        """Return the key of its taint."""
+        """Return the key of Ebb's taint."""
 
     def node_changed(self, node: Node) -> None:
-        """Hear of a new or changed node."""
+        """Handle a new or changed node."""
 
     def node_gone(self, name: str) -> None:
-        """Hear of a deleted node."""
+        """Handle a deleted node."""
 
     def pod_changed(self, pod: Pod) -> None:
-        """Hear of a new or changed pod."""
+        """Handle a new or changed pod."""
 
     def pod_gone(self, pod: Pod) -> None:
-        """Hear of a pod that ended."""
+        """Handle a deleted pod."""
 
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Say whether a pass cannot wait for the interval; a pass changes that."""
+        """Return whether a pass must start before the next interval; a pass resets that."""
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one pass of the engine."""
@@ -62,7 +62,7 @@ class Compactor(Scorer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One point of the picture."""
+    """State of the cluster at one time, for charts."""
 
     at_ms: int
     nodes: int
@@ -70,34 +70,34 @@ class Sample:
     requested_cpu_millis: int
     capacity_cpu_millis: int
     cost: Fraction
-    """What all nodes cost an hour."""
+    """Hourly cost of all nodes."""
     least: Fraction | None
-    """What nodes for the pods that run now cost an hour at the least; None: nobody asked."""
+    """Lower bound of the hourly cost for the running pods; None if not computed."""
     evicted: int
-    """Until then."""
+    """Evictions up to this time."""
     pending_ms: int
-    """Until then, of those who wait no more."""
+    """Total waiting time up to this time, of pods that are no longer Pending."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What a run counted."""
+    """Totals of a run."""
 
     node_ms: int = 0
     capacity_millis_ms: int = 0
-    """Allocatable millicores, each for every millisecond that it stood there."""
+    """Allocatable millicores, times milliseconds of existence."""
     cost_ms: Fraction = Fraction()
-    """The nodes' prices an hour, each for every millisecond that it stood there."""
+    """Hourly prices of the nodes, times milliseconds of existence."""
     evicted: int = 0
     lost_millis_ms: int = 0
-    """Work of Jobs that were evicted and begin again: millicores, for every millisecond."""
+    """Lost work of evicted Jobs, which start again: millicores times milliseconds."""
     pending_by_mark: int = 0
-    """Pods that waited at some moment though a marked node had room, for our taint alone."""
+    """Pods that were Pending although a marked node had room, only because of Ebb's taint."""
     pending_ms: int = 0
-    """Of all pods together, from arrival or eviction to binding."""
+    """Waiting time of all pods, from arrival or eviction to binding."""
     longest_wait_ms: int = 0
     scale_ups: int = 0
-    """Nodes added."""
+    """Number of nodes added."""
     marks: int = 0
     releases: int = 0
     pods: int = 0
@@ -106,18 +106,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the programs around Ebb are set, beside the autoscaler's way to remove."""
+    """Settings of the programs around Ebb, except the mode of scale-down."""
 
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
-    """The autoscaler's."""
+    """Timers of the autoscaler."""
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
-    """How often the engine looks where the workload does not say; as it is configured."""
+    """Time between passes, for workloads that do not set it."""
     extender: bool = True
-    """Whether the scheduler asks Ebb for scores; one that is managed does not."""
+    """True if the scheduler calls the extender; a managed scheduler does not."""
     least: Least | None = None
-    """What tells the lower bound of the cost; None: it is not told."""
+    """Function for the lower bound of the cost; None: it is not computed."""
 
 
 BY_DEFAULT: Final = Setting()
@@ -151,11 +151,11 @@ class Simulator:
         self._now = self._numbers = self._capacity_millis = 0
 
     def now_ms(self) -> int:
-        """Return the virtual time."""
+        """Return the virtual time in milliseconds."""
         return self._now
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
-        """Play the workload to its end; tell *progress* the virtual hours."""
+        """Run the workload to its end; call *progress* with the simulated hours."""
         for shape in self._workload.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
         for one in self._workload.in_order():
@@ -187,7 +187,7 @@ class Simulator:
     # Time
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action after a delay."""
         self._at(self._now + delay_ms, act)
 
     def _at(self, at_ms: int, act: Callable[[], None]) -> None:
@@ -233,11 +233,11 @@ class Simulator:
     # Nodes
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node of a shape looks like."""
+        """Return a new Node of a shape."""
         return self._workload.template(shape)
 
     def new_node(self, shape: Resources, age_ms: int = 0) -> str:
-        """Create a Node that is that old, and not ready yet; return its name."""
+        """Create a Node of that age that is not Ready yet; return its name."""
         self._numbers += 1
         name = f"node-{self._numbers:06}"
         template = self.template(shape)
@@ -253,7 +253,7 @@ class Simulator:
         return name
 
     def ready_node(self, name: str) -> None:
-        """Let a Node become ready."""
+        """Make a Node Ready."""
         self._store(replace(self.state.places[name].node, ready=True))
         self._schedule_waiting()
 
@@ -274,7 +274,7 @@ class Simulator:
             self._compactor.node_changed(node)
 
     def end_node(self, name: str) -> None:
-        """Delete a Node, and what goes with it."""
+        """Delete a Node with its DaemonSet pods."""
         self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
         self._cost -= self._prices.pop(name)
         gone = self.state.remove_node(name)
@@ -289,7 +289,7 @@ class Simulator:
             self._schedule_waiting()
 
     def _hurry(self) -> None:
-        """Run the passes that do not wait for the interval."""
+        """Run the passes that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
             self._tick()
 
@@ -309,7 +309,7 @@ class Simulator:
         self.create(pod)
 
     def create(self, pod: Pod) -> None:
-        """Create a pod, and schedule it if a node has room."""
+        """Create a pod, and schedule it if a node is feasible."""
         self.result.pods += 1
         self.state.arrive(pod, self._now)
         if not self._schedule(pod):
@@ -323,7 +323,7 @@ class Simulator:
         self._autoscaler.unschedulable()
 
     def _blame(self, pod: Pod) -> None:
-        """Count a pod, once, that a marked node would take now, were it not for our taint."""
+        """Count a pod, once, that fits on a marked node and is Pending only for Ebb's taint."""
         if pod.key in self._blamed:
             return
         key = self._compactor.taint_key if self._compactor else ""
@@ -353,7 +353,7 @@ class Simulator:
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete pods of Deployments, bound or waiting."""
+        """Delete pods of Deployments, bound or Pending."""
         for key in keys:
             self._waited(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
@@ -362,7 +362,7 @@ class Simulator:
         self.after(0, self._schedule_waiting)
 
     def _end(self, key: str, ending_ms: int) -> None:
-        """End a pod, unless it was evicted since and begins again elsewhere."""
+        """End a pod, unless it was evicted in the meantime and has started again."""
         if self._endings.get(key) != ending_ms:
             return
         del self._endings[key], self._lives[key]
@@ -372,7 +372,7 @@ class Simulator:
         self._schedule_waiting()
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it, or another one in its place, waits for another node."""
+        """Evict a pod: the pod, or its replacement, becomes Pending."""
         self.result.evicted += 1
         if self._deployments.owns(pod.key):
             self.delete([pod.key])

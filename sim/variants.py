@@ -1,4 +1,4 @@
-"""Ways to shrink that are compared on one load: without Ebb, and with it under many settings."""
+"""Variants that are compared on one load: without Ebb, and with Ebb under many settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from core.policies.all import POLICIES
 from sim.scenario import SCENARIOS, WHOLE, Scenario
 
 POINTS_MAX: Final = 200
-"""Of a sweep; each is played with every seed."""
+"""Combinations of a sweep; each runs with every seed."""
 VALUES_MAX: Final = 20
-"""Of one setting."""
+"""Values of one setting."""
 BOTH: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("thresholds.cpu", "thresholds.memory")
 }
-"""What stands for two settings that get one value."""
+"""Names that stand for two settings with the same value."""
 EVICTIONS: Final = "evictions of Ebb are not played"
 NOT_PLAYED: Final[Mapping[str, str]] = {
     "eviction": EVICTIONS,
@@ -30,42 +30,43 @@ NOT_PLAYED: Final[Mapping[str, str]] = {
     "controller": "is not played; --interval says how often the engine looks",
     "extender": "of its settings score alone is played",
 }
-"""Sections and settings under which all values would be one way, and why."""
+"""Sections and settings that the simulation ignores, and why."""
 PLAYED: Final = ("extender.score",)
-"""What is played of these."""
+"""Settings in these sections that the simulation uses."""
 FOLLOWING: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
 }
-"""What a file says for one value of a setting, and what another value may contradict."""
+"""Setting that may contradict another value of a setting, and is removed then."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.length": ("2m", "10m"),
     "extender.score": SCORE_NAMES,
 }
-"""What is swept when no setting is named, and beside those that are."""
+"""Values of the predefined sweep `usual`."""
 Document = Mapping[str, Any]
 EMPTY: Final[Document] = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to shrink."""
+    """One variant."""
 
     name: str
     scenario: Scenario
     config: Config
-    """Ebb's; of a way without Ebb its prices alone count."""
+    """Configuration of Ebb; without Ebb only its prices are used."""
     document: Document | None = None
-    """The file that says so; None: no file does."""
+    """Configuration file of the variant; None if no file configures it."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What a sweep has set in it."""
+    """Settings that a sweep has set."""
 
 
 def columns(document: Document, source: str) -> Iterator[Variant]:
-    """Yield each mode, each score, and each rule that nominates nodes. Raises: ConfigError.
+    """Yield a variant for each mode, score and policy. Raises: ConfigError.
 
-    A rule that nominates none under these settings is left out: it would be a mode without Ebb.
+    A policy that nominates no node with these settings is left out: it equals a cluster without
+    Ebb.
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
@@ -90,7 +91,7 @@ def _nominates(config: Config) -> bool:
 
 
 def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Read what is to be swept: `setting=value,value`. Raises: InvalidInputError."""
+    """Parse `setting=value,value`. Raises: InvalidInputError."""
     found: dict[str, tuple[str, ...]] = {}
     for text in texts:
         path, equals, values = text.partition("=")
@@ -112,7 +113,7 @@ def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Variant]:
-    """Return a way for every combination of values. Raises: ConfigError, InvalidInputError."""
+    """Return a variant for each combination of values. Raises: ConfigError, InvalidInputError."""
     paths = list(swept)
     count = 1
     for values in swept.values():
@@ -135,7 +136,7 @@ def _point(settings: tuple[tuple[str, str], ...], document: Document, source: st
 
 
 def _changed(document: Document, told: Mapping[str, Any]) -> Document:
-    """Return the document with these values by path, and without what follows the ones before."""
+    """Return the document with new values, without settings that depended on the old ones."""
     for leading, following in FOLLOWING.items():
         own = (path for path in told if f"{path}.".startswith(f"{leading}."))
         if changed := [path for path in own if _at(document, path) != told[path]]:
@@ -146,7 +147,7 @@ def _changed(document: Document, told: Mapping[str, Any]) -> Document:
 
 
 def _unled(document: Document, changed: Sequence[str], following: Sequence[str]) -> Document:
-    """Return it without what follows these settings, nor in pools that do not say them all."""
+    """Return the document without dependent settings, except in pools that set all new values."""
     document = _without(document, following)
     if not document.get("pools"):
         return document
@@ -164,7 +165,7 @@ def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything
 
 
 def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document without what stands in that place."""
+    """Return the document without the value at a path."""
     first, *rest = path
     if not isinstance(document, Mapping) or first not in document:
         return document
@@ -173,14 +174,14 @@ def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML ho
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document with a value in that place."""
+    """Return the document with a value at a path."""
     first, *rest = path
     inner = document if isinstance(document, Mapping) else {}
     return {**inner, first: _with(inner.get(first), rest, value) if rest else value}
 
 
 def _read(path: str, text: str) -> object:
-    """Return what a value means in a file. Raises: ConfigError."""
+    """Parse a value as in a configuration file. Raises: ConfigError."""
     raw = text.encode(errors="surrogateescape")  # as the command line had it
     (value,) = parse_yaml(raw, f"--sweep {path:.80}", single=True)
     return value

@@ -1,12 +1,12 @@
-"""A folder of dumps, each of one moment, as what happened between the first and the last.
+"""A folder of dumps, each of one time, as a history from the first to the last.
 
-A pod began when its `creationTimestamp` says, or where it had scheduling gates, in the middle
-between the last dump with them and the next; it runs from its `startTime`. It ended when its
-containers say; one that is gone from a dump, in the middle between that dump and the one before,
-or when it was to be gone at the latest (`deletionTimestamp`), if that is between them.
+A pod starts at its `creationTimestamp` and runs from its `startTime`. A pod with scheduling gates
+starts in the middle between the last dump with gates and the next. A pod ends at the time in its
+container status. If it is missing in a dump, it ended in the middle between that dump and the one
+before, or at its `deletionTimestamp` if that is between them.
 
-A node is as it was when it had settled: ready, and there for longer than SETTLES_MS; or else when
-it was last seen.
+A node has the labels, taints and resources of the first dump in which it was settled: Ready, and
+older than SETTLES_MS. Otherwise those of the last dump that contains it.
 """
 
 import re
@@ -45,16 +45,16 @@ ALLOWED: Final = (
     "as +02:00) or 1793527200.json; or nodes with heartbeats in it"
 )
 SETTLES_MS: Final = 600_000
-"""How long after a node came its devices and labels may still come: device plugins and feature
-discovery start after its kubelet."""
+"""Age of a node until which devices and labels may still be added: device plugins and feature
+discovery start after the kubelet."""
 
 Tell = Callable[[int, int], None]
-"""Takes how many files have been read, and how many there are."""
+"""Called with the number of files read and the number of all files."""
 
 
 @dataclass(slots=True)
 class _Pod:
-    """A pod that was there when last looked."""
+    """A pod that existed in the last dump."""
 
     pod: Pod
     begins_ms: int
@@ -63,17 +63,17 @@ class _Pod:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node that was there when last looked."""
+    """A node that existed in the last dump."""
 
     node: Node
     begins_ms: int
     settled: bool
-    """What stands on it from now on, such as a taint of somebody's work on it, does not count."""
+    """True if later changes are ignored, such as a taint during maintenance."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been found so far."""
+    """Data read so far."""
 
     source: str
     refused: list[str]
@@ -83,13 +83,13 @@ class _Reading:
     lives: list[PodLifetime] = field(default_factory=list)
     stays: list[NodeLifetime] = field(default_factory=list)
     over: set[str] = field(default_factory=set)
-    """Pods that have finished and still stand there."""
+    """Finished pods that still exist."""
     gated: set[str] = field(default_factory=set)
-    """Pods that no scheduler looked at when last looked."""
+    """Pods that had scheduling gates in the last dump."""
 
 
 def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> ClusterHistory:
-    """Read all dumps of a folder. *refused*: is told which objects cannot be read.
+    """Read all dumps of a folder; objects that cannot be read are appended to *refused*.
 
     Raises: InvalidInputError that names the file.
     """
@@ -105,7 +105,7 @@ def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> Clust
 
 
 def listed(folder: str) -> list[str]:
-    """Return the files of a folder that may be read. Raises: InvalidInputError."""
+    """Return the files of a folder with a known suffix. Raises: InvalidInputError."""
     try:
         found = sorted(
             str(path)
@@ -122,7 +122,7 @@ def listed(folder: str) -> list[str]:
 
 
 def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield when each was made, and its path."""
+    """Yield the time and the path of each dump."""
     for path in paths:
         at_ms = time_of(path) or _newest(path)
         if at_ms is None:
@@ -131,7 +131,7 @@ def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def time_of(path: str) -> int | None:
-    """Return the time that a file's name says, unix ms; None: it says none."""
+    """Return the time in a file's name in Unix milliseconds, or None."""
     name = Path(path).name
     if (found := TIME_IN_NAME.search(name)) is not None:
         year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
@@ -148,7 +148,7 @@ def time_of(path: str) -> int | None:
 
 
 def _newest(path: str) -> int | None:
-    """Return the newest time that anything in the dump tells: kubelets report every minutes."""
+    """Return the newest timestamp in a dump; kubelets report every few minutes."""
     found = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):
@@ -160,7 +160,7 @@ def _newest(path: str) -> int | None:
 
 
 def _look(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
-    """Take in all that stands in the files of one moment."""
+    """Process the files of one time."""
     seen: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
     for path, raw in dump:
         for name, item, where in items(raw, path, reading.refused):
@@ -213,7 +213,7 @@ def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str
 
 
 def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
-    """Return when what is new in this dump began."""
+    """Return when an object that is new in this dump began."""
     was_gated = found.key in reading.gated
     known = found.started if was_gated else found.created
     middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
@@ -223,7 +223,7 @@ def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
 
 
 def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
-    """Let end what is not there any more."""
+    """End the pods and nodes that are missing in this dump."""
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:
@@ -237,7 +237,7 @@ def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> Non
 
 
 def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
-    """Note the life of a pod that ended before this dump."""
+    """Record the lifetime of a pod that ended before this dump."""
     found = gone.times
     before_ms = max([gone.begins_ms, *reading.moments[-1:]])
     known = found.finished if found.over else found.deleting
@@ -263,7 +263,7 @@ def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
 
 
 def _whole(reading: _Reading) -> ClusterHistory:
-    """Return all that was read; what the last dump holds is still there at the end."""
+    """Return the history; objects in the last dump exist until the end."""
     moments = reading.moments
     ends_ms = moments[-1]
     still = [

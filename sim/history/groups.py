@@ -1,4 +1,4 @@
-"""The kinds of nodes that a past has, as node groups that a simulated autoscaler may add to."""
+"""Node groups of a history, to which the simulated autoscaler can add nodes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetim
 from sim.simulator import Result
 
 MEMORY_STEP_BYTES: Final = 1024**3
-"""What is allocatable on machines of one type differs by less."""
+"""Allocatable memory of machines of one type differs by less than this."""
 NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.code})
 
 
@@ -31,7 +31,7 @@ _Annotations = tuple[tuple[str, str], ...]
 
 
 class _Kind(NamedTuple):
-    """What nodes of a group have in common."""
+    """Common properties of the nodes of a group."""
 
     labels: tuple[tuple[str, str], ...]
     taints: tuple[Taint, ...]
@@ -47,10 +47,10 @@ def _order(kind: _Kind) -> tuple[object, ...]:
 
 
 class Groups:
-    """Every kind of node that there ever was, and of which kinds those at the beginning are."""
+    """All node groups of a history, and the groups of the nodes at its start."""
 
     def __init__(self, past: ClusterHistory, lives: Iterable[PodLifetime], config: Config) -> None:
-        """Tell nodes apart by what pods and the configuration look at."""
+        """Group nodes by the labels that pods and the configuration use."""
         self._read = {*_read_by_pods(lives), *config.node_labels(), ZONE_LABEL} - {HOST_LABEL}
         self._taint_key = config.taint_key
         stays = [stay for stay in past.stays if grouped(stay.node)]
@@ -76,7 +76,7 @@ class Groups:
         )
 
     def spent(self, price_of: Price) -> Result:
-        """Add up what the nodes were as they really stood, each as a node of its group, alone."""
+        """Return node-hours, capacity and cost of the nodes as recorded."""
         node_ms, capacity, cost = 0, 0, Fraction()
         for shape, begins_ms, ends_ms in self._stays:
             stood_ms = max(ends_ms - begins_ms, 0)
@@ -108,9 +108,9 @@ class Groups:
         members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
     ) -> Resources:
-        """Add a group; where another one has the same shape, a byte of memory tells them apart.
+        """Add a group; if its shape exists already, a byte of memory makes it unique.
 
-        *kept*: what keeps its nodes.
+        *kept* are annotations that exclude its nodes from scale-down.
         """
         nodes = [stay.node for stay in members]
         whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
@@ -130,7 +130,7 @@ class Groups:
 
 
 def _kept(node: Node) -> _Annotations:
-    """Return the annotations by which a person or tool keeps the node."""
+    """Return the annotations by which a person or tool excludes the node from scale-down."""
     if opt_out_annotation(node) is None:
         return ()
     ours = guard_of(node)
@@ -139,17 +139,17 @@ def _kept(node: Node) -> _Annotations:
 
 
 def grouped(node: Node) -> bool:
-    """Say whether nodes of its kind come and go with what is asked."""
+    """Return whether the node belongs to a group that an autoscaler can scale."""
     return not any(one.code in NO_GROUPS for one in node_blockers(node))
 
 
 def offered(template: Node) -> Resources:
-    """Return what an empty node of a group has for pods."""
+    """Return the capacity of an empty node of a group for pods."""
     return template.allocatable - DAEMON_REQUESTS
 
 
 def _less(whole: Resources, agents: list[Resources]) -> Resources:
-    """Put the simulation's agent in the place of what DaemonSets ask of the median node."""
+    """Replace the median requests of a node's DaemonSet pods by those of the simulated agent."""
     asked = Resources(
         median_low(one.cpu_millis for one in agents),
         median_low(one.memory_bytes for one in agents),
@@ -165,7 +165,7 @@ def _less(whole: Resources, agents: list[Resources]) -> Resources:
 
 
 def _agents(past: ClusterHistory) -> dict[str, list[Resources]]:
-    """Return what the pods ask that go with their nodes, by node; of each owner one counts."""
+    """Return the requests of DaemonSet and static pods by node; one pod counts per owner."""
     seen: dict[str, dict[str, Resources]] = {}
     for life in past.lives:
         pod = life.pod
@@ -176,7 +176,7 @@ def _agents(past: ClusterHistory) -> dict[str, list[Resources]]:
 
 
 def anywhere(life: PodLifetime) -> PodLifetime:
-    """Return the life of a pod that asks for no one node by name."""
+    """Return the pod's lifetime without constraints that name a single node."""
     pod = life.pod
     placing = _free(pod.placing)
     return life if placing is pod.placing else replace(life, pod=replace(pod, placing=placing))

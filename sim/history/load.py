@@ -1,8 +1,8 @@
-"""A past as a workload: the kinds of its nodes as node groups, its pods as Jobs and Deployments.
+"""A history as a workload: node groups, Jobs and Deployments.
 
-What pods of a ReplicaSet have in common is how many of them there are over time; which of them a
-scale-in takes is for the simulated controller to say, as it is in a cluster. All other pods come
-when they came and run for as long as they ran.
+Pods of a ReplicaSet become a number of replicas over time; the simulated controller selects the
+pods that a scale-in deletes, as in a cluster. All other pods start at their recorded time and run
+for their recorded duration.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
-"""A pod that comes so soon after another of its ReplicaSet has gone takes its place."""
+"""A pod created within this time after another of its ReplicaSet ended replaces it."""
 SHORT: Final = (
     "shorter than an hour: an autoscaler waits ten minutes before it takes a node, so there is "
     "little to compare"
@@ -33,16 +33,18 @@ SHORT: Final = (
 
 
 class HistoryWorkload(NamedTuple):
-    """What is played, and what of the past is not in it."""
+    """The workload, and notes about parts of the history that it leaves out."""
 
     workload: Workload
     notes: tuple[str, ...]
     stood: Result
-    """What the nodes were as they really stood, and nothing else."""
+    """Totals of the nodes as recorded; all other fields are 0."""
 
 
 def workload_of(past: ClusterHistory, config: Config) -> HistoryWorkload:
-    """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced.
+    """Return the workload of a history.
+
+    *config* determines the labels that distinguish node groups, and the prices.
 
     Raises: InvalidInputError when no pod is left.
     """
@@ -80,13 +82,13 @@ def workload_of(past: ClusterHistory, config: Config) -> HistoryWorkload:
 
 
 def _counts(life: PodLifetime, past: ClusterHistory) -> bool:
-    """Say whether the pod is looked for a node within the time, and does not go with one."""
+    """Return whether the pod needs a node during the history; not DaemonSet and static pods."""
     ended = life.ends_ms is not None and life.ends_ms <= max(past.begins_ms, life.begins_ms)
     return not (life.pod.stays_with_node or ended or life.begins_ms >= past.ends_ms)
 
 
 def _able(lives: Iterable[PodLifetime], templates: Iterable[Node]) -> list[PodLifetime]:
-    """Return the pods that some node would take if it were empty; the others would wait always."""
+    """Return the pods that fit on an empty node of some group; others would be Pending forever."""
     nodes = list(templates)
     known: dict[object, bool] = {}
     found = []
@@ -108,7 +110,7 @@ def _would_take(node: Node, pod: Pod) -> bool:
 
 
 def _arrivals(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Arrival]:
-    """Yield those that no ReplicaSet makes, in order of time; of one time the largest first."""
+    """Yield the pods that belong to no ReplicaSet by time; pods of one time largest first."""
     names: Counter[str] = Counter()
     single = [life for life in lives if life.pod.owner_kind != REPLICA_SET]
     for life in sorted(single, key=lambda life: _order(life, past)):
@@ -137,12 +139,12 @@ def _order(life: PodLifetime, past: ClusterHistory) -> tuple[int, int, int, str]
 
 
 def _end(life: PodLifetime, past: ClusterHistory) -> int:
-    """Return when it ends; what was there at the end does not end while it is played."""
+    """Return the end of a pod; a pod that still existed does not end during the simulation."""
     return past.ends_ms + DAY_MS if life.ends_ms is None else life.ends_ms
 
 
 def _ties(pod: Pod) -> DisruptionFacts | None:
-    """Return what speaks against an eviction: annotations, and data on the node."""
+    """Return facts that block an eviction: annotations, and data on the node."""
     ties = DisruptionFacts(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
     return ties if ties != NO_DISRUPTION_FACTS else None
 
@@ -151,7 +153,7 @@ def _ties(pod: Pod) -> DisruptionFacts | None:
 
 
 def _deployments(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Deployment]:
-    """Yield every ReplicaSet as a Deployment of its own: a rollout is one less, the other more."""
+    """Yield each ReplicaSet as a Deployment; a rollout shrinks one and grows the other."""
     sets: dict[tuple[object, ...], list[PodLifetime]] = {}
     for life in lives:
         pod = life.pod
@@ -176,7 +178,7 @@ def _deployments(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator
 
 
 def _ages(past: ClusterHistory, lives: Iterable[PodLifetime]) -> tuple[int, ...]:
-    """Return how old those are that are there at the beginning, the oldest first."""
+    """Return the ages of the pods that exist at the start, oldest first."""
     ages = (past.begins_ms - life.begins_ms for life in lives)
     return tuple(sorted((one for one in ages if one >= 0), reverse=True))
 
@@ -185,7 +187,7 @@ Steps = tuple[tuple[int, int], ...]
 
 
 def _counted(past: ClusterHistory, lives: Sequence[PodLifetime]) -> tuple[Steps, tuple[int, ...]]:
-    """Return how many there are from when on, and when one took another's place."""
+    """Return (start, replicas) over time, and the times at which a pod replaced another."""
     come = sorted(life.begins_ms for life in lives if life.begins_ms > past.begins_ms)
     gone = sorted(
         (life.ends_ms, life.slack_ms)

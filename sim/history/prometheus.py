@@ -1,10 +1,10 @@
-"""Answers of Prometheus about the metrics of kube-state-metrics, as a past.
+"""Responses of Prometheus with metrics of kube-state-metrics, as a history.
 
-Each file is the body of one `/api/v1/query_range` for one metric by its plain name; a long time
-may be cut into several files.
+Each file is the body of one response of `/api/v1/query_range` for one metric without functions; a
+long time range may be split into several files.
 
-A node's taints are those of its first sample, or of the first that is more than SETTLES_MS later
-where it came after the beginning: as dumps have it.
+A node that was added during the history has the taints of its first sample after SETTLES_MS, all
+others those of their first sample. The reader of dumps does the same.
 """
 
 import math
@@ -81,9 +81,10 @@ _SAMPLES: Final = msgspec.json.Decoder(list[tuple[float, str]])
 def read(
     folder: str, refused: list[str], keys: Iterable[str] = (), tell: Tell = lambda *_: None
 ) -> ClusterHistory:
-    """Read all answers of a folder. *keys*: names of labels that a configuration goes by.
+    """Read all responses of a folder.
 
-    Raises: InvalidInputError that names the file.
+    *keys* are the labels that a configuration uses. Objects that cannot be read are appended to
+    *refused*. Raises: InvalidInputError that names the file.
     """
     reading = Reading(folder, refused, keys)
     paths = listed(folder)
@@ -125,7 +126,7 @@ def _take_file(reading: Reading, path: str) -> None:
 
 
 def _take_series(reading: Reading, name: str, series: _Series, where: str) -> int:
-    """Take it in; return the time between two samples of it, 0: there are no two."""
+    """Read a series and return the time between its samples; 0 if it has fewer than two."""
     take = TAKEN.get(name)
     if take is None:
         return 0
@@ -154,7 +155,7 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
 
 
 def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield from when until when there is a sample at every step."""
+    """Yield the intervals in which every step has a sample."""
     first = times[0]
     for before, after in pairwise(times):
         if 2 * (after - before) > 3 * step_ms:
@@ -210,7 +211,7 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifet
 
 
 def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
-    """Return when a node is looked at that stood between these times."""
+    """Return the time at which the taints of a node in this interval count."""
     if first_ms <= moments[0]:
         return first_ms
     at = bisect_right(moments, first_ms + SETTLES_MS)
@@ -218,7 +219,7 @@ def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
 
 
 def _taints(found: ToldOfNode, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
-    """Return those that were there at that time. *half_ms*: half a step."""
+    """Return the taints that existed at a time; *half_ms* is half a step."""
     there = (
         taint
         for taint, stood in found.taints.items()
@@ -228,7 +229,7 @@ def _taints(found: ToldOfNode, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
 
 
 def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the times between which a node was away: others had samples then, and it had none."""
+    """Yield the intervals in which the node existed; a gap counts if other nodes have samples."""
     first_ms, last_ms = min(runs)
     for begins_ms, ends_ms in sorted(runs):
         if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
@@ -271,7 +272,7 @@ def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifeti
 
 
 def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
-    """Make the pod. Raises: InvalidInputError with the metric."""
+    """Return the pod. Raises: InvalidInputError with the metric."""
     kind, owner = found.owner
     if kind in NONE:
         kind, owner = (found.info.get(name, "") for name in ("created_by_kind", "created_by_name"))

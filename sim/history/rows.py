@@ -1,4 +1,4 @@
-"""The rows of a trace as they stand, as a past; all its nodes are there all the time."""
+"""The rows of a trace as a history in which all nodes exist all the time."""
 
 from pathlib import Path
 
