@@ -14,7 +14,7 @@ from core.edge import files
 from core.model.humanize import plural
 from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
-from sim.processes import Tell, run_all
+from sim.processes import OnProgress, run_all
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Workload
 
@@ -44,8 +44,8 @@ def play(
     say(out, title)
     began = time.perf_counter()
     total = load.duration_ms // HOUR_MS
-    with _bars(out, total) if out.is_terminal else _lines(out, total) as tell:
-        results = run_all(load, seed=seed, wire=wire, tell=tell, given=given)
+    with _bars(out, total) if out.is_terminal else _lines(out, total) as on_progress:
+        results = run_all(load, seed=seed, wire=wire, on_progress=on_progress, given=given)
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
     picture.draw(results, title, file)
@@ -60,7 +60,7 @@ def _load(folder: str | None, days: int, seed: int) -> Workload:
 
 
 @contextmanager
-def _bars(out: Console, total: int) -> Iterator[Tell]:
+def _bars(out: Console, total: int) -> Iterator[OnProgress]:
     with Progress(
         TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
         TimeElapsedColumn(), console=out,
@@ -70,9 +70,9 @@ def _bars(out: Console, total: int) -> Iterator[Tell]:
 
 
 @contextmanager
-def _lines(out: Console, total: int) -> Iterator[Tell]:
-    def tell(name: str, hour: int) -> None:
+def _lines(out: Console, total: int) -> Iterator[OnProgress]:
+    def on_progress(name: str, hour: int) -> None:
         if hour % PLAIN_LINE_HOURS == 0:
             say(out, f"{name}: {hour} of {total} h")
 
-    yield tell
+    yield on_progress

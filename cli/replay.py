@@ -25,7 +25,7 @@ from sim import bound, replay, trace, variants
 from sim.costs import check_prices
 from sim.history import dumps, load, prometheus, rows
 from sim.history.cluster_history import ClusterHistory
-from sim.processes import Tell
+from sim.processes import OnProgress
 from sim.replay import Choice, Outcome
 from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, ROWS
 from sim.simulator import Sample
@@ -96,7 +96,7 @@ def run(options: Options) -> Replayed:
     check_prices(config, source, first.templates)
     runs = len(simulated) * options.seeds
     with _progress(runs, runs * (first.duration_ms // HOUR_MS)) as report:
-        outcomes = replay.play(simulated, loaded.load, range(1, options.seeds + 1), report)
+        outcomes = replay.run_variants(simulated, loaded.load, range(1, options.seeds + 1), report)
     return _answer(loaded, outcomes, options, _summary(first, len(simulated), options))
 
 
@@ -129,7 +129,7 @@ def sweep_variants(texts: Sequence[str], document: Document, source: str) -> Seq
     if not texts:
         return ()
     usual = variants.USUAL if USUAL in texts else {}
-    own = variants.asked_for(text for text in texts if text != USUAL)
+    own = variants.parse_sweep(text for text in texts if text != USUAL)
     return variants.points({**usual, **own}, document, source)
 
 
@@ -204,13 +204,13 @@ def _cut(whole: Workload, options: Options, seed: int) -> Workload:
 def _answer(
     loaded: _Loaded, outcomes: Sequence[Outcome], options: Options, summary: str
 ) -> Replayed:
-    best = {one.way.name for one in replay.front(outcomes)}
+    best = {one.variant.name for one in replay.pareto_front(outcomes)}
     choice = replay.choose(outcomes)
     return Replayed(
         source=printable(loaded.source),
         summary=summary,
         notes=loaded.notes,
-        variants=[_result(one, best=one.way.name in best) for one in outcomes],
+        variants=[_result(one, best=one.variant.name in best) for one in outcomes],
         seeds=range(1, options.seeds + 1),
         recorded=loaded.recorded,
         recommended=_recommended(choice, outcomes, f"{loaded.source}: {summary}")
@@ -239,8 +239,8 @@ def _length(ms: int) -> str:
 def _result(one: Outcome, *, best: bool) -> VariantResult:
     step = -(-len(one.samples) // SAMPLES_MAX) or 1
     return VariantResult(
-        name=one.way.name,
-        settings=one.way.settings,
+        name=one.variant.name,
+        settings=one.variant.settings,
         figures=[Figure(row, *(one.figures[row] or 3 * [None])) for row in ROWS],
         best=best,
         moments=[_moment(sample) for sample in one.samples[::step]],
@@ -259,18 +259,18 @@ def _moment(sample: Sample) -> Moment:
 def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Recommended:
     """Return the configuration file, with a comment about the comparison."""
     chosen = choice.outcome
-    compared = [one for one in outcomes if one.way.name == replay.COMPARED_TO]
+    compared = [one for one in outcomes if one.variant.name == replay.COMPARED_TO]
     lines = [
         f"Chosen by `ebb replay` from {where}.",
         f"It is {choice.why}.",
         *(_line(one) for one in (chosen, *compared)),
         "Simulated with mode enforce and an autoscaler that removes only empty nodes.",
-        *(f"{note}." for note in _not_simulated(chosen.way.config)),
+        *(f"{note}." for note in _not_simulated(chosen.variant.config)),
     ]
     folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
     comment = "".join(f"# {line}\n" for line in folded)
-    document = files.as_yaml(chosen.way.document or EMPTY)
-    return Recommended(name=chosen.way.name, why=choice.why, file=comment + document)
+    document = files.as_yaml(chosen.variant.document or EMPTY)
+    return Recommended(name=chosen.variant.name, why=choice.why, file=comment + document)
 
 
 def _not_simulated(config: Config) -> Sequence[str]:
@@ -278,7 +278,7 @@ def _not_simulated(config: Config) -> Sequence[str]:
 
 
 def _line(one: Outcome) -> str:
-    return f"{one.way.name}: " + ", ".join(
+    return f"{one.variant.name}: " + ", ".join(
         f"{row.label} {row.shown(one.mean(row))}" for row in (COST, PENDING)
     )
 
@@ -287,7 +287,7 @@ def _line(one: Outcome) -> str:
 
 
 @contextmanager
-def _reading() -> Iterator[dumps.Tell]:
+def _reading() -> Iterator[dumps.OnProgress]:
     out = Console(stderr=True)
     if not out.is_terminal:
         yield lambda *_: None
@@ -298,7 +298,7 @@ def _reading() -> Iterator[dumps.Tell]:
 
 
 @contextmanager
-def _progress(runs: int, hours: int) -> Iterator[Tell]:
+def _progress(runs: int, hours: int) -> Iterator[OnProgress]:
     """Show how many simulated hours of all runs are done."""
     out = Console(stderr=True)
     simulated: dict[str, int] = {}
@@ -318,7 +318,7 @@ def _progress(runs: int, hours: int) -> Iterator[Tell]:
         yield report
 
 
-def _lines(simulated: dict[str, int], hours: int) -> Tell:
+def _lines(simulated: dict[str, int], hours: int) -> OnProgress:
     """Report progress after every tenth of the hours, a line each."""
 
     def report(name: str, hour: int) -> None:

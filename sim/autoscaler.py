@@ -116,20 +116,20 @@ class Autoscaler:
     def __init__(
         self,
         world: World,
-        how: ScaleDown,
+        scale_down: ScaleDown,
         shapes: Iterable[Resources],
         seed: int,
         timers: Timers = TIMERS,
     ) -> None:
-        self._world, self._how = world, how
+        self._world, self._scale_down = world, scale_down
         self._shapes = sorted(
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
         self._chance = random.Random(seed)
         self._since, self._timers = _Since(), timers
         self._last_add_ms = -timers.delay_after_add_ms
-        self._coming: dict[str, Resources] = {}
-        self._next_look_ms: int | None = None
+        self._starting: dict[str, Resources] = {}
+        self._next_evaluation_ms: int | None = None
         self.scan_ms = timers.scan_ms
         self.scale_ups = 0
         """Number of nodes added."""
@@ -138,25 +138,25 @@ class Autoscaler:
 
     def unschedulable(self) -> None:
         """Note an unschedulable pod; all Pending pods are evaluated some seconds later."""
-        self._look_in(self._chance.randint(*self._timers.reaction_ms))
+        self._evaluate_in(self._chance.randint(*self._timers.reaction_ms))
 
-    def _look_in(self, delay_ms: int) -> None:
+    def _evaluate_in(self, delay_ms: int) -> None:
         """Evaluate Pending pods after the delay, unless an evaluation is due earlier."""
         at_ms = self._now() + delay_ms
-        if self._next_look_ms is not None and self._next_look_ms <= at_ms:
+        if self._next_evaluation_ms is not None and self._next_evaluation_ms <= at_ms:
             return
-        self._next_look_ms = at_ms
-        self._world.after(delay_ms, lambda: self._look(at_ms))
+        self._next_evaluation_ms = at_ms
+        self._world.after(delay_ms, lambda: self._evaluate(at_ms))
 
-    def _look(self, at_ms: int) -> None:
+    def _evaluate(self, at_ms: int) -> None:
         """Scale up one group for the Pending pods; repeat while a group could help."""
-        if self._next_look_ms != at_ms:
-            return  # there was an earlier one
-        self._next_look_ms = None
+        if self._next_evaluation_ms != at_ms:
+            return  # replaced by an earlier evaluation
+        self._next_evaluation_ms = None
         waiting = [self._world.state.pods[key] for key in self._world.state.pending]
         if any(self._can_help(pod) for pod in waiting):
-            self._look_in(self._timers.scan_ms)
-        self._scale_up(self._without_room(waiting))
+            self._evaluate_in(self._timers.scan_ms)
+        self._scale_up(self._needing_new_nodes(waiting))
 
     def _can_help(self, pod: Pod) -> bool:
         """Return whether any node group has nodes that could run the pod."""
@@ -165,14 +165,14 @@ class Autoscaler:
     def _templates(self) -> Iterator[Node]:
         return (self._world.template(shape) for shape in self._shapes)
 
-    def _without_room(self, waiting: Iterable[Pod]) -> list[Pod]:
+    def _needing_new_nodes(self, waiting: Iterable[Pod]) -> list[Pod]:
         """Return pods that are Pending long enough and do not fit on nodes that are starting.
 
         Ready nodes are not checked: kube-scheduler would have used them already.
         """
         since = self._world.state.pending
         old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
-        found = {pod.key for pod in self._packed(old, dict(self._coming))}
+        found = {pod.key for pod in self._placeable(old, dict(self._starting))}
         return [pod for pod in old if pod.key not in found]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
@@ -191,22 +191,22 @@ class Autoscaler:
 
     def _add(self, shape: Resources) -> None:
         name = self._world.new_node(shape)
-        self._coming[name] = self._world.state.places[name].free
+        self._starting[name] = self._world.state.places[name].free
         self.scale_ups += 1
         self._world.after(
             self._chance.randint(*self._timers.startup_ms), lambda: self._arrive(name)
         )
 
     def _arrive(self, name: str) -> None:
-        del self._coming[name]
+        del self._starting[name]
         self._world.ready_node(name)
 
     # Removing
 
     def scan(self) -> None:
         """Evaluate all nodes; called every `scan_ms`."""
-        now_ms, needed = self._now(), self._keep_room()
-        if self._how is ScaleDown.NEVER:
+        now_ms, needed = self._now(), self._room_for_buffers()
+        if self._scale_down is ScaleDown.NEVER:
             return
         unneeded = self._unneeded(needed)
         since, timers = self._since, self._timers
@@ -239,24 +239,24 @@ class Autoscaler:
             if place.node.name not in needed and self._is_eligible(place)
         ]
         candidates.sort(key=lambda place: (bool(place.pods), place.node.name not in before))
-        free = {place.node.name: place.free for place in self._here()}
+        free = {place.node.name: place.free for place in self._ready_places()}
         guests: dict[str, list[Pod]] = defaultdict(list)
         for place in candidates:
             name = place.node.name
             room = free.pop(name)
-            went = self._moved((*place.pods.values(), *guests[name]), free)
-            if went is None:
+            targets = self._move_all((*place.pods.values(), *guests[name]), free)
+            if targets is None:
                 free[name] = room
                 self._since.recheck[name] = self._now() + self._timers.recheck_ms
                 continue
             found.append(place)
-            for pod, to in went:
+            for pod, to in targets:
                 guests[to].append(pod)
                 hints[pod.key] = to
         self._since.hints = hints
         return found
 
-    def _moved(
+    def _move_all(
         self, pods: Sequence[Pod], free: dict[str, Resources]
     ) -> list[tuple[Pod, str]] | None:
         """Reserve a node for each pod and return these nodes, or None if one does not fit.
@@ -264,17 +264,17 @@ class Autoscaler:
         A pod keeps its node of the last evaluation, if possible.
         """
         hints = self._since.hints
-        went: list[tuple[Pod, str]] = []
+        targets: list[tuple[Pod, str]] = []
         for pod in pods:
-            to = self._put(pod, free, hints.get(pod.key, ""))
+            to = self._take_room(pod, free, hints.get(pod.key, ""))
             if to is None:
-                for other, name in went:
+                for other, name in targets:
                     free[name] += other.requests
                 return None
-            went.append((pod, to))
-        return went
+            targets.append((pod, to))
+        return targets
 
-    def _keep_room(self) -> Collection[str]:
+    def _room_for_buffers(self) -> Collection[str]:
         """Add nodes for buffer pods that do not fit; return the nodes that the buffers need.
 
         Buffer pods come after Pending pods. They use the fullest nodes first, empty nodes last.
@@ -282,14 +282,14 @@ class Autoscaler:
         state = self._world.state
         if not state.buffers:
             return ()
-        here = self._here()
-        here.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
-        free = {place.node.name: place.free for place in here} | self._coming
-        self._packed((state.pods[key] for key in state.pending), free)
+        ready = self._ready_places()
+        ready.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
+        free = {place.node.name: place.free for place in ready} | self._starting
+        self._placeable((state.pods[key] for key in state.pending), free)
         before = dict(free)
-        asked = sorted(state.buffers, key=_largest_first)
-        found = {pod.key for pod in self._packed(asked, free)}
-        self._scale_up([pod for pod in asked if pod.key not in found])
+        buffer_pods = sorted(state.buffers, key=_largest_first)
+        found = {pod.key for pod in self._placeable(buffer_pods, free)}
+        self._scale_up([pod for pod in buffer_pods if pod.key not in found])
         return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
@@ -319,17 +319,17 @@ class Autoscaler:
             return False  # even if it has emptied since
         if not place.pods:
             return True
-        if self._how is ScaleDown.EMPTY:
+        if self._scale_down is ScaleDown.EMPTY:
             return False
-        if not considered(node, node.allocatable - place.free, UTILIZATION):
+        if not is_underutilized(node, node.allocatable - place.free, UTILIZATION):
             return False
         return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
 
-    def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
+    def _placeable(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
         """Return the pods that fit by first-fit into *free*, and take their room from it."""
-        return [pod for pod in pods if self._put(pod, free) is not None]
+        return [pod for pod in pods if self._take_room(pod, free) is not None]
 
-    def _put(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
+    def _take_room(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
         """Take room for a pod on the hinted node, else on the first feasible one; return it."""
         places = self._world.state.places
         hinted = () if hint not in free else (hint,)
@@ -354,7 +354,7 @@ class Autoscaler:
             return
         self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
-    def _here(self) -> list[Place]:
+    def _ready_places(self) -> list[Place]:
         """Return the nodes that are Ready and not being deleted."""
         return [
             place
@@ -384,7 +384,7 @@ def _is_candidate(node: Node) -> bool:
     return any(taint.key == CANDIDATE for taint in node.taints)
 
 
-def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
+def is_underutilized(node: Node, requests: Resources, threshold: Fraction) -> bool:
     """Return whether utilization is at most *threshold*, as Cluster Autoscaler computes it.
 
     Utilization is requests over allocatable: of GPUs on nodes with GPUs, else the larger one of
@@ -394,8 +394,8 @@ def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
     """
     pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))
-    if there := gpus(node.allocatable):
-        pairs = [(gpus(requests), there)]
+    if gpu_count := gpus(node.allocatable):
+        pairs = [(gpus(requests), gpu_count)]
     return all(
         used * threshold.denominator <= threshold.numerator * whole
         for used, whole in pairs

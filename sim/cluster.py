@@ -20,23 +20,23 @@ NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
 """Requests that kube-scheduler's scores assume for a pod without requests."""
 DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
 """Requests of the agent (a DaemonSet pod) on every node."""
-EVERYWHERE: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
+TOLERATE_ALL: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 """Constraints of the agent: it tolerates every taint."""
 
 
-def counted(asked: Resources) -> Amount:
+def scored_requests(requests: Resources) -> Amount:
     """Return the requests of a pod as kube-scheduler's scores count them."""
     return Amount(
-        asked.cpu_millis or NONZERO_CPU_MILLIS, asked.memory_bytes or NONZERO_MEMORY_BYTES
+        requests.cpu_millis or NONZERO_CPU_MILLIS, requests.memory_bytes or NONZERO_MEMORY_BYTES
     )
 
 
-class Found(NamedTuple):
+class NodeResult(NamedTuple):
     """Result of kube-scheduler for a feasible node."""
 
     score: int
     """Weighted sum of the plugins that score a node independently of other nodes."""
-    disliked: int
+    untolerated: int
     """Number of PreferNoSchedule taints that the pod does not tolerate."""
 
 
@@ -51,7 +51,7 @@ class Place:
     """Requests as scores count them, with the assumed minimum for pods without requests."""
     pods: dict[str, Pod] = field(default_factory=dict)
     """Pods that keep the node from being empty, by key."""
-    found: dict[object, Found | None] = field(default_factory=dict)
+    results: dict[object, NodeResult | None] = field(default_factory=dict)
     """Cached results of the scheduler by class of pods; None: the node is not feasible."""
 
 
@@ -76,7 +76,7 @@ class State:
             requests=DAEMON_REQUESTS,
             owner_kind=DAEMON_SET,
             owner_name="agent",
-            placing=EVERYWHERE,
+            placing=TOLERATE_ALL,
             daemon=True,
         )
         self.pods[agent.key] = agent
@@ -85,17 +85,17 @@ class State:
 
     def remove_node(self, name: str) -> list[Pod]:
         """Remove an empty node; return its remaining pods (the agent)."""
-        gone = [pod for pod in self.pods.values() if pod.node == name]
-        for pod in gone:
+        removed = [pod for pod in self.pods.values() if pod.node == name]
+        for pod in removed:
             del self.pods[pod.key]
         del self.places[name]
-        return gone
+        return removed
 
     def replace_node(self, node: Node) -> None:
         """Replace a changed node."""
         place = self.places[node.name]
         place.node = node
-        place.found.clear()
+        place.results.clear()
 
     def arrive(self, pod: Pod, now_ms: int) -> None:
         """Add a Pending pod."""
@@ -150,8 +150,8 @@ class State:
         return (place for place in self.places.values() if mark_of(place.node.labels) is not None)
 
     def _take(self, pod: Pod, sign: int) -> None:
-        place, asked = self.places[pod.node or ""], pod.requests
-        place.found.clear()
-        place.free = place.free - asked if sign > 0 else place.free + asked
-        amount = counted(asked)
+        place, requests = self.places[pod.node or ""], pod.requests
+        place.results.clear()
+        place.free = place.free - requests if sign > 0 else place.free + requests
+        amount = scored_requests(requests)
         place.used = place.used.plus(amount) if sign > 0 else place.used.minus(amount)

@@ -27,8 +27,8 @@ def price_of(config: Config | None) -> Price:
 def check_prices(config: Config, source: str, templates: Iterable[Node]) -> None:
     """Reject prices that are 0 for all simulated nodes. Raises: ConfigError."""
     if config.prices and not any(config.price_of(one.labels) for one in templates):
-        told = (
-            "by them every node that is played costs 0; allowed: an entry with a price for labels "
-            "of theirs, or no `prices`: then cost is told in cores"
+        problem = (
+            "every simulated node costs 0; allowed: an entry that matches nodes of the load, or "
+            "no `prices`, so that cost is in cores"
         )
-        raise ConfigError(source, (f"prices: {told}",))
+        raise ConfigError(source, (f"prices: {problem}",))

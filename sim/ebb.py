@@ -137,7 +137,7 @@ class Ebb:
         self._peers = peers
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
-        self.held: Cluster | None = None
+        self.outdated_cluster: Cluster | None = None
         """Outdated cluster that the engine sees while its watches are broken; None: the current
         one."""
         self._state = State()
@@ -209,7 +209,7 @@ class Ebb:
         """Run one pass of the engine."""
         self._news.urgent.clear()
         self._state, self._store = state, write
-        cluster = self.held or state.snapshot()
+        cluster = self.outdated_cluster or state.snapshot()
         self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())
 

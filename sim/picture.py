@@ -35,7 +35,7 @@ def check(path: str) -> None:
 
 def _figure_class(path: str) -> "type[Figure]":
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 an extra: only the demo needs it
+        from matplotlib.figure import Figure  # noqa: PLC0415 an optional dependency
     except ImportError as fault:
         problem = "the picture needs matplotlib: pip install 'kube-ebb[demo]'"
         raise InvalidInputError(path, problem) from fault
@@ -68,9 +68,9 @@ def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None
     least = [one for one in runs[-1][0][1].samples if one.least is not None]
     heights = [float(one.least or 0) for one in least]
     hours = [one.at_ms / HOUR_MS for one in least]
-    bound = f"at the least, for the pods that run ({runs[-1][0][0]}; LP bound)"
+    bound = f"lower bound for the running pods ({runs[-1][0][0]}; LP)"
     axis.fill_between(hours, heights, color="#e4e4e4", lw=0, label=bound)
-    axis.set_ylabel("what the nodes cost an hour")
+    axis.set_ylabel("hourly cost of the nodes")
     _finish(axis)
     axis.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
     axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend

@@ -16,13 +16,13 @@ from sim.scenario import SCENARIOS, Scenario
 from sim.simulator import Result
 from sim.workload import Workload
 
-SIDE_BY_SIDE: Final = 2
+PARALLEL_RUNS: Final = 2
 """Number of parallel runs; each uses one core."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
-ENDED: Final = "one of the runs' processes was ended from outside"
+ENDED: Final = "a process of the simulation was ended from outside"
 
-Tell = Callable[[str, int], None]
+OnProgress = Callable[[str, int], None]
 """Called with the name of a run and its simulated hours."""
 
 
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 def run_all(
-    load: Workload, *, seed: int, wire: bool, tell: Tell, given: Config | None = None
+    load: Workload, *, seed: int, wire: bool, on_progress: OnProgress, given: Config | None = None
 ) -> Mapping[str, Result]:
     """Run all scenarios with one load.
 
@@ -48,24 +48,24 @@ def run_all(
     """
     longest_first = reversed(SCENARIOS)
     runs = [Run(one.name, one, load, seed, given, wire) for one in longest_first]
-    found = run_each(runs, tell)
-    return {one.name: found[one.name] for one in SCENARIOS}
+    results = run_each(runs, on_progress)
+    return {one.name: results[one.name] for one in SCENARIOS}
 
 
-def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
+def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Result]:
     """Run all simulations. Raises: UnavailableError when a process is ended."""
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
             pool = stack.enter_context(_pool())
-            found: dict[str, Future[Result]] = {
-                one.name: pool.submit(_play, one, hours) for one in runs
+            futures: dict[str, Future[Result]] = {
+                run.name: pool.submit(_run, run, hours) for run in runs
             }
-        while not all(one.done() for one in found.values()):
-            _tell_news(hours, tell)
+        while not all(future.done() for future in futures.values()):
+            _report_progress(hours, on_progress)
         try:
-            return {name: one.result() for name, one in found.items()}
+            return {name: future.result() for name, future in futures.items()}
         except BrokenProcessPool as fault:
             raise UnavailableError(ENDED) from fault
 
@@ -74,12 +74,12 @@ def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
 def _pool() -> Iterator[Executor]:
     """Open a pool of processes that are terminated if the body of the context fails."""
     others = set(active_children())
-    with ProcessPoolExecutor(SIDE_BY_SIDE, SPAWN, _leave_at_ctrl_c) as pool:
+    with ProcessPoolExecutor(PARALLEL_RUNS, SPAWN, _leave_at_ctrl_c) as pool:
         try:
             yield pool
         except BaseException:
-            for ours in set(active_children()) - others:
-                ours.terminate()  # or the pool would wait for the runs' ends
+            for process in set(active_children()) - others:
+                process.terminate()  # otherwise the pool waits for the end of the runs
             raise
 
 
@@ -87,9 +87,9 @@ def _pool() -> Iterator[Executor]:
 def _ctrl_c_later() -> Iterator[None]:
     """Defer Ctrl-C; processes that start meanwhile defer it until they are ready for it."""
     pressed: list[int] = []
-    resource_tracker.ensure_running()  # its start, at the first process's, lets Ctrl-C through
+    resource_tracker.ensure_running()  # started later, it would let Ctrl-C through
     handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # this is what they inherit
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes
     try:
         yield
     finally:
@@ -105,22 +105,22 @@ def _leave_at_ctrl_c() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _play(one: Run, hours: Any) -> Result:  # noqa: ANN401 a manager's proxy
+def _run(run: Run, hours: Any) -> Result:  # noqa: ANN401 a manager's proxy
     return scenario.run(
-        one.scenario,
-        one.load,
-        seed=one.seed,
-        wire=one.wire,
-        given=one.given,
-        progress=lambda hour: hours.put((one.name, hour)),
+        run.scenario,
+        run.load,
+        seed=run.seed,
+        wire=run.wire,
+        given=run.given,
+        progress=lambda hour: hours.put((run.name, hour)),
     )
 
 
-def _tell_news(hours: Any, tell: Tell) -> None:  # noqa: ANN401 a manager's proxy
+def _report_progress(hours: Any, on_progress: OnProgress) -> None:  # noqa: ANN401 a manager's proxy
     try:
-        news = hours.get(timeout=POLL_SECONDS)
+        update = hours.get(timeout=POLL_SECONDS)
     except queue.Empty:
         return
     except (EOFError, OSError) as fault:
         raise UnavailableError(ENDED) from fault
-    tell(*news)
+    on_progress(*update)

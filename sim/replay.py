@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from sim.processes import Run, Tell, run_each
+from sim.processes import OnProgress, Run, run_each
 from sim.report import BY_MARK, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.simulator import Result, Sample
@@ -39,7 +39,7 @@ class Spread(NamedTuple):
 class Outcome:
     """Result of a variant over all seeds."""
 
-    way: Variant
+    variant: Variant
     figures: Mapping[Row, Spread | None]
     """Spread of each metric; None if a run does not define it."""
     samples: Sequence[Sample]
@@ -56,26 +56,31 @@ class Outcome:
         return found.most if found is not None else Fraction()
 
 
-def play(ways: Iterable[Variant], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
+def run_variants(
+    variants: Iterable[Variant], load: Load, seeds: Sequence[int], on_progress: OnProgress
+) -> list[Outcome]:
     """Run every variant with every seed. Raises: UnavailableError when a process is ended."""
-    ways = list(ways)
+    variants = list(variants)
     loads = {seed: load(seed) for seed in seeds}
     runs = [
-        Run(_name(way, seed), way.scenario, loads[seed], seed, way.config)
-        for way in ways
+        Run(_name(variant, seed), variant.scenario, loads[seed], seed, variant.config)
+        for variant in variants
         for seed in seeds
     ]
-    results = run_each(runs, tell)
-    return [_outcome(way, [results[_name(way, seed)] for seed in seeds]) for way in ways]
+    results = run_each(runs, on_progress)
+    return [
+        _outcome(variant, [results[_name(variant, seed)] for seed in seeds])
+        for variant in variants
+    ]
 
 
-def _name(way: Variant, seed: int) -> str:
-    return f"{way.name}, seed {seed}"
+def _name(variant: Variant, seed: int) -> str:
+    return f"{variant.name}, seed {seed}"
 
 
-def _outcome(way: Variant, results: Sequence[Result]) -> Outcome:
+def _outcome(variant: Variant, results: Sequence[Result]) -> Outcome:
     figures = {row: _spread(row, results) for row in ROWS}
-    return Outcome(way, figures, results[0].samples)
+    return Outcome(variant, figures, results[0].samples)
 
 
 def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
@@ -88,23 +93,23 @@ def part(load: Workload, *, every: int, seed: int) -> Workload:
     """Return a sample of one in *every* nodes, pods and replicas, different for each seed."""
     if every == 1:
         return load
-    own = seed % every
+    offset = seed % every
     nodes = sorted(load.nodes, key=lambda one: (one.cpu_millis, one.memory_bytes, one.extended))
     return replace(
         load,
-        nodes=tuple(nodes[own::every]) or load.nodes[:1],
-        arrivals=load.arrivals[own::every],
-        deployments=tuple(_parts(load.deployments, every, own)),
+        nodes=tuple(nodes[offset::every]) or load.nodes[:1],
+        arrivals=load.arrivals[offset::every],
+        deployments=tuple(_parts(load.deployments, every, offset)),
     )
 
 
-def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deployment]:
+def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
     """Yield one in *every* replicas of each Deployment; each starts at another replica.
 
     Sampling whole Deployments would not do: most are small and a few make up most of the load.
     """
     for index, one in enumerate(of):
-        first = (own + index) % every
+        first = (offset + index) % every
         counts = ((at_ms, len(range(first, count, every))) for at_ms, count in one.replicas)
         replicas = tuple(next(same) for _, same in groupby(counts, key=itemgetter(1)))
         if any(count for _, count in replicas):
@@ -125,10 +130,10 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
             yield at_ms
 
 
-# What to choose
+# Recommendation
 
 
-def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the Pareto front of cost and waiting time."""
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):
@@ -138,7 +143,7 @@ def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 def _cost_and_waits(one: Outcome) -> tuple[Fraction, Fraction, str]:
-    return one.mean(COST), one.mean(PENDING), one.way.name
+    return one.mean(COST), one.mean(PENDING), one.variant.name
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:
@@ -158,21 +163,23 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
     It is the cheapest variant in which pods are Pending no longer than in COMPARED_TO. If there is
     none, it is the variant with the shortest waiting time.
     """
-    rivals = [one for one in outcomes if one.way.name == COMPARED_TO]
-    able = [
+    compared = [one for one in outcomes if one.variant.name == COMPARED_TO]
+    undisturbed = [
         one
         for one in outcomes
-        if one.way.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
+        if one.variant.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
     ]
-    if not able:
+    if not undisturbed:
         return None
-    patient = [one for one in able if rivals and one.mean(PENDING) <= rivals[0].mean(PENDING)]
-    if patient:
-        best = min(patient, key=_cost_and_waits)
+    fast_enough = [
+        one for one in undisturbed if compared and one.mean(PENDING) <= compared[0].mean(PENDING)
+    ]
+    if fast_enough:
+        best = min(fast_enough, key=_cost_and_waits)
         return Choice(
-            best, f"the cheapest under which pods wait no longer than with {COMPARED_TO} alone"
+            best, f"the cheapest variant in which pods wait no longer than with {COMPARED_TO}"
         )
-    best = min(able, key=lambda one: (one.mean(PENDING), one.mean(COST), one.way.name))
+    best = min(undisturbed, key=lambda one: (one.mean(PENDING), one.mean(COST), one.variant.name))
     return Choice(
-        best, f"the one under which pods wait least, and longer than with {COMPARED_TO} alone"
+        best, f"the variant in which pods wait least, but longer than with {COMPARED_TO}"
     )

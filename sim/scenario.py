@@ -31,10 +31,8 @@ OWN: Final = Config(
 class Parts(StrEnum):
     """Components of Ebb that are installed."""
 
-    TAINT = "its marks become taints; scores and scale-ins are as without it"
-    WHOLE = (
-        "all that it does by default, with the components that order scale-ins and tell buffers"
-    )
+    TAINT = "taints only, without extender and pod deletion costs"
+    WHOLE = "all default features, with the components scale-in-order and capacity-buffers"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 from core.capacity.usable import Amount
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim.cluster import Place, counted
+from sim.cluster import Place, scored_requests
 
 SCORE_MAX: Final = 100
 
@@ -41,21 +41,25 @@ PACKED: Final = Profile(Strategy.MOST_ALLOCATED, fit_weight=10, balanced_weight=
 """The profile for full nodes without Ebb."""
 
 
-def least_allocated(requested: Amount, whole: Amount) -> int:
+def least_allocated(requested: Amount, allocatable: Amount) -> int:
     """Return the mean free share; a resource that the node lacks is left out."""
-    return _mean(requested, whole, lambda asked, most: most - asked if asked <= most else 0)
+    return _mean(
+        requested,
+        allocatable,
+        lambda used, total: total - used if used <= total else 0,
+    )
 
 
-def most_allocated(requested: Amount, whole: Amount) -> int:
+def most_allocated(requested: Amount, allocatable: Amount) -> int:
     """Return the mean requested share; a resource that the node lacks is left out."""
-    return _mean(requested, whole, min)
+    return _mean(requested, allocatable, min)
 
 
-def _mean(requested: Amount, whole: Amount, counts: Callable[[int, int], int]) -> int:
+def _mean(requested: Amount, allocatable: Amount, counts: Callable[[int, int], int]) -> int:
     scores = [
-        counts(asked, most) * SCORE_MAX // most
-        for asked, most in zip(requested, whole, strict=True)
-        if most
+        counts(used, total) * SCORE_MAX // total
+        for used, total in zip(requested, allocatable, strict=True)
+        if total
     ]
     return sum(scores) // len(scores) if scores else 0
 
@@ -66,16 +70,16 @@ _FIT: Final[Mapping[Strategy, Callable[[Amount, Amount], int]]] = {
 }
 
 
-def balanced(requested: Amount, allocated: Amount, whole: Amount) -> int:
+def balanced(requested: Amount, allocated: Amount, allocatable: Amount) -> int:
     """Return how much the pod balances CPU and memory of the node: 50 to 100."""
     half = SCORE_MAX // 2
-    return half + (half + _balance(requested, whole) - _balance(allocated, whole)) // 2
+    return half + (half + _balance(requested, allocatable) - _balance(allocated, allocatable)) // 2
 
 
-def _balance(asked: Amount, whole: Amount) -> int:
+def _balance(used: Amount, allocatable: Amount) -> int:
     """Return 100 less the standard deviation of both shares, in floats as kube-scheduler does."""
-    shares = [min(one / most, 1.0) for one, most in zip(asked, whole, strict=True) if most]
-    deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == len(whole) else 0.0
+    shares = [min(one / total, 1.0) for one, total in zip(used, allocatable, strict=True) if total]
+    deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == len(allocatable) else 0.0
     return int((1 - deviation) * SCORE_MAX)
 
 
@@ -87,8 +91,8 @@ def spread(together: Sequence[int]) -> list[int]:
     """Return scores by the number of pods of the same ReplicaSet on each node, fewest best."""
     weight = math.log(len(together) + 2)
     counts = [round(count * weight + SPREAD_SKEW - 1) for count in together]
-    least, most = min(counts), max(counts)
-    return [SCORE_MAX * (most + least - count) // most for count in counts]
+    least, total = min(counts), max(counts)
+    return [SCORE_MAX * (total + least - count) // total for count in counts]
 
 
 class Weighed:
@@ -99,12 +103,14 @@ class Weighed:
 
     def score(self, place: Place, pod: Pod) -> int:
         """Return the weighted sum of both plugins for the pod on a node."""
-        profile, whole = self._profile, Amount.of(place.node.allocatable)
-        found = profile.fit_weight * self._fit(place.used.plus(counted(pod.requests)), whole)
+        profile, allocatable = self._profile, Amount.of(place.node.allocatable)
+        found = profile.fit_weight * self._fit(
+            place.used.plus(scored_requests(pod.requests)), allocatable
+        )
         if profile.balanced_weight and _asks(pod.requests):
-            allocated = whole.minus(Amount.of(place.free))
+            allocated = allocatable.minus(Amount.of(place.free))
             with_it = allocated.plus(Amount.of(pod.requests))
-            found += profile.balanced_weight * balanced(with_it, allocated, whole)
+            found += profile.balanced_weight * balanced(with_it, allocated, allocatable)
         return found
 
 

@@ -15,7 +15,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
-from sim.bound import Least
+from sim.bound import LowerBound
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
@@ -116,7 +116,7 @@ class Setting:
     """Time between passes, for workloads that do not set it."""
     extender: bool = True
     """True if the scheduler calls the extender; a managed scheduler does not."""
-    least: Least | None = None
+    least: LowerBound | None = None
     """Function for the lower bound of the cost; None: it is not computed."""
 
 
@@ -129,7 +129,7 @@ class Simulator:
     def __init__(
         self,
         workload: Workload,
-        how: ScaleDown,
+        scale_down: ScaleDown,
         compactor: Compactor | None,
         seed: int,
         setting: Setting = BY_DEFAULT,
@@ -140,12 +140,12 @@ class Simulator:
         self._tick_ms = workload.tick_ms or setting.tick_ms
         scorer = compactor if setting.extender else None
         self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
-        self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
+        self._autoscaler = Autoscaler(self, scale_down, workload.shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
-        self._blamed: set[str] = set()
+        self._pending_by_mark: set[str] = set()
         self._price_of, self._least, self._cost = setting.price_of, setting.least, Fraction()
         self._prices: dict[str, Fraction] = {}
         self._now = self._numbers = self._capacity_millis = 0
@@ -170,16 +170,16 @@ class Simulator:
             self._every(self._tick_ms, self._tick)
         while self._queue and self._queue[0][0] <= self._workload.duration_ms:
             at_ms, _, act = heapq.heappop(self._queue)
-            self._pass_time(at_ms)
+            self._advance(at_ms)
             act()
-            self._hurry()
-        self._pass_time(self._workload.duration_ms)
+            self._run_urgent_passes()
+        self._advance(self._workload.duration_ms)
         for since in self.state.pending.values():
-            self._waited(since)
+            self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
         return self.result
 
-    def _waited(self, since_ms: int) -> None:
+    def _add_wait(self, since_ms: int) -> None:
         waited_ms = self._now - since_ms
         self.result.pending_ms += waited_ms
         self.result.longest_wait_ms = max(self.result.longest_wait_ms, waited_ms)
@@ -201,7 +201,7 @@ class Simulator:
 
         self.after(period_ms, again)
 
-    def _pass_time(self, at_ms: int) -> None:
+    def _advance(self, at_ms: int) -> None:
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self.result.cost_ms += self._cost * (at_ms - self._now)
@@ -218,13 +218,13 @@ class Simulator:
             requested_cpu_millis=capacity - free,
             capacity_cpu_millis=capacity,
             cost=self._cost,
-            least=self._least_now(),
+            least=self._lower_bound_now(),
             evicted=self.result.evicted,
             pending_ms=self.result.pending_ms,
         )
         self.result.samples.append(sample)
 
-    def _least_now(self) -> Fraction | None:
+    def _lower_bound_now(self) -> Fraction | None:
         if self._least is None or self._now % BOUND_MS:
             return None
         places = self.state.places.values()
@@ -288,7 +288,7 @@ class Simulator:
             self._compactor.tick(self.state, self.write, self._now)
             self._schedule_waiting()
 
-    def _hurry(self) -> None:
+    def _run_urgent_passes(self) -> None:
         """Run the passes that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
             self._tick()
@@ -316,15 +316,15 @@ class Simulator:
             self._wait(pod)
 
     def _wait(self, pod: Pod) -> None:
-        waiting = self.state.refuse(pod.key)
+        pending_pod = self.state.refuse(pod.key)
         if self._compactor is not None:
-            self._compactor.pod_changed(waiting)
-            self._hurry()
+            self._compactor.pod_changed(pending_pod)
+            self._run_urgent_passes()
         self._autoscaler.unschedulable()
 
-    def _blame(self, pod: Pod) -> None:
+    def _count_pending_by_mark(self, pod: Pod) -> None:
         """Count a pod, once, that fits on a marked node and is Pending only for Ebb's taint."""
-        if pod.key in self._blamed:
+        if pod.key in self._pending_by_mark:
             return
         key = self._compactor.taint_key if self._compactor else ""
         if any(
@@ -332,15 +332,15 @@ class Simulator:
             and first_failing_filter(without_our_taint(place.node, key), pod.placing) is None
             for place in self.state.marked()
         ):
-            self._blamed.add(pod.key)
-            self.result.pending_by_mark = len(self._blamed)
+            self._pending_by_mark.add(pod.key)
+            self.result.pending_by_mark = len(self._pending_by_mark)
 
     def _schedule(self, pod: Pod) -> bool:
         name = self._scheduler.choose(pod)
         if name is None:
-            self._blame(pod)
+            self._count_pending_by_mark(pod)
             return False
-        self._waited(self.state.pending[pod.key])
+        self._add_wait(self.state.pending[pod.key])
         bound = self.state.bind(pod, name)
         if self._compactor is not None:
             self._compactor.pod_changed(bound)
@@ -355,7 +355,7 @@ class Simulator:
     def delete(self, keys: Iterable[str]) -> None:
         """Delete pods of Deployments, bound or Pending."""
         for key in keys:
-            self._waited(self.state.pending.get(key, self._now))
+            self._add_wait(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
             if self._compactor is not None:
                 self._compactor.pod_gone(pod)
@@ -376,14 +376,14 @@ class Simulator:
         self.result.evicted += 1
         if self._deployments.owns(pod.key):
             self.delete([pod.key])
-            self._deployments.gone(pod.key)
+            self._deployments.replaced(pod.key)
             return
         ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
         self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
-        waiting = self.state.evict(pod.key, self._now)
+        pending_pod = self.state.evict(pod.key, self._now)
         if self._compactor is not None:
-            self._compactor.pod_changed(waiting)
-        self.after(0, lambda: self._retry(waiting))
+            self._compactor.pod_changed(pending_pod)
+        self.after(0, lambda: self._retry(pending_pod))
 
     def _retry(self, pod: Pod) -> None:
         if pod.key in self.state.pending and not self._schedule(pod):

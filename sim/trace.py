@@ -71,7 +71,7 @@ def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
                 if not key:
                     raise InvalidInputError(f"{at}: {name}", "missing")
                 if key in seen:
-                    raise InvalidInputError(f"{at}: {name}", f"{key!r:.80} stands there twice")
+                    raise InvalidInputError(f"{at}: {name}", f"{key!r:.80} occurs twice")
                 seen.add(key)
                 yield at, row
     except OSError as fault:

@@ -63,7 +63,9 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
         asked = load(at_ms)
-        pods, parts = asked.as_integer_ratio()  # fractions reduce every sum: 115,000 a day
+        pods, parts = (
+            asked.as_integer_ratio()
+        )  # integers: Fraction normalizes every sum, 115,000 a day
         off = TOLERANCE_PARTS * abs(pods - replicas * parts)
         advice = replicas if off <= replicas * parts else max(1, -(-pods // parts))
         advised.append((at_ms, advice))

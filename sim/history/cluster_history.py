@@ -47,8 +47,8 @@ class ClusterHistory:
     source: str
     begins_ms: int
     ends_ms: int
-    stays: tuple[NodeLifetime, ...]
-    lives: tuple[PodLifetime, ...]
+    node_lifetimes: tuple[NodeLifetime, ...]
+    pod_lifetimes: tuple[PodLifetime, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -57,25 +57,25 @@ class ClusterHistory:
         return self.ends_ms - self.begins_ms
 
 
-def check(past: ClusterHistory) -> ClusterHistory:
+def check(history: ClusterHistory) -> ClusterHistory:
     """Return the history if it can be simulated. Raises: InvalidInputError."""
-    if past.duration_ms < HOUR_MS // 60:
-        told = f"tells of {max(past.duration_ms, 0) // 1000} s; allowed: a minute or more"
-        raise InvalidInputError(past.source, told)
-    if past.duration_ms > DAYS_MAX * DAY_MS:
-        days = past.duration_ms // DAY_MS
-        told = f"tells of {days:,} days; allowed: up to {DAYS_MAX}, in one folder"
-        raise InvalidInputError(past.source, told)
-    check_sizes(past.source, nodes=len(past.stays), pods=len(past.lives))
-    if not any(stay.begins_ms <= past.begins_ms for stay in past.stays):
-        raise InvalidInputError(past.source, "has no node at its beginning that can be read")
-    if not any(not life.pod.stays_with_node for life in past.lives):
-        raise InvalidInputError(past.source, "has no pods but those that go with their nodes")
-    return past
+    if history.duration_ms < HOUR_MS // 60:
+        problem = f"covers {max(history.duration_ms, 0) // 1000} s; allowed: at least a minute"
+        raise InvalidInputError(history.source, problem)
+    if history.duration_ms > DAYS_MAX * DAY_MS:
+        days = history.duration_ms // DAY_MS
+        problem = f"covers {days:,} days; allowed: up to {DAYS_MAX}, in one folder"
+        raise InvalidInputError(history.source, problem)
+    check_sizes(history.source, nodes=len(history.node_lifetimes), pods=len(history.pod_lifetimes))
+    if not any(lifetime.begins_ms <= history.begins_ms for lifetime in history.node_lifetimes):
+        raise InvalidInputError(history.source, "has no readable node at its start")
+    if not any(not lifetime.pod.stays_with_node for lifetime in history.pod_lifetimes):
+        raise InvalidInputError(history.source, "has only DaemonSet and static pods")
+    return history
 
 
 def check_sizes(source: str, *, nodes: int, pods: int) -> None:
     """Reject a history that is too large, while it is read. Raises: InvalidInputError."""
-    for what, count, most in (("nodes", nodes, NODES_MAX), ("pods", pods, PODS_MAX)):
+    for kind, count, most in (("nodes", nodes, NODES_MAX), ("pods", pods, PODS_MAX)):
         if count > most:
-            raise InvalidInputError(source, f"more than {most:,} {what}; allowed: up to {most:,}")
+            raise InvalidInputError(source, f"more than {most:,} {kind}; allowed: up to {most:,}")

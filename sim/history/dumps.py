@@ -41,14 +41,14 @@ TIME_IN_NAME: Final = re.compile(
 )
 SECONDS_IN_NAME: Final = re.compile(r"(?<!\d)(1\d{9})(?!\d)")
 ALLOWED: Final = (
-    "a name with the time in it, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
-    "as +02:00) or 1793527200.json; or nodes with heartbeats in it"
+    "a file name with the time, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
+    "as +02:00) or 1793527200.json; or a dump of nodes with heartbeats"
 )
 SETTLES_MS: Final = 600_000
 """Age of a node until which devices and labels may still be added: device plugins and feature
 discovery start after the kubelet."""
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with the number of files read and the number of all files."""
 
 
@@ -76,32 +76,34 @@ class _Reading:
     """Data read so far."""
 
     source: str
-    refused: list[str]
+    unreadable: list[str]
     moments: list[int] = field(default_factory=list)
     pods: dict[str, _Pod] = field(default_factory=dict)
     nodes: dict[str, _Node] = field(default_factory=dict)
-    lives: list[PodLifetime] = field(default_factory=list)
-    stays: list[NodeLifetime] = field(default_factory=list)
-    over: set[str] = field(default_factory=set)
+    pod_lifetimes: list[PodLifetime] = field(default_factory=list)
+    node_lifetimes: list[NodeLifetime] = field(default_factory=list)
+    finished: set[str] = field(default_factory=set)
     """Finished pods that still exist."""
     gated: set[str] = field(default_factory=set)
     """Pods that had scheduling gates in the last dump."""
 
 
-def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> ClusterHistory:
+def read(
+    folder: str, unreadable: list[str], on_progress: OnProgress = lambda *_: None
+) -> ClusterHistory:
     """Read all dumps of a folder; objects that cannot be read are appended to *refused*.
 
     Raises: InvalidInputError that names the file.
     """
-    reading = _Reading(folder, refused)
+    reading = _Reading(folder, unreadable)
     paths = listed(folder)
     number = 0
     for at_ms, group in groupby(sorted(_timed(paths)), key=lambda one: one[0]):
         dump = [(path, files.read_dump(path)) for _, path in group]
-        _look(reading, at_ms, dump)
+        _read_dump(reading, at_ms, dump)
         number += len(dump)
-        tell(number, len(paths))
-    return check(_whole(reading))
+        on_progress(number, len(paths))
+    return check(_history(reading))
 
 
 def listed(folder: str) -> list[str]:
@@ -155,35 +157,37 @@ def _newest(path: str) -> int | None:
             try:
                 found = max(found, times(raw, where).newest)
             except InvalidInputError:
-                continue  # it is told of when the dump is read
+                continue  # reported when the dump is read
     return found * 1000 or None
 
 
-def _look(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
+def _read_dump(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
     """Process the files of one time."""
-    seen: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
+    keys: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
     for path, raw in dump:
-        for name, item, where in items(raw, path, reading.refused):
-            if name not in seen:
+        for name, item, where in items(raw, path, reading.unreadable):
+            if name not in keys:
                 continue
             try:
                 found = times(item, where)
-                (_see_node if name == NODES.name else _see_pod)(reading, at_ms, found, item, where)
+                (_update_node if name == NODES.name else _update_pod)(
+                    reading, at_ms, found, item, where
+                )
             except InvalidInputError as fault:
-                reading.refused.append(str(fault))
+                reading.unreadable.append(str(fault))
             else:
-                seen[name].add(found.key)
+                keys[name].add(found.key)
     sources = ", ".join(path for path, _ in dump)
     for kind in (NODES, PODS):
-        if not seen[kind.name]:
+        if not keys[kind.name]:
             raise InvalidInputError(sources, f"holds no {kind.resource} that can be read")
-    _miss(reading, at_ms, seen[NODES.name], seen[PODS.name])
+    _end_missing(reading, at_ms, keys[NODES.name], keys[PODS.name])
     reading.moments.append(at_ms)
-    nodes = len(reading.nodes) + len(reading.stays)
-    check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.lives))
+    nodes = len(reading.nodes) + len(reading.node_lifetimes)
+    check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.pod_lifetimes))
 
 
-def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+def _update_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
     known = reading.nodes.get(found.key)
     if known is not None and known.settled:
         return
@@ -193,8 +197,8 @@ def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: st
     reading.nodes[found.key] = _Node(node, begins_ms, settled)
 
 
-def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
-    if found.key in reading.over:
+def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+    if found.key in reading.finished:
         return
     if found.gated:
         reading.gated.add(found.key)
@@ -205,10 +209,10 @@ def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str
         begins_ms = _begun(reading, at_ms, found)
         track = reading.pods[found.key] = _Pod(pod, begins_ms, found)
     elif track.pod.node is None:
-        track.pod = pod_as_it_was(raw, where)  # it waited when it was seen first
+        track.pod = pod_as_it_was(raw, where)  # Pending in earlier dumps
     track.times = found
     if found.over:
-        reading.over.add(found.key)
+        reading.finished.add(found.key)
         _end_pod(reading, reading.pods.pop(found.key), at_ms)
 
 
@@ -222,17 +226,17 @@ def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
     return min(1000 * known, middle_ms if was_gated else at_ms)
 
 
-def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
+def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
     """End the pods and nodes that are missing in this dump."""
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:
         gone = reading.nodes.pop(key)
         ends_ms = max((reading.moments[-1] + at_ms) // 2, gone.begins_ms)
-        reading.stays.append(
+        reading.node_lifetimes.append(
             NodeLifetime(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms)
         )
-    reading.over &= pods
+    reading.finished &= pods
     reading.gated &= pods
 
 
@@ -245,10 +249,10 @@ def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
         ends_ms, slack_ms = min(1000 * known, at_ms), 0
     else:
         ends_ms, slack_ms = (before_ms + at_ms) // 2, (at_ms - before_ms + 1) // 2
-    reading.lives.append(_life(gone, max(ends_ms, gone.begins_ms), slack_ms))
+    reading.pod_lifetimes.append(_pod_lifetime(gone, max(ends_ms, gone.begins_ms), slack_ms))
 
 
-def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
+def _pod_lifetime(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     started = of.times.started
     bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
     if ends_ms is not None:
@@ -262,24 +266,25 @@ def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     )
 
 
-def _whole(reading: _Reading) -> ClusterHistory:
+def _history(reading: _Reading) -> ClusterHistory:
     """Return the history; objects in the last dump exist until the end."""
     moments = reading.moments
     ends_ms = moments[-1]
-    still = [
+    existing = [
         NodeLifetime(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
         for one in reading.nodes.values()
     ]
-    lives = [*reading.lives, *(_life(one, None) for one in reading.pods.values())]
-    apart = max((after - before for before, after in pairwise(moments)), default=0) // 1000
-    note = (
-        f"{len(moments):,} dumps, up to {apart:,} s apart: what came and went between is unknown"
-    )
+    pod_lifetimes = [
+        *reading.pod_lifetimes,
+        *(_pod_lifetime(one, None) for one in reading.pods.values()),
+    ]
+    gap = max((after - before for before, after in pairwise(moments)), default=0) // 1000
+    note = f"{len(moments):,} dumps, up to {gap:,} s apart: objects between two dumps are missing"
     return ClusterHistory(
         source=reading.source,
         begins_ms=moments[0],
         ends_ms=ends_ms,
-        stays=(*reading.stays, *still),
-        lives=tuple(lives),
+        node_lifetimes=(*reading.node_lifetimes, *existing),
+        pod_lifetimes=tuple(pod_lifetimes),
         notes=(note,),
     )

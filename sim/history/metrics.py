@@ -30,11 +30,11 @@ KNOWN_LABELS: Final = (
     *(key for key, _ in VIRTUAL_LABELS),
     VIRTUAL_ROLE_LABEL,
 )
-ASIDE: Final = "exported_"
+EXPORTED: Final = "exported_"
 """Prefix that Prometheus adds to a label of the exporter if it sets the same label itself."""
-NOT_ASKED: Final = "attachable_volumes"
+VOLUMES: Final = "attachable_volumes"
 """Prefix of resources that count volumes."""
-NONE: Final = ("", "<none>", "<nil>")
+ABSENT: Final = ("", "<none>", "<nil>")
 """Values for an absent owner or node."""
 CREATED: Final = "kube_pod_created"
 STARTED: Final = "kube_pod_start_time"
@@ -60,11 +60,11 @@ class Run(NamedTuple):
 
     def of(self, name: str) -> str:
         """Return the exporter's value of a label."""
-        return self.labels.get(ASIDE + name) or self.labels.get(name, "")
+        return self.labels.get(EXPORTED + name) or self.labels.get(name, "")
 
 
 @dataclass(slots=True)
-class ToldOfPod:
+class PodFacts:
     """Facts about one pod."""
 
     first_ms: int | None = None
@@ -89,7 +89,7 @@ class ToldOfPod:
 
 
 @dataclass(slots=True)
-class ToldOfNode:
+class NodeFacts:
     """Facts about one node."""
 
     runs: list[tuple[int, int]] = field(default_factory=list)
@@ -103,24 +103,24 @@ class ToldOfNode:
 class Reading:
     """Data read so far."""
 
-    def __init__(self, source: str, refused: list[str], keys: Iterable[str]) -> None:
-        self.source, self.refused = source, refused
+    def __init__(self, source: str, unreadable: list[str], keys: Iterable[str]) -> None:
+        self.source, self.unreadable = source, unreadable
         self.names = {_as_exported(key): key for key in (*KNOWN_LABELS, *keys)}
-        self.pods: dict[tuple[str, str, str], ToldOfPod] = {}
-        self.nodes: dict[str, ToldOfNode] = {}
+        self.pods: dict[tuple[str, str, str], PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
         self.metrics: set[str] = set()
         self.moments: set[int] = set()
         """Times with a sample of any node."""
         self.infos: list[Run] = []
         self.step_ms = self.series = 0
 
-    def pod(self, run: Run) -> ToldOfPod:
+    def pod(self, run: Run) -> PodFacts:
         """Return the pod of a series."""
-        return self.pods.setdefault(run.pod(), ToldOfPod())
+        return self.pods.setdefault(run.pod(), PodFacts())
 
-    def node(self, run: Run) -> ToldOfNode:
+    def node(self, run: Run) -> NodeFacts:
         """Return the node of a series."""
-        return self.nodes.setdefault(run.of("node"), ToldOfNode())
+        return self.nodes.setdefault(run.of("node"), NodeFacts())
 
     def label(self, written: str, prefix: str) -> str:
         """Return the original name of a label if it is known, else its exported name."""
@@ -151,16 +151,16 @@ def _allocatable(reading: Reading, run: Run) -> None:
     resource = _resource(run)
     node = reading.node(run)
     node.runs.append((run.first_ms, run.last_ms))
-    if not resource.startswith(NOT_ASKED):
-        # A kubelet that starts tells of no devices until their plugins have come.
+    if not resource.startswith(VOLUMES):
+        # A starting kubelet reports no devices until their plugins have registered.
         known = node.amounts.get(resource, run.value)
         node.amounts[resource] = max(known, run.value, key=in_number)
 
 
 def _taint(reading: Reading, run: Run) -> None:
     taint = Taint(*(run.labels.get(name, "") for name in ("key", "value", "effect")))
-    stood = reading.node(run).taints.setdefault(taint, [])
-    stood.append((run.first_ms, run.last_ms))
+    intervals = reading.node(run).taints.setdefault(taint, [])
+    intervals.append((run.first_ms, run.last_ms))
 
 
 def _labels(reading: Reading, run: Run) -> None:
@@ -181,14 +181,14 @@ def _info(reading: Reading, run: Run) -> None:
     reading.infos.append(run)
 
 
-def node_of(info: Labels, *, aside: bool) -> str | None:
+def node_of(info: Labels, *, exported: bool) -> str | None:
     """Return the node of a pod. *aside*: Prometheus sets a label `node` itself.
 
     Prometheus drops empty labels, so a Pending pod has no `exported_node` then.
     """
-    own = aside and any(name.startswith(ASIDE) for name in info)
-    node = info.get(f"{ASIDE}node" if own else "node", "")
-    return None if node in NONE else node
+    own = exported and any(name.startswith(EXPORTED) for name in info)
+    node = info.get(f"{EXPORTED}node" if own else "node", "")
+    return None if node in ABSENT else node
 
 
 def _phase(reading: Reading, run: Run) -> None:
@@ -240,7 +240,7 @@ def _selector(reading: Reading, run: Run) -> None:
     reading.pod(run).selector = tuple(sorted(asked.items()))
 
 
-TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
+READERS: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     ALLOCATABLE: _allocatable,
     INFO: _info,
     REQUESTS: _requests,
