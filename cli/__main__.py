@@ -1,4 +1,7 @@
-"""`ebb`: reads the command line, runs one command, turns faults into one line and exit code 2."""
+"""`ebb`: parse the command line and run one command.
+
+An expected error becomes one line on standard error and exit code 2, never a traceback.
+"""
 
 import codecs
 import os
@@ -14,28 +17,31 @@ from click.shell_completion import shell_complete
 from core.model.errors import EbbError
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "plan": "which nodes could go, and why the others stay",
-    "explain": "why a node stays or goes, why a pod is where",
-    "status": "nodes, marks, reasons and who leads, in one look",
-    "reasons": "all codes by which nodes stay, and what helps",
-    "config": "what may stand in a configuration, and what is wrong with one",
-    "migrate": "another tool's settings as a configuration",
-    "release": "take off what Ebb has written; the only command that writes",
-    "demo": "a day of a cluster in virtual time, five ways",
-    "replay": "a cluster's own past under every mode and rule, and what to choose",
+    "plan": "show which nodes are removable, and why the others are not",
+    "explain": "explain why a node is removable or not, or where a pod can run",
+    "status": "summarize nodes, marks, Pending pods, reasons and the leader",
+    "reasons": "list all reason codes with their meaning and fix",
+    "config": "print the configuration schema, or validate a configuration",
+    "migrate": "convert another tool's settings to a configuration",
+    "release": "remove everything that Ebb has written; the only command that writes",
+    "demo": "simulate one day of a cluster in five variants",
+    "replay": "simulate a cluster's history under every mode and policy, and recommend one",
 }
-"""In the order in which the help lists them; each is `command` in the module cli.commands.NAME."""
+"""One-line help of each command, in the order of the help.
+
+The command NAME is the object `command` in the module cli.commands.NAME.
+"""
 COMPLETE: Final = "_EBB_COMPLETE"
-"""The variable by which a shell asks for its completion, by click's rules."""
+"""Environment variable by which a shell requests completions; its name follows click's rules."""
 FAULT: Final = 2
 ESCAPED: Final = "ebb-escaped"
-"""How standard output writes characters that its encoding does not have."""
+"""Error handler that escapes characters which the encoding of standard output does not have."""
 INTERRUPTED: Final = 130
-"""What a shell reports of a command that Ctrl-C has ended."""
+"""Exit code of a command that Ctrl-C has ended, by the convention of shells."""
 
 
 class _Commands(click.Group):
-    """The commands, each imported when it is run; until then its name and one line do."""
+    """The commands; each module is imported when its command runs, so that help stays fast."""
 
     def list_commands(self, _: click.Context) -> list[str]:
         return list(self.commands)
@@ -43,47 +49,49 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, known, others = super().resolve_command(ctx, args)
-        return name, known and import_module(f"cli.commands.{name}").command, others
+        name, command, others = super().resolve_command(ctx, args)
+        return name, command and import_module(f"cli.commands.{name}").command, others
 
 
-def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 click's
-    if asked:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 seldom asked
+def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:  # noqa: FBT001 click's
+    if requested:
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 rarely needed
 
         try:
-            found = version("kube-ebb")
+            version_text = version("kube-ebb")
         except PackageNotFoundError:
-            found = "(version unknown: run from a tree that is not installed)"
-        click.echo(f"ebb {found}")
+            version_text = "(version unknown: run from a tree that is not installed)"
+        click.echo(f"ebb {version_text}")
         ctx.exit()
 
 
 @click.command(
     "ebb",
     cls=_Commands,
-    commands={name: click.Command(name, short_help=told) for name, told in COMMANDS.items()},
+    commands={
+        name: click.Command(name, short_help=help_text) for name, help_text in COMMANDS.items()
+    },
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_tell_version,
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
     help="Show the version and exit.",
 )  # fmt: skip
 def ebb() -> None:
-    """Shrinks a Kubernetes cluster gradually and without disruption."""
+    """Shrink a Kubernetes cluster gradually and without disruption."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `ebb`; *argv* is what follows the command's name.
+    """Run `ebb` with the arguments *argv*; None means those of the process.
 
-    Returns: 0; 2 with one line a fault on standard error, also for a command line that is refused;
-    130 after Ctrl-C.
+    Returns the exit code: 0; 2 after an error, which is one line on standard error; 130 after
+    Ctrl-C. A command line that is not valid is an error too.
     """
-    if sys.stderr is None:  # closed by whoever started the command
-        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 as long as the command runs
+    if sys.stderr is None:  # the parent process has closed it
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 open while the command runs
     if sys.stdout is None:
-        return _fault("standard output: it is closed")
+        return _error("standard output is closed")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors=ESCAPED)
     try:
@@ -91,17 +99,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as fault:  # other files' faults have been named where they were read
-        # Keep Python from writing at its exit what could not be written.
+    except OSError as fault:  # errors of other files are reported where they are read
+        # Otherwise Python would try to flush the rest at exit and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        enough = isinstance(fault, BrokenPipeError)  # whoever read it has seen enough
-        return 0 if enough else _fault(f"standard output: {fault.strerror or fault}")
+        reader_left = isinstance(fault, BrokenPipeError)  # such as `ebb plan | head`
+        return 0 if reader_left else _error(f"standard output: {fault.strerror or fault}")
     return status
 
 
 def _escaped(fault: UnicodeError) -> tuple[str, int]:
-    """Escape as JSON does, so that what is JSON stays so."""
-    from json import dumps  # noqa: PLC0415 seldom needed
+    """Return the characters as JSON escapes, so that JSON output remains valid JSON."""
+    from json import dumps  # noqa: PLC0415 rarely needed
 
     if not isinstance(fault, UnicodeEncodeError):
         raise fault
@@ -112,28 +120,28 @@ codecs.register_error(ESCAPED, _escaped)
 
 
 def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
-    if asked := environment.get(COMPLETE):
-        return shell_complete(ebb, {"obj": environment}, "ebb", COMPLETE, asked)
+    if requested := environment.get(COMPLETE):
+        return shell_complete(ebb, {"obj": environment}, "ebb", COMPLETE, requested)
     try:
         with ebb.make_context("ebb", arguments, obj=environment) as context:
             ebb.invoke(context)
-    except click.exceptions.Exit as left:
-        return left.exit_code
+    except click.exceptions.Exit as exited:
+        return exited.exit_code
     except click.UsageError as fault:
-        return _refused(fault)
+        return _usage_error(fault)
     except EbbError as fault:
-        return _fault(str(fault))
+        return _error(str(fault))
     return 0
 
 
-def _refused(fault: click.UsageError) -> int:
+def _usage_error(fault: click.UsageError) -> int:
     path = fault.ctx.command_path if fault.ctx else "ebb"
     usage = f"{fault.ctx.get_usage()}\n" if fault.ctx else ""
     print(f"{usage}{path}: error: {fault.format_message()}", file=sys.stderr)
     return FAULT
 
 
-def _fault(text: str) -> int:
+def _error(text: str) -> int:
     from cli.terminal import printable  # noqa: PLC0415 help needs no terminal
 
     for line in text.splitlines():

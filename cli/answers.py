@@ -1,4 +1,4 @@
-"""What commands answer: values, each of which every form of output can write."""
+"""Answers of the commands: plain values that every output format can write."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,92 +13,92 @@ from cli.input.overview import Status
 from core.config.settings import Config
 from core.engine.plan import Plan
 
-if TYPE_CHECKING:  # the simulation takes long
+if TYPE_CHECKING:  # slow to import
     from sim.report import Row
 
 
 class Money(NamedTuple):
-    """What nodes cost together, by the configured prices and in their unit."""
+    """Cost of the cluster's nodes by the configured prices, in the unit of these prices."""
 
     before: Fraction
-    """All nodes."""
+    """Cost of all nodes."""
     removed: Fraction
-    """Those that can go."""
+    """Cost of the removable nodes."""
 
     @property
     def after(self) -> Fraction:
-        """Return what is left to pay for."""
+        """Return the cost of the nodes that remain."""
         return self.before - self.removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """The answer of `ebb plan`."""
+    """Answer of `ebb plan`."""
 
     plan: Plan
     config: Config
-    """The one that the plan was made with."""
-    minded: Sequence[Caveat]
+    """Configuration from which the plan was made."""
+    caveats: Sequence[Caveat]
     money: Money | None
-    """None: no prices are configured."""
+    """Cost before and after the plan; None if no prices are configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExplained:
-    """The answer of `ebb explain node`."""
+    """Answer of `ebb explain node`."""
 
     answer: NodeAnswer
-    standing: NodeStatus
-    found: ClusterInput
+    status: NodeStatus
+    cluster_input: ClusterInput
     now_seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodExplained:
-    """The answer of `ebb explain pod`."""
+    """Answer of `ebb explain pod`."""
 
     answer: PodAnswer
-    found: ClusterInput
+    cluster_input: ClusterInput
 
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """The answer of `ebb reasons`: all codes that there are."""
+    """Answer of `ebb reasons`: all reason codes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The answer of `ebb config schema`: all settings that there are."""
+    """Answer of `ebb config schema`: all settings."""
 
 
 class Figure(NamedTuple):
-    """A figure over all seeds, in the unit that its label says."""
+    """One metric of a variant over all seeds, in the unit that its label names."""
 
     row: "Row"
     mean: Fraction | None
-    """None: the runs could not tell."""
+    """Mean over the seeds; None if the runs do not define the metric."""
     least: Fraction | None
     most: Fraction | None
 
     @property
     def label(self) -> str:
-        """Return what it is, and in which unit."""
+        """Return the name and the unit of the metric."""
         return self.row.label
 
     @property
-    def middle(self) -> str:
-        """Write the mean."""
+    def mean_text(self) -> str:
+        """Return the mean as text."""
         return self.row.shown(self.mean)
 
     @property
-    def range(self) -> str:
-        """Write the least and the most, or one of them where they look the same."""
+    def range_text(self) -> str:
+        """Return the range from minimum to maximum as text, or one value if both read the same."""
         least, most = self.row.shown(self.least), self.row.shown(self.most)
         return least if least == most else f"{least} to {most}"
 
 
 class Moment(NamedTuple):
-    """What there was at a time of a run."""
+    """State of the simulated cluster at one time of a run."""
 
     hours: float
     nodes: int
@@ -108,29 +108,29 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
-    """What came of one way to shrink."""
+    """Result of one simulated variant."""
 
     name: str
     settings: Sequence[tuple[str, str]]
-    """What the sweep has set; none: a mode or a rule, and not a point of the sweep."""
+    """Settings of this combination of the sweep; empty for a mode or a policy."""
     figures: Sequence[Figure]
     best: bool
-    """No other way is better in cost or waits and as good in both."""
+    """True if no other variant is better in cost or waiting time and at least as good in both."""
     moments: Sequence[Moment]
-    """Of the first seed."""
+    """Samples of the run with the first seed."""
 
-    def figure(self, row: "Row") -> Figure:
-        """Return one of its figures."""
-        return next(one for one in self.figures if one.row == row)
+    def figure_of(self, row: "Row") -> Figure:
+        """Return the figure of a row."""
+        return next(figure for figure in self.figures if figure.row == row)
 
     def mean(self, row: "Row") -> Fraction:
-        """Return the mean of a figure that all runs tell."""
-        return self.figure(row).mean or Fraction()
+        """Return the mean of a figure, 0 if it has none."""
+        return self.figure_of(row).mean or Fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommended:
-    """The way to choose, and the file that says so."""
+    """The recommended variant and its configuration file."""
 
     name: str
     why: str
@@ -139,29 +139,29 @@ class Recommended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """The answer of `ebb replay`."""
+    """Answer of `ebb replay`."""
 
     source: str
-    told: str
-    """What was played: how long, how much, how often."""
+    summary: str
+    """Description of the simulation: length, size, number of variants and seeds."""
     notes: Sequence[str]
-    """What is not in it, or not quite as it was."""
-    ways: Sequence[VariantResult]
+    """Parts of the history that the simulation leaves out or changes."""
+    variants: Sequence[VariantResult]
     seeds: Sequence[int]
-    really: Sequence[Figure]
-    """What the nodes were as they stood; empty: a trace that says nothing of it."""
+    recorded: Sequence[Figure]
+    """Figures of the nodes as recorded; empty for a trace, which does not record them."""
     recommended: Recommended | None
-    """None: under none of them all pods were left in peace."""
+    """Recommendation; None if pods were evicted or waited for a mark in every variant."""
 
     @property
     def modes(self) -> Sequence[VariantResult]:
-        """Return the modes and rules."""
-        return [way for way in self.ways if not way.settings]
+        """Return the results of the modes and policies."""
+        return [variant for variant in self.variants if not variant.settings]
 
     @property
     def points(self) -> Sequence[VariantResult]:
-        """Return the points of the sweep."""
-        return [way for way in self.ways if way.settings]
+        """Return the results of the sweep."""
+        return [variant for variant in self.variants if variant.settings]
 
 
 Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings | Replayed

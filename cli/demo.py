@@ -1,4 +1,4 @@
-"""The demo: the same load five times in virtual time, as a table and a picture."""
+"""The demo: simulate the same load in five variants, as a table and a picture."""
 
 import time
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from core.edge import files
 from core.model.humanize import plural
 from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
-from sim.processes import Tell, run_all
+from sim.processes import OnProgress, run_all
 from sim.scenario import SCENARIOS
 from sim.workload import HOUR_MS, Workload
 
@@ -24,10 +24,10 @@ PLAIN_LINE_HOURS: Final = 3
 def play(
     folder: str | None, file: str, *, config: str | None, days: int, seed: int, wire: bool
 ) -> None:
-    """Play all runs, print the table, draw the picture into *file*.
+    """Run all variants, print the table, and draw the picture into *file*.
 
-    *folder* is that of a trace; None: the load that is embedded. *config*: the file with Ebb's
-    rules; None: the demo's own. *wire*: whether the programs are asked over the wire, or by call.
+    *folder* holds a trace; None: the built-in load. *config* is a configuration file; None: the
+    demo's own settings. *wire*: call the programs over HTTP and HTTPS, not in process.
     """
     out = console()
     picture.check(file)
@@ -44,8 +44,8 @@ def play(
     say(out, title)
     began = time.perf_counter()
     total = load.duration_ms // HOUR_MS
-    with _bars(out, total) if out.is_terminal else _lines(out, total) as tell:
-        results = run_all(load, seed=seed, wire=wire, tell=tell, given=given)
+    with _bars(out, total) if out.is_terminal else _lines(out, total) as on_progress:
+        results = run_all(load, seed=seed, wire=wire, on_progress=on_progress, given=given)
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
     picture.draw(results, title, file)
@@ -60,7 +60,7 @@ def _load(folder: str | None, days: int, seed: int) -> Workload:
 
 
 @contextmanager
-def _bars(out: Console, total: int) -> Iterator[Tell]:
+def _bars(out: Console, total: int) -> Iterator[OnProgress]:
     with Progress(
         TextColumn("{task.description:>16}"), BarColumn(), TextColumn("{task.completed:>3} h"),
         TimeElapsedColumn(), console=out,
@@ -70,9 +70,9 @@ def _bars(out: Console, total: int) -> Iterator[Tell]:
 
 
 @contextmanager
-def _lines(out: Console, total: int) -> Iterator[Tell]:
-    def tell(name: str, hour: int) -> None:
+def _lines(out: Console, total: int) -> Iterator[OnProgress]:
+    def on_progress(name: str, hour: int) -> None:
         if hour % PLAIN_LINE_HOURS == 0:
             say(out, f"{name}: {hour} of {total} h")
 
-    yield tell
+    yield on_progress

@@ -1,4 +1,4 @@
-"""The one door for answers: a command gives its answer here, and a form writes it."""
+"""Print answers: every command passes its answer here, and an output format writes it."""
 
 import sys
 from collections.abc import Callable
@@ -7,35 +7,35 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cli.answers import Answer, Reasons, Replayed, Settings
+from cli.answers import Answer, Planned, Reasons, Replayed, Settings
+from cli.input.overview import Status
 from core.edge import files
 
 
 class Form(NamedTuple):
-    """A way to write answers; `text` in its module takes one and returns what is printed."""
+    """An output format; `text` in its module returns the text of an answer."""
 
     name: str
     module: str
-    """Imported when the form is asked for."""
-    told: str
+    """Module of the format, imported when the format is requested."""
+    help: str
     of: tuple[type, ...] = ()
-    """The answers that it writes; none: all."""
+    """Answer types that the format can write; empty: all."""
 
 
+TABLE: Final = "table"
 FORMS: Final = (
-    Form("table", "cli.forms.text", "table for people"),
-    Form("json", "cli.forms.json", "json for programs"),
-    Form(
-        "markdown", "cli.forms.markdown", "markdown for its page in docs/", of=(Reasons, Settings)
-    ),
-    Form("html", "cli.forms.html", "html: a page that opens offline", of=(Replayed,)),
+    Form(TABLE, "cli.forms.text", "table: for people"),
+    Form("json", "cli.forms.json", "json: for programs"),
+    Form("markdown", "cli.forms.markdown", "markdown: the page in docs/", of=(Reasons, Settings)),
+    Form("html", "cli.forms.html", "html: one self-contained page", of=(Replayed,)),
 )
 
 
 def option(
-    answer: type, default: str = "table"
+    answer: type, default: str = TABLE
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the option that says in which form its *answer* is written."""
+    """Return the option that selects the output format of *answer*."""
     forms = [form for form in FORMS if not form.of or answer in form.of]
     return click.option(
         "-o",
@@ -44,22 +44,29 @@ def option(
         type=click.Choice([form.name for form in forms]),
         default=default,
         show_default=True,
-        help=", ".join(form.told for form in forms),
+        help=", ".join(form.help for form in forms),
     )
 
 
 def print_answer(answer: Answer, form: str) -> None:
-    """Write an answer to standard output, in the form of that name."""
-    sys.stdout.write(_module(form).text(answer))
+    """Print an answer in the format of that name; its warnings go to standard error."""
+    text = _module(form).text(answer)
+    # JSON has the warnings in its document.
+    if form == TABLE and isinstance(answer, Planned | Status):
+        from cli.terminal import printable  # noqa: PLC0415 not needed for JSON
+
+        for caveat in answer.caveats:
+            print(f"Warning: {printable(caveat.message)}", file=sys.stderr)
+    sys.stdout.write(text)
 
 
 def write_answer(answer: Answer, form: str, path: str) -> None:
-    """Write an answer into a file. Raises: InvalidInputError."""
+    """Write an answer to a file. Raises: InvalidInputError."""
     files.write_text(path, _module(form).text(answer))
 
 
-def ready(form: str) -> None:
-    """Load what a form is written with, long before it is. Raises: InvalidInputError."""
+def preload(form: str) -> None:
+    """Import the modules of a format, to fail before a long run. Raises: InvalidInputError."""
     _module(form)
 
 

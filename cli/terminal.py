@@ -1,4 +1,4 @@
-"""Where commands print: colour and width of a terminal if there is one, else plain and wide."""
+"""Terminal output: color and width of a terminal, or plain unlimited lines for a pipe."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,16 +11,16 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 PIPE_WIDTH: Final = 10_000
-"""A pipe has no width: rows stay whole, so that grep and awk find what they look for."""
+"""Width without a terminal: rows are never wrapped, so that grep and awk find whole rows."""
 GAP: Final = "  "
-"""Between two columns."""
+"""Space between two columns."""
 TEXT_CHARS_MIN: Final = 24
-"""A table's last column is no narrower, be the others as wide as they are."""
+"""Minimum width of the last column of a table."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave a reader's going to whoever started the command; rich would exit with 1."""
+        """Raise BrokenPipeError for `main` to handle; rich would exit with 1."""
         raise BrokenPipeError
 
 
@@ -38,8 +38,8 @@ def console() -> Console:
     )
 
 
-def written(write: Callable[[Console], None]) -> str:
-    """Return what *write* says: with colour for a terminal, without for a pipe."""
+def render(write: Callable[[Console], None]) -> str:
+    """Return the output of *write*: with color for a terminal, without for a pipe."""
     out = console()
     with out.capture() as captured:
         write(out)
@@ -47,10 +47,10 @@ def written(write: Callable[[Console], None]) -> str:
 
 
 class Table:
-    """Rows without lines; no word of any cell is ever broken, so names can be copied.
+    """Rows without borders; words are never broken, so that names can be copied.
 
-    Columns of text give way where a terminal is too narrow; where that is not enough the table
-    becomes wider than the terminal.
+    Text columns shrink in a narrow terminal, at most to their longest word. If that is not enough,
+    the table is wider than the terminal.
     """
 
     def __init__(
@@ -60,20 +60,20 @@ class Table:
         left: Sequence[int] = (0,),
         names_above: bool = False,
     ) -> None:
-        """Make it: the columns *left* are texts, the others numbers.
+        """Create a table; columns in *left* hold text, the others hold numbers.
 
-        With *names_above* the first cell stands above its row in a terminal that is too narrow.
+        With *names_above* the first cell moves above its row if the terminal is too narrow.
         """
         self._headings, self._left, self._names_above = headings, left, names_above
         self._rows = [tuple(map(printable, row)) for row in rows]
 
     @property
     def width(self) -> int:
-        """Return how wide it is where it has all the room."""
+        """Return the width without any wrapping."""
         return _width(self._sizes())
 
     def lines(self, width: int) -> Iterator[str]:
-        """Write it for a terminal of that width, the headings first if there are any."""
+        """Yield the lines for a terminal of that width, headings first if there are any."""
         above = self._names_above and self.width > width
         sizes = self._sizes()
         if above:
@@ -96,7 +96,7 @@ class Table:
         return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
     def _fitted(self, sizes: list[int], width: int) -> list[int]:
-        """Make the widest columns of text narrower, one step at a time, to their longest words."""
+        """Shrink the widest text columns step by step, at most to their longest words."""
         floors = [self._floor(number, size) for number, size in enumerate(sizes)]
         while _width(sizes) > width and sizes != floors:
             able = (number for number, size in enumerate(sizes) if size > floors[number])
@@ -110,7 +110,7 @@ class Table:
             return min(size, TEXT_CHARS_MIN)
         cells = (row[number] for row in (self._headings, *self._rows))
         longest = max(cell_len(word) for cell in cells for word in [*cell.split(), ""])
-        return min(size, longest)  # names that stand above their rows need no room beside them
+        return min(size, longest)  # names above their rows need no column width
 
     def _row(self, cells: Sequence[str], sizes: Sequence[int]) -> Iterator[str]:
         for line in zip_longest(*map(_wrapped, cells, sizes), fillvalue=""):
@@ -121,13 +121,13 @@ class Table:
         return cell + room if number in self._left else room + cell
 
 
-def say(out: Console, *all_of: str | Table) -> None:
-    """Print texts, wrapped between words alone, and tables; an empty text is an empty line."""
-    for one in all_of:
-        what = printable(one) if isinstance(one, str) else one
-        if isinstance(what, str) and out.is_terminal:
-            what = "\n".join(_wrapped(what, out.width))
-        out.print(what, crop=False, overflow="ignore")
+def say(out: Console, *parts: str | Table) -> None:
+    """Print texts and tables; texts wrap between words, an empty text is an empty line."""
+    for one in parts:
+        text = printable(one) if isinstance(one, str) else one
+        if isinstance(text, str) and out.is_terminal:
+            text = "\n".join(_wrapped(text, out.width))
+        out.print(text, crop=False, overflow="ignore")
 
 
 def _width(sizes: Sequence[int]) -> int:
@@ -140,7 +140,7 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Escape what would steer the terminal: names come from files that anybody may have made."""
+    """Escape control characters: names in dumps are untrusted and could control the terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

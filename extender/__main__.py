@@ -1,4 +1,4 @@
-"""Reads the command line and the configuration, builds the adapters, runs the extender."""
+"""Start the extender: read the configuration, create the adapters, serve until SIGTERM."""
 
 import asyncio
 import sys
@@ -18,17 +18,17 @@ from extender.view import View
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the extender until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    return program.run("ebb-extender", "Answers kube-scheduler's prioritize calls.", _serve, argv)
+    """Run the extender until SIGTERM; returns 0, or 2 after an error on standard error."""
+    return program.run("ebb-extender", "Answer kube-scheduler's prioritize calls.", _serve, argv)
 
 
 async def _serve(start: program.Start) -> None:
     config = start.config
     clock, metrics, health = SystemClock(), Metrics(), http.Health()
     view = View(config.extender, config.taint_key)
-    asked = config.extender.client_ca_file is not None
-    app = make_app(view, clock, metrics, health, certificate_asked=asked)
-    pair = _pair(config.extender, clock)
+    certificate_required = config.extender.client_ca_file is not None
+    app = make_app(view, clock, metrics, health, certificate_required=certificate_required)
+    pair = _certificate_files(config.extender, clock)
     metrics.certificate_until.set_function(lambda: pair.serving.valid_until if pair else 0)
     context = pair.serving.context if pair else None
     failed = Handshakes(metrics, clock).failed
@@ -37,8 +37,8 @@ async def _serve(start: program.Start) -> None:
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
-            feed = WatchSink(view, kind, view.news, clock, metrics)
-            watches.append(tasks.create_task(follow(client, kind, feed, label_selector=selector)))
+            sink = WatchSink(view, kind, view.news, clock, metrics)
+            watches.append(tasks.create_task(follow(client, kind, sink, label_selector=selector)))
         if pair:
             watches.append(tasks.create_task(pair.follow()))
         await server.start()
@@ -49,8 +49,8 @@ async def _serve(start: program.Start) -> None:
         await server.stop()
 
 
-def _pair(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:
-    """Return what TLS is served with; None: plain HTTP. Raises: InvalidInputError."""
+def _certificate_files(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:
+    """Return the certificate files for TLS, or None for plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
     return http.PairFiles(Serving(config.client_ca_file), config.cert_file, config.key_file, clock)

@@ -1,4 +1,4 @@
-"""The extender's routes: read, ask the view, write."""
+"""The extender's HTTP routes: prioritize, health and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,35 +8,34 @@ from weakref import WeakValueDictionary
 from aiohttp import web
 
 from core.edge.clock import Clock
-from core.edge.http import Health, json_response, read_body
-from core.edge.http import base_app as make_bones
+from core.edge.http import Health, base_app, json_response, read_body
 from extender import wire
 from extender.metrics import Metrics
 from extender.view import View
 
 
 class PerPeerLimiter:
-    """One call of a peer at a time, and as long a pause after it as it took.
+    """Allow each peer one call at a time, followed by a pause as long as the call took.
 
-    All calls are answered by one event loop: so no peer has more than half of its time, and who
-    else calls waits for one call of each. There are at most as many as connections.
+    One event loop answers all calls. The limit leaves at least half of its time to other peers.
+    The number of peers is bounded by the number of connections.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._of: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def of(self, peer: str | None) -> AsyncIterator[None]:
-        """Wait for a peer's turn; it ends with the pause."""
-        turn = self._of.setdefault(peer, asyncio.Lock())
-        await turn.acquire()
+    async def turn(self, peer: str | None) -> AsyncIterator[None]:
+        """Wait until the peer may call; the pause starts when the context ends."""
+        lock = self._locks.setdefault(peer, asyncio.Lock())
+        await lock.acquire()
         began = self._clock.monotonic_seconds()
         try:
             yield
         finally:
             took = self._clock.monotonic_seconds() - began
-            asyncio.get_running_loop().call_later(took, turn.release)
+            asyncio.get_running_loop().call_later(took, lock.release)
 
 
 def make_app(
@@ -45,29 +44,30 @@ def make_app(
     metrics: Metrics,
     health: Health,
     *,
-    certificate_asked: bool = False,
+    certificate_required: bool = False,
 ) -> web.Application:
     """Return the application: POST /prioritize, health and metrics.
 
-    *certificate_asked*: prioritize is answered only to callers that have shown a certificate;
-    kubelets, which ask for health, have none.
+    With *certificate_required* prioritize calls need a client certificate. Health checks do not,
+    because kubelets have none.
     """
     health.checks["view"] = lambda: view.why_neutral(clock.monotonic_seconds())
-    app = make_bones(health, clock, metrics)
-    turns = PerPeerLimiter(clock)
+    app = base_app(health, clock, metrics)
+    limiter = PerPeerLimiter(clock)
 
     async def answered(request: web.Request) -> tuple[bytes, bool]:
-        if certificate_asked and not request.get_extra_info("peercert"):
-            raise web.HTTPForbidden(text="a client certificate is asked for")
+        if certificate_required and not request.get_extra_info("peercert"):
+            raise web.HTTPForbidden(text="a client certificate is required")
         body = await read_body(request, wire.BODY_BYTES_MAX)
         with metrics.prioritize_seconds.time():
-            async with turns.of(request.remote):
+            async with limiter.turn(request.remote):
                 return view.answer(body, clock.monotonic_seconds())
 
     async def prioritize(request: web.Request) -> web.Response:
         try:
             answer, known = await answered(request)
-        # kube-scheduler tells nobody that it got no scores; cancelled: it has gone meanwhile.
+        # kube-scheduler does not report missing scores, so they are counted here. A call is
+        # cancelled when kube-scheduler closes the connection.
         except (Exception, asyncio.CancelledError):
             metrics.prioritize.labels("refused").inc()
             raise

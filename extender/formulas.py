@@ -1,4 +1,4 @@
-"""Formulas of node scores, 0 to 10; unmarked nodes score above marked ones; pure."""
+"""Formulas of node scores from 0 to 10; unmarked nodes score above marked nodes; pure."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from core.model.resources import Resources
 SCORE_MAX: Final = 10
 
 SCORE_MARKED_SOFT_MAX: Final = 1
-"""Soft marks get 1 down to 0, hard marks 0; every unmarked node gets more."""
+"""PreferNoSchedule marks score 1 or 0, NoSchedule marks 0; every unmarked node scores higher."""
 SCORE_UNMARKED_MIN: Final = SCORE_MARKED_SOFT_MAX + 1
 
 
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
-    """Score a marked node: hard 0; soft 0 for the older half of the marks and 1 for the younger.
+    """Score a marked node: NoSchedule 0; PreferNoSchedule 0 for the older half, 1 for the younger.
 
-    *rank* counts the marked nodes from the first marked (0) to the last (*marked* - 1). Two steps
-    suffice: pods avoid the node first that is nearest to being empty, and no unmarked node can
-    come below.
+    *rank* counts the *marked* nodes from the oldest mark (0). Pods avoid the older half first,
+    because these nodes are nearest to being empty. Two steps suffice, and leave the others to
+    unmarked nodes.
     """
     if mark is Mark.HARD or rank * 2 < marked:
         return 0
@@ -27,63 +27,71 @@ def score_marked(mark: Mark, rank: int, marked: int) -> int:
 
 
 class Requested(Protocol):
-    """What is requested on a node, as far as scores go by it; Resources are."""
+    """Requests on a node, as far as scores use them; Resources implements it."""
 
     @property
     def cpu_millis(self) -> int:
-        """Return that of CPU."""
+        """Return the requested CPU."""
 
     @property
     def memory_bytes(self) -> int:
-        """Return that of memory."""
+        """Return the requested memory."""
 
     @property
     def devices(self) -> Mapping[str, int]:
-        """Return those of devices, by name."""
+        """Return the requested devices by name."""
 
 
 def score_full(requests: Requested, allocatable: Resources) -> int:
-    """Score an unmarked node by how full it is: 2 when empty to 10 when full.
+    """Score an unmarked node by utilization: 2 if empty, 10 if full.
 
-    The share is that of the scarcest of CPU, memory and each device, by requests; steps are equal
-    in width and compared in whole numbers. Overcommitted nodes count as full.
+    Utilization is requests over allocatable of the scarcest of CPU, memory and each device. Steps
+    have equal width and are compared in whole numbers. Overcommitted nodes count as full.
     """
     steps = SCORE_MAX - SCORE_MARKED_SOFT_MAX
     best = 0
-    asked = requests.devices if allocatable.extended else {}
-    for used, whole in (
+    requested_devices = requests.devices if allocatable.extended else {}
+    for used, allocatable_amount in (
         (requests.cpu_millis, allocatable.cpu_millis),
         (requests.memory_bytes, allocatable.memory_bytes),
-        *((asked.get(name, 0), many) for name, many in allocatable.devices.items()),
+        *(
+            (requested_devices.get(name, 0), amount)
+            for name, amount in allocatable.devices.items()
+        ),
     ):
-        if whole > 0:
-            best = max(best, min(used * steps // whole, steps - 1))
+        if allocatable_amount > 0:
+            best = max(best, min(used * steps // allocatable_amount, steps - 1))
     return SCORE_UNMARKED_MIN + best
 
 
-BESIDE: Final[Mapping[bool | None, tuple[int, int]]] = {None: (4, 1), False: (6, 2), True: (8, 3)}
-"""By whether pods are alike (None: there are none): the lowest score, and in how many steps it
-rises as the node fills."""
-DEARER_PERCENT: Final = (112, 141, 178, 224, 282, 356, 448, 565)
-"""From how much on, of what the pod takes where it takes least, another step is lost: three steps
-a doubling, each from its middle on."""
+LOWEST_AND_STEPS: Final[Mapping[bool | None, tuple[int, int]]] = {
+    None: (4, 1),
+    False: (6, 2),
+    True: (8, 3),
+}
+"""(lowest score, steps with utilization), by whether the node's pods have the pod's owner
+class; None: the node has no pods."""
+STEP_PERCENT: Final = (112, 141, 178, 224, 282, 356, 448, 565)
+"""Percentages of the least node share from which one more step is lost; three steps a doubling.
+Each starts in the middle of its interval."""
 
 
-def score_beside(full: int, *, alike: bool | None, dearer: int) -> int:
-    """Score an unmarked node for one pod, for `extender.score: pack`: 2 to 10.
+def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
+    """Score an unmarked node for one pod with `extender.score: pack`, from 2 to 10.
 
-    *full*: its score by how full it is; *alike*: whether its pods are of the pod's sort; None: no
-    pods; *dearer*: how many steps more of what a node is worth the pod takes there than elsewhere.
-    A pod that takes the CPU beside GPUs, or the half of a node that has little else to offer,
-    keeps that from all who need it, and the node up while it runs. Then the sort: pods that a
-    scale-in takes and those that go by themselves alone leave in different ways, and one
-    long-lived pod keeps a node that scale-ins would empty.
+    *full* is the score of the node by utilization. *alike*: the node's pods have the owner class
+    of the pod; None: the node has no pods. *dearer*: steps that the pod loses because it takes a
+    larger share of this node's value than of another node's.
+
+    The share comes first. A pod that takes the CPU beside GPUs blocks the GPUs, and keeps the
+    expensive node while it runs. Then the owner class: scale-ins empty nodes with ReplicaSet pods
+    only, unless one long-lived pod of another owner is there.
     """
-    low, steps = BESIDE[alike]
-    found = low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
-    return max(found - dearer, SCORE_UNMARKED_MIN)
+    low, steps = LOWEST_AND_STEPS[alike]
+    score = low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)
+    return max(score - dearer, SCORE_UNMARKED_MIN)
 
 
-def steps_dearer(takes: int, least: int) -> int:
-    """Return by how many steps more is taken than where it is least; 0 where that is nothing."""
-    return bisect_right(DEARER_PERCENT, 100 * takes // least) if least else 0
+def steps_lost(share: int, least_share: int) -> int:
+    """Return the steps that the share *takes* is above the *least* share; 0 if *least* is 0."""
+    return bisect_right(STEP_PERCENT, 100 * share // least_share) if least_share else 0

@@ -1,4 +1,4 @@
-"""Prometheus series of the extender."""
+"""Prometheus metrics of the extender."""
 
 from prometheus_client import Histogram
 
@@ -6,7 +6,7 @@ from core.edge import metrics
 
 
 class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
-    """The series of the extender."""
+    """The metrics of the extender."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -17,7 +17,7 @@ class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
         )
         self.prioritize_seconds = Histogram(
             "ebb_extender_prioritize_duration_seconds",
-            "Time from a prioritize call's body to its answer, with the wait for its turn.",
+            "Time from the body of a prioritize call to its answer, with the peer's rate limit.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )

@@ -1,4 +1,4 @@
-"""What the pods of each node ask for together, as far as scores go by it."""
+"""Sums of the requests on each node, as far as scores use them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from core.model.resources import Resources
 
 
 class NodeRequests:
-    """A sum that changes by what one pod names, however much others of its node do."""
+    """Sum of requests, updated by one pod at a time at a cost independent of the other pods."""
 
     __slots__ = ("cpu_millis", "devices", "memory_bytes", "pods")
 
@@ -17,39 +17,39 @@ class NodeRequests:
         self.devices: dict[str, int] = {}
 
     def add(self, requests: Resources, sign: int) -> None:
-        """Count a pod, or take it away."""
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
         self.cpu_millis += sign * requests.cpu_millis
         self.memory_bytes += sign * requests.memory_bytes
         self.pods += sign
-        for name, many in requests.devices.items():
-            self.devices[name] = left = self.devices.get(name, 0) + sign * many
-            if not left:
+        for name, amount in requests.devices.items():
+            self.devices[name] = total = self.devices.get(name, 0) + sign * amount
+            if not total:
                 del self.devices[name]
 
 
-NOTHING: Final = NodeRequests()
+NO_REQUESTS: Final = NodeRequests()
 
 
-class OnNodes:
-    """By node; where no pods are there is nothing."""
+class RequestsByNode:
+    """Requests by node; nodes without pods have no entry."""
 
     def __init__(self) -> None:
-        self._on: dict[str, NodeRequests] = {}
+        self._by_node: dict[str, NodeRequests] = {}
 
-    def listed(self, pods: Mapping[str, Pod]) -> None:
-        """Take a whole list."""
-        self._on = {}
+    def replace_all(self, pods: Mapping[str, Pod]) -> None:
+        """Replace all pods."""
+        self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Count a pod, or take it away."""
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
         if pod.node is not None:
-            asked = self._on.setdefault(pod.node, NodeRequests())
-            asked.add(pod.requests, sign)
-            if not asked.pods:
-                del self._on[pod.node]
+            requests = self._by_node.setdefault(pod.node, NodeRequests())
+            requests.add(pod.requests, sign)
+            if not requests.pods:
+                del self._by_node[pod.node]
 
     def of(self, name: str) -> NodeRequests:
-        """Return what is asked for on a node."""
-        return self._on.get(name, NOTHING)
+        """Return the requests on a node."""
+        return self._by_node.get(name, NO_REQUESTS)

@@ -1,8 +1,7 @@
-"""Of which shapes nodes are, and how much more of what they are worth a pod takes on some.
+"""Classes of nodes with equal allocatable resources, and the share of a node that a pod takes.
 
-What a node has that the pod does not ask for is taken as well where nobody else can use it: the
-CPU beside GPUs, or half of the memory. So a pod takes of a node's worth what its largest share of
-CPU, memory and devices is of it.
+A pod can make resources of a node useless that it does not request: the CPU beside GPUs, or half
+of the memory. So a pod takes its largest share of CPU, memory and devices of a node's value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,69 +10,70 @@ from typing import Final
 
 from core.model.cost import taken
 from core.model.resources import Resources
-from extender.formulas import steps_dearer
+from extender.formulas import steps_lost
 
 BITS: Final = 5
-"""By so many of their first binary digits amounts are told apart: machines of one kind differ by
-some MiB from each other."""
-TAKEN_MAX: Final = 8192
-"""Of pods' requests on shapes that are remembered, some 300 bytes each."""
+"""Leading binary digits of amounts that are compared: machines of one type differ by some MiB."""
+SHARES_MAX: Final = 8192
+"""Pairs of pod requests and shape in the cache, about 300 bytes each."""
 SHAPES_MAX: Final = 50_000
-"""That are remembered, twice as many as nodes: a kubelet may tell of another one at any time."""
-Number = int
-"""A shape's; equal ones have one."""
+"""Shapes in memory, twice the number of nodes: a kubelet may report another shape at any time."""
+ShapeNumber = int
+"""Number of a shape; equal shapes have equal numbers."""
 
 
 class NodeShapes:
-    """By node."""
+    """Shapes of nodes, by node name."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Number] = {}
+        self._by_node: dict[str, ShapeNumber] = {}
         self._shapes: list[Resources] = []
-        self._numbers: dict[Resources, Number] = {}
+        self._numbers: dict[Resources, ShapeNumber] = {}
 
     def put(self, name: str, allocatable: Resources) -> None:
-        """Note a node's shape."""
+        """Store the shape of a node."""
         if len(self._shapes) >= SHAPES_MAX:
             self._renumber()
-        self._of[name] = self._number(_shape(allocatable))
+        self._by_node[name] = self._number(_shape(allocatable))
 
-    def _number(self, shape: Resources) -> Number:
+    def _number(self, shape: Resources) -> ShapeNumber:
         number = self._numbers.setdefault(shape, len(self._shapes))
         if number == len(self._shapes):
             self._shapes.append(shape)
         return number
 
     def _renumber(self) -> None:
-        """Forget the shapes of which no node is any more."""
-        used = {name: self._shapes[number] for name, number in self._of.items()}
+        """Drop shapes that no node has any more."""
+        used = {name: self._shapes[number] for name, number in self._by_node.items()}
         self._shapes, self._numbers = [], {}
-        self._of = {name: self._number(shape) for name, shape in used.items()}
+        self._by_node = {name: self._number(shape) for name, shape in used.items()}
 
     def forget(self, name: str) -> None:
-        """Compare a node with others no more."""
-        self._of.pop(name, None)
+        """Drop the node, so that it is not compared with others."""
+        self._by_node.pop(name, None)
 
-    def of_each(self, names: Iterable[str]) -> Sequence[Number | None]:
-        """Return the shapes of nodes; None: it is not known, or not compared."""
-        return list(map(self._of.get, names))
+    def of_nodes(self, names: Iterable[str]) -> Sequence[ShapeNumber | None]:
+        """Return the shapes of nodes; None for a node that is unknown or not compared."""
+        return list(map(self._by_node.get, names))
 
-    def steps(self, asked: Resources, shapes: Iterable[Number | None]) -> dict[Number | None, int]:
-        """Return for each shape how many steps more the pod takes there than where it takes least.
+    def steps(
+        self, requests: Resources, shapes: Iterable[ShapeNumber | None]
+    ) -> dict[ShapeNumber | None, int]:
+        """Return for each shape the steps that the pod loses compared with the best shape.
 
-        *shapes*: of nodes that would take it. One that is not compared loses none.
+        *shapes* are those of feasible nodes. A node that is not compared (None) loses no steps.
         """
-        several = set(shapes)
-        found: dict[Number | None, int] = {
-            one: takes
-            for one in several
-            if one is not None and (takes := _taken(asked, self._shapes[one])) is not None
+        numbers = set(shapes)
+        shares: dict[ShapeNumber | None, int] = {
+            number: share
+            for number in numbers
+            if number is not None and (share := _share(requests, self._shapes[number])) is not None
         }
-        least = min(found.values(), default=0)
-        return {one: steps_dearer(found.get(one, 0), least) for one in several}
+        least_share = min(shares.values(), default=0)
+        return {number: steps_lost(shares.get(number, 0), least_share) for number in numbers}
 
 
-_taken: Final = lru_cache(TAKEN_MAX)(taken)
+_share: Final = lru_cache(SHARES_MAX)(taken)
 
 
 def _shape(allocatable: Resources) -> Resources:
@@ -86,5 +86,5 @@ def _shape(allocatable: Resources) -> Resources:
 
 
 def _first_digits(amount: int) -> int:
-    rest = max(amount.bit_length() - BITS, 0)
-    return amount >> rest << rest
+    shift = max(amount.bit_length() - BITS, 0)
+    return amount >> shift << shift

@@ -1,7 +1,7 @@
-"""Which nodes have pods of which sort, for the score `pack`.
+"""Owner classes of the pods on each node, for the score `pack`.
 
-Of a ReplicaSet's pods a scale-in takes those that it is told to take (core.writes.costs); all
-others go by themselves alone.
+Scale-ins remove pods of ReplicaSets, in an order that Ebb influences (core.writes.costs). All
+other pods terminate only on their own.
 """
 
 from collections import Counter
@@ -11,38 +11,39 @@ from typing import Final
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
 
-SORTS: Final = 2
+OWNER_CLASSES: Final = 2
 
 
 class OwnerMixes:
-    """How many pods of either sort keep each node from being empty."""
+    """Number of pods of each owner class that keep a node from being empty, by node."""
 
     def __init__(self) -> None:
-        self._on: dict[str, Counter[int]] = {}
+        self._by_node: dict[str, Counter[int]] = {}
 
-    def listed(self, pods: Mapping[str, Pod]) -> None:
-        """Take a whole list."""
-        self._on = {}
+    def replace_all(self, pods: Mapping[str, Pod]) -> None:
+        """Replace all pods."""
+        self._by_node = {}
         for pod in pods.values():
             self.add(pod, 1)
 
     def add(self, pod: Pod, sign: int) -> None:
-        """Count a pod, or take it away."""
+        """Add a pod (*sign* 1) or remove it (*sign* -1)."""
         if pod.node is not None and pod.occupies:
-            ours = self._on.setdefault(pod.node, Counter())
-            ours[owner_class_of(pod)] += sign
-            if not ours.total():
-                del self._on[pod.node]
+            counts = self._by_node.setdefault(pod.node, Counter())
+            counts[owner_class_of(pod)] += sign
+            if not counts.total():
+                del self._by_node[pod.node]
 
-    def alike(self, sort: int, name: str) -> bool | None:
-        """Say whether the pods of a node are of a sort; None: no pod keeps it from being empty.
+    def has_class(self, owner_class: int, name: str) -> bool | None:
+        """Return whether the node has the owner class; None if no pod keeps it from being empty.
 
-        One pod that goes by itself alone keeps a node: it is of that sort.
+        A node with at least one pod of no ReplicaSet has class 0, because scale-ins cannot empty
+        it.
         """
-        ours = self._on.get(name)
-        return bool(ours[0]) is not bool(sort) if ours else None
+        counts = self._by_node.get(name)
+        return bool(counts[0]) is not bool(owner_class) if counts else None
 
 
 def owner_class_of(pod: Pod) -> int:
-    """Return the sort of a pod: 1 for a pod of a ReplicaSet, else 0."""
+    """Return the owner class of a pod: 1 for a pod of a ReplicaSet, else 0."""
     return int(pod.owner_kind == REPLICA_SET)

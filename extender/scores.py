@@ -1,6 +1,6 @@
-"""The scores that the configuration chooses from: how unmarked nodes are scored.
+"""The scores that `extender.score` selects from: how unmarked nodes are scored.
 
-A view feeds its score with nodes and pods, and asks it for the parts of an answer.
+A view passes nodes and pods to its score, and requests the fragments of an answer from it.
 """
 
 from abc import ABC, abstractmethod
@@ -13,149 +13,160 @@ from core.marks.wellknown import MARK_LABEL
 from core.model.node import Node
 from core.model.pod import Pod
 from extender import wire
-from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_beside, score_full
-from extender.node_requests import OnNodes
+from extender.formulas import SCORE_MAX, SCORE_UNMARKED_MIN, score_full, score_pack
+from extender.node_requests import RequestsByNode
 from extender.node_shapes import NodeShapes
-from extender.owner_mix import SORTS, OwnerMixes, owner_class_of
+from extender.owner_mix import OWNER_CLASSES, OwnerMixes, owner_class_of
 
 PodClass = int
-"""Pods of one class get the same scores."""
+"""Class of pods with equal scores on all nodes."""
 ANY_POD: Final[PodClass] = -1
-"""The class of all pods where a score does not tell pods apart, or cannot read the pod."""
+"""Class of all pods, for a score that ignores the pod, or for a pod that cannot be read."""
 FragmentsOf = Callable[[PodClass], wire.Fragments]
-"""Returns the fragments for pods of a class."""
+"""Returns the fragments for a class of pods."""
 
 
 class Score(ABC):
-    """Scores unmarked nodes."""
+    """Base class of scores of unmarked nodes."""
 
     watches: ClassVar[Mapping[AnyKind, str | None]]
-    """Kinds that the view has to watch, each with a label selector; None: all objects."""
+    """Kinds that the view must watch, each with a label selector; None: all objects."""
     unread_mark: ClassVar[Mark | None]
-    """Mark that a node gets whose labels cannot be read and never were; None: it gets no mark."""
+    """Mark assumed for a node whose labels have never been readable; None: unmarked."""
     names_max: ClassVar[int]
-    """How many names of nodes that the view does not hold are kept with their fragments."""
+    """Maximum number of unknown node names whose fragments are cached."""
 
     @abstractmethod
     def of(self, node: Node | None, pods: PodClass) -> int:
-        """Score a node for pods of a class; None: a node that the view does not hold."""
+        """Return the score of a node for a class of pods; None: a node unknown to the view."""
 
     @abstractmethod
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes of a call, in its order, for its pod."""
+        """Return the fragments of a call's nodes for its pod, in the order of the call."""
 
     @abstractmethod
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
         """Replace all unmarked nodes."""
 
     @abstractmethod
-    def node_became(self, name: str, unmarked: Node | None) -> None:
-        """Note a changed node; None: it is deleted or marked."""
+    def node_changed(self, name: str, unmarked: Node | None) -> None:
+        """Update one node; None: the node was deleted or marked."""
 
     @abstractmethod
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
         """Replace all pods."""
 
     @abstractmethod
-    def pod_became(self, before: Pod | None, after: Pod | None) -> None:
-        """Note a changed pod; None: it does not exist."""
+    def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Update one pod; None: the pod does not exist."""
 
 
 class Marks(Score):
-    """Gives all unmarked nodes the same score."""
+    """Score all unmarked nodes equally."""
 
-    # Only marked nodes are watched, so that memory stays flat in a large cluster.
+    # Only marked nodes are watched, so that memory does not grow with the cluster.
     watches: ClassVar = {NODES: MARK_LABEL}
     unread_mark = Mark.SOFT
     names_max = wire.FRAGMENTS_MAX
 
     def of(self, node: Node | None, pods: PodClass) -> int:  # noqa: ARG002 as inherited
-        """Return the highest score."""
+        """Return the maximum score."""
         return SCORE_MAX
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes; the pod is not read."""
+        """Return the fragments of the nodes; the pod is not parsed."""
         return map(fragments_of(ANY_POD).__getitem__, call.names)
 
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Ignore nodes."""
+        """Do nothing: nodes do not matter."""
 
-    def node_became(self, name: str, unmarked: Node | None) -> None:
-        """Ignore a node."""
+    def node_changed(self, name: str, unmarked: Node | None) -> None:
+        """Do nothing: nodes do not matter."""
 
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Ignore pods."""
+        """Do nothing: pods do not matter."""
 
-    def pod_became(self, before: Pod | None, after: Pod | None) -> None:
-        """Ignore a pod."""
+    def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Do nothing: pods do not matter."""
 
 
 class Pack(Score):
-    """Scores nodes by how full they are, by the sorts of their pods, and by what a pod takes.
+    """Score nodes by utilization, owner class of their pods, and share that the pod takes.
 
-    The class of a pod is its sort, and how many steps more the pod takes of the node than of the
-    node where it takes least: sort + SORTS * steps.
+    The class of a pod combines its owner class with the steps that it loses on a node: owner class
+    + OWNER_CLASSES * steps.
     """
 
     watches: ClassVar = {NODES: None, PODS: None}
     unread_mark = None
-    # All nodes are known, and anybody may ask for any other name, once for each class of pods.
+    # All nodes are watched. A caller could fill a cache with other names, once per pod class.
     names_max = 0
 
     def __init__(self) -> None:
-        self._requests = OnNodes()
-        self._sorts = OwnerMixes()
+        self._requests = RequestsByNode()
+        self._owner_mixes = OwnerMixes()
         self._shapes = NodeShapes()
 
     def of(self, node: Node | None, pods: PodClass) -> int:
-        """Score a node; a pod that cannot be read goes by how full the node is."""
+        """Return the score of a node; a pod that cannot be read is scored by utilization only."""
         if node is None:
-            full = SCORE_UNMARKED_MIN
-            return full if pods == ANY_POD else score_beside(full, alike=None, dearer=0)
-        full = score_full(self._requests.of(node.name), node.allocatable)
+            by_utilization = SCORE_UNMARKED_MIN
+            return (
+                by_utilization
+                if pods == ANY_POD
+                else score_pack(by_utilization, alike=None, dearer=0)
+            )
+        by_utilization = score_full(self._requests.of(node.name), node.allocatable)
         if pods == ANY_POD:
-            return full
-        dearer, sort = divmod(pods, SORTS)
-        return score_beside(full, alike=self._sorts.alike(sort, node.name), dearer=dearer)
+            return by_utilization
+        dearer, owner_class = divmod(pods, OWNER_CLASSES)
+        return score_pack(
+            by_utilization,
+            alike=self._owner_mixes.has_class(owner_class, node.name),
+            dearer=dearer,
+        )
 
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:
-        """Return the fragments of the nodes, by the owner and the requests of the pod."""
-        new = wire.new(call.pod)
-        if new is None:
+        """Return the fragments of the nodes by the owner and the requests of the pod."""
+        to_schedule = wire.pod_to_schedule(call.pod)
+        if to_schedule is None:
             return map(fragments_of(ANY_POD).__getitem__, call.names)
-        sort = owner_class_of(new.pod)
-        shapes = self._shapes.of_each(call.names)
-        steps = self._shapes.steps(new.requests, shapes)
+        owner_class = owner_class_of(to_schedule.pod)
+        shapes = self._shapes.of_nodes(call.names)
+        steps = self._shapes.steps(to_schedule.requests, shapes)
         if not any(steps.values()):
-            return map(fragments_of(sort).__getitem__, call.names)
-        of_shape = {shape: fragments_of(sort + SORTS * more) for shape, more in steps.items()}
-        return [of_shape[shape][name] for shape, name in zip(shapes, call.names, strict=True)]
+            return map(fragments_of(owner_class).__getitem__, call.names)
+        by_shape = {
+            shape: fragments_of(owner_class + OWNER_CLASSES * lost)
+            for shape, lost in steps.items()
+        }
+        return [by_shape[shape][name] for shape, name in zip(shapes, call.names, strict=True)]
 
     def nodes_listed(self, unmarked: Iterable[Node]) -> None:
-        """Compare the shapes of these nodes."""
+        """Replace the shapes of all unmarked nodes."""
         self._shapes = NodeShapes()
         for node in unmarked:
             self._shapes.put(node.name, node.allocatable)
 
-    def node_became(self, name: str, unmarked: Node | None) -> None:
-        """Compare the shape of a node with others, or no more."""
+    def node_changed(self, name: str, unmarked: Node | None) -> None:
+        """Update or drop the shape of a node."""
         if unmarked is None:
             self._shapes.forget(name)
         else:
             self._shapes.put(name, unmarked.allocatable)
 
     def pods_listed(self, pods: Mapping[str, Pod]) -> None:
-        """Count the pods on each node anew."""
-        self._requests.listed(pods)
-        self._sorts.listed(pods)
+        """Replace the requests and owner classes of all pods."""
+        self._requests.replace_all(pods)
+        self._owner_mixes.replace_all(pods)
 
-    def pod_became(self, before: Pod | None, after: Pod | None) -> None:
-        """Count a changed pod on its nodes."""
+    def pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Update the requests and owner classes on the nodes of a pod."""
         for pod, sign in ((before, -1), (after, 1)):
             if pod is not None:
                 self._requests.add(pod, sign)
-                self._sorts.add(pod, sign)
+                self._owner_mixes.add(pod, sign)
 
 
 SCORES: Final[Mapping[str, type[Score]]] = {"pack": Pack, "marks": Marks}
-"""By their names in the configuration."""
+"""Scores by their names in the configuration."""

@@ -1,7 +1,7 @@
-"""kube-scheduler's extender messages, bytes to names and scores to bytes; pure.
+"""Messages of kube-scheduler's extender API: bytes to node names, and scores to bytes; pure.
 
-Source: k8s.io/kube-scheduler extender/v1. The Go types carry no JSON tags, so names are
-capitalised on the wire; Go reads any casing, and so do we.
+Source: k8s.io/kube-scheduler extender/v1. The Go types have no JSON tags, so field names are
+capitalized on the wire. Go accepts other casing, and so does this module.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,20 +22,20 @@ _Value = TypeVar("_Value")
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
-"""Full Node lists of some thousand nodes."""
+"""Body size for full Node lists of some thousand nodes."""
 NODES_MAX: Final = 25_000
-"""Five times what Kubernetes supports in a cluster."""
+"""Maximum nodes of a call, five times what Kubernetes supports in a cluster."""
 STEPS_MIN: Final = 50_000
-"""Of cutting what nests too deep, that any call may take, some 20 ms.
+"""Steps for removing deeply nested JSON that every call may take, about 20 ms.
 
-Two Nodes that nest as deep as the API server takes them (10,000) need 40,000.
+Two Nodes with the maximum nesting of the API server (10,000) need 40,000 steps.
 """
 STEP_BYTES: Final = 64
-"""A call may take one step more for each so many.
+"""Bytes of a call that allow one more step.
 
-A call of names needs none: kube-scheduler takes managedFields off its pods, and nothing else of
-them nests. Of whole Nodes one that nests deep is enough for all to be gone through: a step in 350
-bytes of a kubelet's Node, in 80 of kwok's. Whoever sends brackets alone has one in three.
+A call with node names needs no steps: kube-scheduler removes managedFields from its pods, and no
+other field is nested. If one of many full Nodes is deeply nested, all are scanned: one step in 350
+bytes for a kubelet's Node, in 80 for kwok's. A hostile body of brackets has one in three.
 """
 
 
@@ -47,7 +47,7 @@ class _Node(msgspec.Struct, gc=False):
     metadata: _Meta
 
     def __post_init__(self) -> None:
-        _tally.one()
+        _counter.count_node()
 
 
 class _NodeList(msgspec.Struct, gc=False):
@@ -55,7 +55,7 @@ class _NodeList(msgspec.Struct, gc=False):
 
 
 class _Args(msgspec.Struct, gc=False):
-    """ExtenderArgs; of the two lists the one in use is not null."""
+    """ExtenderArgs; the list that is in use is not null."""
 
     Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -67,26 +67,26 @@ class _Args(msgspec.Struct, gc=False):
 
 
 class _Outline(msgspec.Struct, gc=False):
-    """ExtenderArgs with names that have not been looked at."""
+    """ExtenderArgs with undecoded names."""
 
     NodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     nodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # noqa: N815 as above
     nodenames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class _Tally:
-    """Counts Nodes while they are decoded: msgspec looks at a length after the whole list."""
+class _NodeCounter:
+    """Count Nodes while they are decoded: msgspec checks a length only after the whole list."""
 
     def __init__(self) -> None:
         self.nodes = 0
 
-    def one(self) -> None:
+    def count_node(self) -> None:
         self.nodes += 1
         if self.nodes > NODES_MAX:
             raise ValueError(f"more than {NODES_MAX} nodes")
 
 
-_tally: Final = _Tally()
+_counter: Final = _NodeCounter()
 _DECODER: Final = msgspec.json.Decoder(_Args)
 _OUTLINE: Final = msgspec.json.Decoder(_Outline)
 
@@ -95,15 +95,15 @@ class Call(NamedTuple):
     """A prioritize call."""
 
     names: list[str]
-    """Of the nodes that it asks about, in its order."""
+    """Names of the candidate nodes, in the order of the call."""
     pod: bytes
-    """The pod that is to be placed, as it came; not looked at."""
+    """JSON of the pod to schedule, undecoded."""
 
 
 def call(body: bytes) -> Call:
-    """Read a prioritize call.
+    """Decode a prioritize call.
 
-    Raises: InvalidInputError, with the reason, for anything that is not such a call.
+    Raises: InvalidInputError with the reason, for any other body.
     """
     try:
         args = _decoded(_args, body)
@@ -114,24 +114,24 @@ def call(body: bytes) -> Call:
             return Call(names, bytes(args.Pod) or bytes(args.pod))
     for nodes in (args.Nodes, args.nodes):
         if nodes is not None:
-            found = [node.metadata.name for node in nodes.items or ()]
-            return Call(found, bytes(args.Pod) or bytes(args.pod))
+            listed = [node.metadata.name for node in nodes.items or ()]
+            return Call(listed, bytes(args.Pod) or bytes(args.pod))
     raise InvalidInputError("ExtenderArgs", "neither NodeNames nor Nodes is given")
 
 
-class New(NamedTuple):
-    """The pod of a call, as far as its scores go by it."""
+class PodToSchedule(NamedTuple):
+    """The pod of a call, as far as scores use it."""
 
     pod: Pod
-    """Who and whose it is, and nothing else."""
+    """The pod with its name, namespace and owner only."""
     requests: Resources
 
 
-def new(pod: bytes) -> New | None:
-    """Read the pod of a call; None where that cannot be done."""
+def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
+    """Decode the pod of a call; None if it cannot be read."""
     try:
-        found = _decoded(PODS.decoder.decode, pod)
-        return New(head(found.metadata), requests_of(found.spec, None))
+        decoded_pod = _decoded(PODS.decoder.decode, pod)
+        return PodToSchedule(head(decoded_pod.metadata), requests_of(decoded_pod.spec, None))
     except (*FAULTS, InvalidInputError):
         return None
 
@@ -143,12 +143,12 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
 def _args(body: bytes) -> _Args:
     if body.count(b",") >= NODES_MAX:
         _check_counts(body)
-    _tally.nodes = 0
+    _counter.nodes = 0
     return _DECODER.decode(body)
 
 
 def _check_counts(body: bytes) -> None:
-    """Refuse more names than a cluster has nodes before they are decoded; none has a comma.
+    """Reject too many names before they are decoded; names contain no comma.
 
     Raises: InvalidInputError, msgspec.DecodeError.
     """
@@ -159,48 +159,50 @@ def _check_counts(body: bytes) -> None:
 
 
 def fragment(name: str, score: int) -> bytes:
-    """Return one HostPriority, ready to be joined with others."""
+    """Return the JSON of one HostPriority."""
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
 FRAGMENTS_MAX: Final = 2 * NODES_MAX
-"""Of names that are longest about 900 bytes each, of usual ones 200."""
+"""Cached fragments; about 900 bytes each for the longest names, usually 200."""
 
 
 class Fragments(dict[str, bytes]):
-    """HostPriorities by node, ready to be joined; a node that is not there gets *score*.
+    """JSON of HostPriorities by node; an unknown node gets *score*.
 
-    What has been asked for is kept, within bounds: the scheduler asks for the same names again.
-    So a name is looked at once, until so many others have been that most may be of nodes that are
-    gone. Raises: InvalidInputError for what is no name.
+    Fragments of unknown names are cached, because kube-scheduler repeats the same names. The cache
+    is cleared when it is full, since most of its names may be of deleted nodes by then.
+    Raises: InvalidInputError for an invalid name.
     """
 
-    def __init__(self, score: int, most: int = FRAGMENTS_MAX) -> None:
-        """*most*: how many that have been asked for are kept."""
+    def __init__(self, score: int, cached_max: int = FRAGMENTS_MAX) -> None:
+        """Create an empty mapping; *most* is the maximum of cached unknown names."""
         super().__init__()
-        self._score, self._most = score, most
-        self._kept = 0
+        self._score, self._cached_max = score, cached_max
+        self._cached = 0
 
     def __missing__(self, name: str) -> bytes:
         if not 0 < len(name) <= NAME_MAX:
-            raise InvalidInputError("ExtenderArgs", f"a name of {len(name)} characters")
-        made = fragment(name, self._score)
-        if self._most:
-            if self._kept == self._most:
+            raise InvalidInputError(
+                "ExtenderArgs", f"a node name of {len(name)} characters; allowed: 1 to {NAME_MAX}"
+            )
+        json = fragment(name, self._score)
+        if self._cached_max:
+            if self._cached == self._cached_max:
                 self._forget()
-            self._kept += 1
-            self[name] = made
-        return made
+            self._cached += 1
+            self[name] = json
+        return json
 
     def _forget(self) -> None:
-        """Forget who gets what anybody gets."""
-        self._kept = 0
-        for name in [name for name, made in self.items() if made == fragment(name, self._score)]:
+        """Drop all nodes that have the score of unknown nodes."""
+        self._cached = 0
+        for name in [name for name, json in self.items() if json == fragment(name, self._score)]:
             del self[name]
 
 
 def answer(fragments: Iterable[bytes]) -> bytes:
-    """Return a HostPriorityList of them."""
+    """Return the HostPriorityList of the fragments."""
     return b"[%b]" % b",".join(fragments)
 
 
@@ -213,13 +215,13 @@ _SCORES: Final = msgspec.json.Decoder(list[_Score])
 
 
 def names_body(names: Sequence[str], pod: bytes = b"{}") -> bytes:
-    """Write a prioritize call as kube-scheduler does with nodeCacheCapable."""
+    """Return a prioritize call as kube-scheduler writes it with nodeCacheCapable."""
     return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (pod, msgspec.json.encode(names))
 
 
 def scores(answer: bytes) -> dict[str, int]:
-    """Read an answer as kube-scheduler does: scores of one host add up."""
-    found: dict[str, int] = {}
+    """Decode an answer as kube-scheduler does: scores of one host add up."""
+    totals: dict[str, int] = {}
     for score in _SCORES.decode(answer):
-        found[score.Host] = found.get(score.Host, 0) + score.Score
-    return found
+        totals[score.Host] = totals.get(score.Host, 0) + score.Score
+    return totals

@@ -1,8 +1,7 @@
-"""Cluster Autoscaler, as a real one was seen to behave, with its default timers; virtual time.
+"""A model of Cluster Autoscaler as observed on a real one, with its default timers; virtual time.
 
-Removes nodes in one of three ways, adds nodes of one group at a time for all pods that no node
-admits. Nodes are ended and
-added by the world; what is written on nodes goes through the same door as Ebb's writes.
+It removes nodes in one of three ways, and adds nodes of one group at a time for all pods that fit
+on no node. The simulator adds and deletes nodes; writes on nodes pass the same admission as Ebb's.
 """
 
 import random
@@ -31,26 +30,26 @@ SCAN_MS: Final = 10_000
 UNNEEDED_MS: Final = 600_000
 DELAY_AFTER_ADD_MS: Final = 600_000
 RECHECK_MS: Final = 300_000
-"""A node that failed the drain simulation is not looked at again for this long."""
+"""Time until a node that failed the drain simulation is evaluated again."""
 DELETE_DELAY_MS: Final = 5_000
 UTILIZATION: Final = Fraction(1, 2)
 YOUNG_MS: Final = 2_000
-"""A pod that waits for less than this does not count yet."""
+"""A pod counts as Pending only after this time."""
 REACTION_MS: Final = (2_000, 10_000)
 STARTUP_MS: Final = (60_000, 120_000)
 DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
 SOFT_TAINTS_A_SCAN_MAX: Final = 10
 KEEPING: Final = Settings().keeping() | {CUSTOM_CONTROLLER}
-"""What of a pod keeps its node, as `--skip-nodes-with-*` have it by default."""
+"""Properties of pods that block scale-down, as `--skip-nodes-with-*` default to."""
 CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
-"""Its soft taint on what it could do without, which keeps new pods away as far as scores do."""
+"""Soft taint of the autoscaler on unneeded nodes; scores keep new pods away from it."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """How long it takes to do what, in milliseconds; the defaults are its own and a cloud's."""
+    """Timers in milliseconds; defaults of Cluster Autoscaler and typical times of a cloud."""
 
     scan_ms: int = SCAN_MS
     unneeded_ms: int = UNNEEDED_MS
@@ -64,7 +63,7 @@ TIMERS: Final = Timers()
 
 
 class ScaleDown(StrEnum):
-    """What it removes."""
+    """Which nodes the autoscaler removes."""
 
     NEVER = "never"
     EMPTY = "empty nodes only"
@@ -72,112 +71,112 @@ class ScaleDown(StrEnum):
 
 
 class World(Protocol):
-    """What the autoscaler may do."""
+    """The operations of the simulator that the autoscaler uses."""
 
     state: State
 
     def now_ms(self) -> int:
-        """Return the virtual time."""
+        """Return the virtual time in milliseconds."""
 
     def write(self, node: Node) -> None:
         """Update a Node, through admission."""
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it waits for another node and begins again."""
+        """Evict a pod: it becomes Pending and starts again on another node."""
 
     def end_node(self, name: str) -> None:
         """Delete a Node."""
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node of a shape looks like."""
+        """Return a new Node of a shape."""
 
     def new_node(self, shape: Resources) -> str:
-        """Create a Node that is not ready yet; return its name."""
+        """Create a Node that is not Ready yet; return its name."""
 
     def ready_node(self, name: str) -> None:
-        """Let a Node become ready."""
+        """Make a Node Ready."""
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action after a delay."""
 
 
 @dataclass(slots=True)
 class _Since:
-    """When each node became unneeded, and which are not looked at again until when."""
+    """Times since nodes are unneeded, and times until which nodes are not evaluated again."""
 
     unneeded: dict[str, int] = field(default_factory=dict)
     recheck: dict[str, int] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
-    """Where the pods of unneeded nodes would go, by their keys."""
+    """Target node of each pod on an unneeded node, by the pod's key."""
 
 
 class Autoscaler:
-    """One autoscaler over all nodes; shapes are its node groups."""
+    """One autoscaler for all nodes; each shape is a node group."""
 
     def __init__(
         self,
         world: World,
-        how: ScaleDown,
+        scale_down: ScaleDown,
         shapes: Iterable[Resources],
         seed: int,
         timers: Timers = TIMERS,
     ) -> None:
-        self._world, self._how = world, how
+        self._world, self._scale_down = world, scale_down
         self._shapes = sorted(
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
         self._chance = random.Random(seed)
         self._since, self._timers = _Since(), timers
         self._last_add_ms = -timers.delay_after_add_ms
-        self._coming: dict[str, Resources] = {}
-        self._next_look_ms: int | None = None
+        self._starting: dict[str, Resources] = {}
+        self._next_evaluation_ms: int | None = None
         self.scan_ms = timers.scan_ms
         self.scale_ups = 0
-        """Nodes added."""
+        """Number of nodes added."""
 
     # Adding
 
     def unschedulable(self) -> None:
-        """Hear of a pod that no node admits; look some seconds later who waits."""
-        self._look_in(self._chance.randint(*self._timers.reaction_ms))
+        """Note an unschedulable pod; all Pending pods are evaluated some seconds later."""
+        self._evaluate_in(self._chance.randint(*self._timers.reaction_ms))
 
-    def _look_in(self, delay_ms: int) -> None:
-        """Look then, unless a look is due before."""
+    def _evaluate_in(self, delay_ms: int) -> None:
+        """Evaluate Pending pods after the delay, unless an evaluation is due earlier."""
         at_ms = self._now() + delay_ms
-        if self._next_look_ms is not None and self._next_look_ms <= at_ms:
+        if self._next_evaluation_ms is not None and self._next_evaluation_ms <= at_ms:
             return
-        self._next_look_ms = at_ms
-        self._world.after(delay_ms, lambda: self._look(at_ms))
+        self._next_evaluation_ms = at_ms
+        self._world.after(delay_ms, lambda: self._evaluate(at_ms))
 
-    def _look(self, at_ms: int) -> None:
-        """Scale one group up for all who wait; look again as long as a group could help."""
-        if self._next_look_ms != at_ms:
-            return  # there was an earlier one
-        self._next_look_ms = None
+    def _evaluate(self, at_ms: int) -> None:
+        """Scale up one group for the Pending pods; repeat while a group could help."""
+        if self._next_evaluation_ms != at_ms:
+            return  # replaced by an earlier evaluation
+        self._next_evaluation_ms = None
         waiting = [self._world.state.pods[key] for key in self._world.state.pending]
         if any(self._can_help(pod) for pod in waiting):
-            self._look_in(self._timers.scan_ms)
-        self._scale_up(self._without_room(waiting))
+            self._evaluate_in(self._timers.scan_ms)
+        self._scale_up(self._needing_new_nodes(waiting))
 
     def _can_help(self, pod: Pod) -> bool:
-        """Say whether any node group has nodes that admit the pod."""
+        """Return whether any node group has nodes that could run the pod."""
         return any(option(template, [pod], 1) for template in self._templates())
 
     def _templates(self) -> Iterator[Node]:
         return (self._world.template(shape) for shape in self._shapes)
 
-    def _without_room(self, waiting: Iterable[Pod]) -> list[Pod]:
-        """Return those who wait for long enough and do not fit the nodes that are on their way.
+    def _needing_new_nodes(self, waiting: Iterable[Pod]) -> list[Pod]:
+        """Return pods that are Pending long enough and do not fit on nodes that are starting.
 
-        Room on nodes that are ready the scheduler would have taken.
+        Ready nodes are not checked: kube-scheduler would have used them already.
         """
         since = self._world.state.pending
         old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
-        found = {pod.key for pod in self._packed(old, dict(self._coming))}
+        found = {pod.key for pod in self._placeable(old, dict(self._starting))}
         return [pod for pod in old if pod.key not in found]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
-        """Add the nodes of the group that wastes least."""
+        """Add the nodes of the group with the least waste."""
         nodes_max = NODES_MAX - len(self._world.state.places)
         if nodes_max <= 0 or not waiting:
             return
@@ -192,22 +191,22 @@ class Autoscaler:
 
     def _add(self, shape: Resources) -> None:
         name = self._world.new_node(shape)
-        self._coming[name] = self._world.state.places[name].free
+        self._starting[name] = self._world.state.places[name].free
         self.scale_ups += 1
         self._world.after(
             self._chance.randint(*self._timers.startup_ms), lambda: self._arrive(name)
         )
 
     def _arrive(self, name: str) -> None:
-        del self._coming[name]
+        del self._starting[name]
         self._world.ready_node(name)
 
     # Removing
 
     def scan(self) -> None:
-        """Look at all nodes; called every `scan_ms`."""
-        now_ms, needed = self._now(), self._keep_room()
-        if self._how is ScaleDown.NEVER:
+        """Evaluate all nodes; called every `scan_ms`."""
+        now_ms, needed = self._now(), self._room_for_buffers()
+        if self._scale_down is ScaleDown.NEVER:
             return
         unneeded = self._unneeded(needed)
         since, timers = self._since, self._timers
@@ -226,10 +225,10 @@ class Autoscaler:
             self._soft_taint(since.unneeded)
 
     def _unneeded(self, needed: Collection[str]) -> list[Place]:
-        """Return the nodes that could all go: the pods of each have places on those that stay.
+        """Return the nodes that can all be removed: the pods of each fit on the remaining nodes.
 
-        It looks at empty ones first, then at those that it could do without before; and not again
-        for a while at one whose pods have no place.
+        Empty nodes come first, then nodes that were unneeded before. A node whose pods did not fit
+        is not evaluated again for some time.
         """
         before = self._since.unneeded
         found: list[Place] = []
@@ -240,61 +239,61 @@ class Autoscaler:
             if place.node.name not in needed and self._is_eligible(place)
         ]
         candidates.sort(key=lambda place: (bool(place.pods), place.node.name not in before))
-        free = {place.node.name: place.free for place in self._here()}
+        free = {place.node.name: place.free for place in self._ready_places()}
         guests: dict[str, list[Pod]] = defaultdict(list)
         for place in candidates:
             name = place.node.name
             room = free.pop(name)
-            went = self._moved((*place.pods.values(), *guests[name]), free)
-            if went is None:
+            targets = self._move_all((*place.pods.values(), *guests[name]), free)
+            if targets is None:
                 free[name] = room
                 self._since.recheck[name] = self._now() + self._timers.recheck_ms
                 continue
             found.append(place)
-            for pod, to in went:
+            for pod, to in targets:
                 guests[to].append(pod)
                 hints[pod.key] = to
         self._since.hints = hints
         return found
 
-    def _moved(
+    def _move_all(
         self, pods: Sequence[Pod], free: dict[str, Resources]
     ) -> list[tuple[Pod, str]] | None:
-        """Return where all of the pods would go, and take that room; None if one has no place.
+        """Reserve a node for each pod and return these nodes, or None if one does not fit.
 
-        Each goes where it would have gone at the last look, if it still can.
+        A pod keeps its node of the last evaluation, if possible.
         """
         hints = self._since.hints
-        went: list[tuple[Pod, str]] = []
+        targets: list[tuple[Pod, str]] = []
         for pod in pods:
-            to = self._put(pod, free, hints.get(pod.key, ""))
+            to = self._take_room(pod, free, hints.get(pod.key, ""))
             if to is None:
-                for other, name in went:
+                for other, name in targets:
                     free[name] += other.requests
                 return None
-            went.append((pod, to))
-        return went
+            targets.append((pod, to))
+        return targets
 
-    def _keep_room(self) -> Collection[str]:
-        """Add nodes for what buffers ask for and find no room; return the nodes that they need.
+    def _room_for_buffers(self) -> Collection[str]:
+        """Add nodes for buffer pods that do not fit; return the nodes that the buffers need.
 
-        They come behind the pods that wait, and take the fullest nodes first, empty ones last.
+        Buffer pods come after Pending pods. They use the fullest nodes first, empty nodes last.
         """
         state = self._world.state
         if not state.buffers:
             return ()
-        here = self._here()
-        here.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
-        free = {place.node.name: place.free for place in here} | self._coming
-        self._packed((state.pods[key] for key in state.pending), free)
+        ready = self._ready_places()
+        ready.sort(key=lambda place: (not place.pods, place.free.cpu_millis, place.node.name))
+        free = {place.node.name: place.free for place in ready} | self._starting
+        self._placeable((state.pods[key] for key in state.pending), free)
         before = dict(free)
-        asked = sorted(state.buffers, key=_largest_first)
-        found = {pod.key for pod in self._packed(asked, free)}
-        self._scale_up([pod for pod in asked if pod.key not in found])
+        buffer_pods = sorted(state.buffers, key=_largest_first)
+        found = {pod.key for pod in self._placeable(buffer_pods, free)}
+        self._scale_up([pod for pod in buffer_pods if pod.key not in found])
         return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
-        """Let the unneeded nodes carry the soft taint, and no others; some nodes a scan."""
+        """Set the soft taint on the unneeded nodes only; a limited number of nodes a scan."""
         wrong = [
             place.node
             for place in self._places()
@@ -320,18 +319,18 @@ class Autoscaler:
             return False  # even if it has emptied since
         if not place.pods:
             return True
-        if self._how is ScaleDown.EMPTY:
+        if self._scale_down is ScaleDown.EMPTY:
             return False
-        if not considered(node, node.allocatable - place.free, UTILIZATION):
+        if not is_underutilized(node, node.allocatable - place.free, UTILIZATION):
             return False
         return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
 
-    def _packed(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
-        """Return the pods that fit, first-fit, on nodes with so much room, which they take."""
-        return [pod for pod in pods if self._put(pod, free) is not None]
+    def _placeable(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
+        """Return the pods that fit by first-fit into *free*, and take their room from it."""
+        return [pod for pod in pods if self._take_room(pod, free) is not None]
 
-    def _put(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
-        """Take room for a pod on the hinted node, or else the first that admits it; return it."""
+    def _take_room(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
+        """Take room for a pod on the hinted node, else on the first feasible one; return it."""
         places = self._world.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
@@ -342,7 +341,7 @@ class Autoscaler:
         return None
 
     def _delete(self, place: Place) -> None:
-        """Taint, wait, look once more, delete."""
+        """Set the taint of a removal; after a delay, delete the node if it is still empty."""
         node = place.node
         taint = Taint(TO_BE_DELETED, str(self._now() // 1000), Effect.NO_SCHEDULE)
         self._world.write(replace(node, taints=(*node.taints, taint)))
@@ -355,8 +354,8 @@ class Autoscaler:
             return
         self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
-    def _here(self) -> list[Place]:
-        """Return the nodes that take pods."""
+    def _ready_places(self) -> list[Place]:
+        """Return the nodes that are Ready and not being deleted."""
         return [
             place
             for place in self._places()
@@ -385,18 +384,18 @@ def _is_candidate(node: Node) -> bool:
     return any(taint.key == CANDIDATE for taint in node.taints)
 
 
-def considered(node: Node, requests: Resources, threshold: Fraction) -> bool:
-    """Say whether the node's utilization is at most *threshold*, as Cluster Autoscaler counts.
+def is_underutilized(node: Node, requests: Resources, threshold: Fraction) -> bool:
+    """Return whether utilization is at most *threshold*, as Cluster Autoscaler computes it.
 
-    That is requests over allocatable: of GPUs alone where a node has them, else the larger one of
-    CPU and memory. A node without a resource counts as unused in it. It considers a node from
-    1.35 on when `utilization <= threshold`; the thresholds of both kinds are 50 % by default.
-    Source: its simulator/utilization and scaledown/eligibility.
+    Utilization is requests over allocatable: of GPUs on nodes with GPUs, else the larger one of
+    CPU and memory. A missing resource counts as unused. Since 1.35 the condition is `utilization
+    <= threshold`; both thresholds default to 50 %. Source: its simulator/utilization and
+    scaledown/eligibility.
     """
     pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))
-    if there := gpus(node.allocatable):
-        pairs = [(gpus(requests), there)]
+    if gpu_count := gpus(node.allocatable):
+        pairs = [(gpus(requests), gpu_count)]
     return all(
         used * threshold.denominator <= threshold.numerator * whole
         for used, whole in pairs

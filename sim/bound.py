@@ -1,10 +1,10 @@
-"""What the nodes for some pods cost at the least: a linear program's bound.
+"""A lower bound for the cost of nodes that run given pods, by linear programming.
 
-It may take parts of nodes and part a pod among them, so no cluster of whole nodes is cheaper. Of
-each group a node's price is divided among its resources; a pod then costs no less than its share
-of them is worth, on the nodes where that is least. The solver (HiGHS) finds the division that says
-most. Whatever it answers is made to hold in exact numbers before anything is concluded, so
-rounding, or a solver that errs, may lower the bound and never lifts it.
+The program may use parts of nodes and split a pod, so no cluster of whole nodes is cheaper. It is
+solved in its dual form: the price of each node group is divided among the resources of its nodes.
+A pod then costs at least its shares at the cheapest group. The solver (HiGHS) searches for the
+division with the highest bound. The bound is then recomputed in exact numbers: rounding or a
+solver error can lower it but never raise it.
 """
 
 import math
@@ -26,42 +26,42 @@ from sim.costs import Price
 if TYPE_CHECKING:
     from highspy import Highs
 
-GRAIN: Final = 10**9
-"""What the solver says is rounded down to such parts of the dearest node's price."""
+RESOLUTION: Final = 10**9
+"""Resolution of the solver's values, as a fraction of the highest price of a node."""
 NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
-Least = Callable[[Iterable[Pod]], Fraction]
-"""Returns what the nodes for these pods cost an hour at the least."""
-_Kind = tuple[Resources, NodeConstraints]
-"""All that tells pods apart here."""
+LowerBound = Callable[[Iterable[Pod]], Fraction]
+"""Returns the lower bound of the hourly cost of nodes for the pods."""
+_PodClass = tuple[Resources, NodeConstraints]
+"""Equivalence class of pods in this module."""
 _Option = tuple[int, Mapping[str, Fraction]]
-"""A group's place, and what a pod takes of a node of it, by resource."""
-Asked = Sequence[tuple[int, Sequence[_Option]]]
-"""How many pods of a kind, and where they can run."""
+"""Index of a group, and the share that a pod takes of one of its nodes, by resource."""
+Demand = Sequence[tuple[int, Sequence[_Option]]]
+"""Number of pods of each class, and the groups that could run them."""
 Division = Mapping[tuple[int, str], Fraction]
-"""What a group's (its place's) resource is worth, in prices of the dearest node."""
+"""Value of a resource of a group (by index), relative to the highest price of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes alike: what pods can use of one, by resource, and what it costs an hour."""
+    """Equal nodes: capacity of one node for pods by resource, and its hourly price."""
 
     template: Node
     usable: Mapping[str, int]
     price: Fraction
 
-    def shares(self, kind: _Kind) -> Mapping[str, Fraction] | None:
-        """Return what a pod takes of a node, by resource; None: it can run on none of them."""
-        requests, placing = kind
-        asked = {name: much for name, much in _amounts(requests).items() if much}
-        if any(much > self.usable.get(name, 0) for name, much in asked.items()):
+    def shares(self, pod_class: _PodClass) -> Mapping[str, Fraction] | None:
+        """Return the share of a node that a pod takes, by resource; None if it does not fit."""
+        requests, placing = pod_class
+        requested = {name: amount for name, amount in _amounts(requests).items() if amount}
+        if any(amount > self.usable.get(name, 0) for name, amount in requested.items()):
             return None
         if first_failing_filter(self.template, placing) is not None:
             return None
-        return {name: Fraction(much, self.usable[name]) for name, much in asked.items()}
+        return {name: Fraction(amount, self.usable[name]) for name, amount in requested.items()}
 
 
-Divide = Callable[[Asked, Sequence[Group]], Division]
-"""Proposes how prices are divided."""
+Divide = Callable[[Demand, Sequence[Group]], Division]
+"""Proposes a division of the prices."""
 
 
 def _amounts(of: Resources) -> dict[str, int]:
@@ -70,71 +70,77 @@ def _amounts(of: Resources) -> dict[str, int]:
 
 
 def check() -> None:
-    """Refuse at once what would fail after minutes. Raises: InvalidInputError."""
+    """Fail early if the solver is missing. Raises: InvalidInputError."""
     _solver()
 
 
 def _solver() -> "Highs":
     try:
-        from highspy import Highs  # noqa: PLC0415 an extra: only who compares costs needs it
+        from highspy import Highs  # noqa: PLC0415 an optional dependency
     except ImportError as fault:
         raise InvalidInputError("the lower bound of the cost", NO_SOLVER) from fault
-    found = Highs()  # type: ignore[no-untyped-call]
-    found.silent()
-    return found
+    solver = Highs()  # type: ignore[no-untyped-call]
+    solver.silent()
+    return solver
 
 
 def lp_lower_bound(
     templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
-) -> Least:
-    """Return the bound for clusters of such nodes, as many as one likes of each.
+) -> LowerBound:
+    """Return a function for the lower bound, for clusters with any number of these nodes.
 
-    *divide*: who proposes how prices are divided; None: the solver.
+    *divide* proposes the division of prices; None: the solver.
     """
     groups = [
         Group(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one)) for one in templates
     ]
-    known: dict[_Kind, Sequence[_Option]] = {}
+    known: dict[_PodClass, Sequence[_Option]] = {}
 
     def least(pods: Iterable[Pod]) -> Fraction:
         counts = Counter((pod.requests, pod.placing) for pod in pods)
-        kinds = sorted(counts, key=repr)  # the solver's answer goes by their order
-        known.update((kind, _options(groups, kind)) for kind in kinds if kind not in known)
-        asked = [(counts[kind], known[kind]) for kind in kinds if known[kind]]
-        return _proven(asked, groups, (divide or _divided)(asked, groups))
+        pod_classes = sorted(counts, key=repr)  # the solver's result depends on the order
+        known.update(
+            (pod_class, _options(groups, pod_class))
+            for pod_class in pod_classes
+            if pod_class not in known
+        )
+        demand = [
+            (counts[pod_class], known[pod_class]) for pod_class in pod_classes if known[pod_class]
+        ]
+        return _exact_bound(demand, groups, (divide or _solve)(demand, groups))
 
     return least
 
 
-def _options(groups: Sequence[Group], kind: _Kind) -> Sequence[_Option]:
-    found = ((at, group.shares(kind)) for at, group in enumerate(groups))
-    return [(at, shares) for at, shares in found if shares is not None]
+def _options(groups: Sequence[Group], pod_class: _PodClass) -> Sequence[_Option]:
+    options = ((index, group.shares(pod_class)) for index, group in enumerate(groups))
+    return [(index, shares) for index, shares in options if shares is not None]
 
 
-def _divided(asked: Asked, groups: Sequence[Group]) -> Division:
-    """Return how the solver would divide the prices.
+def _solve(demand: Demand, groups: Sequence[Group]) -> Division:
+    """Return the division of prices that the solver proposes.
 
-    It looks for most of the sum of what all pods are worth, where a pod is worth no more than its
-    shares are on any node that could run it, and a node's resources no more than its price.
+    It maximizes the total value of all pods. The value of a pod is at most the value of its shares
+    on any group that could run it. The resources of a node are worth at most its price.
     """
     solver = _solver()
     dearest = max((group.price for group in groups), default=Fraction()) or Fraction(1)
     columns: dict[tuple[int, str], int] = {}
-    for at, group in enumerate(groups):
+    for index, group in enumerate(groups):
         here = range(len(columns), len(columns) + len(group.usable))
-        columns.update(zip(((at, name) for name in group.usable), here, strict=True))
+        columns.update(zip(((index, name) for name in group.usable), here, strict=True))
         for _ in here:
             solver.addVar(0.0, math.inf)
         _at_most(solver, float(group.price / dearest), dict.fromkeys(here, 1.0))
-    for worth, (many, options) in enumerate(asked, len(columns)):
+    for worth, (count, options) in enumerate(demand, len(columns)):
         solver.addVar(0.0, math.inf)
-        solver.changeColCost(worth, -float(many))
-        for at, shares in options:
-            less = {columns[at, name]: -float(share) for name, share in shares.items()}
+        solver.changeColCost(worth, -float(count))
+        for index, shares in options:
+            less = {columns[index, name]: -float(share) for name, share in shares.items()}
             _at_most(solver, 0.0, {worth: 1.0, **less})
     solver.run()
-    found = solver.getSolution().col_value
-    return {column: _floored(found[place]) for column, place in columns.items()}
+    values = solver.getSolution().col_value
+    return {column: _floored(values[place]) for column, place in columns.items()}
 
 
 def _at_most(solver: "Highs", bound: float, weights: Mapping[int, float]) -> None:
@@ -143,24 +149,26 @@ def _at_most(solver: "Highs", bound: float, weights: Mapping[int, float]) -> Non
 
 def _floored(value: float) -> Fraction:
     return (
-        Fraction(max(math.floor(value * GRAIN), 0), GRAIN) if math.isfinite(value) else Fraction()
+        Fraction(max(math.floor(value * RESOLUTION), 0), RESOLUTION)
+        if math.isfinite(value)
+        else Fraction()
     )
 
 
-def _proven(asked: Asked, groups: Sequence[Group], divided: Division) -> Fraction:
-    """Return the bound that a division of the prices gives, whoever made it."""
+def _exact_bound(demand: Demand, groups: Sequence[Group], division: Division) -> Fraction:
+    """Return the bound that follows from a division of prices, whatever its quality."""
     scales = []
-    for at, group in enumerate(groups):
-        total = sum(divided[at, name] for name in group.usable)
+    for index, group in enumerate(groups):
+        total = sum(division[index, name] for name in group.usable)
         scales.append(group.price / total if total else Fraction())
     worth = (
-        many * min(_worth(scales[at], at, shares, divided) for at, shares in options)
-        for many, options in asked
+        count * min(_worth(scales[index], index, shares, division) for index, shares in options)
+        for count, options in demand
     )
     return sum(worth, Fraction())
 
 
 def _worth(
-    scale: Fraction, at: int, shares: Mapping[str, Fraction], divided: Division
+    scale: Fraction, index: int, shares: Mapping[str, Fraction], division: Division
 ) -> Fraction:
-    return scale * sum(divided[at, name] * share for name, share in shares.items())
+    return scale * sum(division[index, name] * share for name, share in shares.items())

@@ -1,4 +1,4 @@
-"""The simulated cluster's state: nodes, pods, and sums a node; no behaviour of its own."""
+"""State of the simulated cluster: nodes, pods, and sums per node; no behavior of its own."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,58 +14,57 @@ from core.model.resources import Resources
 from core.model.workload import DAEMON_SET
 
 GPU: Final = "gpu-milli"
-"""Thousandths of a GPU, as an integer extended resource."""
+"""Thousandths of a GPU, as an extended resource in whole numbers."""
 NONZERO_CPU_MILLIS: Final = 100
 NONZERO_MEMORY_BYTES: Final = 200 * 1024**2
-"""What kube-scheduler's scores assume of a pod that asks for nothing."""
+"""Requests that kube-scheduler's scores assume for a pod without requests."""
 DAEMON_REQUESTS: Final = Resources(200, 512 * 1024**2, 0, 1)
-"""One agent runs on every node."""
-EVERYWHERE: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
-"""As agents of nodes do, it tolerates every taint."""
+"""Requests of the agent (a DaemonSet pod) on every node."""
+TOLERATE_ALL: Final = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
+"""Constraints of the agent: it tolerates every taint."""
 
 
-def counted(asked: Resources) -> Amount:
-    """Return what kube-scheduler's scores count of a pod's requests."""
+def scored_requests(requests: Resources) -> Amount:
+    """Return the requests of a pod as kube-scheduler's scores count them."""
     return Amount(
-        asked.cpu_millis or NONZERO_CPU_MILLIS, asked.memory_bytes or NONZERO_MEMORY_BYTES
+        requests.cpu_millis or NONZERO_CPU_MILLIS, requests.memory_bytes or NONZERO_MEMORY_BYTES
     )
 
 
-class Found(NamedTuple):
-    """What kube-scheduler finds of a node that admits a pod."""
+class NodeResult(NamedTuple):
+    """Result of kube-scheduler for a feasible node."""
 
     score: int
-    """Of its plugins that look at this node alone."""
-    disliked: int
-    """Taints that the pod would rather not have."""
+    """Weighted sum of the plugins that score a node independently of other nodes."""
+    untolerated: int
+    """Number of PreferNoSchedule taints that the pod does not tolerate."""
 
 
 @dataclass(slots=True)
 class Place:
-    """A node with what is on it."""
+    """A node and its pods."""
 
     node: Node
     created_ms: int
     free: Resources
     used: Amount = NOTHING
-    """As scores count: with the assumed minimum for pods that ask for nothing."""
+    """Requests as scores count them, with the assumed minimum for pods without requests."""
     pods: dict[str, Pod] = field(default_factory=dict)
-    """Those that keep it from being empty, by key."""
-    found: dict[object, Found | None] = field(default_factory=dict)
-    """What a scheduler has found for pods of a kind (by what stands for it there) of this node as
-    it is now; None: not admitted."""
+    """Pods that keep the node from being empty, by key."""
+    results: dict[object, NodeResult | None] = field(default_factory=dict)
+    """Cached results of the scheduler by class of pods; None: the node is not feasible."""
 
 
 class State:
-    """All places, all pods, and who waits."""
+    """All nodes, all pods, and the Pending pods."""
 
     def __init__(self) -> None:
         self.places: dict[str, Place] = {}
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, int] = {}
-        """Pods without a node, and since when they wait (ms)."""
+        """Start of waiting in milliseconds, by key of the Pending pod."""
         self.buffers: Sequence[Pod] = ()
-        """What CapacityBuffers ask for room for; no such pods are there."""
+        """Pods that CapacityBuffers request capacity for; these pods do not exist."""
 
     def add_node(self, node: Node, now_ms: int) -> Pod:
         """Add a node with its agent; return the agent."""
@@ -77,7 +76,7 @@ class State:
             requests=DAEMON_REQUESTS,
             owner_kind=DAEMON_SET,
             owner_name="agent",
-            placing=EVERYWHERE,
+            placing=TOLERATE_ALL,
             daemon=True,
         )
         self.pods[agent.key] = agent
@@ -85,18 +84,18 @@ class State:
         return agent
 
     def remove_node(self, name: str) -> list[Pod]:
-        """Remove an empty node; return what went with it."""
-        gone = [pod for pod in self.pods.values() if pod.node == name]
-        for pod in gone:
+        """Remove an empty node; return its remaining pods (the agent)."""
+        removed = [pod for pod in self.pods.values() if pod.node == name]
+        for pod in removed:
             del self.pods[pod.key]
         del self.places[name]
-        return gone
+        return removed
 
     def replace_node(self, node: Node) -> None:
-        """Store a changed node."""
+        """Replace a changed node."""
         place = self.places[node.name]
         place.node = node
-        place.found.clear()
+        place.results.clear()
 
     def arrive(self, pod: Pod, now_ms: int) -> None:
         """Add a Pending pod."""
@@ -104,12 +103,12 @@ class State:
         self.pending[pod.key] = now_ms
 
     def refuse(self, key: str) -> Pod:
-        """Note that the scheduler found no node for a waiting pod; return it as it is now."""
+        """Mark a Pending pod as unschedulable; return the changed pod."""
         pod = self.pods[key] = replace(self.pods[key], unschedulable=True)
         return pod
 
     def bind(self, pod: Pod, name: str) -> Pod:
-        """Bind a waiting pod; return it as it is now."""
+        """Bind a Pending pod to a node; return the changed pod."""
         bound = replace(pod, node=name, unschedulable=False)
         self.pods[pod.key] = bound
         del self.pending[pod.key]
@@ -118,26 +117,26 @@ class State:
         return bound
 
     def finish(self, key: str) -> Pod:
-        """Let a bound pod end."""
+        """Remove a bound pod."""
         pod = self.pods.pop(key)
         self._take(pod, -1)
         del self.places[pod.node or ""].pods[key]
         return pod
 
     def delete(self, key: str) -> Pod:
-        """Take away a pod, bound or waiting."""
+        """Remove a pod, bound or Pending."""
         if self.pending.pop(key, None) is None:
             return self.finish(key)
         return self.pods.pop(key)
 
     def replace_pod(self, pod: Pod) -> None:
-        """Store what was written on a pod."""
+        """Replace a changed pod."""
         self.pods[pod.key] = pod
         if pod.node is not None and pod.key in self.places[pod.node].pods:
             self.places[pod.node].pods[pod.key] = pod
 
     def evict(self, key: str, now_ms: int) -> Pod:
-        """Take a bound pod off its node; it waits again. Return it as it is now."""
+        """Unbind a pod, so that it is Pending again; return the changed pod."""
         waiting = replace(self.finish(key), node=None)
         self.arrive(waiting, now_ms)
         return waiting
@@ -147,12 +146,12 @@ class State:
         return Cluster.of((place.node for place in self.places.values()), self.pods.values())
 
     def marked(self) -> Iterable[Place]:
-        """Yield the places that carry a mark."""
+        """Return the marked nodes."""
         return (place for place in self.places.values() if mark_of(place.node.labels) is not None)
 
     def _take(self, pod: Pod, sign: int) -> None:
-        place, asked = self.places[pod.node or ""], pod.requests
-        place.found.clear()
-        place.free = place.free - asked if sign > 0 else place.free + asked
-        amount = counted(asked)
+        place, requests = self.places[pod.node or ""], pod.requests
+        place.results.clear()
+        place.free = place.free - requests if sign > 0 else place.free + requests
+        amount = scored_requests(requests)
         place.used = place.used.plus(amount) if sign > 0 else place.used.minus(amount)

@@ -1,4 +1,4 @@
-"""What nodes cost an hour: as configured, or in cores that would cost as much."""
+"""Hourly cost of nodes: configured prices, or an equivalent number of cores."""
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -9,26 +9,26 @@ from core.model.errors import ConfigError
 from core.model.node import Node
 
 Price = Callable[[Node], Fraction]
-"""Returns what a node costs an hour."""
+"""Returns the hourly cost of a node."""
 
 
 def in_cores(node: Node) -> Fraction:
-    """Return the node's cores, with its GPUs and its memory as so many more of them."""
+    """Return the node's cores plus its GPUs and memory in equivalent cores."""
     return cost(node.allocatable) / 1000
 
 
 def price_of(config: Config | None) -> Price:
-    """Return the prices that are configured; without any, `in_cores`."""
+    """Return the configured prices, or `in_cores` if there are none."""
     if config is None or not config.prices:
         return in_cores
     return lambda node: config.price_of(node.labels)
 
 
 def check_prices(config: Config, source: str, templates: Iterable[Node]) -> None:
-    """Refuse prices by which all nodes that are played would cost nothing. Raises: ConfigError."""
+    """Reject prices that are 0 for all simulated nodes. Raises: ConfigError."""
     if config.prices and not any(config.price_of(one.labels) for one in templates):
-        told = (
-            "by them every node that is played costs 0; allowed: an entry with a price for labels "
-            "of theirs, or no `prices`: then cost is told in cores"
+        problem = (
+            "every simulated node costs 0; allowed: an entry that matches nodes of the load, or "
+            "no `prices`, so that cost is in cores"
         )
-        raise ConfigError(source, (f"prices: {told}",))
+        raise ConfigError(source, (f"prices: {problem}",))

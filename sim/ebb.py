@@ -1,4 +1,4 @@
-"""Ebb in a simulated cluster: the programs' own controller, view and admission code."""
+"""Ebb in a simulated cluster: the real code of controller, view and admission."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -32,51 +32,51 @@ from sim.wire import written
 
 
 class Peers(Protocol):
-    """How the extender and the webhook are reached: by call, or over the wire."""
+    """Calls to the extender and the webhook, in process or over HTTP."""
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Ask the extender."""
+        """Return the scores of the extender."""
 
     def mutate(self, before: Node, after: Node) -> Node:
-        """Ask the webhook about an update."""
+        """Return the Node as the webhook changes it."""
 
 
 class Direct:
-    """The same functions, called."""
+    """Calls in process."""
 
     def __init__(self, view: View, config: Config) -> None:
         self._view, self._config = view, config
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
-        """Ask the view for the scores that its answers are made of."""
+        """Return the scores from the view's answer to a prioritize call."""
         answer, _ = self._view.answer(wire.names_body(names, written(pod)), 0.0)
         return wire.scores(answer)
 
     def mutate(self, before: Node, after: Node) -> Node:  # noqa: ARG002 as the protocol has it
-        """Set the taints that the mark asks for."""
+        """Return the Node with the taints that its mark requires."""
         return replace(after, taints=desired_taints(after, self._config.taint_key))
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """A loop for which no time passes, so that no pass ends early: nothing in it waits."""
+    """Event loop without time: no pass reaches its time limit, and nothing in it sleeps."""
 
     def time(self) -> float:
         return 0.0
 
 
 class _Pods:
-    """The API server's Pods, as the scale-in order is written on them."""
+    """The Pods of the API server, as the controller writes pod deletion costs on them."""
 
     def __init__(self, state: Callable[[], State], changed: Callable[[Pod], None]) -> None:
         self._state, self._changed = state, changed
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
-        """Return a Pod as stored; None when it is gone."""
+        """Return a stored Pod, or None if it does not exist."""
         found = self._state().pods.get(key)
         return None if found is None else (found, "1")
 
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
-        """Write both annotations of its deletion cost."""
+        """Write both annotations of the pod deletion cost."""
         before = self._state().pods[write.key]
         costs = {
             COST_ANNOTATION: before.deletion_cost,
@@ -93,12 +93,12 @@ class _Pods:
         return after, version
 
     async def may(self) -> bool:
-        """Say whether pods may be patched: the component scale-in-order is installed."""
+        """Return whether pods may be patched, as with the component scale-in-order."""
         return True
 
 
 class _Buffers:
-    """The API server's CapacityBuffers, as the autoscaler makes pods of them."""
+    """The API server's CapacityBuffers, and the pods that the autoscaler derives from them."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
@@ -106,13 +106,13 @@ class _Buffers:
         self._replicas: dict[str, int] = {}
 
     async def found(self) -> Found:
-        """Return what is there."""
+        """Return the existing buffers and templates."""
         standing = {name: Standing(many, "1") for name, many in self._replicas.items()}
         templates = {name: (pod.requests, pod.placing) for name, pod in self._pods.items()}
         return Found(standing, templates)
 
     async def carry_out(self, change: Change) -> None:
-        """Write."""
+        """Apply one change."""
         match change.act:
             case Act.ADD_TEMPLATE:
                 body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
@@ -131,14 +131,15 @@ class _Buffers:
 
 
 class Ebb:
-    """The programs beside a simulated cluster; implements sim.simulator.Compactor."""
+    """The programs of Ebb beside a simulated cluster; implements sim.simulator.Compactor."""
 
     def __init__(self, config: Config, view: View, peers: Peers) -> None:
         self._peers = peers
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
-        self.held: Cluster | None = None
-        """What the engine sees in place of what stands, as long as its watches bring no news."""
+        self.outdated_cluster: Cluster | None = None
+        """Outdated cluster that the engine sees while its watches are broken; None: the current
+        one."""
         self._state = State()
         self._news = ClusterView()
         self._inventories = view, self._news
@@ -150,15 +151,15 @@ class Ebb:
 
     @property
     def taint_key(self) -> str:
-        """Return the key of the taint."""
+        """Return the key of Ebb's taint."""
         return self._reconciler.config.taint_key
 
     def close(self) -> None:
-        """Release what the passes ran on."""
+        """Close the event loop."""
         self._loop.close()
 
     def restart(self, config: Config) -> None:
-        """Let another replica lead, which knows what stands on the Nodes and nothing else."""
+        """Let another replica lead, which has no state except that on the Nodes."""
         metrics = Metrics()
         pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(
@@ -174,22 +175,22 @@ class Ebb:
         return self._peers.prioritize(pod, names)
 
     def node_changed(self, node: Node) -> None:
-        """Hear of a new or changed node."""
+        """Handle a new or changed node."""
         for inventory in self._inventories:
             inventory.changed(NODES, node)
 
     def node_gone(self, name: str) -> None:
-        """Hear of a deleted node."""
+        """Handle a deleted node."""
         for inventory in self._inventories:
             inventory.deleted(NODES, name)
 
     def pod_changed(self, pod: Pod) -> None:
-        """Hear of a new or changed pod."""
+        """Handle a new or changed pod."""
         for inventory in self._inventories:
             inventory.changed(PODS, pod)
 
     def pod_gone(self, pod: Pod) -> None:
-        """Hear of a pod that ended."""
+        """Handle a deleted pod."""
         for inventory in self._inventories:
             inventory.deleted(PODS, pod.key)
 
@@ -198,7 +199,7 @@ class Ebb:
         return self._peers.mutate(before, after)
 
     def urgent(self) -> bool:
-        """Say whether something has happened that cannot wait for the engine's interval."""
+        """Return whether a pass must start before the next interval."""
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
         if self._news.turned.is_set() and self._news.turns(self.taint_key, KNOWN)():
             self._news.urgent.set()
@@ -208,21 +209,21 @@ class Ebb:
         """Run one pass of the engine."""
         self._news.urgent.clear()
         self._state, self._store = state, write
-        cluster = self.held or state.snapshot()
+        cluster = self.outdated_cluster or state.snapshot()
         self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))
         self._loop.run_until_complete(self._publisher.turn())
 
     # The API server, as the controller sees it
 
     async def get(self, key: str) -> tuple[Node, str]:
-        """Return a Node as stored; there is one writer at a time, so versions do not matter."""
+        """Return a stored Node; the version is constant, because there is one writer at a time."""
         place = self._state.places.get(key)
         if place is None:
             raise UnavailableError(f"no node {key}")
         return place.node, "1"
 
     async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:  # noqa: ARG002
-        """Write a Node's labels and annotations, or the whole list of its taints."""
+        """Write labels and annotations of a Node, or its whole list of taints."""
         node, _ = await self.get(write.key)
         self._store(applied(write, node))
         return await self.get(write.key)

@@ -1,8 +1,8 @@
-"""Which nodes an autoscaler adds, and how many: Cluster Autoscaler's estimate and `least-waste`.
+"""The choice of new nodes by Cluster Autoscaler: its estimate and the expander `least-waste`.
 
-Source: its estimator/binpacking and expander/waste. What waits is packed into new nodes of each
-group alone; of the groups that could help, the one whose new nodes would be used best is taken,
-however many pods it is for. GPUs do not count as waste.
+Source: its estimator/binpacking and expander/waste. The Pending pods are packed into new nodes of
+each group. The group with the least waste is selected, whatever the number of pods that it helps.
+GPUs do not count as waste.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from sim.cluster import DAEMON_REQUESTS
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """So many new nodes of a group, for these pods."""
+    """A number of new nodes of one group, and the pods that fit on them."""
 
     shape: Resources
     nodes: int
@@ -27,7 +27,7 @@ class Option:
 
     @property
     def waste(self) -> Fraction:
-        """Return the shares of CPU and of memory that the pods would leave, added up."""
+        """Return the unused shares of CPU and memory, added up."""
         asked = Amount.of(Resources.total(pod.requests for pod in self.pods))
         return sum(
             (
@@ -40,7 +40,7 @@ class Option:
 
 
 def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | None:
-    """Pack what waits into new nodes, largest first, first-fit; None: they help nobody."""
+    """Pack Pending pods into new nodes, largest first, by first-fit; None if no pod fits."""
     whole = template.allocatable
     empty = whole - DAEMON_REQUESTS
     helped = [pod for pod in waiting if pod.requests.fits_in(empty)]
@@ -65,6 +65,6 @@ def _size(requests: Resources, whole: Resources) -> Fraction:
 
 
 def least_waste(options: Sequence[Option]) -> list[Option]:
-    """Return those that waste least; several, if they waste the same. Of them chance decides."""
+    """Return the options with the least waste; the caller picks one of them at random."""
     least = min((one.waste for one in options), default=None)
     return [one for one in options if one.waste == least]

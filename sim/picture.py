@@ -1,4 +1,4 @@
-"""Runs as a picture: what they cost over time, and what that takes; needs matplotlib (`demo`)."""
+"""The picture of the demo: cost over time and its effects; needs matplotlib (`demo`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
     (f"{PENDING.label} so far", lambda one: one.pending_ms / 1000),
     ("marked nodes", lambda one: one.marked),
 )
-"""The small ones: what stands above, and the height of a line."""
+"""Titles of the small charts, and the height of their lines."""
 
 
 def check(path: str) -> None:
-    """Refuse at once what `draw` could not do after minutes. Raises: InvalidInputError."""
+    """Fail early if the picture cannot be written. Raises: InvalidInputError."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise InvalidInputError(path, f"allowed: a name that ends in {' or '.join(SUFFIXES)}")
@@ -35,7 +35,7 @@ def check(path: str) -> None:
 
 def _figure_class(path: str) -> "type[Figure]":
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 an extra: only the demo needs it
+        from matplotlib.figure import Figure  # noqa: PLC0415 an optional dependency
     except ImportError as fault:
         problem = "the picture needs matplotlib: pip install 'kube-ebb[demo]'"
         raise InvalidInputError(path, problem) from fault
@@ -43,7 +43,7 @@ def _figure_class(path: str) -> "type[Figure]":
 
 
 def draw(results: Mapping[str, Result], title: str, path: str) -> None:
-    """Write a PNG or SVG, by the name's end. Raises: InvalidInputError."""
+    """Write a PNG or SVG, by the suffix of the path. Raises: InvalidInputError."""
     figure = _figure_class(path)(figsize=(10, 8), layout="constrained")
     top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=(2, 1))[:, 0]
     runs = list(zip(results.items(), COLOURS, strict=False))
@@ -68,9 +68,9 @@ def _costs(axis: "Axes", runs: Sequence[tuple[tuple[str, Result], str]]) -> None
     least = [one for one in runs[-1][0][1].samples if one.least is not None]
     heights = [float(one.least or 0) for one in least]
     hours = [one.at_ms / HOUR_MS for one in least]
-    bound = f"at the least, for the pods that run ({runs[-1][0][0]}; LP bound)"
+    bound = f"lower bound for the running pods ({runs[-1][0][0]}; LP)"
     axis.fill_between(hours, heights, color="#e4e4e4", lw=0, label=bound)
-    axis.set_ylabel("what the nodes cost an hour")
+    axis.set_ylabel("hourly cost of the nodes")
     _finish(axis)
     axis.legend(loc="upper left", frameon=False, fontsize=9, ncols=2)
     axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the legend

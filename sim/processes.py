@@ -1,4 +1,4 @@
-"""Runs side by side, each in a process of its own; Ctrl-C ends them all at once."""
+"""Run simulations in parallel processes; Ctrl-C ends all of them at once."""
 
 import queue
 import signal
@@ -16,79 +16,80 @@ from sim.scenario import SCENARIOS, Scenario
 from sim.simulator import Result
 from sim.workload import Workload
 
-SIDE_BY_SIDE: Final = 2
-"""Runs at a time; each has one thread that works, so two cores are busy."""
+PARALLEL_RUNS: Final = 2
+"""Number of parallel runs; each uses one core."""
 POLL_SECONDS: Final = 0.2
 SPAWN: Final = get_context("spawn")
-ENDED: Final = "one of the runs' processes was ended from outside"
+ENDED: Final = "a process of the simulation was ended from outside"
 
-Tell = Callable[[str, int], None]
-"""Takes a run's name and the hours that it has played."""
+OnProgress = Callable[[str, int], None]
+"""Called with the name of a run and its simulated hours."""
 
 
 class Run(NamedTuple):
-    """One run; its name is its own among those that are played together."""
+    """One run; its name is unique among the runs of a call."""
 
     name: str
     scenario: Scenario
     load: Workload
     seed: int
     given: Config | None = None
-    """Ebb's rules; None: the demo's own."""
+    """Configuration of Ebb; None: the demo's own."""
     wire: bool = False
 
 
 def run_all(
-    load: Workload, *, seed: int, wire: bool, tell: Tell, given: Config | None = None
+    load: Workload, *, seed: int, wire: bool, on_progress: OnProgress, given: Config | None = None
 ) -> Mapping[str, Result]:
-    """Play all scenarios on one load; *given*: Ebb's rules, None: the demo's own.
+    """Run all scenarios with one load.
 
+    *given* is the configuration of Ebb; None: the demo's own.
     Raises: UnavailableError when a process is ended.
     """
     longest_first = reversed(SCENARIOS)
     runs = [Run(one.name, one, load, seed, given, wire) for one in longest_first]
-    found = run_each(runs, tell)
-    return {one.name: found[one.name] for one in SCENARIOS}
+    results = run_each(runs, on_progress)
+    return {one.name: results[one.name] for one in SCENARIOS}
 
 
-def run_each(runs: Iterable[Run], tell: Tell) -> Mapping[str, Result]:
-    """Play all runs. Raises: UnavailableError when a process is ended."""
+def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Result]:
+    """Run all simulations. Raises: UnavailableError when a process is ended."""
     with ExitStack() as stack:
         with _ctrl_c_later():
             manager = stack.enter_context(SPAWN.Manager())
             hours = manager.Queue()
             pool = stack.enter_context(_pool())
-            found: dict[str, Future[Result]] = {
-                one.name: pool.submit(_play, one, hours) for one in runs
+            futures: dict[str, Future[Result]] = {
+                run.name: pool.submit(_run, run, hours) for run in runs
             }
-        while not all(one.done() for one in found.values()):
-            _tell_news(hours, tell)
+        while not all(future.done() for future in futures.values()):
+            _report_progress(hours, on_progress)
         try:
-            return {name: one.result() for name, one in found.items()}
+            return {name: future.result() for name, future in futures.items()}
         except BrokenProcessPool as fault:
             raise UnavailableError(ENDED) from fault
 
 
 @contextmanager
 def _pool() -> Iterator[Executor]:
-    """Open a pool of processes; they end at once when what is done with them fails."""
+    """Open a pool of processes that are terminated if the body of the context fails."""
     others = set(active_children())
-    with ProcessPoolExecutor(SIDE_BY_SIDE, SPAWN, _leave_at_ctrl_c) as pool:
+    with ProcessPoolExecutor(PARALLEL_RUNS, SPAWN, _leave_at_ctrl_c) as pool:
         try:
             yield pool
         except BaseException:
-            for ours in set(active_children()) - others:
-                ours.terminate()  # or the pool would wait for the runs' ends
+            for process in set(active_children()) - others:
+                process.terminate()  # otherwise the pool waits for the end of the runs
             raise
 
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Hold Ctrl-C back; processes started meanwhile hold it back until they are ready for it."""
+    """Defer Ctrl-C; processes that start meanwhile defer it until they are ready for it."""
     pressed: list[int] = []
-    resource_tracker.ensure_running()  # its start, at the first process's, lets Ctrl-C through
+    resource_tracker.ensure_running()  # started later, it would let Ctrl-C through
     handler = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # this is what they inherit
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited by the processes
     try:
         yield
     finally:
@@ -99,27 +100,27 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _leave_at_ctrl_c() -> None:
-    """End a run quietly: the process that started it has the last word."""
+    """Let Ctrl-C end the process without a traceback; the parent process reports it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _play(one: Run, hours: Any) -> Result:  # noqa: ANN401 a manager's proxy
+def _run(run: Run, hours: Any) -> Result:  # noqa: ANN401 a manager's proxy
     return scenario.run(
-        one.scenario,
-        one.load,
-        seed=one.seed,
-        wire=one.wire,
-        given=one.given,
-        progress=lambda hour: hours.put((one.name, hour)),
+        run.scenario,
+        run.load,
+        seed=run.seed,
+        wire=run.wire,
+        given=run.given,
+        progress=lambda hour: hours.put((run.name, hour)),
     )
 
 
-def _tell_news(hours: Any, tell: Tell) -> None:  # noqa: ANN401 a manager's proxy
+def _report_progress(hours: Any, on_progress: OnProgress) -> None:  # noqa: ANN401 a manager's proxy
     try:
-        news = hours.get(timeout=POLL_SECONDS)
+        update = hours.get(timeout=POLL_SECONDS)
     except queue.Empty:
         return
     except (EOFError, OSError) as fault:
         raise UnavailableError(ENDED) from fault
-    tell(*news)
+    on_progress(*update)

@@ -1,4 +1,4 @@
-"""Ways to shrink, played on one past or trace with several seeds, and what to choose of them."""
+"""Variants simulated on one history or trace with several seeds, and the recommendation."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from sim.processes import Run, Tell, run_each
+from sim.processes import OnProgress, Run, run_each
 from sim.report import BY_MARK, COST, EVICTED, PENDING, ROWS, Row
 from sim.scenario import MOST_ALLOCATED
 from sim.simulator import Result, Sample
@@ -16,14 +16,14 @@ from sim.variants import Variant
 from sim.workload import Deployment, Workload
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
-"""What a person would do instead of Ebb."""
+"""Name of the alternative without Ebb."""
 
 Load = Callable[[int], Workload]
-"""Makes what is played with a seed."""
+"""Returns the load for a seed."""
 
 
 class Spread(NamedTuple):
-    """A figure of several runs that differ in their seed alone."""
+    """One metric over runs that differ only in their seed."""
 
     mean: Fraction
     least: Fraction
@@ -31,51 +31,56 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Fraction]) -> "Spread":
-        """Make it of at least one value."""
+        """Return the spread of at least one value."""
         return cls(sum(values, Fraction()) / len(values), min(values), max(values))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a way, over all seeds."""
+    """Result of a variant over all seeds."""
 
-    way: Variant
+    variant: Variant
     figures: Mapping[Row, Spread | None]
-    """None: a run could not tell."""
+    """Spread of each metric; None if a run does not define it."""
     samples: Sequence[Sample]
-    """Of the first seed."""
+    """Samples of the run with the first seed."""
 
     def mean(self, row: Row) -> Fraction:
-        """Return the mean of a figure that every run tells."""
+        """Return the mean of a metric; 0 if it is not defined."""
         found = self.figures[row]
         return found.mean if found is not None else Fraction()
 
     def worst(self, row: Row) -> Fraction:
-        """Return the largest of a figure that every run tells."""
+        """Return the maximum of a metric; 0 if it is not defined."""
         found = self.figures[row]
         return found.most if found is not None else Fraction()
 
 
-def play(ways: Iterable[Variant], load: Load, seeds: Sequence[int], tell: Tell) -> list[Outcome]:
-    """Play every way with every seed. Raises: UnavailableError when a process is ended."""
-    ways = list(ways)
+def run_variants(
+    variants: Iterable[Variant], load: Load, seeds: Sequence[int], on_progress: OnProgress
+) -> list[Outcome]:
+    """Run every variant with every seed. Raises: UnavailableError when a process is ended."""
+    variants = list(variants)
     loads = {seed: load(seed) for seed in seeds}
     runs = [
-        Run(_name(way, seed), way.scenario, loads[seed], seed, way.config)
-        for way in ways
+        Run(_name(variant, seed), variant.scenario, loads[seed], seed, variant.config)
+        for variant in variants
         for seed in seeds
     ]
-    results = run_each(runs, tell)
-    return [_outcome(way, [results[_name(way, seed)] for seed in seeds]) for way in ways]
+    results = run_each(runs, on_progress)
+    return [
+        _outcome(variant, [results[_name(variant, seed)] for seed in seeds])
+        for variant in variants
+    ]
 
 
-def _name(way: Variant, seed: int) -> str:
-    return f"{way.name}, seed {seed}"
+def _name(variant: Variant, seed: int) -> str:
+    return f"{variant.name}, seed {seed}"
 
 
-def _outcome(way: Variant, results: Sequence[Result]) -> Outcome:
+def _outcome(variant: Variant, results: Sequence[Result]) -> Outcome:
     figures = {row: _spread(row, results) for row in ROWS}
-    return Outcome(way, figures, results[0].samples)
+    return Outcome(variant, figures, results[0].samples)
 
 
 def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
@@ -85,26 +90,26 @@ def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
 
 
 def part(load: Workload, *, every: int, seed: int) -> Workload:
-    """Return one in so many of the nodes, pods and replicas; each seed has another part."""
+    """Return a sample of one in *every* nodes, pods and replicas, different for each seed."""
     if every == 1:
         return load
-    own = seed % every
+    offset = seed % every
     nodes = sorted(load.nodes, key=lambda one: (one.cpu_millis, one.memory_bytes, one.extended))
     return replace(
         load,
-        nodes=tuple(nodes[own::every]) or load.nodes[:1],
-        arrivals=load.arrivals[own::every],
-        deployments=tuple(_parts(load.deployments, every, own)),
+        nodes=tuple(nodes[offset::every]) or load.nodes[:1],
+        arrivals=load.arrivals[offset::every],
+        deployments=tuple(_parts(load.deployments, every, offset)),
     )
 
 
-def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deployment]:
-    """Yield one replica in so many of each, by their numbers; each begins with another one.
+def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
+    """Yield one in *every* replicas of each Deployment; each starts at another replica.
 
-    Most sets are small and a few make up most of the load: one set in so many would be any load.
+    Sampling whole Deployments would not do: most are small and a few make up most of the load.
     """
     for index, one in enumerate(of):
-        first = (own + index) % every
+        first = (offset + index) % every
         counts = ((at_ms, len(range(first, count, every))) for at_ms, count in one.replicas)
         replicas = tuple(next(same) for _, same in groupby(counts, key=itemgetter(1)))
         if any(count for _, count in replicas):
@@ -117,7 +122,7 @@ def _parts(of: Iterable[Deployment], every: int, own: int) -> Iterator[Deploymen
 
 
 def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
-    """Yield the restarts of the part's replicas; they go round all that there are at the time."""
+    """Yield the restarts of the sampled replicas; restarts rotate over all existing replicas."""
     for number, at_ms in enumerate(of.restarts):
         step = bisect_right(of.replicas, at_ms, key=itemgetter(0))
         _, there = of.replicas[step - 1]
@@ -125,11 +130,11 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
             yield at_ms
 
 
-# What to choose
+# Recommendation
 
 
-def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return those to which no other one is better in cost or waits and as good in the other."""
+def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the Pareto front of cost and waiting time."""
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):
         if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
@@ -138,7 +143,7 @@ def front(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 def _cost_and_waits(one: Outcome) -> tuple[Fraction, Fraction, str]:
-    return one.mean(COST), one.mean(PENDING), one.way.name
+    return one.mean(COST), one.mean(PENDING), one.variant.name
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:
@@ -146,33 +151,35 @@ def _alike(one: Outcome, other: Outcome) -> bool:
 
 
 class Choice(NamedTuple):
-    """What is recommended, and why."""
+    """The recommended outcome and the reason."""
 
     outcome: Outcome
     why: str
 
 
 def choose(outcomes: Sequence[Outcome]) -> Choice | None:
-    """Recommend one with Ebb; None: there is none that leaves all pods in peace.
+    """Return the recommended variant of Ebb; None if all have evictions or waits for a mark.
 
-    The cheapest of those under which pods wait no longer than without Ebb as a person would set
-    the cluster (COMPARED_TO); if there is none, the one under which they wait least.
+    It is the cheapest variant in which pods are Pending no longer than in COMPARED_TO. If there is
+    none, it is the variant with the shortest waiting time.
     """
-    rivals = [one for one in outcomes if one.way.name == COMPARED_TO]
-    able = [
+    compared = [one for one in outcomes if one.variant.name == COMPARED_TO]
+    undisturbed = [
         one
         for one in outcomes
-        if one.way.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
+        if one.variant.document is not None and not one.worst(EVICTED) and not one.worst(BY_MARK)
     ]
-    if not able:
+    if not undisturbed:
         return None
-    patient = [one for one in able if rivals and one.mean(PENDING) <= rivals[0].mean(PENDING)]
-    if patient:
-        best = min(patient, key=_cost_and_waits)
+    fast_enough = [
+        one for one in undisturbed if compared and one.mean(PENDING) <= compared[0].mean(PENDING)
+    ]
+    if fast_enough:
+        best = min(fast_enough, key=_cost_and_waits)
         return Choice(
-            best, f"the cheapest under which pods wait no longer than with {COMPARED_TO} alone"
+            best, f"the cheapest variant in which pods wait no longer than with {COMPARED_TO}"
         )
-    best = min(able, key=lambda one: (one.mean(PENDING), one.mean(COST), one.way.name))
+    best = min(undisturbed, key=lambda one: (one.mean(PENDING), one.mean(COST), one.variant.name))
     return Choice(
-        best, f"the one under which pods wait least, and longer than with {COMPARED_TO} alone"
+        best, f"the variant in which pods wait least, but longer than with {COMPARED_TO}"
     )

@@ -1,7 +1,7 @@
-"""The pods of Deployments, and whom the ReplicaSet controller deletes first; pure.
+"""Pods of Deployments, and the order in which the ReplicaSet controller deletes them; pure.
 
 Source: kube-controller-manager's ActivePodsWithRanks and getPodsRankedByRelatedPodsOnSameNode,
-1.36, of which tests/sim/recorded has answers. Pods that wait or start are not ready; containers
+1.36; tests/sim/recorded has recorded results. Pending and starting pods are not Ready. Containers
 are never restarted in place, so that rule is left out.
 """
 
@@ -21,16 +21,16 @@ MS_PER_SECOND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A pod with the moments that the controller goes by (ms); it sees whole seconds of them."""
+    """A pod with the times that the controller uses, in ms; it truncates them to seconds."""
 
     pod: Pod
     created_ms: int
     ready_ms: int | None = None
-    """None: not ready."""
+    """Time at which the pod became Ready; None if it is not Ready."""
 
 
 def cost(pod: Pod) -> int:
-    """Return its deletion cost; what is not written as the API allows counts as 0."""
+    """Return the pod deletion cost; an invalid annotation counts as 0."""
     written = pod.deletion_cost or ""
     found = int(written) if _COST.fullmatch(written) else 0
     return found if found in COSTS else 0
@@ -39,10 +39,10 @@ def cost(pod: Pod) -> int:
 def first_deleted(
     replicas: Iterable[Replica], related: Iterable[Replica], now_ms: int
 ) -> list[Replica]:
-    """Return the pods of a ReplicaSet in the order in which it deletes them.
+    """Return the pods of a ReplicaSet in the order of deletion.
 
-    *related*: those of all ReplicaSets of the same Deployment; of two pods the one that has more
-    of them on its node goes first.
+    *related* are the pods of all ReplicaSets of the Deployment. Of two pods the one with more
+    related pods on its node is deleted first.
     """
     on_node = Counter(one.pod.node for one in related)
 
@@ -60,9 +60,10 @@ def _rank(one: Replica, together: int) -> tuple[bool, bool, int, int]:
 
 
 def _by_age(one: Replica, other: Replica, now_ms: int) -> int:
-    """Compare by the time since they were ready, then since they were created.
+    """Compare by the time since readiness, then since creation.
 
-    Ages count by their binary logarithm, so that those about as old fall by UID, as by chance.
+    Ages are compared by their binary logarithm. Pods of similar age are ordered by UID, which is
+    random.
     """
     for ours_ms, others_ms in (
         (one.ready_ms, other.ready_ms),
@@ -83,7 +84,7 @@ def _second(at_ms: int | None) -> int:
 
 
 def _magnitude(second: int, now_ms: int) -> int:
-    """Return the whole binary logarithm of an age in nanoseconds; -1: none."""
+    """Return the whole binary logarithm of an age in nanoseconds; -1 for no age."""
     return (
         ((now_ms - second * MS_PER_SECOND) * 1_000_000).bit_length() - 1
         if (now_ms > second * MS_PER_SECOND)

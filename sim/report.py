@@ -1,8 +1,8 @@
-"""What is told of a run: the rows that every table of runs has, and runs side by side.
+"""The metrics of a run, as the rows of every table of runs.
 
-Cost is price x time, in the unit of the configured prices; without them it is core-hours, with a
-GPU as 11 cores and a GiB of memory as 0.13. Its bound is that of nodes for the pods that ran, at
-every quarter of an hour (sim.bound).
+Cost is price times duration, in the unit of the configured prices. Without prices it is
+core-hours, with a GPU as 11 cores and a GiB of memory as 0.13 cores. The lower bound is computed
+for the running pods every 15 minutes (sim.bound).
 """
 
 from collections.abc import Callable, Mapping
@@ -20,25 +20,25 @@ NONE: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure of a run; less is better in all of ROWS."""
+    """One metric of a run; lower is better in all of ROWS."""
 
     label: str
     value: Callable[[Result], Fraction | None]
-    """None: the run cannot tell."""
+    """Value of the metric; None if the run does not define it."""
     places: int = 0
-    """How many after the point are shown."""
+    """Number of decimal places."""
 
     def shown(self, value: Fraction | None) -> str:
-        """Write a value of this row, or of several runs' mean."""
+        """Return a value of this row as text; it may be a mean."""
         return NONE if value is None else f"{float(value):,.{self.places}f}"
 
     def cell(self, result: Result) -> str:
-        """Write the figure of one run."""
+        """Return the metric of one run as text."""
         return self.shown(self.value(result))
 
 
 def _times_the_bound(result: Result) -> Fraction | None:
-    """Return the cost over its lower bound, both added up over the samples that tell it."""
+    """Return the cost over its lower bound, summed over the samples that have a bound."""
     told = [(one.cost, one.least) for one in result.samples if one.least is not None]
     least = sum((least for _, least in told), Fraction())
     return sum((cost for cost, _ in told), Fraction()) / least if least else None
@@ -66,6 +66,6 @@ ROWS: Final = (
 
 
 def table(results: Mapping[str, Result]) -> list[list[str]]:
-    """Return rows of cells: a heading, then a figure a row, a run a column."""
+    """Return rows of cells: a heading, then one metric a row and one run a column."""
     figures = [[row.label, *map(row.cell, results.values())] for row in ROWS]
     return [["", *results], *figures]

@@ -1,4 +1,4 @@
-"""The five runs of the demo: the same load, five ways to shrink."""
+"""The five scenarios of the demo: the same load with different components."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,33 +25,31 @@ OWN: Final = Config(
     thresholds=Thresholds(cpu=SHARE, memory=SHARE),
     budgets=Budgets(reserve=Reserve(publish=Publish.CAPACITY_BUFFER)),
 )
-"""What Ebb runs with in the demo."""
+"""Configuration of Ebb in the demo."""
 
 
 class Parts(StrEnum):
-    """What of Ebb is installed."""
+    """Components of Ebb that are installed."""
 
-    TAINT = "its marks become taints; scores and scale-ins are as without it"
-    WHOLE = (
-        "all that it does by default, with the components that order scale-ins and tell buffers"
-    )
+    TAINT = "taints only, without extender and pod deletion costs"
+    WHOLE = "all default features, with the components scale-in-order and capacity-buffers"
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One way to shrink."""
+    """One combination of autoscaler, scheduler profile and Ebb."""
 
     name: str
     scale_down: ScaleDown
     ebb: Parts | None = None
-    """None: without Ebb."""
+    """Components of Ebb; None: without Ebb."""
     setting: Setting = BY_DEFAULT
 
 
 MOST_ALLOCATED: Final = Scenario("MostAllocated", ScaleDown.EMPTY, setting=Setting(PACKED))
-"""What a person would do instead of Ebb: fuller nodes first, and only empty ones are taken."""
+"""The alternative without Ebb: fuller nodes first, and only empty nodes are removed."""
 MANAGED: Final = Scenario("Ebb taint", ScaleDown.EMPTY, Parts.TAINT, Setting(extender=False))
-"""Where nobody may configure the scheduler."""
+"""Ebb where the scheduler cannot be configured, as on managed clusters."""
 WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, Setting(PACKED))
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
@@ -63,7 +61,7 @@ SCENARIOS: Final = (
 
 
 def configuration(parts: Parts, given: Config | None = None) -> Config:
-    """Return what Ebb runs with: what is *given*, by default the demo's own, and enforced."""
+    """Return the configuration of Ebb: *given* or the demo's own, in mode enforce."""
     config = given or OWN
     extender = ExtenderConfig(score=config.extender.score)
     config = replace(config, mode=Mode.ENFORCE, extender=extender)
@@ -71,7 +69,7 @@ def configuration(parts: Parts, given: Config | None = None) -> Config:
 
 
 def _taint_alone(config: Config) -> Config:
-    """Return it without what takes more components."""
+    """Return the configuration without features that need further components."""
     reserve = replace(config.budgets.reserve, publish=Publish.NONE)
     budgets = replace(config.budgets, reserve=reserve)
     return replace(config, scale_in_order=ScaleInOrder.DISABLED, budgets=budgets)
@@ -86,7 +84,10 @@ def run(
     given: Config | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
-    """Play *workload* once; with *wire* Ebb is asked over HTTP and HTTPS; *given*: its rules."""
+    """Run *workload* once.
+
+    *wire*: call the programs over HTTP and HTTPS. *given*: the configuration of Ebb.
+    """
     scenario = replace(scenario, setting=_priced(scenario.setting, workload, given))
     if scenario.ebb is None:
         return Simulator(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)

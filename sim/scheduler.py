@@ -1,7 +1,7 @@
-"""kube-scheduler, as far as pods of the workload can tell.
+"""A model of kube-scheduler for the pods of the workload.
 
-Source: kube-scheduler plugins TaintToleration and those of sim.scoring, how many nodes it looks
-at (numFeasibleNodesToFind), and the sums of prioritizeNodes; the weights are its defaults.
+Source: kube-scheduler plugins TaintToleration and those of sim.scoring, the number of sampled
+nodes (numFeasibleNodesToFind), and the sums of prioritizeNodes. Weights are the defaults.
 """
 
 import random
@@ -16,17 +16,17 @@ from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import REPLICA_SET
-from sim.cluster import Found, Place, State
+from sim.cluster import NodeResult, Place, State
 from sim.scoring import DEFAULT, Profile, Weighed, spread
 
 TAINT_WEIGHT: Final = 3
 SPREAD_WEIGHT: Final = 2
 EXTENDER_WEIGHT: Final = 100
-"""The shipped weight: ten points outweigh all default preferences together."""
+"""Weight in the shipped configuration: ten points outweigh all default preferences together."""
 POINTS_PER_SCORE: Final = 10
 SAMPLED_MIN: Final = 100
-KINDS_MAX: Final = 1000
-"""Kinds of pods of which is remembered what they found, on every node."""
+POD_CLASSES_MAX: Final = 1000
+"""Classes of pods with cached results on every node."""
 
 
 class Scorer(Protocol):
@@ -37,7 +37,7 @@ class Scorer(Protocol):
 
 
 class Scheduler:
-    """Chooses a node for a pod; ties fall by seeded chance."""
+    """Select a node for a pod; ties are broken at random with a seed."""
 
     def __init__(
         self, state: State, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
@@ -45,11 +45,11 @@ class Scheduler:
         self._state, self._scorer = state, scorer
         self._weighed = Weighed(profile)
         self._chance = random.Random(seed)
-        self._kinds: dict[tuple[Resources, NodeConstraints], object] = {}
+        self._pod_classes: dict[tuple[Resources, NodeConstraints], object] = {}
         self._next = 0
 
     def choose(self, pod: Pod) -> str | None:
-        """Return the node for *pod*, or None when it fits nowhere."""
+        """Return the node for *pod*, or None if no node is feasible."""
         feasible = self._feasible(pod)
         if len(feasible) < 2:
             return feasible[0][0].node.name if feasible else None
@@ -57,81 +57,83 @@ class Scheduler:
         if self._scorer is not None:
             names = list(totals)
             scores = self._scorer.scores(pod, names)
-            for name in names:  # nodes that were not asked about may be answered too
+            for name in names:  # the answer may contain other nodes
                 totals[name] += scores.get(name, 0) * EXTENDER_WEIGHT * POINTS_PER_SCORE
         best = max(totals.values())
         winners = sorted(name for name, total in totals.items() if total == best)
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
-    def _feasible(self, pod: Pod) -> list[tuple[Place, Found]]:
-        """Return the nodes that admit the pod; in large clusters a sample, round robin."""
+    def _feasible(self, pod: Pod) -> list[tuple[Place, NodeResult]]:
+        """Return the feasible nodes; in large clusters a sample, starting after the last one."""
         places = list(self._state.places.values())
         wanted = len(places)
         if wanted > SAMPLED_MIN:
             percent = max(50 - wanted // 125, 5)
             wanted = max(wanted * percent // 100, SAMPLED_MIN)
-        feasible: list[tuple[Place, Found]] = []
-        start, kind = self._next % max(len(places), 1), self._kind(pod)
+        feasible: list[tuple[Place, NodeResult]] = []
+        start, pod_class = self._next % max(len(places), 1), self._pod_class(pod)
         for step, place in enumerate(chain(places[start:], places[:start]), 1):
-            if kind not in place.found:
-                place.found[kind] = self._find(place, pod)
-            found = place.found[kind]
-            if found is not None:
-                feasible.append((place, found))
+            if pod_class not in place.results:
+                place.results[pod_class] = self._find(place, pod)
+            result = place.results[pod_class]
+            if result is not None:
+                feasible.append((place, result))
                 if len(feasible) == wanted < len(places):
                     self._next = (start + step) % len(places)
                     break
         return feasible
 
-    def _kind(self, pod: Pod) -> object:
-        """Return what stands for its kind: for all that counts of a pod on a node by itself."""
-        kind = pod.requests, pod.placing
-        if kind not in self._kinds and len(self._kinds) == KINDS_MAX:
-            self._kinds.clear()
+    def _pod_class(self, pod: Pod) -> object:
+        """Return an object that represents the class of the pod: its requests and constraints."""
+        pod_class = pod.requests, pod.placing
+        if pod_class not in self._pod_classes and len(self._pod_classes) == POD_CLASSES_MAX:
+            self._pod_classes.clear()
             for place in self._state.places.values():
-                place.found.clear()
-        return self._kinds.setdefault(kind, object())
+                place.results.clear()
+        return self._pod_classes.setdefault(pod_class, object())
 
-    def _find(self, place: Place, pod: Pod) -> Found | None:
+    def _find(self, place: Place, pod: Pod) -> NodeResult | None:
         if not admits(place, pod):
             return None
-        return Found(self._weighed.score(place, pod), _disliked_taints(place, pod))
+        return NodeResult(self._weighed.score(place, pod), _untolerated_taints(place, pod))
 
 
-def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, Found]]) -> dict[str, int]:
-    most = max(found.disliked for _, found in feasible)
+def _plugin_scores(pod: Pod, feasible: Sequence[tuple[Place, NodeResult]]) -> dict[str, int]:
+    most = max(result.untolerated for _, result in feasible)
     totals = {}
-    apart = _apart(pod, [place for place, _ in feasible])
-    for (place, found), far in zip(feasible, apart, strict=True):
-        liked = 100 - 100 * found.disliked // most if most else 100
-        totals[place.node.name] = found.score + TAINT_WEIGHT * liked + SPREAD_WEIGHT * far
+    spread_scores = _spread_scores(pod, [place for place, _ in feasible])
+    for (place, result), spread_score in zip(feasible, spread_scores, strict=True):
+        taint_score = 100 - 100 * result.untolerated // most if most else 100
+        totals[place.node.name] = (
+            result.score + TAINT_WEIGHT * taint_score + SPREAD_WEIGHT * spread_score
+        )
     return totals
 
 
 def admits(place: Place, pod: Pod) -> bool:
-    """Filter one node: ready, room, cordon, taints, selectors."""
+    """Filter one node: Ready, capacity, cordon, taints, selectors."""
     return has_room(place, pod) and first_failing_filter(place.node, pod.placing) is None
 
 
 def has_room(place: Place, pod: Pod) -> bool:
-    """Say whether the node is ready and has what the pod asks for."""
+    """Return whether the node is Ready and has the requested resources."""
     return place.node.ready and pod.requests.fits_in(place.free)
 
 
-def _apart(pod: Pod, feasible: Sequence[Place]) -> list[int]:
-    """Score nodes by how few pods of the same ReplicaSet they have; other pods do not mind."""
+def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
+    """Score nodes by how few pods of the same ReplicaSet they have; other pods score 0."""
     if pod.owner_kind != REPLICA_SET:
         return [0] * len(feasible)
-    whose = pod.namespace, REPLICA_SET, pod.owner_name
+    owner = pod.namespace, REPLICA_SET, pod.owner_name
     return spread(
         [
-            sum((one.namespace, one.owner_kind, one.owner_name) == whose for one in on.values())
+            sum((one.namespace, one.owner_kind, one.owner_name) == owner for one in on.values())
             for on in (place.pods for place in feasible)
         ]
     )
 
 
-def _disliked_taints(place: Place, pod: Pod) -> int:
+def _untolerated_taints(place: Place, pod: Pod) -> int:
     return sum(
         taint.effect == Effect.PREFER_NO_SCHEDULE
         and not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations)

@@ -1,4 +1,4 @@
-"""The discrete-event loop: arrivals, bindings, endings, scans, engine passes; virtual time."""
+"""The discrete-event simulator: arrivals, bindings, ends, scans and passes in virtual time."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
-from sim.bound import Least
+from sim.bound import LowerBound
 from sim.cluster import State
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
@@ -24,37 +24,37 @@ from sim.scoring import DEFAULT, Profile
 from sim.workload import DAY_MS, Arrival, Deployment, Workload
 
 SAMPLE_MS: Final = 300_000
-"""How often the picture's lines get a point."""
+"""Interval of samples."""
 BOUND_MS: Final = 900_000
-"""How often such a point tells too what its pods' nodes cost at the least."""
+"""Interval of samples that include the lower bound of the cost."""
 INTERVAL_MS: Final = 1000 * ControllerConfig().interval_seconds
 PROGRESS_MS: Final = 3_600_000
 
 
 class Compactor(Scorer, Protocol):
-    """Ebb, or nothing: what the world tells, and what it asks."""
+    """Ebb as the simulator uses it: notifications, scores, admission and passes."""
 
     @property
     def taint_key(self) -> str:
-        """Return the key of its taint."""
+        """Return the key of Ebb's taint."""
 
     def node_changed(self, node: Node) -> None:
-        """Hear of a new or changed node."""
+        """Handle a new or changed node."""
 
     def node_gone(self, name: str) -> None:
-        """Hear of a deleted node."""
+        """Handle a deleted node."""
 
     def pod_changed(self, pod: Pod) -> None:
-        """Hear of a new or changed pod."""
+        """Handle a new or changed pod."""
 
     def pod_gone(self, pod: Pod) -> None:
-        """Hear of a pod that ended."""
+        """Handle a deleted pod."""
 
     def admit(self, before: Node, after: Node) -> Node:
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Say whether a pass cannot wait for the interval; a pass changes that."""
+        """Return whether a pass must start before the next interval; a pass resets that."""
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one pass of the engine."""
@@ -62,7 +62,7 @@ class Compactor(Scorer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One point of the picture."""
+    """State of the cluster at one time, for charts."""
 
     at_ms: int
     nodes: int
@@ -70,34 +70,34 @@ class Sample:
     requested_cpu_millis: int
     capacity_cpu_millis: int
     cost: Fraction
-    """What all nodes cost an hour."""
+    """Hourly cost of all nodes."""
     least: Fraction | None
-    """What nodes for the pods that run now cost an hour at the least; None: nobody asked."""
+    """Lower bound of the hourly cost for the running pods; None if not computed."""
     evicted: int
-    """Until then."""
+    """Evictions up to this time."""
     pending_ms: int
-    """Until then, of those who wait no more."""
+    """Total waiting time up to this time, of pods that are no longer Pending."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What a run counted."""
+    """Totals of a run."""
 
     node_ms: int = 0
     capacity_millis_ms: int = 0
-    """Allocatable millicores, each for every millisecond that it stood there."""
+    """Allocatable millicores, times milliseconds of existence."""
     cost_ms: Fraction = Fraction()
-    """The nodes' prices an hour, each for every millisecond that it stood there."""
+    """Hourly prices of the nodes, times milliseconds of existence."""
     evicted: int = 0
     lost_millis_ms: int = 0
-    """Work of Jobs that were evicted and begin again: millicores, for every millisecond."""
+    """Lost work of evicted Jobs, which start again: millicores times milliseconds."""
     pending_by_mark: int = 0
-    """Pods that waited at some moment though a marked node had room, for our taint alone."""
+    """Pods that were Pending although a marked node had room, only because of Ebb's taint."""
     pending_ms: int = 0
-    """Of all pods together, from arrival or eviction to binding."""
+    """Waiting time of all pods, from arrival or eviction to binding."""
     longest_wait_ms: int = 0
     scale_ups: int = 0
-    """Nodes added."""
+    """Number of nodes added."""
     marks: int = 0
     releases: int = 0
     pods: int = 0
@@ -106,18 +106,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the programs around Ebb are set, beside the autoscaler's way to remove."""
+    """Settings of the programs around Ebb, except the mode of scale-down."""
 
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
-    """The autoscaler's."""
+    """Timers of the autoscaler."""
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
-    """How often the engine looks where the workload does not say; as it is configured."""
+    """Time between passes, for workloads that do not set it."""
     extender: bool = True
-    """Whether the scheduler asks Ebb for scores; one that is managed does not."""
-    least: Least | None = None
-    """What tells the lower bound of the cost; None: it is not told."""
+    """True if the scheduler calls the extender; a managed scheduler does not."""
+    least: LowerBound | None = None
+    """Function for the lower bound of the cost; None: it is not computed."""
 
 
 BY_DEFAULT: Final = Setting()
@@ -129,7 +129,7 @@ class Simulator:
     def __init__(
         self,
         workload: Workload,
-        how: ScaleDown,
+        scale_down: ScaleDown,
         compactor: Compactor | None,
         seed: int,
         setting: Setting = BY_DEFAULT,
@@ -140,22 +140,22 @@ class Simulator:
         self._tick_ms = workload.tick_ms or setting.tick_ms
         scorer = compactor if setting.extender else None
         self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
-        self._autoscaler = Autoscaler(self, how, workload.shapes, seed + 1, setting.timers)
+        self._autoscaler = Autoscaler(self, scale_down, workload.shapes, seed + 1, setting.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
-        self._blamed: set[str] = set()
+        self._pending_by_mark: set[str] = set()
         self._price_of, self._least, self._cost = setting.price_of, setting.least, Fraction()
         self._prices: dict[str, Fraction] = {}
         self._now = self._numbers = self._capacity_millis = 0
 
     def now_ms(self) -> int:
-        """Return the virtual time."""
+        """Return the virtual time in milliseconds."""
         return self._now
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
-        """Play the workload to its end; tell *progress* the virtual hours."""
+        """Run the workload to its end; call *progress* with the simulated hours."""
         for shape in self._workload.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
         for one in self._workload.in_order():
@@ -170,16 +170,16 @@ class Simulator:
             self._every(self._tick_ms, self._tick)
         while self._queue and self._queue[0][0] <= self._workload.duration_ms:
             at_ms, _, act = heapq.heappop(self._queue)
-            self._pass_time(at_ms)
+            self._advance(at_ms)
             act()
-            self._hurry()
-        self._pass_time(self._workload.duration_ms)
+            self._run_urgent_passes()
+        self._advance(self._workload.duration_ms)
         for since in self.state.pending.values():
-            self._waited(since)
+            self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
         return self.result
 
-    def _waited(self, since_ms: int) -> None:
+    def _add_wait(self, since_ms: int) -> None:
         waited_ms = self._now - since_ms
         self.result.pending_ms += waited_ms
         self.result.longest_wait_ms = max(self.result.longest_wait_ms, waited_ms)
@@ -187,7 +187,7 @@ class Simulator:
     # Time
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action after a delay."""
         self._at(self._now + delay_ms, act)
 
     def _at(self, at_ms: int, act: Callable[[], None]) -> None:
@@ -201,7 +201,7 @@ class Simulator:
 
         self.after(period_ms, again)
 
-    def _pass_time(self, at_ms: int) -> None:
+    def _advance(self, at_ms: int) -> None:
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self.result.cost_ms += self._cost * (at_ms - self._now)
@@ -218,13 +218,13 @@ class Simulator:
             requested_cpu_millis=capacity - free,
             capacity_cpu_millis=capacity,
             cost=self._cost,
-            least=self._least_now(),
+            least=self._lower_bound_now(),
             evicted=self.result.evicted,
             pending_ms=self.result.pending_ms,
         )
         self.result.samples.append(sample)
 
-    def _least_now(self) -> Fraction | None:
+    def _lower_bound_now(self) -> Fraction | None:
         if self._least is None or self._now % BOUND_MS:
             return None
         places = self.state.places.values()
@@ -233,11 +233,11 @@ class Simulator:
     # Nodes
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node of a shape looks like."""
+        """Return a new Node of a shape."""
         return self._workload.template(shape)
 
     def new_node(self, shape: Resources, age_ms: int = 0) -> str:
-        """Create a Node that is that old, and not ready yet; return its name."""
+        """Create a Node of that age that is not Ready yet; return its name."""
         self._numbers += 1
         name = f"node-{self._numbers:06}"
         template = self.template(shape)
@@ -253,7 +253,7 @@ class Simulator:
         return name
 
     def ready_node(self, name: str) -> None:
-        """Let a Node become ready."""
+        """Make a Node Ready."""
         self._store(replace(self.state.places[name].node, ready=True))
         self._schedule_waiting()
 
@@ -274,7 +274,7 @@ class Simulator:
             self._compactor.node_changed(node)
 
     def end_node(self, name: str) -> None:
-        """Delete a Node, and what goes with it."""
+        """Delete a Node with its DaemonSet pods."""
         self._capacity_millis -= self.state.places[name].node.allocatable.cpu_millis
         self._cost -= self._prices.pop(name)
         gone = self.state.remove_node(name)
@@ -288,8 +288,8 @@ class Simulator:
             self._compactor.tick(self.state, self.write, self._now)
             self._schedule_waiting()
 
-    def _hurry(self) -> None:
-        """Run the passes that do not wait for the interval."""
+    def _run_urgent_passes(self) -> None:
+        """Run the passes that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
             self._tick()
 
@@ -309,22 +309,22 @@ class Simulator:
         self.create(pod)
 
     def create(self, pod: Pod) -> None:
-        """Create a pod, and schedule it if a node has room."""
+        """Create a pod, and schedule it if a node is feasible."""
         self.result.pods += 1
         self.state.arrive(pod, self._now)
         if not self._schedule(pod):
             self._wait(pod)
 
     def _wait(self, pod: Pod) -> None:
-        waiting = self.state.refuse(pod.key)
+        pending_pod = self.state.refuse(pod.key)
         if self._compactor is not None:
-            self._compactor.pod_changed(waiting)
-            self._hurry()
+            self._compactor.pod_changed(pending_pod)
+            self._run_urgent_passes()
         self._autoscaler.unschedulable()
 
-    def _blame(self, pod: Pod) -> None:
-        """Count a pod, once, that a marked node would take now, were it not for our taint."""
-        if pod.key in self._blamed:
+    def _count_pending_by_mark(self, pod: Pod) -> None:
+        """Count a pod, once, that fits on a marked node and is Pending only for Ebb's taint."""
+        if pod.key in self._pending_by_mark:
             return
         key = self._compactor.taint_key if self._compactor else ""
         if any(
@@ -332,15 +332,15 @@ class Simulator:
             and first_failing_filter(without_our_taint(place.node, key), pod.placing) is None
             for place in self.state.marked()
         ):
-            self._blamed.add(pod.key)
-            self.result.pending_by_mark = len(self._blamed)
+            self._pending_by_mark.add(pod.key)
+            self.result.pending_by_mark = len(self._pending_by_mark)
 
     def _schedule(self, pod: Pod) -> bool:
         name = self._scheduler.choose(pod)
         if name is None:
-            self._blame(pod)
+            self._count_pending_by_mark(pod)
             return False
-        self._waited(self.state.pending[pod.key])
+        self._add_wait(self.state.pending[pod.key])
         bound = self.state.bind(pod, name)
         if self._compactor is not None:
             self._compactor.pod_changed(bound)
@@ -353,16 +353,16 @@ class Simulator:
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete pods of Deployments, bound or waiting."""
+        """Delete pods of Deployments, bound or Pending."""
         for key in keys:
-            self._waited(self.state.pending.get(key, self._now))
+            self._add_wait(self.state.pending.get(key, self._now))
             pod = self.state.delete(key)
             if self._compactor is not None:
                 self._compactor.pod_gone(pod)
         self.after(0, self._schedule_waiting)
 
     def _end(self, key: str, ending_ms: int) -> None:
-        """End a pod, unless it was evicted since and begins again elsewhere."""
+        """End a pod, unless it was evicted in the meantime and has started again."""
         if self._endings.get(key) != ending_ms:
             return
         del self._endings[key], self._lives[key]
@@ -372,18 +372,18 @@ class Simulator:
         self._schedule_waiting()
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it, or another one in its place, waits for another node."""
+        """Evict a pod: the pod, or its replacement, becomes Pending."""
         self.result.evicted += 1
         if self._deployments.owns(pod.key):
             self.delete([pod.key])
-            self._deployments.gone(pod.key)
+            self._deployments.replaced(pod.key)
             return
         ran_ms = self._lives[pod.key] - (self._endings.pop(pod.key) - self._now)
         self.result.lost_millis_ms += pod.requests.cpu_millis * ran_ms
-        waiting = self.state.evict(pod.key, self._now)
+        pending_pod = self.state.evict(pod.key, self._now)
         if self._compactor is not None:
-            self._compactor.pod_changed(waiting)
-        self.after(0, lambda: self._retry(waiting))
+            self._compactor.pod_changed(pending_pod)
+        self.after(0, lambda: self._retry(pending_pod))
 
     def _retry(self, pod: Pod) -> None:
         if pod.key in self.state.pending and not self._schedule(pod):

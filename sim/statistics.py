@@ -1,8 +1,8 @@
-"""What the demo's workload is drawn from: rounded statistics of the openb trace, no rows of it.
+"""Rounded statistics of the openb trace, from which the demo's workload is drawn; no rows.
 
 Source: openb (Alibaba; hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0): 1,523 nodes and
-8,152 pods. tests/sim/test_statistics.py counts them anew where the trace is at hand.
-Units: millicores, MiB, thousandths of a GPU, seconds.
+8,152 pods. tests/sim/test_statistics.py recounts them if the trace is available. Units:
+millicores, MiB, thousandths of a GPU, seconds.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ NODE_SHAPES: Final = (
     (96_000, 393_216, 0, 1),
     (32_000, 131_072, 4_000, 1),
 )
-"""CPU, memory, GPU, how many: the eight commonest shapes (87 % of the nodes), scaled to 64."""
+"""CPU, memory, GPU, count: the eight most common shapes (87 % of the nodes), scaled to 64."""
 POD_SHAPES: Final = (
     (3_152, 5_600, 810, 170),
     (11_300, 49_152, 1_000, 139),
@@ -40,19 +40,21 @@ POD_SHAPES: Final = (
     (4_000, 24_576, 1_000, 17),
     (8_000, 16_384, 1_000, 17),
 )
-"""CPU, memory, GPU, weight: the twenty commonest shapes (76 % of the pods), scaled to 1,000.
+"""CPU, memory, GPU, weight: the twenty most common shapes (76 % of the pods), scaled to 1,000.
 
-Among the rest are the 1 % that ask for two to eight whole GPUs."""
+Left out are, among others, the 1 % of pods that request two to eight whole GPUs.
+"""
 LIFE_SECONDS: Final = (
     10, 48, 80, 112, 146, 167, 202, 244, 301, 406, 540, 691, 883, 1122, 1422, 1974, 2700, 4006,
     6574, 16_425, 99_719,
 )  # fmt: skip
-"""Twentieths of the lifetimes, from deletion_time - creation_time: 0 %, 5 %, ... 95 %, and 99 %.
+"""Quantiles of lifetimes (deletion_time - creation_time): 0 %, 5 %, ... 95 %, and 99 %.
 
-The first is 0 in the trace; the longest hundredth, up to 145 days, is cut, and with it most of
-the trace's mean of 7.18 hours: the table's own mean is about one hour."""
+The first one is 0 in the trace. The longest 1 %, up to 145 days, is cut, and with it most of the
+mean of 7.18 hours in the trace: the mean of this table is about one hour.
+"""
 WAVE_PERCENT: Final = (
     152, 134, 107, 128, 125, 94, 86, 97, 71, 43, 65, 60, 45, 44, 40, 80, 89, 125, 162, 137, 104,
     127, 127, 158,
 )  # fmt: skip
-"""Arrivals in each hour of the trace's days, relative to their mean."""
+"""Arrivals in each hour of the day, relative to their mean."""

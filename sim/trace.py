@@ -1,4 +1,4 @@
-"""The openb trace: two CSV files to nodes and pods."""
+"""The openb trace: two CSV files with nodes and pods."""
 
 import csv
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from sim.workload import PODS_PER_NODE, Workload, amount, bootstrap
 NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
 PODS_AT_ONCE: Final = 5000
-"""On average, where nothing else is said: of its 1,523 nodes three quarters of the GPUs then."""
+"""Default of concurrent pods on average; they use three quarters of the GPUs of 1,523 nodes."""
 DIGITS_MAX: Final = 9
-"""So that no product of two fields leaves the range of a Kubernetes quantity."""
+"""Digits of a field, so that no product of two fields exceeds a Kubernetes quantity."""
 
 
 def nodes(folder: Path) -> list[tuple[str, Resources]]:
@@ -50,7 +50,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
-    """Draw pods from the trace's, more or fewer by the hour of the day as in the embedded load.
+    """Draw pods from the trace, with the arrival rate over the day of the built-in load.
 
     Raises: InvalidInputError with file and line.
     """
@@ -60,7 +60,7 @@ def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) ->
 
 
 def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield where a row stands, and the row; names are there, and none twice."""
+    """Yield the location of each row and the row; names must exist and be unique."""
     seen: set[str] = set()
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -71,7 +71,7 @@ def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
                 if not key:
                     raise InvalidInputError(f"{at}: {name}", "missing")
                 if key in seen:
-                    raise InvalidInputError(f"{at}: {name}", f"{key!r:.80} stands there twice")
+                    raise InvalidInputError(f"{at}: {name}", f"{key!r:.80} occurs twice")
                 seen.add(key)
                 yield at, row
     except OSError as fault:

@@ -1,4 +1,4 @@
-"""Ways to shrink that are compared on one load: without Ebb, and with it under many settings."""
+"""Variants that are compared on one load: without Ebb, and with Ebb under many settings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,74 +14,75 @@ from core.policies.all import POLICIES
 from sim.scenario import SCENARIOS, WHOLE, Scenario
 
 POINTS_MAX: Final = 200
-"""Of a sweep; each is played with every seed."""
+"""Combinations of a sweep; each runs with every seed."""
 VALUES_MAX: Final = 20
-"""Of one setting."""
+"""Values of one setting."""
 BOTH: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("thresholds.cpu", "thresholds.memory")
 }
-"""What stands for two settings that get one value."""
-EVICTIONS: Final = "evictions of Ebb are not played"
-NOT_PLAYED: Final[Mapping[str, str]] = {
+"""Names that stand for two settings with the same value."""
+EVICTIONS: Final = "evictions by Ebb are not simulated"
+NOT_SIMULATED: Final[Mapping[str, str]] = {
     "eviction": EVICTIONS,
     "drain": EVICTIONS,
-    "mode": "what is played is enforce",
-    "webhook": "it has no setting that a simulation could vary",
-    "controller": "is not played; --interval says how often the engine looks",
-    "extender": "of its settings score alone is played",
+    "mode": "the simulated mode is always enforce",
+    "webhook": "has no setting that affects a simulation",
+    "controller": "not simulated; --interval sets the time between passes",
+    "extender": "only its setting score is simulated",
 }
-"""Sections and settings under which all values would be one way, and why."""
-PLAYED: Final = ("extender.score",)
-"""What is played of these."""
-FOLLOWING: Final[Mapping[str, str]] = {
+"""Sections and settings that the simulation ignores, and why."""
+SIMULATED: Final = ("extender.score",)
+"""Settings in these sections that the simulation uses."""
+DEPENDENT: Final[Mapping[str, str]] = {
     "thresholds": "leaveThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
 }
-"""What a file says for one value of a setting, and what another value may contradict."""
+"""Setting that may contradict another value of a setting, and is removed then."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.length": ("2m", "10m"),
     "extender.score": SCORE_NAMES,
 }
-"""What is swept when no setting is named, and beside those that are."""
+"""Values of the predefined sweep `usual`."""
 Document = Mapping[str, Any]
 EMPTY: Final[Document] = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to shrink."""
+    """One variant."""
 
     name: str
     scenario: Scenario
     config: Config
-    """Ebb's; of a way without Ebb its prices alone count."""
+    """Configuration of Ebb; without Ebb only its prices are used."""
     document: Document | None = None
-    """The file that says so; None: no file does."""
+    """Configuration file of the variant; None if no file configures it."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What a sweep has set in it."""
+    """Settings that a sweep has set."""
 
 
 def columns(document: Document, source: str) -> Iterator[Variant]:
-    """Yield each mode, each score, and each rule that nominates nodes. Raises: ConfigError.
+    """Yield a variant for each mode, score and policy. Raises: ConfigError.
 
-    A rule that nominates none under these settings is left out: it would be a mode without Ebb.
+    A policy that nominates no node with these settings is left out: it equals a cluster without
+    Ebb.
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
-        # without its extender Ebb is less than any file says
+        # No file configures Ebb without its extender.
         yield Variant(scenario.name, scenario, config, document if scenario is WHOLE else None)
     for score in SCORE_NAMES:
         if score != config.extender.score:
-            told = _changed(document, {"extender.score": score})
-            yield Variant(f"{WHOLE.name}, {score}", WHOLE, parse(told, source), told)
+            changes = _changed(document, {"extender.score": score})
+            yield Variant(f"{WHOLE.name}, {score}", WHOLE, parse(changes, source), changes)
     for policy in POLICIES:
         if policy != config.policy:
-            ruled = parse(document, source, policy)
-            if not _nominates(ruled):
+            policy_config = parse(document, source, policy)
+            if not _nominates(policy_config):
                 continue
-            told = {**document, "policy": policy}
-            yield Variant(f"{WHOLE.name}, {policy}", WHOLE, ruled, told)
+            changes = {**document, "policy": policy}
+            yield Variant(f"{WHOLE.name}, {policy}", WHOLE, policy_config, changes)
 
 
 def _nominates(config: Config) -> bool:
@@ -89,69 +90,73 @@ def _nominates(config: Config) -> bool:
     return pools is None or any(pool.enabled for pool in pools.values())
 
 
-def asked_for(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Read what is to be swept: `setting=value,value`. Raises: InvalidInputError."""
-    found: dict[str, tuple[str, ...]] = {}
+def parse_sweep(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Parse `setting=value,value`. Raises: InvalidInputError."""
+    sweep_values: dict[str, tuple[str, ...]] = {}
     for text in texts:
         path, equals, values = text.partition("=")
         split = tuple(value.strip() for value in values.split(","))
-        if not equals or not path.strip() or not all(split) or path.strip() in found:
+        if not equals or not path.strip() or not all(split) or path.strip() in sweep_values:
             raise InvalidInputError(
                 f"--sweep {text!r:.80}",
                 "allowed: a setting's path once, '=', and values between commas, "
                 "such as reserve.length=2m,5m",
             )
         section = path.strip().partition(".")[0]
-        if section in NOT_PLAYED and path.strip() not in PLAYED:
-            raise InvalidInputError(f"--sweep {path:.80}", NOT_PLAYED[section])
+        if section in NOT_SIMULATED and path.strip() not in SIMULATED:
+            raise InvalidInputError(f"--sweep {path:.80}", NOT_SIMULATED[section])
         if len(split) > VALUES_MAX:
-            told = f"{len(split)} values; allowed: up to {VALUES_MAX}"
-            raise InvalidInputError(f"--sweep {path:.80}", told)
-        found[path.strip()] = split
-    return found
+            problem = f"{len(split)} values; allowed: up to {VALUES_MAX}"
+            raise InvalidInputError(f"--sweep {path:.80}", problem)
+        sweep_values[path.strip()] = split
+    return sweep_values
 
 
-def points(swept: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Variant]:
-    """Return a way for every combination of values. Raises: ConfigError, InvalidInputError."""
-    paths = list(swept)
+def points(sweep: Mapping[str, Sequence[str]], document: Document, source: str) -> list[Variant]:
+    """Return a variant for each combination of values. Raises: ConfigError, InvalidInputError."""
+    paths = list(sweep)
     count = 1
-    for values in swept.values():
+    for values in sweep.values():
         count *= len(values)
     if count > POINTS_MAX:
-        told = f"{count:,} combinations; allowed: up to {POINTS_MAX}"
-        raise InvalidInputError("--sweep", told)
+        problem = f"{count:,} combinations; allowed: up to {POINTS_MAX}"
+        raise InvalidInputError("--sweep", problem)
     return [
         _point(tuple(zip(paths, values, strict=True)), document, source)
-        for values in product(*swept.values())
+        for values in product(*sweep.values())
     ]
 
 
 def _point(settings: tuple[tuple[str, str], ...], document: Document, source: str) -> Variant:
-    told = {one: _read(path, text) for path, text in settings for one in BOTH.get(path, (path,))}
-    document = _changed(document, told)
+    changes = {
+        one: _read(path, text) for path, text in settings for one in BOTH.get(path, (path,))
+    }
+    document = _changed(document, changes)
     name = ", ".join(f"{path} {value}" for path, value in settings)
     config = parse(document, f"{source} with {name}")
     return Variant(name, WHOLE, config, document, settings)
 
 
-def _changed(document: Document, told: Mapping[str, Any]) -> Document:
-    """Return the document with these values by path, and without what follows the ones before."""
-    for leading, following in FOLLOWING.items():
-        own = (path for path in told if f"{path}.".startswith(f"{leading}."))
-        if changed := [path for path in own if _at(document, path) != told[path]]:
-            document = _unled(document, changed, following.split("."))
-    for path, value in told.items():
+def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
+    """Return the document with new values, without settings that depended on the old ones."""
+    for setting, dependent in DEPENDENT.items():
+        own = (path for path in changes if f"{path}.".startswith(f"{setting}."))
+        if changed := [path for path in own if _at(document, path) != changes[path]]:
+            document = _without_dependent(document, changed, dependent.split("."))
+    for path, value in changes.items():
         document = _with(document, path.split("."), value)
     return document
 
 
-def _unled(document: Document, changed: Sequence[str], following: Sequence[str]) -> Document:
-    """Return it without what follows these settings, nor in pools that do not say them all."""
-    document = _without(document, following)
+def _without_dependent(
+    document: Document, changed: Sequence[str], dependent: Sequence[str]
+) -> Document:
+    """Return the document without dependent settings, except in pools that set all new values."""
+    document = _without(document, dependent)
     if not document.get("pools"):
         return document
     pools = [
-        pool if all(_at(pool, path) is not None for path in changed) else _without(pool, following)
+        pool if all(_at(pool, path) is not None for path in changed) else _without(pool, dependent)
         for pool in document["pools"]
     ]
     return {**document, "pools": pools}
@@ -164,23 +169,23 @@ def _at(document: Any, path: str) -> Any:  # noqa: ANN401 YAML holds anything
 
 
 def _without(document: Any, path: Sequence[str]) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document without what stands in that place."""
+    """Return the document without the value at a path."""
     first, *rest = path
     if not isinstance(document, Mapping) or first not in document:
         return document
-    left = {name: value for name, value in document.items() if name != first}
-    return {**document, first: _without(document[first], rest)} if rest else left
+    others = {name: value for name, value in document.items() if name != first}
+    return {**document, first: _without(document[first], rest)} if rest else others
 
 
 def _with(document: Any, path: Sequence[str], value: Any) -> Any:  # noqa: ANN401 YAML holds anything
-    """Return the document with a value in that place."""
+    """Return the document with a value at a path."""
     first, *rest = path
     inner = document if isinstance(document, Mapping) else {}
     return {**inner, first: _with(inner.get(first), rest, value) if rest else value}
 
 
 def _read(path: str, text: str) -> object:
-    """Return what a value means in a file. Raises: ConfigError."""
-    raw = text.encode(errors="surrogateescape")  # as the command line had it
+    """Parse a value as in a configuration file. Raises: ConfigError."""
+    raw = text.encode(errors="surrogateescape")  # bytes as on the command line
     (value,) = parse_yaml(raw, f"--sweep {path:.80}", single=True)
     return value

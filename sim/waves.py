@@ -1,8 +1,8 @@
-"""Deployments that follow a daily wave, as a HorizontalPodAutoscaler makes them.
+"""Deployments that follow a daily wave, scaled by a HorizontalPodAutoscaler.
 
-Source: kube-controller-manager's HorizontalPodAutoscaler with its defaults: a look every 15 s, a
-tolerance of 10 %, at most the double or four pods more a look, and for fewer the most that was
-advised within five minutes. Metrics are exact and at once.
+Source: kube-controller-manager's HorizontalPodAutoscaler with its defaults: it syncs every 15 s,
+with a tolerance of 10 %. A scale-out at most doubles the replicas or adds four pods. A scale-in
+uses the highest recommendation of the last five minutes. Metrics are exact and immediate.
 """
 
 import random
@@ -27,21 +27,21 @@ from sim.workload import (
 
 SYNC_MS: Final = 15_000
 TOLERANCE_PARTS: Final = 10
-"""One in so many."""
+"""Tolerance as one part in this number."""
 STABILIZATION_MS: Final = 300_000
 FOUR_PODS: Final = 4
 DEPLOYMENTS: Final = 20
 POD_LIFE_MS: Final = 2 * DAY_MS
-"""So long a pod of a Deployment runs on average until something restarts it."""
+"""Mean lifetime of a Deployment's pod until it is restarted."""
 ROLLOUT_HOURS: Final = (9, 17)
 ROLLOUTS_A_DAY: Final = Fraction(1, 2)
-"""Of a Deployment, within those hours."""
+"""Mean rollouts of a Deployment a day, within these hours."""
 LEVELS_MAX: Final = DAY_MS // SYNC_MS
-"""Levels that are remembered: all Deployments ask for the same."""
+"""Cached levels; all Deployments use the same ones."""
 
 
 def level(at_ms: int) -> Fraction:
-    """Return the wave at that time, relative to its mean: straight from one hour to the next."""
+    """Return the wave at a time, relative to its mean; linear between hours."""
     return _level(at_ms % DAY_MS)
 
 
@@ -54,16 +54,18 @@ def _level(at_ms: int) -> Fraction:
 
 
 def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield from when on (ms) how many pods there are.
+    """Yield (start in ms, replicas) for each change of the replicas.
 
-    *load*: how many pods would be used as they are meant to be, at a time (ms).
+    *load* returns the number of pods at full target utilization at a time (ms).
     """
     replicas = max(1, -(-load(0) // 1))
     yield 0, replicas
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
         asked = load(at_ms)
-        pods, parts = asked.as_integer_ratio()  # fractions reduce every sum: 115,000 a day
+        pods, parts = (
+            asked.as_integer_ratio()
+        )  # integers: Fraction normalizes every sum, 115,000 a day
         off = TOLERANCE_PARTS * abs(pods - replicas * parts)
         advice = replicas if off <= replicas * parts else max(1, -(-pods // parts))
         advised.append((at_ms, advice))
@@ -78,7 +80,7 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
 
 
 def mixed(seed: int, days: int) -> Workload:
-    """Generate Jobs and Deployments, half of the pods each, on the embedded workload's nodes."""
+    """Generate Jobs and Deployments, half of the pods each, on the built-in nodes."""
     half = PODS_AT_ONCE // 2
     return replace(
         embedded(seed, days, at_once=half),
@@ -88,7 +90,7 @@ def mixed(seed: int, days: int) -> Workload:
 
 
 def deployments(seed: int, days: int, *, at_once: int) -> tuple[Deployment, ...]:
-    """Draw Deployments of the table's shapes that have so many pods together on average."""
+    """Draw Deployments with shapes of the table that run *at_once* pods in total on average."""
     chance = random.Random(seed)
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
     weights = [weight for *_, weight in POD_SHAPES]

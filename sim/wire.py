@@ -1,7 +1,7 @@
-"""Both programs over real HTTP and HTTPS on loopback, asked as the control plane asks them.
+"""Webhook and extender over real HTTP and HTTPS on loopback, called like the control plane does.
 
-The servers run in a thread with an event loop of its own; the simulation asks with blocking
-connections that are kept open, as kube-scheduler and the API server keep theirs.
+The servers run in a thread with its own event loop. The simulation calls them on persistent
+blocking connections, as kube-scheduler and the API server do.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
 CALL_SECONDS_MAX: Final = 10.0
 MUTATE: Final = f"{MUTATE_PATH}?timeout=1s"
-"""As the API server asks: the webhook's own timeout stands in the query."""
+"""Path of the API server's call: the query contains the webhook's timeout."""
 
 
 class _StoppedClock:
-    """Always reports the same time, so that no view becomes stale and no wait ends."""
+    """Clock that stands still, so that no view becomes stale and no wait ends."""
 
     def unix_seconds(self) -> int:
         """Return zero."""
@@ -51,7 +51,7 @@ class _StoppedClock:
 
 
 class OverTheWire:
-    """The two servers, and connections to them; a context manager; implements sim.ebb.Peers."""
+    """Both servers and connections to them; a context manager; implements sim.ebb.Peers."""
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
@@ -100,7 +100,7 @@ class OverTheWire:
         return wire.scores(_post(self._plain, "/prioritize", body))
 
     def mutate(self, before: Node, after: Node) -> Node:
-        """POST an AdmissionReview, and apply the patch, as the API server does."""
+        """POST an AdmissionReview and apply the patch, as the API server does."""
         self._reviews += 1
         uid = f"review-{self._reviews}"
         answer = orjson.loads(_post(self._secure, MUTATE, _review(uid, before, after)))
@@ -125,7 +125,7 @@ def _post(connection: http.client.HTTPConnection, path: str, body: bytes) -> byt
 
 
 def _review(uid: str, before: Node, after: Node) -> bytes:
-    """Write the AdmissionReview of an update by somebody who is no kubelet."""
+    """Return the AdmissionReview of an update by a user that is not a kubelet."""
     kind = {"group": "", "version": "v1", "kind": "Node"}
     resource = {"group": "", "version": "v1", "resource": "nodes"}
     request = {
@@ -147,7 +147,7 @@ def _review(uid: str, before: Node, after: Node) -> bytes:
 
 
 def written(pod: Pod) -> bytes:
-    """Write a pod that waits, as far as it is read."""
+    """Return the JSON of a Pending pod, with the fields that are read."""
     owner = {"kind": pod.owner_kind, "name": pod.owner_name, "controller": True}
     requests = {
         "cpu": f"{pod.requests.cpu_millis}m",
@@ -184,7 +184,7 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def _patched(node: Node, operations: Sequence[Mapping[str, Any]]) -> Node:
-    """Apply a JSONPatch that may change `/spec/taints` and nothing else."""
+    """Apply a JSONPatch that may only set `/spec/taints`."""
     for operation in operations:
         if (operation["op"], operation["path"]) != ("add", "/spec/taints"):
             raise UnavailableError(f"webhook: unexpected operation {operation}")

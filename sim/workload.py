@@ -1,4 +1,4 @@
-"""What arrives: nodes at the start, pods over time; from a small table, or from a trace.
+"""Workloads: nodes at the start and pods over time, built in or from a trace.
 
 Units: milliseconds of virtual time, millicores, bytes, thousandths of a GPU.
 """
@@ -22,14 +22,14 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
 TICK_MS: Final = 60_000
-"""How often the engine looks at so large a cluster as a trace's in virtual time."""
+"""Time between passes for clusters as large as a trace."""
 PODS_AT_ONCE: Final = 200
-"""Of the embedded workload, on average over the day, by Little's law."""
+"""Pods of the built-in workload that run concurrently, on average over the day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that comes at a time and runs for a time from the moment it is bound."""
+    """A pod that arrives at a time, and runs for a time after it is bound."""
 
     at_ms: int
     name: str
@@ -38,30 +38,30 @@ class Arrival:
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
     owner_kind: str = JOB
     owner_name: str = ""
-    """Empty: as the pod."""
+    """Name of the owner; empty: the name of the pod."""
     ties: DisruptionFacts | None = None
-    """None: nothing else binds it to its node."""
+    """Facts that block an eviction; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Pods that run until a scale-in, a rollout or a restart ends them."""
+    """Pods that run until a scale-in, a rollout or a restart deletes them."""
 
     name: str
     requests: Resources
     replicas: tuple[tuple[int, int], ...]
-    """From when on (ms) how many are wanted, in order of time."""
+    """(start in ms, desired replicas), in order of time."""
     rollouts: tuple[int, ...] = ()
-    """When its template changes (ms)."""
+    """Times of changes of the pod template, in ms."""
     restarts: tuple[int, ...] = ()
-    """When its oldest pod that is ready is deleted (ms); another one takes its place."""
+    """Times at which the oldest Ready pod is deleted and replaced, in ms."""
     startup_ms: int = 10_000
-    """From the moment that a pod is bound until it is ready."""
+    """Time from binding to readiness."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
     ties: DisruptionFacts | None = None
-    """None: nothing else binds its pods to their nodes."""
+    """Facts that block an eviction; None: there are none."""
     ages_ms: tuple[int, ...] = ()
-    """How old its first pods are when they come: they were there before the beginning."""
+    """Ages of the first pods at their arrival: they existed before the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +73,31 @@ class Workload:
     arrivals: tuple[Arrival, ...]
     duration_ms: int
     tick_ms: int | None
-    """How often the engine looks; None: at its own interval. Large clusters in virtual time may be
-    looked at less often."""
+    """Time between passes; None: the configured interval. Large clusters may use a longer time."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
-    """Labels, taints and opt-outs of the nodes of a shape; one that is not here has none."""
+    """Labels, taints and opt-outs of a shape; other shapes have none."""
     deployments: tuple[Deployment, ...] = ()
     largest_first: bool = False
-    """Of what comes at one time the largest is placed first; else Jobs are, as they stand here."""
+    """True: of arrivals at one time the largest is first; False: Jobs are first, in this order."""
 
     def in_order(self) -> Sequence[Arrival | Deployment]:
-        """Return all that comes, in the order in which what comes at one time is placed."""
+        """Return all arrivals; arrivals of one time are scheduled in this order."""
         found: Sequence[Arrival | Deployment] = (*self.arrivals, *self.deployments)
         return sorted(found, key=_largest_first) if self.largest_first else found
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
-        """Return those that new nodes may have, each once; opt-outs come with no new node."""
+        """Return the shapes of new nodes, without nodes that opted out of scale-down."""
         every = dict.fromkeys((*self.nodes, *self.groups))
         return tuple(shape for shape in every if not self.template(shape).annotations)
 
     @property
     def templates(self) -> tuple[Node, ...]:
-        """Return what the Nodes of each shape look like."""
+        """Return a Node of each shape."""
         return tuple(map(self.template, self.shapes))
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node of a shape looks like."""
+        """Return a new Node of a shape."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)
 
 
@@ -108,18 +107,18 @@ def _largest_first(one: Arrival | Deployment) -> tuple[int, int, str, bool]:
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:
-    """Make an amount of the three resources that the table and the trace have."""
+    """Return an amount of the resources that the table and the trace have."""
     extended = ((GPU, gpu_millis),) if gpu_millis else ()
     return Resources(cpu_millis, memory_mib * MIB, 0, pods, extended)
 
 
 def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
-    """Generate the demo's workload: the table's shapes, lifetimes and daily wave, and a seed.
+    """Generate the demo's workload from the shapes, lifetimes and daily wave of the table.
 
-    So many pods run at once on average over the day, by Little's law.
+    On average over the day *at_once* pods run concurrently, by Little's law.
 
-    Arrivals begin as long before the start as the longest life, so that those who are still
-    there make up the population at the start, each with what is left of its life.
+    Arrivals begin before the start by the longest lifetime. The pods that still run at the start
+    form the initial population, each with its remaining lifetime.
     """
     chance = random.Random(seed)
     nodes = [
@@ -142,7 +141,7 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
 def _moments(
     chance: random.Random, rate: float, wave: Sequence[int], begin: float, end: float
 ) -> Iterator[float]:
-    """Yield when pods come, ms: at that rate in the wave's highest hour, else at a part of it."""
+    """Yield arrival times in ms; *rate* applies to the highest hour of the wave."""
     now, highest = begin, max(wave)
     while (now := now + chance.expovariate(rate)) < end:
         if chance.random() * highest < wave[math.floor(now / HOUR_MS) % len(wave)]:
@@ -150,7 +149,7 @@ def _moments(
 
 
 def _life(chance: random.Random) -> int:
-    """Draw a lifetime: evenly between two neighbouring twentieths, on a logarithmic scale."""
+    """Draw a lifetime: uniform between two adjacent quantiles, on a logarithmic scale."""
     place = chance.random() * (len(LIFE_SECONDS) - 1)
     low, high = LIFE_SECONDS[int(place)], LIFE_SECONDS[int(place) + 1]
     seconds = low * math.pow(high / low, place % 1)
@@ -158,7 +157,7 @@ def _life(chance: random.Random) -> int:
 
 
 def mean_life_ms() -> float:
-    """Return the mean of the lifetimes that are drawn: of each twentieth its logarithmic mean."""
+    """Return the mean of drawn lifetimes: the logarithmic mean of each interval of quantiles."""
     means = [(high - low) / math.log(high / low) for low, high in pairwise(LIFE_SECONDS)]
     return 1000 * sum(means) / len(means)
 
@@ -172,11 +171,11 @@ def bootstrap(
     at_once: int,
     wave: Sequence[int],
 ) -> Workload:
-    """Run a trace's rows (requests, life in ms) as a process that follows a daily wave.
+    """Generate a workload from the rows of a trace (requests, life in ms) with a daily wave.
 
-    A start population in proportion to lifetimes with a residue each, then Poisson arrivals drawn
-    evenly from the rows, so many that *at_once* pods run on average (Little's law). *wave*: how
-    many of them come in each hour, relative to each other.
+    The initial population is drawn in proportion to lifetimes, each pod with a random remainder.
+    Later arrivals are a Poisson process of rows drawn uniformly. *at_once* pods run on average
+    (Little's law). *wave* has the relative arrivals of each hour.
     """
     chance = random.Random(seed)
     lives = [max(life, 1000) for _, life in rows]

@@ -1,4 +1,4 @@
-"""`ebb config schema` and `ebb config validate`: what may stand in a configuration file."""
+"""`ebb config schema` and `ebb config validate`: list settings and check configuration files."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -16,20 +16,20 @@ STDIN: Final = "-"
 
 @click.group("config", no_args_is_help=False)
 def command() -> None:
-    """Tell what may stand in a configuration, and what is wrong with one."""
+    """Print the configuration schema, or validate a configuration."""
 
 
 @command.command("schema")
 @output.option(Settings, "json")
 def schema(form: str) -> None:
-    """Write every setting: as JSON Schema, for editors and charts."""
+    """Print every setting; as JSON Schema by default, for editors and charts."""
     output.print_answer(Settings(), form)
 
 
 @command.command("validate")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def validate(paths: Sequence[str]) -> None:
-    """Tell every fault of configuration files, as the programs would; - is standard input."""
+    """Report all errors in configuration files, as the programs would; - is standard input."""
     if faults := list(_faults(paths)):
         raise EbbError("\n".join(faults))
 

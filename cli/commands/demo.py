@@ -1,4 +1,4 @@
-"""`ebb demo`: the same load five times in virtual time, as a table and a picture."""
+"""`ebb demo`: simulate the same load in five variants; print a table and draw a picture."""
 
 from typing import Final
 
@@ -7,7 +7,9 @@ import click
 from cli.input import source
 
 DAYS_MAX: Final = 60
-RULES: Final = "Ebb's rules, but for the mode; default: built in, with thresholds of 85%"
+RULES: Final = (
+    "an EbbConfiguration; its mode is ignored; default: built-in settings, thresholds 85%"
+)
 
 
 def _days(text: str) -> int:
@@ -18,7 +20,7 @@ def _days(text: str) -> int:
 
 @click.command("demo")
 @click.option(
-    "--trace", type=click.Path(), metavar="DIR", help="run the openb trace in DIR instead"
+    "--trace", type=click.Path(), metavar="DIR", help="simulate the openb trace in DIR instead"
 )
 @click.option("--config", type=source.FILE, metavar="FILE", help=RULES)
 @click.option("--days", type=_days, default="1", metavar="N", help="default 1")
@@ -26,19 +28,19 @@ def _days(text: str) -> int:
 @click.option(
     "--wire/--no-wire",
     default=True,
-    help="ask both programs over HTTP and HTTPS on loopback (default), or call their code",
+    help="call webhook and extender over HTTP and HTTPS on loopback (default), or in process",
 )
 @click.option(
     "--output",
     type=click.Path(),
     default="ebb-demo.png",
     metavar="FILE",
-    help="the picture; default ebb-demo.png",
+    help="file of the picture; default ebb-demo.png",
 )
 def command(
     trace: str | None, config: str | None, days: int, seed: int, *, wire: bool, output: str
 ) -> None:
-    """Play a day of a cluster in virtual time, five ways."""
-    from cli import demo  # noqa: PLC0415 the simulation and its picture take long
+    """Simulate one day of a cluster in five variants; virtual time, no cluster needed."""
+    from cli import demo  # noqa: PLC0415 slow to import
 
     demo.play(trace, output, config=config, days=days, seed=seed, wire=wire)

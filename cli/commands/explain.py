@@ -1,4 +1,4 @@
-"""`ebb explain node` and `ebb explain pod`: everything that decides about one of them."""
+"""`ebb explain node` and `ebb explain pod`: everything that decides about one node or pod."""
 
 import difflib
 from collections.abc import Iterable
@@ -16,6 +16,7 @@ from core.edge.clock import SystemClock
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
 from core.model.errors import InvalidInputError
+from core.model.humanize import plural
 from core.model.now import Now
 
 NEAR_MAX: Final = 3
@@ -23,7 +24,7 @@ NEAR_MAX: Final = 3
 
 @click.group("explain", no_args_is_help=False)
 def command() -> None:
-    """Tell why a node stays or goes, why a pod is where; nothing is written."""
+    """Explain why a node is removable or not, or where a pod can run; read-only."""
 
 
 @command.command("node")
@@ -31,18 +32,18 @@ def command() -> None:
 @source.options
 @source.installed
 @output.option(NodeExplained)
-def node(found: ClusterInput, /, name: str, form: str) -> None:
-    """Tell everything that decides about one node."""
-    now = found.now_seconds(SystemClock())
-    answer = _explainer(found, now).node(name)
+def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
+    """Show everything that decides whether one node is removable."""
+    now = cluster_input.now_seconds(SystemClock())
+    answer = _explainer(cluster_input, now).node(name)
     if answer is None:
-        raise _unknown("node", name, [node.name for node in found.cluster.nodes])
-    every = node_statuses(found.cluster, found.config, now)
-    (standing,) = (one for one in every if one.node == name)
+        raise _unknown("node", name, [node.name for node in cluster_input.cluster.nodes])
+    statuses = node_statuses(cluster_input.cluster, cluster_input.config, now)
+    (status,) = (status for status in statuses if status.node == name)
     explained = NodeExplained(
         answer=answer,
-        standing=standing,
-        found=found,
+        status=status,
+        cluster_input=cluster_input,
         now_seconds=now,
     )
     output.print_answer(explained, form)
@@ -52,33 +53,41 @@ def node(found: ClusterInput, /, name: str, form: str) -> None:
 @click.argument("name", metavar="NAMESPACE/NAME")
 @source.options
 @output.option(PodExplained)
-def pod(found: ClusterInput, /, name: str, form: str) -> None:
-    """Tell everything that decides about one pod."""
-    answer = _explainer(found, found.now_seconds(SystemClock())).pod(name)
+def pod(cluster_input: ClusterInput, /, name: str, form: str) -> None:
+    """Show whether one pod is movable, and which nodes it could run on."""
+    answer = _explainer(cluster_input, cluster_input.now_seconds(SystemClock())).pod(name)
     if answer is None and "/" not in name:
-        raise _without_namespace(name, found)
+        raise _without_namespace(name, cluster_input)
     if answer is None:
-        raise _unknown("pod", name, [pod.key for pod in found.cluster.pods])
-    output.print_answer(PodExplained(answer=answer, found=found), form)
+        raise _unknown("pod", name, [pod.key for pod in cluster_input.cluster.pods])
+    output.print_answer(PodExplained(answer=answer, cluster_input=cluster_input), form)
 
 
-def _explainer(found: ClusterInput, now_seconds: int) -> Explainer:
-    survey = ClusterSnapshot(found.cluster, found.config, Now(now_seconds))
-    return Explainer(survey, make_plan(survey), now_seconds, found.namespace)
+def _explainer(cluster_input: ClusterInput, now_seconds: int) -> Explainer:
+    snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
+    return Explainer(snapshot, make_plan(snapshot), now_seconds, cluster_input.namespace)
 
 
-def _without_namespace(name: str, found: ClusterInput) -> InvalidInputError:
-    named = sorted(pod.key for pod in found.cluster.pods if pod.name == name)[:NEAR_MAX]
-    meant = f"; did you mean {', '.join(named)}?" if named else ""
-    return InvalidInputError(f"pod {name}", f"no namespace; allowed: NAMESPACE/NAME{meant}")
+def _without_namespace(name: str, cluster_input: ClusterInput) -> InvalidInputError:
+    same_name = sorted(pod.key for pod in cluster_input.cluster.pods if pod.name == name)[
+        :NEAR_MAX
+    ]
+    hint = f"; did you mean {', '.join(same_name)}?" if same_name else ""
+    return InvalidInputError(
+        f"pod {name}", f"the namespace is missing; allowed: NAMESPACE/NAME{hint}"
+    )
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidInputError:
-    """Name what was asked for and what comes near: what contains it, then what is like it."""
+def _unknown(kind: str, name: str, known: Iterable[str]) -> InvalidInputError:
+    """Return the error for a name that does not exist, with similar names.
+
+    Names that contain the given name come first, then names that are spelled similarly.
+    """
     names = list(known)
-    near = sorted(one for one in names if name and name in one)[:NEAR_MAX]
-    like = difflib.get_close_matches(name, names, n=NEAR_MAX, cutoff=0.6)
-    near += [one for one in like if one not in near][: NEAR_MAX - len(near)]
-    hint = f"near: {', '.join(near)}" if near else f"none of the {len(names):,} comes near"
-    looked = " (finished and gated ones aside)" if what == "pod" else ""
-    return InvalidInputError(f"{what} {name}", f"there is none of that name{looked}; {hint}")
+    near = sorted(other for other in names if name and name in other)[:NEAR_MAX]
+    similar = difflib.get_close_matches(name, names, n=NEAR_MAX, cutoff=0.6)
+    near += [other for other in similar if other not in near][: NEAR_MAX - len(near)]
+    similar_names = f"similar names: {', '.join(near)}"
+    hint = similar_names if near else f"none of the {plural(len(names), kind)} has a similar name"
+    scope = " (completed and scheduling-gated pods are not considered)" if kind == "pod" else ""
+    return InvalidInputError(f"{kind} {name}", f"not found{scope}; {hint}")

@@ -1,4 +1,4 @@
-"""`ebb migrate`: another tool's settings as an EbbConfiguration."""
+"""`ebb migrate`: convert another tool's settings to an EbbConfiguration."""
 
 import click
 
@@ -9,24 +9,24 @@ from core.edge import files
 from core.model.errors import ConfigError, InvalidInputError
 
 
-@click.command("migrate", help=f"Make a configuration of the settings of {NAMES}.")
+@click.command("migrate", help=f"Convert settings of {NAMES} to a configuration.")
 @click.argument("path", metavar="FILE", type=source.FILE)
 def command(path: str) -> None:
-    """Print a configuration, which `ebb plan --config` takes; nothing if FILE cannot be read."""
+    """Print a configuration for `ebb plan --config`; print nothing if FILE cannot be read."""
     name = files.named(path)
     raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
     try:
-        tool, made = migrate(raw, name)
-        text = _text(tool.name, made)
-        files.parse_config(text.encode(), f"{name}: as a configuration")
+        tool, migrated = migrate(raw, name)
+        text = _text(tool.name, migrated)
+        files.parse_config(text.encode(), f"{name}: converted configuration")
     except ConfigError as fault:
         raise InvalidInputError(fault.source, fault.faults[0]) from fault
     click.echo(text, nl=False)
 
 
-def _text(name: str, made: Migrated) -> str:
-    """Write it: what Ebb has no word for as comments, then the fields."""
-    notes = [f"Made of the settings of {name}. What is not, or not quite, the same:"]
-    notes += [f"- {note}" for note in made.notes]
+def _text(name: str, migrated: Migrated) -> str:
+    """Return the file's text: settings without an equivalent as comments, then the fields."""
+    notes = [f"Converted from settings of {name}. Settings without an exact equivalent:"]
+    notes += [f"- {note}" for note in migrated.notes]
     lines = "".join(f"# {note}\n" for note in notes)
-    return lines + files.as_yaml(made.document)
+    return lines + files.as_yaml(migrated.document)

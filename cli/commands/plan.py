@@ -1,4 +1,4 @@
-"""`ebb plan`: which nodes of a cluster could go together, and why the others stay."""
+"""`ebb plan`: compute which nodes are removable together, and why the others are not."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -32,42 +32,49 @@ def _share(text: str) -> Fraction:
         raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
 
 
-AT_MOST = "requests over usable capacity afterwards, at most"
+THRESHOLD_HELP = "limit of requests over usable capacity after the removals"
 
 
 @click.command("plan")
 @source.options
 @click.option(
-    "--policy", type=click.Choice([*POLICIES]), help="by another rule than the configuration's"
+    "--policy",
+    type=click.Choice([*POLICIES]),
+    help="use this policy instead of the configured one",
 )
-@click.option("--max-removals", type=_count, metavar="N", help="at most N nodes go")
-@click.option("--max-cpu", type=_share, metavar="80%", help=f"cpu {AT_MOST}")
-@click.option("--max-memory", type=_share, metavar="80%", help=f"memory {AT_MOST}")
+@click.option("--max-removals", type=_count, metavar="N", help="plan at most N removals")
+@click.option("--max-cpu", type=_share, metavar="80%", help=f"CPU {THRESHOLD_HELP}")
+@click.option("--max-memory", type=_share, metavar="80%", help=f"memory {THRESHOLD_HELP}")
 @output.option(Planned)
 def command(
-    found: ClusterInput,
+    cluster_input: ClusterInput,
     /,
     max_removals: int | None,
     max_cpu: Fraction | None,
     max_memory: Fraction | None,
     form: str,
 ) -> None:
-    """Tell which nodes could go, and why the others stay; nothing is written."""
-    # The delay counts as elapsed: the engine alone knows it.
-    config = _limited(found.config, max_cpu, max_memory)
-    now = found.now_seconds(SystemClock())
-    plan = reconcile.plan(found.cluster, config, removals_max=max_removals, now_seconds=now)
+    """Show which nodes are removable together, and why the others are not; read-only."""
+    # Only the leader knows how long nodes have been candidates, so `delay` counts as elapsed.
+    config = _limited(cluster_input.config, max_cpu, max_memory)
+    now = cluster_input.now_seconds(SystemClock())
+    plan = reconcile.plan(
+        cluster_input.cluster, config, removals_max=max_removals, now_seconds=now
+    )
     answer = Planned(
         plan=plan,
         config=config,
-        minded=caveats(found.cluster, found.kinds, config),
-        money=_money(found.cluster, config, plan),
+        caveats=caveats(cluster_input.cluster, cluster_input.kinds, config),
+        money=_money(cluster_input.cluster, config, plan),
     )
     output.print_answer(answer, form)
 
 
 def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
-    """Take the limits of the command line; those for leaving follow, as where none are given."""
+    """Return the configuration with the thresholds of the command line.
+
+    `leaveThresholds` follow them, as in a file that does not set `leaveThresholds`.
+    """
     own = config.thresholds
     thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
     if thresholds == own:

@@ -1,4 +1,4 @@
-"""`ebb reasons`: every code by which a node stays; docs/reasons.md is written by it."""
+"""`ebb reasons`: list every reason code; docs/reasons.md is its output."""
 
 import click
 
@@ -9,5 +9,5 @@ from cli.answers import Reasons
 @click.command("reasons")
 @output.option(Reasons)
 def command(form: str) -> None:
-    """Tell all codes by which nodes stay, and what helps."""
+    """List all reason codes with their meaning and the cheapest fix."""
     output.print_answer(Reasons(), form)

@@ -1,4 +1,4 @@
-"""`ebb replay`: a cluster's own past, played under every mode and rule, and what to choose."""
+"""`ebb replay`: simulate a cluster's history under every mode and policy, and recommend one."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -31,60 +31,70 @@ FOLDER: Final = click.Path()
 
 @click.command("replay")
 @click.option(
-    "--trace", type=FOLDER, metavar="DIR", help="two CSV files, as `ebb demo` reads them"
+    "--trace", type=FOLDER, metavar="DIR", help="two CSV files in the format of `ebb demo --trace`"
 )
 @click.option(
     "--dumps",
     type=FOLDER,
     metavar="DIR",
-    help="what `kubectl get nodes,pods -A -o json` wrote from time to time",
+    help="outputs of `kubectl get nodes,pods -A -o json`, taken periodically",
 )
 @click.option(
-    "--prometheus", type=FOLDER, metavar="DIR", help="answers of query_range; see docs/replay.md"
+    "--prometheus", type=FOLDER, metavar="DIR", help="responses of query_range; see docs/replay.md"
 )
-@click.option("--config", type=source.FILE, metavar="FILE", help="Ebb's rules; default: built in")
+@click.option(
+    "--config",
+    type=source.FILE,
+    metavar="FILE",
+    help="an EbbConfiguration; default: built-in settings",
+)
 @click.option(
     "--at-once",
     type=_whole(PODS_MAX),
     metavar="N",
-    help="draw pods from the trace's rows, so that N run at once on average",
+    help="draw pods from the trace at random, so that N run concurrently on average",
 )
 @click.option(
-    "--days", type=_whole(DAYS_MAX), metavar="N", help="with --at-once, so long; default 2"
+    "--days",
+    type=_whole(DAYS_MAX),
+    metavar="N",
+    help="length of the simulation, only with --at-once; default 2",
 )
 @click.option(
     "--part",
     type=_whole(PARTS_MAX),
     default="1",
     metavar="N",
-    help="one node and pod in N, others with each seed; default 1: all",
+    help="simulate one node and one pod in N, a different sample for each seed; default 1: all",
 )
-@click.option("--seeds", type=_whole(SEEDS_MAX), default="3", metavar="N", help="default 3")
+@click.option(
+    "--seeds", type=_whole(SEEDS_MAX), default="3", metavar="N", help="number of seeds; default 3"
+)
 @click.option(
     "--interval",
     type=_whole(SECONDS_MAX),
     default="60",
     metavar="SECONDS",
-    help="the engine looks so often, and at once when a pod waits; default 60",
+    help="time between passes; a Pending pod starts one immediately; default 60",
 )
 @click.option(
     "--sweep",
     multiple=True,
     metavar="SETTING=VALUE,VALUE",
-    help="play every combination; repeat it, or give `usual`",
+    help="simulate every combination; repeatable; `usual` is a predefined sweep",
 )
-@click.option("--page", type=FOLDER, metavar="FILE", help="write it all as one HTML file, too")
+@click.option("--page", type=FOLDER, metavar="FILE", help="also write the answer as one HTML file")
 @click.option(
-    "--recommend", type=FOLDER, metavar="FILE", help="write the configuration to choose, too"
+    "--recommend", type=FOLDER, metavar="FILE", help="also write the recommended configuration"
 )
 @output.option(Replayed)
-def command(form: str, **given: Any) -> None:  # noqa: ANN401 as the options have it
-    """Play a cluster's own past under every mode and rule; nothing is written to a cluster."""
-    from cli import replay  # noqa: PLC0415 the simulation takes long
+def command(form: str, **given: Any) -> None:  # noqa: ANN401 options of several types
+    """Simulate a cluster's history under every mode and policy; read-only."""
+    from cli import replay  # noqa: PLC0415 slow to import
 
-    asked = replay.Asked(**given)
-    answer = replay.play(asked)
-    try:  # neither a full disk nor a pipe that is closed is to cost what was played for hours
+    options = replay.Options(**given)
+    answer = replay.run(options)
+    try:  # a full disk or a closed pipe must not lose the result of hours
         output.print_answer(answer, form)
     finally:
-        replay.save(answer, asked)
+        replay.save(answer, options)

@@ -1,4 +1,4 @@
-"""`ebb status`: the cluster, its marks and who leads, in one look."""
+"""`ebb status`: summarize the cluster, its marks and the leader."""
 
 from functools import partial
 
@@ -14,10 +14,13 @@ from core.edge.clock import SystemClock
 @partial(source.options, leader=True)
 @source.installed
 @output.option(overview.Status)
-def command(found: ClusterInput, /, form: str) -> None:
-    """Tell nodes, marks, waiting pods, reasons and who leads, in one look; nothing is written.
+def command(cluster_input: ClusterInput, /, form: str) -> None:
+    """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
-    Waiting pods that find no place (findNoPlace in -o json) are those for which one is looked
-    for: not pods of DaemonSets, nor such that Ebb cannot judge, nor those of a priority under -10.
+    Pending pods that fit on no node (findNoPlace in -o json) do not include pods of DaemonSets,
+    pods that Ebb cannot evaluate, and pods with a priority below -10: no node is searched for
+    them.
     """
-    output.print_answer(overview.look(found, found.now_seconds(SystemClock())), form)
+    output.print_answer(
+        overview.summarize(cluster_input, cluster_input.now_seconds(SystemClock())), form
+    )

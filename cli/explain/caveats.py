@@ -1,4 +1,4 @@
-"""What a look at a cluster cannot tell, and which nodes stand aside: said beside every plan."""
+"""Caveats: missing parts of a dump and ignored nodes, which commands print as warnings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,93 +18,98 @@ from core.policies.all import POLICIES
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
 NODES_SHOWN: Final = 3
-"""Of a message."""
+"""Nodes named in one message; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caveat:
-    """One thing to keep in mind."""
+    """One warning about the cluster that was read."""
 
     code: str
     message: str
-    """One sentence; names stand in it as somebody has written them."""
+    """One sentence, with names exactly as the cluster has them."""
     count: int = 0
-    """Of the pods, or nodes, that it is about."""
+    """Number of pods or nodes concerned."""
     nodes: tuple[tuple[str, int], ...] = ()
-    """The nodes that it is about, each with how many pods; most pods first, then by name."""
+    """Nodes concerned, each with its number of pods: most pods first, then by name."""
 
 
 def caveats(cluster: Cluster, kinds: frozenset[str] | None, config: Config) -> tuple[Caveat, ...]:
-    """Return what to keep in mind; *kinds* are those that a dump holds, None: all are known."""
-    dumped = () if kinds is None else _of_dump(cluster, kinds)
+    """Return all caveats of a cluster.
+
+    *kinds* are the kinds of objects in a dump; None for a live cluster, where all are read.
+    """
+    missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
-        *_unheard(config),
-        *dumped,
+        *_ignored_settings(config),
+        *missing,
         *_without_requests(cluster),
-        *_aside(cluster),
+        *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
     )
 
 
-def _unheard(config: Config) -> Iterator[Caveat]:
-    """Name the settings of ClusterThreshold alone that a file sets under another policy."""
+def _ignored_settings(config: Config) -> Iterator[Caveat]:
+    """Report settings that only ClusterThreshold reads, if the file selects another policy."""
     if POLICIES[config.policy].thresholds:
         return
     pools = config.budgets.pools
-    said = {
+    changed = {
         "thresholds": config.thresholds != Thresholds(),
         "leaveThresholds": config.leave_thresholds is not None,
         "usability": config.usability is not UsabilityMode.AUTO,
         "thresholds of pools": any(one.thresholds or one.leave_thresholds for one in pools),
         "prices": bool(config.prices),
     }
-    if names := [name for name, is_said in said.items() if is_said]:
-        message = f"under policy {config.policy} nothing is decided by {', '.join(names)}"
+    if names := [name for name, is_changed in changed.items() if is_changed]:
+        message = f"policy {config.policy} ignores the settings {', '.join(names)}"
         yield Caveat("not-heard", message)
 
 
-def _of_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
+def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
     pods = len(cluster.pods)
     namespaces = {pod.namespace for pod in cluster.pods}
     if len(namespaces) == 1:
         message = (
-            f"all pods ({pods:,}) are of namespace {namespaces.pop()}; a dump needs those of all "
-            "(-A), or nodes look emptier than they are"
+            f"all pods ({pods:,}) are in namespace {namespaces.pop()}; a dump needs the pods of "
+            "all namespaces (-A), or nodes look emptier than they are"
         )
         yield Caveat("one-namespace", message, pods)
     elif pods and not any(pod.daemon for pod in cluster.pods):
-        message = "no pod of a DaemonSet is in the dump; if the cluster runs any, it is not whole"
-        yield Caveat("no-daemonsets", f"{message} (-A)")
-    if BUDGET_KIND not in kinds:
-        message = f"no {BUDGET_KIND} is in the dump (pdb): whether one protects a pod is not known"
-        yield Caveat("no-budgets", message)
-    bound = sum(bool(pod.ties.claims) for pod in cluster.pods)
-    if bound and not kinds.issuperset(STORAGE_KINDS):
-        use = "uses" if bound == 1 else "use"
         message = (
-            f"{bound:,} of {pods:,} pods {use} claims, and the dump lacks what stands behind them "
-            "(pv,pvc,csinodes): such pods count as not movable"
+            "the dump has no DaemonSet pods; if the cluster runs any, it lacks namespaces (-A)"
         )
-        yield Caveat("no-volumes", message, bound)
+        yield Caveat("no-daemonsets", message)
+    if BUDGET_KIND not in kinds:
+        message = f"the dump has no {BUDGET_KIND} (pdb), so protected pods are not recognized"
+        yield Caveat("no-budgets", message)
+    with_claims = sum(bool(pod.ties.claims) for pod in cluster.pods)
+    if with_claims and not kinds.issuperset(STORAGE_KINDS):
+        use = "uses" if with_claims == 1 else "use"
+        message = (
+            f"{with_claims:,} of {pods:,} pods {use} PersistentVolumeClaims, but the dump lacks "
+            "their volumes (pv,pvc,csinodes); these pods count as not movable"
+        )
+        yield Caveat("no-volumes", message, with_claims)
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
-    """Count pods that would have to move and do not say what they need."""
+    """Report movable pods that do not request both CPU and memory."""
     movable = [pod for pod in cluster.pods if not pod.stays_with_node]
-    found = [
+    affected = [
         pod
         for pod in movable
         if not (pod.requests.cpu_millis and pod.requests.memory_bytes) and not pod.unreadable
     ]
-    if found:
-        nodes = _on_nodes(found)
+    if affected:
+        nodes = _on_nodes(affected)
         where = _first([f"{node} ({pods})" for node, pods in nodes])
-        do = "does" if len(found) == 1 else "do"
+        do = "does" if len(affected) == 1 else "do"
         message = (
-            f"{len(found):,} of {len(movable):,} pods {do} not request both CPU and memory; what "
-            f"is not requested counts as 0{where and f': {where}'}"
+            f"{len(affected):,} of {len(movable):,} pods {do} not request both CPU and memory; a "
+            f"missing request counts as 0{where and f': {where}'}"
         )
-        yield Caveat("no-requests", message, len(found), nodes)
+        yield Caveat("no-requests", message, len(affected), nodes)
 
 
 def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
@@ -112,39 +117,45 @@ def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-ASIDE: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
-    ("virtual", "{count} virtual node{s} aside, no room: {names}", lambda node: node.virtual),
+NO_CAPACITY: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
+    (
+        "virtual",
+        "{count} virtual node{s} {are} ignored and {provide} no capacity: {names}",
+        lambda node: node.virtual,
+    ),
     (
         "leaving",
-        "{count} node{s} leaving, no room: {names}; pods there come first",
+        "{count} leaving node{s} {provide} no capacity, pods there are placed first: {names}",
         is_terminating,
     ),
     (
         "cordoned",
-        "{count} cordoned node{s}, no room though {room} stand there: {names}",
+        "{count} cordoned node{s} {provide} no capacity, although {room} are allocatable: {names}",
         lambda node: node.unschedulable,
     ),
     (
         "not-ready",
-        "{count} node{s} not Ready, no room though {room} stand there: {names}",
+        "{count} NotReady node{s} {provide} no capacity, although {room} are allocatable: {names}",
         lambda node: why_unready(node) is not None,
     ),
 )
-"""Why a node is no room; the first that holds counts."""
-OVERCOMMITTED: Final = "{count} overcommitted node{s}, asked for more than there is: {names}"
+"""(code, message, condition) of nodes that provide no capacity; the first condition wins."""
+OVERCOMMITTED: Final = (
+    "{count} node{s} {are} overcommitted: requests exceed allocatable capacity: {names}"
+)
 
 
-def _aside(cluster: Cluster) -> Iterator[Caveat]:
-    left: Sequence[Node] = cluster.nodes
-    for code, told, holds in ASIDE:
-        if found := [node for node in left if holds(node)]:
-            left = [node for node in left if not holds(node)]
-            yield _about(code, told, found, cluster)
+def _nodes_without_capacity(cluster: Cluster) -> Iterator[Caveat]:
+    remaining: Sequence[Node] = cluster.nodes
+    for code, template, condition in NO_CAPACITY:
+        if affected := [node for node in remaining if condition(node)]:
+            remaining = [node for node in remaining if not condition(node)]
+            yield _about(code, template, affected, cluster)
 
 
 def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
     used = cluster.used()
-    found = [
+    affected = [
         node
         for node in cluster.nodes
         if not node.virtual
@@ -153,18 +164,20 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
             or used[node.name].memory_bytes > node.allocatable.memory_bytes
         )
     ]
-    if found:
-        yield _about("overcommitted", OVERCOMMITTED, found, cluster)
+    if affected:
+        yield _about("overcommitted", OVERCOMMITTED, affected, cluster)
 
 
-def _about(code: str, told: str, nodes: list[Node], cluster: Cluster) -> Caveat:
+def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Caveat:
     names = [node.name for node in nodes]
     pods = Counter(pod.node for pod in cluster.pods)
     whole = Resources.total(node.allocatable for node in nodes)
     cpu, memory = format_millis(whole.cpu_millis), format_bytes(whole.memory_bytes)
-    message = told.format(
+    message = template.format(
         count=f"{len(nodes):,}",
         s="" if len(nodes) == 1 else "s",
+        are="is" if len(nodes) == 1 else "are",
+        provide="provides" if len(nodes) == 1 else "provide",
         names=_first(names),
         room=f"cpu {cpu} and memory {memory}",
     )
@@ -172,7 +185,7 @@ def _about(code: str, told: str, nodes: list[Node], cluster: Cluster) -> Caveat:
 
 
 def _first(texts: Sequence[str]) -> str:
-    """Write the first of them, and how many more there are."""
+    """Return the first texts, and the number of the others."""
     more = len(texts) - NODES_SHOWN
     rest = f" and {more:,} more node{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(texts[:NODES_SHOWN]) + rest

@@ -1,7 +1,7 @@
-"""One node or one pod asked about: what would become of it, on the cluster as it stands.
+"""Explain one node or one pod of a cluster.
 
-The plan says what goes together; this says what would happen to one node alone, and which nodes
-could take one pod now. It uses the plan's own parts, so that the two cannot disagree on a rule.
+The plan decides which nodes are removable together. An explanation covers one node alone, or the
+nodes that could take one pod now. It uses the parts of the plan, so that both agree.
 """
 
 from collections import Counter
@@ -44,265 +44,284 @@ from core.packing.packer import Packer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAnswer:
-    """What can be said about one node."""
+    """Explanation of one node."""
 
     node: Node
     pods: tuple[Pod, ...]
-    """All that are bound to it, by name."""
+    """Pods bound to the node, by name."""
     order: int | None
-    """Its number in the plan's order; None: it stays."""
+    """Position of the node in the removal order; None if it is not removable."""
     blockers: tuple[Blocker, ...]
-    """Empty for a node that goes."""
-    held: tuple[Blocker, ...]
-    """What holds the running engine back from marking it now, as far as the cluster tells: what
-    only the engine has seen (nodes that came, since when pods wait, the busiest moment) is not
-    among it."""
+    """Reasons why the node is not removable; empty for a removable node."""
+    rate_limits: tuple[Blocker, ...]
+    """Rate limits that keep the controller from marking a removable node now. Limits that need
+    the leader's history are missing: recently added nodes, age of Pending pods, peak demand."""
     reserved: tuple[Blocker, ...]
-    """For which pods it is kept from the autoscaler, as the engine that leads has said on it."""
-    lingers: tuple[Blocker, ...]
-    """Why it may empty late: pods of it that rarely leave by themselves."""
+    """Reserve that keeps the empty node from the autoscaler, as the leader wrote on the Node."""
+    long_lived: tuple[Blocker, ...]
+    """Pods that may delay emptying the node, because such pods rarely terminate."""
     against_hard: tuple[Blocker, ...]
-    """Why its soft mark does not become hard; empty where that is not asked for."""
-    undrained: tuple[Blocker, ...]
-    """Which of its pods would not be evicted now; empty where nothing is evicted."""
+    """Reasons against a NoSchedule mark; empty unless NoSchedule marks are enabled."""
+    not_evicted: tuple[Blocker, ...]
+    """Reasons why pods of the node would not be evicted now; empty if eviction is disabled."""
     placements: tuple[Placement, ...]
-    """Where pods would go: by the plan if the node goes, else if it alone went now."""
-    homeless: tuple[tuple[str, str], ...]
-    """(namespace/name, why) of the pods that would not find a place."""
-    rule: str
-    """How it stands by the policy; empty: price, pods to move and share say it."""
+    """Nodes that take the pods: as planned for a removable node, else if only it is removed."""
+    unassigned: tuple[tuple[str, str], ...]
+    """(namespace/name, reason) of pods that fit on no other node."""
+    policy_text: str
+    """Text of the policy about the node; empty if price, pods to move and share describe it."""
     price: Fraction
     to_move: int
-    """Pods that would have to find another place."""
+    """Number of pods that need another node."""
     share: Fraction
-    """Requests over allocatable, in the resource of which most is asked for."""
+    """Requests over allocatable, of the resource with the higher share."""
     reached: bool
-    """Whether some pod that may move could run on it."""
+    """True if at least one movable pod could run on the node."""
     reaches: tuple[Reach, ...]
-    """Those that it is in, most nodes first."""
+    """Reaches that contain the node, largest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAnswer:
-    """What can be said about one pod."""
+    """Explanation of one pod."""
 
     pod: Pod
     node: Node | None
-    """Where it runs; None: it waits, or its node has left the cluster."""
+    """Node of the pod; None if the pod is Pending or its node no longer exists."""
     blockers: tuple[Blocker, ...]
-    """Why it does not move; of a pod that goes with its node: none."""
-    nature: tuple[Blocker, ...]
-    """Whether it leaves by itself, and whether it may be disturbed; blocks nothing."""
-    home: NodeAnswer | None
-    """About its node."""
-    place: str | None
-    """Where it would go if its node went; for a pod that waits: where the plan puts it."""
-    why_not: str | None
-    """Why there is no such place."""
+    """Reasons why the pod is not movable; empty for DaemonSet and static pods."""
+    remarks: tuple[Blocker, ...]
+    """Remarks on lifetime and disruption of the pod; none of them blocks a removal."""
+    node_answer: NodeAnswer | None
+    """Explanation of the pod's node."""
+    target: str | None
+    """Node for the pod if its own node is removed; for a Pending pod the planned node."""
+    why_no_target: str | None
+    """Reason why no node was found."""
     reach: Reach | None
-    """The nodes that its own constraints admit, if those are several."""
+    """Reach of the pod; None if fewer than two nodes admit it."""
     admitted: int
-    """How many they are; of a pod that does not move: 0."""
-    takers: tuple[str, ...]
-    """Other nodes without a mark that could take it now, fullest first."""
-    marked_takers: tuple[str, ...]
-    """Marked nodes that could take it now, or could once they are released."""
-    refusals: tuple[tuple[str, int], ...]
-    """(rule, how many nodes it refuses first), most first."""
+    """Number of nodes that admit the pod; 0 if the pod is not movable."""
+    feasible: tuple[str, ...]
+    """Other unmarked nodes that could take the pod now, fullest first."""
+    feasible_marked: tuple[str, ...]
+    """Marked nodes that could take the pod now or after their mark is released."""
+    rejections: tuple[tuple[str, int], ...]
+    """(rule, nodes that this rule rejects first), most nodes first."""
 
 
 class Explainer:
-    """Answers about one cluster and its plan; what they have in common is prepared once."""
+    """Explain nodes and pods of one cluster and its plan; shared parts are computed once."""
 
     def __init__(
-        self, survey: ClusterSnapshot, plan: Plan, now_seconds: int, own_namespace: str = ""
+        self, snapshot: ClusterSnapshot, plan: Plan, now_seconds: int, own_namespace: str = ""
     ) -> None:
-        """*survey*: what the plan was made from. *own_namespace*: where Ebb itself runs."""
-        cluster = self._cluster = survey.cluster
-        self._survey, self._config, self._plan = survey, survey.config, plan
-        self._now, self._own = Now(now_seconds), own_namespace
+        """Prepare explanations; *survey* is the snapshot from which the plan was made.
+
+        *own_namespace* is the namespace in which Ebb is installed.
+        """
+        cluster = self._cluster = snapshot.cluster
+        self._snapshot, self._config, self._plan = snapshot, snapshot.config, plan
+        self._now, self._own_namespace = Now(now_seconds), own_namespace
         self._nodes = {node.name: node for node in cluster.nodes}
         self._removals = {removal.node: removal for removal in plan.removals}
-        self._kept = {kept.node: kept for kept in plan.kept}
+        self._unremovable = {unremovable.node: unremovable for unremovable in plan.kept}
 
     def node(self, name: str) -> NodeAnswer | None:
-        """Answer about a node; None: there is none of that name."""
+        """Return the explanation of a node, or None if it does not exist."""
         node = self._nodes.get(name)
         if node is None:
             return None
         removal = self._removals.get(name)
-        placements, homeless = self._alone(name)
+        placements, unassigned = self._if_only_removal(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
-        ground, reaches = self._survey.ground, self._survey.reaches
+        ground, reaches = self._snapshot.ground, self._snapshot.reaches
         return NodeAnswer(
             node=node,
             pods=pods,
             order=removal.order if removal else None,
-            blockers=() if removal else self._kept[name].blockers,
-            held=self._held.get(name, ()),
+            blockers=() if removal else self._unremovable[name].blockers,
+            rate_limits=self._rate_limits.get(name, ()),
             reserved=self._reserved(node),
-            lingers=tuple(long_lived_reasons(pods, self._now)),
+            long_lived=tuple(long_lived_reasons(pods, self._now)),
             against_hard=self._against_hard(node),
-            undrained=self._undrained(pods),
+            not_evicted=self._not_evicted(pods),
             placements=removal.placements if removal else placements,
-            homeless=() if removal else homeless,
-            rule=self._work.about(name),
+            unassigned=() if removal else unassigned,
+            policy_text=self._planner.about(name),
             price=self._config.price_of(node.labels),
-            to_move=len(placements) + len(homeless),
+            to_move=len(placements) + len(unassigned),
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
-            reached=self._survey.reaches_node(name),
+            reached=self._snapshot.reaches_node(name),
             reaches=tuple(reaches.all[number] for number in reaches.of[ground.ids[name]]),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
-        """Answer about the pod namespace/name; None: there is none of that name."""
+        """Return the explanation of the pod namespace/name, or None if it does not exist."""
         pod = next((one for one in self._cluster.pods if one.key == key), None)
         if pod is None:
             return None
-        home = self.node(pod.node) if pod.node is not None else None
-        blockers = [] if pod.stays_with_node else self._survey.pod_blockers(pod)
-        looks = pod.node is None if home is None else not home.node.virtual
-        moves = not pod.stays_with_node and not blockers and looks
-        place, why_not = self._place(pod, home) if moves else (self._planned.get(key), None)
-        reaches = self._survey.reaches
-        takers, refusals = _rooms(self._survey, pod) if moves else ([], ())
-        marked = [name for name in takers if mark_of(self._nodes[name].labels) is not None]
+        node_answer = self.node(pod.node) if pod.node is not None else None
+        blockers = [] if pod.stays_with_node else self._snapshot.pod_blockers(pod)
+        evaluated = pod.node is None if node_answer is None else not node_answer.node.virtual
+        moves = not pod.stays_with_node and not blockers and evaluated
+        target, why_no_target = (
+            self._target(pod, node_answer) if moves else (self._planned_nodes.get(key), None)
+        )
+        reaches = self._snapshot.reaches
+        feasible, rejections = _feasible_nodes(self._snapshot, pod) if moves else ([], ())
+        marked = [name for name in feasible if mark_of(self._nodes[name].labels) is not None]
         return PodAnswer(
             pod=pod,
-            node=home.node if home else None,
+            node=node_answer.node if node_answer else None,
             blockers=tuple(blockers),
-            nature=tuple(blocker for _, blocker in findings(pod, self._now)),
-            home=home,
-            place=place,
-            why_not=why_not,
+            remarks=tuple(blocker for _, blocker in findings(pod, self._now)),
+            node_answer=node_answer,
+            target=target,
+            why_no_target=why_no_target,
             reach=reaches.of_placing(pod.placing) if moves else None,
             admitted=len(reaches.members(pod.placing)) if moves else 0,
-            takers=tuple(name for name in takers if name not in marked),
-            marked_takers=tuple(marked),
-            refusals=refusals,
+            feasible=tuple(name for name in feasible if name not in marked),
+            feasible_marked=tuple(marked),
+            rejections=rejections,
         )
 
     @cached_property
-    def _work(self) -> Planner:
-        return prepare(self._survey)[0]
+    def _planner(self) -> Planner:
+        return prepare(self._snapshot)[0]
 
     @cached_property
-    def _held(self) -> Mapping[str, tuple[Blocker, ...]]:
-        """Return by node that goes what holds it back, those before it that may go counted."""
-        now = rate_limits(observe(LeaderState(), self._survey, self._now), self._survey, self._now)
-        # To a memory of nothing every pod that waits has just begun to.
-        brakes = RemovalLimits(self._survey, replace(now, pending_until=None))
+    def _rate_limits(self) -> Mapping[str, tuple[Blocker, ...]]:
+        """Return the rate limits of each removable node; the nodes before it count as marked."""
+        now = rate_limits(
+            observe(LeaderState(), self._snapshot, self._now), self._snapshot, self._now
+        )
+        # In an empty state every Pending pod seems to be new, so the limit on Pending pods is off.
+        removal_limits = RemovalLimits(self._snapshot, replace(now, pending_until=None))
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
-            found[node.name] = tuple(brakes.refusals(node))
+            found[node.name] = tuple(removal_limits.refusals(node))
             if not found[node.name]:
-                brakes.take(node)
+                removal_limits.take(node)
         return found
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
-        """Return for which pods an empty node is kept; one that has filled may say so still."""
-        told = None if node.name in self._survey.occupied else reserved_for(node)
-        return (Blocker(RESERVE, told),) if told else ()
+        """Return the reserve for which the empty node is kept.
+
+        The annotation may remain on a node that has pods again, so such a node is not reported.
+        """
+        reserve_text = None if node.name in self._snapshot.occupied else reserved_for(node)
+        return (Blocker(RESERVE, reserve_text),) if reserve_text else ()
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        return against_hard(self._survey, {}, self._now)[node.name]
+        return against_hard(self._snapshot, {}, self._now)[node.name]
 
     @cached_property
-    def _ground(self) -> DrainContext:
-        scene = DrainInput(
+    def _drain_context(self) -> DrainContext:
+        drain_input = DrainInput(
             cluster=self._cluster,
             plan=self._plan,
             config=self._config,
             against_hard={},
             watched_seconds=0,
             now_seconds=self._now.seconds,
-            own_namespace=self._own,
+            own_namespace=self._own_namespace,
         )
-        return DrainContext(scene, map(owner_of, self._cluster.pods))
+        return DrainContext(drain_input, map(owner_of, self._cluster.pods))
 
-    def _undrained(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
+    def _not_evicted(self, pods: Iterable[Pod]) -> tuple[Blocker, ...]:
         if self._config.eviction is not Eviction.ENABLED:
             return ()
-        found = (self._ground.why_not_now(pod) for pod in pods)
+        found = (self._drain_context.why_not_now(pod) for pod in pods)
         return tuple(blocker for blocker in found if blocker is not None)
 
-    def _alone(self, name: str) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
-        """Say where the node's pods would go if it alone went now, and which find no place."""
-        packer = self._work.packer
+    def _if_only_removal(
+        self, name: str
+    ) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
+        """Return where pods would go if only this node is removed, and the pods without a node."""
+        packer = self._planner.packer
         node = packer.node_ids[name]
         attempt = packer.attempt(packer.on[node], node)
-        homeless = (
+        unassigned = (
             (packer.pods[pod].key, packer.why_not(pod, node, attempt))
             for pod in attempt.unplaced
             if pod not in packer.spare
         )
-        return self._work.placements(attempt), tuple(homeless)
+        return self._planner.placements(attempt), tuple(unassigned)
 
     @cached_property
-    def _planned(self) -> Mapping[str, str]:
-        """Return by pod where the plan leaves it: on its way it may move a pod more than once."""
+    def _planned_nodes(self) -> Mapping[str, str]:
+        """Return the final node of each planned pod; a plan may move a pod more than once."""
         found = chain(self._plan.pending, *(one.placements for one in self._plan.removals))
         return dict(found)
 
-    def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
-        """Say where the pod would go, or why nowhere."""
-        if home is None or home.order is not None or home.node.name in self._survey.gone:
-            place = self._planned.get(pod.key)
+    def _target(self, pod: Pod, node_answer: NodeAnswer | None) -> tuple[str | None, str | None]:
+        """Return the node for the pod, or the reason why there is none."""
+        if (
+            node_answer is None
+            or node_answer.order is not None
+            or node_answer.node.name in self._snapshot.gone
+        ):
+            target = self._planned_nodes.get(pod.key)
         else:
-            place = dict(home.placements).get(pod.key)
-        if place is not None:
-            return place, None
-        why = dict(home.homeless).get(pod.key) if home else None
-        return None, why or "no node that admits it has room"
+            target = dict(node_answer.placements).get(pod.key)
+        if target is not None:
+            return target, None
+        why = dict(node_answer.unassigned).get(pod.key) if node_answer else None
+        return None, why or "no node that admits the pod has enough free capacity"
 
 
-def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[str, int], ...]]:
-    """Return which nodes could take the pod, marks set aside, and what refuses it on the others.
+def _feasible_nodes(
+    snapshot: ClusterSnapshot, pod: Pod
+) -> tuple[list[str], tuple[tuple[str, int], ...]]:
+    """Return the nodes that could take the pod, marked ones too, and why the others reject it.
 
-    First-fit is asked for a node again and again, each time without those that it named.
+    First-fit runs repeatedly, each time without the nodes that it has returned before.
     """
-    packer = Packer(survey.cluster, survey.ground, movable=[[pod]])
+    packer = Packer(snapshot.cluster, snapshot.ground, movable=[[pod]])
     own = packer.node_ids.get(pod.node or "", -1)
-    takers: list[str] = []
+    feasible: list[str] = []
     while not (attempt := packer.attempt([0], own)).unplaced:
         _, node = attempt.placements[0]
         packer.free[node] = packer.guard
-        takers.append(packer.nodes[node].name)
-    neighbours = ", ".join(sorted(attempt.refused.get(0, ()))) or "other pods"
-    aside = {pod.node, *takers}
+        feasible.append(packer.nodes[node].name)
+    inter_pod_filters = ", ".join(sorted(attempt.refused.get(0, ()))) or "other pods"
+    not_rejecting = {pod.node, *feasible}
     counts = Counter(
-        _refusal(survey, pod, node) or neighbours
-        for node in survey.ground.nodes
-        if node.name not in aside
+        _rejection(snapshot, pod, node) or inter_pod_filters
+        for node in snapshot.ground.nodes
+        if node.name not in not_rejecting
     )
-    return takers, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
+    return feasible, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _refusal(survey: ClusterSnapshot, pod: Pod, node: Node) -> str:
-    """Name why a node takes nobody, or the filter that refuses the pod; empty: neither."""
-    asides = (node.virtual, node.name in survey.gone, why_unready(node) is not None)
-    if any(asides):
-        return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
+def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
+    """Return why a node takes no pods or which filter rejects the pod; empty if neither is so."""
+    conditions = (node.virtual, node.name in snapshot.gone, why_unready(node) is not None)
+    if any(conditions):
+        return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[conditions.index(True)].code
     if (failing := first_failing_filter(node, pod.placing)) is not None:
         return failing
-    if node.name in survey.closed:
+    if node.name in snapshot.closed:
         return (CORDONED if node.unschedulable else UNREADABLE).code
-    ground = survey.ground
-    lacking = _lacking(pod.requests, node.allocatable - ground.used[ground.ids[node.name]])
-    return f"too little {', '.join(lacking)}" if lacking else ""
+    ground = snapshot.ground
+    insufficient = _insufficient(
+        pod.requests, node.allocatable - ground.used[ground.ids[node.name]]
+    )
+    return f"insufficient {', '.join(insufficient)}" if insufficient else ""
 
 
-def _lacking(asked: Resources, free: Resources) -> list[str]:
-    """Name the resources of which less is free than asked, as kube-scheduler compares."""
-    have = dict(free.extended)
+def _insufficient(requested: Resources, free: Resources) -> list[str]:
+    """Return the insufficient resources, compared as kube-scheduler does."""
+    free_extended = dict(free.extended)
     amounts = [
-        ("cpu", asked.cpu_millis, free.cpu_millis),
-        ("memory", asked.memory_bytes, free.memory_bytes),
-        ("ephemeral-storage", asked.ephemeral_bytes, free.ephemeral_bytes),
-        ("pods", asked.pods, free.pods),
-        *((name, amount, have.get(name, 0)) for name, amount in asked.extended),
+        ("cpu", requested.cpu_millis, free.cpu_millis),
+        ("memory", requested.memory_bytes, free.memory_bytes),
+        ("ephemeral-storage", requested.ephemeral_bytes, free.ephemeral_bytes),
+        ("pods", requested.pods, free.pods),
+        *((name, amount, free_extended.get(name, 0)) for name, amount in requested.extended),
     ]
-    return [name for name, want, left in amounts if want > 0 and want > left]
+    return [name for name, needed, available in amounts if needed > 0 and needed > available]

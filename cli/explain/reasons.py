@@ -1,7 +1,6 @@
-"""Every code by which a node stays or a mark stays soft: what it means and what helps.
+"""All reason codes, with their meaning and fix, and the page docs/reasons.md.
 
-Each stands beside the rule that gives it. Here they are gathered, in the order in which they are
-told; docs/reasons.md is written from that.
+Each reason is defined beside its rule. This module lists them in the order of the page.
 """
 
 import shlex
@@ -15,7 +14,7 @@ from core.model.reason import Blocker, Reason
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
 
-STAYS: Final = (
+NOT_REMOVABLE: Final = (
     *node_eligibility.REASONS,
     *unplaceable.REASONS,
     planner.DELAY,
@@ -34,77 +33,86 @@ STAYS: Final = (
     planner.TIME_BOX,
     planner.LIMIT,
 )
-"""Why a node stays."""
-HELD: Final = (reserve.RESERVE,)
-"""Why a node that is empty is not handed over."""
-SOFT: Final = no_schedule.REASONS
-"""Why the mark of a node that goes does not become hard."""
-NATURE: Final = drainability.REASONS
-"""What is known of a pod's leaving."""
+"""Reasons why a node is not removable."""
+NOT_RELEASED: Final = (reserve.RESERVE,)
+"""Reasons why an empty node is not released to the autoscaler."""
+NOT_HARDENED: Final = no_schedule.REASONS
+"""Reasons why a mark stays PreferNoSchedule."""
+LIFETIME: Final = drainability.REASONS
+"""Remarks on the lifetime of a pod."""
 EVICTION: Final = drain.REASONS
-"""Why a pod is not evicted, where that is asked for."""
+"""Reasons why a pod is not evicted, if eviction is enabled."""
 REASONS: Final[Mapping[str, Reason]] = {
-    reason.code: reason for reason in (*STAYS, *HELD, *SOFT, *NATURE, *EVICTION)
+    reason.code: reason
+    for reason in (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED, *LIFETIME, *EVICTION)
 }
-"""All, by code."""
+"""All reasons by code."""
 
 
 _PAGE_HEAD: Final = """\
 # Reasons
 
-Every node that stays has all its reasons at all times, each with one of these codes. They are the same in `ebb plan`, `ebb explain`, `ebb status`, in
-the label `reason` of the metric `ebb_engine_kept_nodes`, and in Events. Codes are added, never renamed.
+Ebb reports all reasons why a node is not removable, each with one of these codes. `ebb plan`, `ebb explain`, `ebb status`, Events, and the label `reason`
+of the metric `ebb_engine_kept_nodes` use the same codes. Codes are added, never renamed.
 
-`ebb reasons -o markdown` writes this page from the rules' own reasons (`cli/explain/reasons.py`); `make fix` writes it anew.
+This page is generated: `ebb reasons -o markdown` prints it, and `make fix` updates it.
 
-## Why a node stays
-"""  # noqa: E501 lines of a page, as long as those of the others
+## Why a node is not removable
+"""  # noqa: E501 lines of a page
 
 
 def advice(blocker: Blocker, node: str) -> Reason:
-    """Return the reason of a blocker of *node*, or of a pod of it, with its names filled in."""
+    """Return the reason of a blocker with the names of *node*, pod, key and owner filled in."""
     namespace, name = "NAMESPACE", "NAME"
     if blocker.pod is not None:
         namespace, _, name = blocker.pod.partition("/")
     reason, key, owner = blocker.reason, blocker.about or "KEY", blocker.about or "OWNER"
     words = {"node": node, "namespace": namespace, "name": name, "key": key, "owner": owner}
-    # As a shell takes them for one word: nothing checks those of owners.
+    # Quoted for a shell: the API server accepts any text as the name of an owner.
     words = {field: word and shlex.quote(word) for field, word in words.items()}
     return reason._replace(
         fix=reason.fix.format_map(words), lifted=reason.lifted.format_map(words)
     )
 
 
-def in_general(reason: Reason) -> Reason:
-    """Return what to say about no node in particular: NODE, KEY and such words stand there."""
+def with_placeholders(reason: Reason) -> Reason:
+    """Return a reason with placeholders such as NODE, KEY and OWNER in its commands."""
     return advice(Blocker(reason, ""), "NODE")
 
 
 def page() -> str:
-    """Write docs/reasons.md."""
-    held = "## Why an empty node is not handed over\n\nIt keeps its guard.\n"
-    soft = "## Why a mark stays soft\n\nOnly where `hardAfter` or `eviction` is configured.\n"
-    nature = "## Why a node empties late\n\nWhat is known of a pod's leaving. It blocks nothing.\n"
+    """Return the text of docs/reasons.md."""
+    not_released = (
+        "## Why an empty node is not released to the autoscaler\n\n"
+        "The node keeps its scale-down protection.\n"
+    )
+    not_hardened = (
+        "## Why a mark stays PreferNoSchedule\n\n"
+        "These reasons occur only if `hardAfter` or `eviction` is configured.\n"
+    )
+    lifetime = (
+        "## Why a node may empty late\n\nRemarks on the lifetime of pods. They block nothing.\n"
+    )
     eviction = (
-        "## Why a pod is not evicted\n\nOnly where `eviction` is configured; beside these, what "
-        "is known of a pod's leaving.\n"
+        "## Why a pod is not evicted\n\nThese reasons occur only if `eviction` is configured. "
+        "Remarks on the lifetime of a pod can prevent its eviction too.\n"
     )
     parts = [
-        *map(_part, STAYS),
-        held,
-        *map(_part, HELD),
-        soft,
-        *map(_part, SOFT),
-        nature,
-        *map(_part, NATURE),
+        *map(_part, NOT_REMOVABLE),
+        not_released,
+        *map(_part, NOT_RELEASED),
+        not_hardened,
+        *map(_part, NOT_HARDENED),
+        lifetime,
+        *map(_part, LIFETIME),
     ]
     parts += [eviction, *map(_part, EVICTION)]
     return "\n".join([_PAGE_HEAD, *parts])
 
 
 def _part(reason: Reason) -> str:
-    told = in_general(reason)
+    filled = with_placeholders(reason)
     return (
-        f"### `{reason.code}`\n\n{told.meaning}\n\n"
-        f"- Cheapest fix: {told.fix}.\n- It ends when {told.lifted}.\n"
+        f"### `{reason.code}`\n\n{filled.meaning}\n\n"
+        f"- Cheapest fix: {filled.fix}.\n- Ends when {filled.lifted}.\n"
     )

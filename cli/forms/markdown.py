@@ -1,4 +1,4 @@
-"""Answers as Markdown: the pages in docs/ that are not written by hand."""
+"""Answers as Markdown: the generated pages in docs/."""
 
 from cli.answers import Reasons, Settings
 from cli.explain.reasons import page as reasons_page
@@ -6,5 +6,5 @@ from core.config.page import page as settings_page
 
 
 def text(answer: Reasons | Settings) -> str:
-    """Write docs/reasons.md or docs/configuration.md."""
+    """Return the text of docs/reasons.md or docs/configuration.md."""
     return reasons_page() if isinstance(answer, Reasons) else settings_page()

@@ -1,4 +1,4 @@
-"""What a command has before it: a cluster, and how it was come by."""
+"""The input of a command: a cluster, its configuration and their sources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,46 +10,46 @@ from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.cluster import Cluster
 
-REFUSED_SHOWN_MAX: Final = 5
-"""Objects that cannot be read and are named; the others are counted."""
-REFUSED_CHARS_MAX: Final = 300
+UNREADABLE_SHOWN_MAX: Final = 5
+"""Number of unreadable objects that are named; the others are counted."""
+UNREADABLE_CHARS_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """The record of who runs the engine, or why it is not known."""
+    """Leader of the controller by its Lease, or why it is unknown."""
 
     lease: str
-    """namespace/name."""
+    """Lease as namespace/name."""
     holder: str = ""
-    """Empty: nobody, or not known."""
+    """Identity of the leader; empty if there is none or it is unknown."""
     renewed_seconds: int | None = None
-    """Unix seconds."""
+    """Time of the last renewal in Unix seconds."""
     duration_seconds: int = 0
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
-    """A cluster, and how it was come by."""
+    """A cluster, its configuration and their sources."""
 
     cluster: Cluster
     config: Config
     where: str
-    """For people: files, or a kubeconfig."""
+    """Source of the cluster for people: files or a kubeconfig."""
     config_from: str | None = None
-    """The configuration's file; None: built-in defaults."""
+    """Path of the configuration; None for built-in defaults."""
     kinds: frozenset[str] | None = None
-    """The kinds of objects that a dump holds; None: a live cluster, that was asked for all."""
+    """Kinds of objects in the dump; None for a live cluster, where all kinds are read."""
     leader: Leader | None = None
-    """None: it was not asked for, or there is nobody to ask."""
+    """Leader; None if it was not requested or the cluster was read from a dump."""
     namespace: str = NAMESPACE
-    """Where Ebb is installed."""
+    """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)
-    """From which `now_seconds` estimates when the dumps were made; empty for a live cluster."""
+    """Timestamps from which `now_seconds` estimates the time of the dumps; empty if live."""
 
     def now_seconds(self, clock: Clock) -> int:
-        """Return the moment from which all its times count: when it was looked at."""
+        """Return the Unix time at which the cluster was read; estimated for a dump."""
         clock_seconds = clock.unix_seconds()
         if self.kinds is None:
             return clock_seconds
@@ -57,16 +57,16 @@ class ClusterInput:
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:
-        """Say where the cluster was seen, and what judged it."""
-        built_in = "built-in defaults (give the programs' own with --config)"
-        return ("seen in", self.where), ("judged by", self.config_from or built_in)
+        """Return rows with the sources of the cluster and of the configuration."""
+        built_in = "built-in defaults (use --config for the configuration of the programs)"
+        return ("source", self.where), ("configuration", self.config_from or built_in)
 
 
-def tell_refused(refused: Sequence[str], out: TextIO) -> None:
-    """Name the objects that cannot be read, a line each; they keep their own nodes."""
+def report_unreadable(unreadable: Sequence[str], out: TextIO) -> None:
+    """Report objects that cannot be read, a line each; their nodes are not removable."""
     out.writelines(
-        f"ebb: cannot read: {reason[:REFUSED_CHARS_MAX]}\n"
-        for reason in refused[:REFUSED_SHOWN_MAX]
+        f"ebb: cannot read: {reason[:UNREADABLE_CHARS_MAX]}\n"
+        for reason in unreadable[:UNREADABLE_SHOWN_MAX]
     )
-    if len(refused) > REFUSED_SHOWN_MAX:
-        out.write(f"ebb: cannot read {len(refused) - REFUSED_SHOWN_MAX} more objects\n")
+    if len(unreadable) > UNREADABLE_SHOWN_MAX:
+        out.write(f"ebb: cannot read {len(unreadable) - UNREADABLE_SHOWN_MAX} more objects\n")

@@ -1,11 +1,11 @@
-"""A cluster as its API server tells it: every list, page by page; nothing is written."""
+"""Read a cluster from its API server, kind by kind, in pages; nothing is written."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
-from cli.input.cluster_input import Leader, tell_refused
+from cli.input.cluster_input import Leader, report_unreadable
 from controller.stores.lease import LeaseStore
 from core.config.settings import Config
 from core.edge.decode.fields import unix_seconds
@@ -19,16 +19,16 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 LIST_TRIES_MAX: Final = 3
-"""How often a list is begun that expired half-way, or was throttled."""
+"""Attempts for a list that expired or was throttled."""
 THROTTLED_SECONDS_MAX: Final = 10.0
 NOT_THERE: Final = 404
-"""The status of a kind that the cluster does not have."""
+"""HTTP status for a kind that the cluster does not have."""
 LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
 Lists = dict[AnyKind, Listed]
-"""By kind: what has been read."""
+"""Objects read so far, by kind."""
 
 
 async def read(
@@ -38,24 +38,28 @@ async def read(
     lease: tuple[str, str] | None,
     progress: TextIO,
 ) -> tuple[Cluster, Leader | None]:
-    """List the cluster, and read the Lease (namespace, name) if one is named.
+    """List the cluster, and read the Lease (namespace, name) if *lease* is given.
 
-    *config*: what it is to be judged by.
+    *config* names the schedulers whose pods are evaluated. Progress is shown on *progress*.
+
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
     lists: Lists = {kind: Listed() for kind in KINDS}
-    async with await Client.connect(kubeconfig, context) as client, told(lists, progress):
+    async with (
+        await Client.connect(kubeconfig, context) as client,
+        progress_shown(lists, progress),
+    ):
         cluster = await listed(client, lists, config)
         leader = await _leader(client, *lease) if lease else None
-    tell_refused(list(_refused(lists)), progress)
+    report_unreadable(list(_refused(lists)), progress)
     return cluster, leader
 
 
 async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
-    """List the cluster; *lists* fill up on the way. Raises: as `read`.
+    """List the cluster into *lists*. Raises: as `read`.
 
-    For an object that cannot be read stands what is known of it.
+    An object that cannot be read is represented by the fields that are readable.
     """
     inventory = Inventory()
     for kind, found in lists.items():
@@ -74,11 +78,11 @@ def _refused(lists: Lists) -> Iterator[str]:
                 yield f"{kind.resource} {one.name}: {one.unreadable}"
 
 
-async def _list(client: Client, kind: AnyKind, into: Listed) -> None:
-    """Read a list; begin again when it expires half-way."""
+async def _list(client: Client, kind: AnyKind, listing: Listed) -> None:
+    """Read one list; start again if it expires or is throttled."""
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:
-            return await into.read(client, kind)
+            return await listing.read(client, kind)
         except ApiError as fault:
             if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
                 raise
@@ -88,14 +92,14 @@ async def _list(client: Client, kind: AnyKind, into: Listed) -> None:
 
 
 async def _leader(client: Client, namespace: str, name: str) -> Leader:
-    """Read who leads; a Lease that may not be read is no fault of the cluster."""
+    """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
     key = f"{namespace}/{name}"
     try:
         found = await LeaseStore(client, namespace, name, LEASE_SECONDS_MAX).read()
     except UnavailableError as fault:
         return Leader(lease=key, problem=str(fault))
     if found is None:
-        return Leader(lease=key, problem="there is no such Lease: no engine has run yet")
+        return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
     return Leader(
         lease=key,
         holder=found.holder,
@@ -105,18 +109,18 @@ async def _leader(client: Client, namespace: str, name: str) -> Leader:
 
 
 @asynccontextmanager
-async def told(
+async def progress_shown(
     lists: Lists, out: TextIO, after_seconds: float = PROGRESS_AFTER_SECONDS
 ) -> AsyncIterator[None]:
-    """Show on a terminal what has been read, when it takes long; then wipe it away."""
+    """Show a progress line on a terminal if reading takes long, and erase it at the end."""
     if not out.isatty():
         yield
         return
-    ticking = asyncio.create_task(_tick(lists, out, after_seconds))
+    ticker = asyncio.create_task(_tick(lists, out, after_seconds))
     try:
         yield
     finally:
-        ticking.cancel()
+        ticker.cancel()
         out.write("\r\x1b[K")
         out.flush()
 

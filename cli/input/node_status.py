@@ -1,4 +1,4 @@
-"""What of Ebb's own stands on a node, read from the node and its pods alone."""
+"""State of Ebb's mark, taint and scale-down protection on a node, read from the Node alone."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from core.config.budgets import Backoff
 from core.config.settings import Config
 from core.guards.emptiness import occupants
 from core.marks.mark import (
+    EFFECT_OF,
     GUARD_WHILE_HELD,
     GUARD_WHILE_MARKED,
     Details,
@@ -30,62 +31,74 @@ from core.model.now import Now
 
 
 class Guard(StrEnum):
-    """Who keeps the autoscaler from the node, if anybody."""
+    """Scale-down protection of a node, by its owner; names are values in JSON."""
 
     NONE = "none"
-    MARKED = "ebb, while it is marked"
-    HELD = "ebb, until it is handed over"
-    RELEASED = "ebb, for a while after its release"
-    OTHERS = "somebody else"
+    MARKED = "by Ebb, while the node is marked"
+    HELD = "by Ebb, until the node is released to the autoscaler"
+    RELEASED = "by Ebb, for a while after the release of the mark"
+    OTHERS = "not by Ebb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """The state of a mark."""
+    """State of the mark and scale-down protection of one node."""
 
     node: str
     mark: Mark | None
     since: int | None
-    """Unix seconds; None: not marked, or not known."""
+    """Time of the mark in Unix seconds; None if not marked or unknown."""
     order: tuple[int, int]
-    """By what marks are judged one after the other: the second, the place in its plan."""
+    """Sort key of marks: time of the mark, then position in its plan."""
     details: Details | None
-    """None: not marked, or the annotation is missing or damaged."""
+    """Details annotation; None if not marked, missing or invalid."""
     overdue: bool
-    """Marked for longer than its deadline allows."""
+    """True if the deadline of the mark has passed."""
     pods_left: int
-    """Pods that keep it from being empty, as its autoscaler counts."""
+    """Pods that keep the node from being empty, as its autoscaler counts."""
     guard: Guard
-    taken_first: int
-    """Pods on which Ebb has written that a scale-in is to take them before others."""
+    scaled_in_first: int
+    """Pods with a low pod deletion cost set by Ebb, so that scale-ins remove them first."""
     reserved: bool
-    """Whether the engine has said on it that it is kept for pods to be expected."""
+    """True if the empty node is kept for expected pods (the reserve), as the leader wrote on
+    it."""
     taints_right: bool
-    """Whether it carries exactly the taint that its mark asks for."""
-    going: bool
-    """Whether it is leaving (core.model.node_lifecycle)."""
+    """True if the node has exactly the taint that its mark requires."""
+    leaving: bool
+    """True if the node is leaving (core.model.node_lifecycle)."""
     being_deleted: bool
-    """Whether that is so because somebody deletes it."""
-    left_alone_until: int | None
-    """As it did not empty in time, unix seconds; None: it is marked, or not left alone for it."""
+    """True if the Node object is being deleted."""
+    backoff_until: int | None
+    """End of the backoff in Unix seconds, because the node did not empty; None if there is
+    none."""
+
+    @property
+    def effect(self) -> str:
+        """Return the effect of the mark's taint, such as NoSchedule; empty if not marked."""
+        return EFFECT_OF[self.mark] if self.mark is not None else ""
 
     @property
     def empty(self) -> bool:
-        """Say whether the autoscaler may take it without evicting anything."""
+        """Return whether the autoscaler can remove the node without evicting a pod."""
         return not self.pods_left
 
 
 def node_statuses(cluster: Cluster, config: Config, now_seconds: int) -> tuple[NodeStatus, ...]:
-    """Read every node, in the cluster's order."""
-    left = occupants(cluster, Now(now_seconds))
-    first = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
+    """Return the state of every node, in the order of the cluster."""
+    pods_left_on = occupants(cluster, Now(now_seconds))
+    low_cost_pods = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
     return tuple(
-        _standing(node, left, first[node.name], config, now_seconds) for node in cluster.nodes
+        _status_of(node, pods_left_on, low_cost_pods[node.name], config, now_seconds)
+        for node in cluster.nodes
     )
 
 
-def _standing(
-    node: Node, left: Mapping[str, int], taken_first: int, config: Config, now_seconds: int
+def _status_of(
+    node: Node,
+    pods_left_on: Mapping[str, int],
+    scaled_in_first: int,
+    config: Config,
+    now_seconds: int,
 ) -> NodeStatus:
     mark, taint_key = mark_of(node.labels), config.taint_key
     details = decode_details(node.annotations) if mark else None
@@ -96,21 +109,21 @@ def _standing(
         order=mark_order(node, taint_key),
         details=details,
         overdue=details is not None and now_seconds >= details.deadline,
-        pods_left=left.get(node.name, 0),
+        pods_left=pods_left_on.get(node.name, 0),
         guard=_guard(node),
-        taken_first=taken_first,
-        reserved=reserved_for(node) is not None and not left.get(node.name),
+        scaled_in_first=scaled_in_first,
+        reserved=reserved_for(node) is not None and not pods_left_on.get(node.name),
         taints_right=desired_taints(node, taint_key) == node.taints,
-        going=is_terminating(node),
+        leaving=is_terminating(node),
         being_deleted=being_deleted(node),
-        left_alone_until=None if mark else _left_alone(node, config.budgets.backoff, now_seconds),
+        backoff_until=None if mark else _backoff_until(node, config.budgets.backoff, now_seconds),
     )
 
 
-def _left_alone(node: Node, rules: Backoff, now_seconds: int) -> int | None:
-    """Return the end of its back-off, if the engine holds to it now."""
-    found = backoff_of(node.annotations)
-    return found.until if found and rules.holds(found.until, Now(now_seconds)) else None
+def _backoff_until(node: Node, rules: Backoff, now_seconds: int) -> int | None:
+    """Return the end of the backoff, if the controller respects it now."""
+    backoff = backoff_of(node.annotations)
+    return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None
 
 
 def _guard(node: Node) -> Guard:

@@ -1,4 +1,4 @@
-"""All that `ebb status` says, before it is written."""
+"""The answer of `ebb status`, before it is formatted."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,116 +16,151 @@ from core.model.now import Now
 
 
 class Published(NamedTuple):
-    """A CapacityBuffer by which Ebb tells autoscalers what is to be expected."""
+    """A CapacityBuffer by which Ebb announces expected pods to autoscalers."""
 
     buffer: str
-    """namespace/name."""
-    asked: int
-    """Pods."""
+    """Buffer as namespace/name."""
+    pods: int
+    """Number of pods in the buffer."""
     accepted: int
-    """So many of them an autoscaler keeps room for, as it says."""
+    """Number of pods for which an autoscaler reports capacity."""
     why: str
-    """Why not for all; empty: for all."""
+    """Reason why not all pods were accepted; empty if all were."""
+
+
+class Count(NamedTuple):
+    """Number of nodes in one state."""
+
+    field: str
+    """Name in JSON; a contract."""
+    label: str
+    """Name for people."""
+    nodes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """All that the command says."""
+    """Answer of `ebb status`."""
 
-    found: ClusterInput
+    cluster_input: ClusterInput
     plan: Plan
     marked: tuple[NodeStatus, ...]
-    """Nodes with a mark that are not leaving yet, the oldest mark first, as they are judged."""
-    going: int
-    """Nodes that are leaving (core.model.node_lifecycle)."""
+    """Marked nodes that are not leaving, oldest mark first, in the order of planning."""
+    leaving: int
+    """Number of leaving nodes (core.model.node_lifecycle)."""
     being_deleted: int
-    """Those of them that somebody deletes."""
+    """Number of nodes whose Node object is being deleted."""
     reasons: tuple[tuple[str, int], ...]
-    """(code, nodes that stay for it), most first; a node with several codes counts in each."""
-    stray: tuple[str, ...]
-    """Nodes without a mark whose taints or guard are left over, by name."""
-    held: int
-    """Nodes without a mark that no autoscaler is to take before Ebb hands them over."""
+    """(code, nodes that are not removable for it), most nodes first; a node counts in each
+    code."""
+    left_over_taints: tuple[str, ...]
+    """Unmarked nodes with a left-over taint of Ebb, by name."""
+    protected_unmarked: int
+    """Number of unmarked nodes that Ebb protects from scale-down until it releases them."""
     next_in_line: int
-    """Nodes without a mark of which scale-ins take pods first, after those of marked nodes."""
+    """Number of unmarked nodes whose pods scale-ins remove next, after those of marked nodes."""
     reserved: int
-    """Nodes that are kept for pods to be expected, as the engine that leads has said on them."""
+    """Number of empty nodes kept for expected pods, as the leader wrote on them."""
     published: tuple[Published, ...]
-    """By name; what bears Ebb's label elsewhere than where Ebb is, too."""
-    waiting: int
-    """Pods that wait for a node."""
-    stuck: int
-    """Those of them for which a place was looked for, and none found."""
-    minded: tuple[Caveat, ...]
-    """What the look cannot tell, and which nodes stand aside."""
+    """Buffers with Ebb's label by name, including those in other namespaces."""
+    pending: int
+    """Number of Pending pods."""
+    unschedulable: int
+    """Number of Pending pods for which a node was searched and not found."""
+    caveats: tuple[Caveat, ...]
+    """Caveats about the cluster that was read."""
     now_seconds: int
 
     @property
-    def counts(self) -> tuple[tuple[str, int], ...]:
-        """Return how many nodes are in which state; a node may be in several."""
+    def counts(self) -> tuple[Count, ...]:
+        """Return how many nodes are in each state; a node may be in several."""
         marked = self.marked
-        already = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
+        removable_marked = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
         return (
-            ("nodes", len(self.found.cluster.nodes)),
-            ("removable now", len(self.plan.removals)),
-            ("removable and marked", already),
-            ("marked", len(marked)),
-            ("marked soft", sum(one.mark == "soft" for one in marked)),
-            ("marked hard", sum(one.mark == "hard" for one in marked)),
-            ("marked and empty", sum(one.empty for one in marked)),
-            ("marked and guarded", sum(one.guard is not Guard.NONE for one in marked)),
-            ("marked and overdue", sum(one.overdue for one in marked)),
-            ("marked, taint not right", sum(not one.taints_right for one in marked)),
-            ("not marked, and held", self.held),
-            ("not marked, next for scale-ins", self.next_in_line),
-            ("kept for pods to be expected", self.reserved),
-            ("unmarked with a left-over taint", len(self.stray)),
-            ("leaving", self.going),
-            ("being deleted", self.being_deleted),
+            Count("nodes", "all", len(self.cluster_input.cluster.nodes)),
+            Count("removableNow", "removable now", len(self.plan.removals)),
+            Count("removableAndMarked", "removable and marked", removable_marked),
+            Count("marked", "marked", len(marked)),
+            Count(
+                "markedSoft", "marked PreferNoSchedule", sum(one.mark == "soft" for one in marked)
+            ),
+            Count("markedHard", "marked NoSchedule", sum(one.mark == "hard" for one in marked)),
+            Count("markedAndEmpty", "marked and empty", sum(one.empty for one in marked)),
+            Count(
+                "markedAndGuarded",
+                "marked and protected from scale-down",
+                sum(one.guard is not Guard.NONE for one in marked),
+            ),
+            Count("markedAndOverdue", "marked and overdue", sum(one.overdue for one in marked)),
+            Count(
+                "markedTaintNotRight",
+                "marked with a wrong taint",
+                sum(not one.taints_right for one in marked),
+            ),
+            Count(
+                "notMarkedAndHeld",
+                "unmarked and protected from scale-down",
+                self.protected_unmarked,
+            ),
+            Count(
+                "notMarkedNextForScaleIns",
+                "unmarked and next in line for scale-ins",
+                self.next_in_line,
+            ),
+            Count("keptForPodsToBeExpected", "kept for expected pods", self.reserved),
+            Count(
+                "unmarkedWithALeftOverTaint",
+                "unmarked with a left-over taint",
+                len(self.left_over_taints),
+            ),
+            Count("leaving", "leaving", self.leaving),
+            Count("beingDeleted", "being deleted", self.being_deleted),
         )
 
 
-def look(found: ClusterInput, now_seconds: int) -> Status:
-    """Judge the cluster and count."""
-    survey = ClusterSnapshot(found.cluster, found.config, Now(now_seconds))
-    plan = make_plan(survey)
-    every = node_statuses(found.cluster, found.config, now_seconds)
-    marked = [one for one in every if one.mark is not None and not one.going]
+def summarize(cluster_input: ClusterInput, now_seconds: int) -> Status:
+    """Make a plan for the cluster and count nodes and pods."""
+    snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
+    plan = make_plan(snapshot)
+    statuses = node_statuses(cluster_input.cluster, cluster_input.config, now_seconds)
+    marked = [one for one in statuses if one.mark is not None and not one.leaving]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
     )
-    reserved = sum(one.reserved for one in every)
+    reserved = sum(one.reserved for one in statuses)
     if reserved:
         reasons[RESERVE.code] = reserved
-    waiting = [pod for pod in found.cluster.pods if pod.node is None]
-    looking = (pod for pod in waiting if not (pod.stays_with_node or pod.expendable))
-    judged = {pod.key for pod in looking if not survey.pod_blockers(pod)}
+    pending = [pod for pod in cluster_input.cluster.pods if pod.node is None]
+    searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
+    evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
     return Status(
-        found=found,
+        cluster_input=cluster_input,
         plan=plan,
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
-        going=sum(one.going for one in every),
-        being_deleted=sum(one.being_deleted for one in every),
+        leaving=sum(one.leaving for one in statuses),
+        being_deleted=sum(one.being_deleted for one in statuses),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
-        stray=tuple(one.node for one in every if one.mark is None and not one.taints_right),
-        held=sum(one.mark is None and one.guard is Guard.HELD for one in every),
-        next_in_line=sum(one.mark is None and one.taken_first > 0 for one in every),
+        left_over_taints=tuple(
+            one.node for one in statuses if one.mark is None and not one.taints_right
+        ),
+        protected_unmarked=sum(one.mark is None and one.guard is Guard.HELD for one in statuses),
+        next_in_line=sum(one.mark is None and one.scaled_in_first > 0 for one in statuses),
         reserved=reserved,
-        published=tuple(_published(found)),
-        waiting=len(waiting),
-        stuck=len(judged - {pod for pod, _ in plan.pending}),
-        minded=caveats(found.cluster, found.kinds, found.config),
+        published=tuple(_published(cluster_input)),
+        pending=len(pending),
+        unschedulable=len(evaluated - {pod for pod, _ in plan.pending}),
+        caveats=caveats(cluster_input.cluster, cluster_input.kinds, cluster_input.config),
         now_seconds=now_seconds,
     )
 
 
-def _published(found: ClusterInput) -> Iterator[Published]:
-    for one in found.cluster.buffers:
+def _published(cluster_input: ClusterInput) -> Iterator[Published]:
+    for one in cluster_input.cluster.buffers:
         if one.published is None:
             continue
-        if one.namespace != found.namespace:
-            why = f"it bears Ebb's label, but is not in {found.namespace}, where Ebb is"
+        if one.namespace != cluster_input.namespace:
+            why = f"it has Ebb's label, but is not in {cluster_input.namespace}, Ebb's namespace"
             yield Published(one.key, one.published, 0, why)
             continue
-        few = "its autoscaler keeps room for no more" if one.accepted < one.published else ""
+        few = "its autoscaler has capacity for no more" if one.accepted < one.published else ""
         yield Published(one.key, one.published, one.accepted, one.fault or few)

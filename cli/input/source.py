@@ -1,4 +1,4 @@
-"""Which cluster a command looks at: one that answers, or dumps of one."""
+"""Select the cluster of a command: a live cluster or dumps of one."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from cli.input.cluster_input import ClusterInput, tell_refused
+from cli.input.cluster_input import ClusterInput, report_unreadable
 from controller.names import LEASE
 from core.config.settings import Config
 from core.edge import files
@@ -19,59 +19,63 @@ from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
-"""A variable that every container of a pod has."""
+"""Environment variable that every container in a cluster has."""
 FILE: Final = click.Path(allow_dash=True)
-"""Shells complete it; whether it is there is seen when it is read."""
-OR_A_DUMP: Final = f"; or give --from-file a dump, as `{COMMAND}` writes it"
+"""Path that shells complete; whether the file exists is checked when it is read."""
+OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
 WHERE: Final = ("from_file", "kubeconfig", "context")
-"""The options of `read`."""
+"""Options that become arguments of `read`."""
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
 
 def options(command: Command, *, leader: bool = False) -> Command:
-    """Add the options that say which cluster, and by which configuration it is judged.
+    """Add the options that select the cluster and the configuration.
 
-    The command is given what is Found, judged by its own option --policy if it has one and that
-    is given. *leader*: of a live cluster also who runs the engine.
+    The command gets a ClusterInput. Its configuration has the policy of the command's own option
+    --policy, if that is given. *leader*: for a live cluster, read the leader too.
     """
 
     @click.pass_obj
     @wraps(command)
-    def looking(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
+    def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
         where = {name: given.pop(name) for name in WHERE}
         namespace = given.pop("namespace", NAMESPACE)
         config_from = given.pop("config")
-        # Once: it may be a pipe.
+        # Read only once: the file may be a pipe.
         config = files.read_config(config_from, given.pop("policy", None))
-        found = read(environment, **where, config=config, led_from=namespace if leader else None)
-        command(replace(found, namespace=namespace, config_from=config_from), **given)
+        cluster_input = read(
+            environment, **where, config=config, lease_namespace=namespace if leader else None
+        )
+        command(replace(cluster_input, namespace=namespace, config_from=config_from), **given)
 
-    told = f"a dump, as `{COMMAND}` writes it: plain, gzipped, or - ; repeat it for several"
-    from_file = click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=told)
-    return from_file(live_options(looking))
+    help_text = f"a dump written by `{COMMAND}`, plain or gzipped; - is standard input; repeatable"
+    from_file = click.option(
+        "--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text
+    )
+    return from_file(live_options(wrapped))
 
 
 def live_options(command: Command) -> Command:
-    """Add the options of a command that needs a cluster that answers."""
-    for name, metavar, told in (
-        ("--config", "FILE", "an EbbConfiguration, as YAML; default: built in"),
-        ("--context", "NAME", "the kubeconfig's context; default: its current one"),
+    """Add the options of a command that needs a live cluster."""
+    for name, metavar, help_text in (
+        ("--config", "FILE", "an EbbConfiguration in YAML; default: built-in settings"),
+        ("--context", "NAME", "context of the kubeconfig; default: its current context"),
         (
             "--kubeconfig",
             "FILE",
-            "ask a live cluster (default: $KUBECONFIG, ~/.kube/config, or the pod's own)",
+            "read a live cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster access)",
         ),
     ):
         kind = FILE if metavar == "FILE" else None
-        command = click.option(name, type=kind, metavar=metavar, help=told)(command)
+        command = click.option(name, type=kind, metavar=metavar, help=help_text)(command)
     return command
 
 
 def installed(command: Command) -> Command:
-    """Add the option that says where Ebb is."""
-    told = f"where Ebb is installed; default {NAMESPACE}"
-    return click.option("--namespace", default=NAMESPACE, metavar="NAME", help=told)(command)
+    """Add the option that names the namespace of Ebb."""
+    help_text = f"namespace of Ebb; default {NAMESPACE}"
+    return click.option("--namespace", default=NAMESPACE, metavar="NAME", help=help_text)(command)
 
 
 def read(
@@ -81,12 +85,11 @@ def read(
     kubeconfig: str | None,
     context: str | None,
     config: Config,
-    led_from: str | None,
+    lease_namespace: str | None,
 ) -> ClusterInput:
-    """Read the cluster that the command line names, and who runs the engine.
+    """Read the cluster that the command line selects, and its leader.
 
-    *config*: what it is to be judged by. *led_from*: in which namespace a live one's Lease is;
-    None: it is not asked for.
+    *lease_namespace* is the namespace of the Lease in a live cluster; None: do not read it.
 
     Raises: EbbError in one of its forms, UsageError for options that contradict each other.
     """
@@ -95,31 +98,31 @@ def read(
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
     if from_file:
-        return _dumped(from_file, config)
+        return _read_dumps(from_file, config)
     path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
-    # The client's packages take longer than a whole plan.
+    # Importing the client takes longer than making a plan.
     import asyncio  # noqa: PLC0415
 
     from cli.input import live  # noqa: PLC0415
 
-    lease = None if led_from is None else (led_from, LEASE)
+    lease = None if lease_namespace is None else (lease_namespace, LEASE)
     cluster, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
     return ClusterInput(
         cluster=cluster,
         config=config,
-        where=f"live, {path or 'as a pod of the cluster'}"
+        where=f"live cluster, {path or 'in-cluster access'}"
         + (f", context {context}" if context else ""),
         leader=leader,
     )
 
 
-def _dumped(paths: Sequence[str], config: Config) -> ClusterInput:
-    dumps = [(files.named(path), files.read_dump(path)) for path in paths]
-    refused: list[str] = []
+def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
+    named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
+    unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds = from_dumps(dumps, config.schedulers, refused, time)
-    tell_refused(refused, sys.stderr)
-    where = ", ".join(name for name, _ in dumps)
+    cluster, kinds = from_dumps(named_dumps, config.schedulers, unreadable, time)
+    report_unreadable(unreadable, sys.stderr)
+    where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(
         cluster=cluster,
         config=config,
@@ -129,20 +132,23 @@ def _dumped(paths: Sequence[str], config: Config) -> ClusterInput:
     )
 
 
-def kubeconfig_of(given: str | None, environment: Environment, otherwise: str = "") -> str | None:
-    """Return the kubeconfig to use, or several as $KUBECONFIG has them; None: that of the pod.
+def kubeconfig_of(
+    given: str | None, environment: Environment, alternatives: str = ""
+) -> str | None:
+    """Return the kubeconfig path, or several paths as in $KUBECONFIG; None for in-cluster access.
 
-    *otherwise*: what else a person can do where there is none.
-    Raises: InvalidInputError when there is nothing to go by.
+    *alternatives* is text about alternatives for the error message.
+    Raises: InvalidInputError if there is no kubeconfig and no in-cluster access.
     """
     if named := given or environment.get("KUBECONFIG", ""):
         return named
-    usual = Path(environment.get("HOME", "/nowhere"), ".kube", "config")
-    if usual.is_file():
-        return str(usual)
+    default_path = Path(environment.get("HOME", "/nowhere"), ".kube", "config")
+    if default_path.is_file():
+        return str(default_path)
     if environment.get(IN_CLUSTER):
         return None
     raise InvalidInputError(
-        "no cluster to look at",
-        f"there is no --kubeconfig, no $KUBECONFIG and no {usual}, and this is no pod{otherwise}",
+        "no cluster",
+        f"there is no --kubeconfig, no $KUBECONFIG, no {default_path} and no in-cluster access"
+        f"{alternatives}",
     )

@@ -1,4 +1,4 @@
-"""Cluster Autoscaler: flags, of a command line, a container's, or the chart's."""
+"""Cluster Autoscaler: flags from a command line, a container, or values of the Helm chart."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,13 +18,13 @@ TAKEN: Final[Mapping[str, Taken]] = {
     "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
     "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),
 }
-OTHERS: Final = "stays with the autoscaler"
+OTHERS: Final = "remains a setting of the autoscaler"
 CUSTOM: Final = "skip-nodes-with-custom-controller-pods"
 _BY_REASON: Final[Mapping[str, str]] = {
-    "groups and their size at the cloud stay there; `budgets` and `pools` limit marks": """
+    "node groups, sizes too, remain with the autoscaler; `budgets` and `pools` limit marks": """
         cloud-provider cores-total enforce-node-group-min-size gpu-total max-nodes-total
         memory-total node-group-auto-discovery nodes""",
-    "scale-up stays with the autoscaler": """
+    "scale-up remains with the autoscaler": """
         balance-similar-node-groups balancing-ignore-label balancing-label
         enable-proactive-scaleup estimator expander force-ds ignore-taint
         initial-node-group-backoff-duration max-binpacking-time max-node-group-backoff-duration
@@ -32,43 +32,43 @@ _BY_REASON: Final[Mapping[str, str]] = {
         max-nodes-per-scaleup new-pod-scale-up-delay node-group-backoff-reset-timeout
         parallel-scale-up scale-from-unschedulable scale-up-from-zero startup-taint
         startup-taint-prefix status-taint""",
-    "how many nodes go at once; in Ebb, `budgets.maxMarked` limits how many are marked": """
+    "limits concurrent removals; in Ebb, `budgets.maxMarked` limits the marked nodes": """
         max-bulk-soft-taint-count max-bulk-soft-taint-time max-drain-parallelism
         max-empty-bulk-delete max-scale-down-parallelism""",
-    "a rule of evictions; those of Ebb, if they are enabled, go by `drain`": """
+    "configures evictions; evictions by Ebb, if enabled, follow `drain`": """
         cordon-node-before-terminating daemonset-eviction-for-empty-nodes
         daemonset-eviction-for-occupied-nodes drain-priority-config max-graceful-termination-sec
         max-pod-eviction-time""",
-    "whether pods of controllers that the autoscaler does not know keep their node; in Ebb they "
-    "do not: it may be marked, and goes once they have ended": CUSTOM,
-    "pods of ReplicaSets with fewer replicas keep their node there; in Ebb they do not": """
+    "whether pods of unknown controllers block the removal of their node; in Ebb they do not: the "
+    "node may be marked, and is removed when they have ended": CUSTOM,
+    "whether pods of small ReplicaSets block the removal of their node; in Ebb they do not": """
         min-replica-count""",
-    "how long pods of kube-system keep their node there; in Ebb as long as they are on it, unless "
-    "`nodeUtilization.keepSystem` is false": "blocking-system-pod-distruption-timeout",
-    "pods of lower priority count for nothing there; in Ebb what running ones ask for counts, and "
+    "how long pods of kube-system block the removal of their node; in Ebb as long as they run, "
+    "unless `nodeUtilization.keepSystem` is false": "blocking-system-pod-distruption-timeout",
+    "the autoscaler ignores pods of lower priority; in Ebb requests of running ones count, and "
     "the cutoff is -10, the autoscaler's default": "expendable-pods-priority-cutoff",
-    "Ebb counts what all pods of a node ask for, CPU and memory": """
+    "Ebb counts the CPU and memory requests of all pods of a node": """
         ignore-daemonsets-utilization ignore-mirror-pods-utilization
         scale-down-gpu-utilization-threshold""",
-    "nodes that are not ready are left to the autoscaler": """
+    "nodes that are not Ready remain with the autoscaler": """
         max-total-unready-percentage ok-total-unready-count scale-down-unready-enabled
         scale-down-unready-time""",
-    "Ebb leaves a node that did not empty alone for `backoff`": """
+    "Ebb skips a node that did not become empty; `backoff` says how long": """
         scale-down-delay-after-delete scale-down-delay-after-failure scale-down-delay-type-local
         unremovable-node-recheck-timeout""",
 }
 WITHOUT: Final[Mapping[str, str]] = {
     name: why for why, names in _BY_REASON.items() for name in names.split()
 }
-"""Why a flag has no equivalent; any other has OTHERS."""
+"""Explanation for each flag without an equivalent; any other flag has OTHERS."""
 NOTES: Final = (
-    "group size at the cloud: Ebb does not ask for it; the autoscaler waits while it is not met",
-    "scale-up rules, and removing empty nodes: stay with the autoscaler, which must go on running",
+    "minimum size of node groups: Ebb does not know it; the autoscaler removes no node below it",
+    "scale-up and removal of empty nodes: remain with the autoscaler, which must keep running",
     f"draining: the autoscaler evicts a node's pods; {DRAINING}",
 )
 EMPTY_ALONE: Final = (
-    "only nodes without requests go: Ebb marks no others for that, so it observes; with "
-    "`mode: enforce` it would mark nodes under `nodeUtilization.utilization`, 50%"
+    "with 0 only nodes without requests are removed; Ebb has no equivalent, so the mode is "
+    "observe; with `mode: enforce` it would mark nodes under `nodeUtilization.utilization`, 50%"
 )
 
 
@@ -82,7 +82,7 @@ def _settings_of(one: object) -> Sequence[Given]:
 
 
 def _command(container: object) -> list[str]:
-    """Return the words of a container's command line; those that a shell would run."""
+    """Return the command line of a container; if it is `sh -c`, the words that the shell runs."""
     found: list[str] = []
     for part in (field(container, "command"), field(container, "args")):
         found += [str(word) for word in part] if isinstance(part, list) else []
@@ -92,7 +92,7 @@ def _command(container: object) -> list[str]:
 
 
 def _flags(given: Sequence[str]) -> Sequence[Given]:
-    """Read flags as the autoscaler does: with = or the next word, - and _ alike."""
+    """Parse flags as Cluster Autoscaler does: value after = or as next word, - and _ are equal."""
     found: list[Given] = []
     left = list(reversed(given))
     program = []
@@ -118,24 +118,24 @@ def _is_flag(name: str) -> bool:
 
 
 def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:
-    """Return the flags, if they are Cluster Autoscaler's by its name or theirs."""
+    """Return the flags if the program's name or at least one flag is Cluster Autoscaler's."""
     named = any(map(is_autoscaler, program))
     return found if named or any(one.key in TAKEN or one.key in WITHOUT for one in found) else ()
 
 
-def _migrated(given: Sequence[Given]) -> Migrated:
-    made = Migrated.by(POLICY)
+def _convert(given: Sequence[Given]) -> Migrated:
+    result = Migrated.by(POLICY)
     thresholds = [one for one in given if one.key == THRESHOLD]
     empty_alone = thresholds and read(THRESHOLD, thresholds[-1].value, NUMBER) == 0
     others = [one for one in given if not (empty_alone and one.key == THRESHOLD)]
-    made.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
+    result.each(others, TAKEN, lambda key: WITHOUT.get(key, OTHERS))
     if empty_alone:
-        made.put(("mode",), OBSERVE)
-        made.leave(thresholds[-1], EMPTY_ALONE)
+        result.put(("mode",), OBSERVE)
+        result.leave(thresholds[-1], EMPTY_ALONE)
     if all(one.key != CUSTOM for one in given):
-        made.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
-    made.notes.extend(NOTES)
-    return made
+        result.notes.append(f"{CUSTOM}, on by default: {WITHOUT[CUSTOM]}")
+    result.notes.extend(NOTES)
+    return result
 
 
-TOOL: Final = Tool("Cluster Autoscaler", TAKEN, _settings_of, _migrated)
+TOOL: Final = Tool("Cluster Autoscaler", TAKEN, _settings_of, _convert)

@@ -1,4 +1,4 @@
-"""What a file holds: objects as JSON or YAML, or the words of a command line."""
+"""Read a file: objects as JSON or YAML, or a command line."""
 
 import json
 import re
@@ -14,13 +14,13 @@ _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"\\\r?\n")
 _FLAG: Final = re.compile(r"--?[A-Za-z]")
 COMMAND_LINE_MAX: Final = 128 * 1024
-"""As long as Linux takes a word; splitting takes time with the square of a word's length."""
+"""Limit of a command line, as in Linux; shlex takes quadratic time in the length of a word."""
 SHELL: Final = "-c"
-"""What tells a shell that the next word is a command line of its own."""
+"""Option of a shell after which the next word is a command line."""
 
 
 def objects(raw: bytes, source: str) -> list[object]:
-    """Read what a file holds, the items of lists one by one; a command line is a list of words.
+    """Return the objects of a file, lists flattened; a command line is a list of words.
 
     Raises: ConfigError, InvalidInputError.
     """
@@ -32,12 +32,12 @@ def objects(raw: bytes, source: str) -> list[object]:
         try:
             return list(_flat(parse_json(raw.decode("utf-8"), source)))
         except (InvalidInputError, UnicodeDecodeError):
-            pass  # YAML may begin so too, and tells where it ends to be any
+            pass  # YAML may start with these characters too, and its error names the position
     return [one for document in parse_yaml(raw, source) for one in _flat(document)]
 
 
 def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 JSON holds anything
-    """Read JSON, numbers as they are written. Raises: InvalidInputError."""
+    """Parse JSON and keep numbers as text. Raises: InvalidInputError."""
     try:
         return json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError) as fault:
@@ -55,7 +55,7 @@ def words(text: str, where: str) -> list[str]:
 
 
 def field(one: object, *path: str) -> object:
-    """Return what stands there in an object; None: nothing, or something else than mappings."""
+    """Return the value at a path of nested mappings, or None if there is none."""
     for name in path:
         if not isinstance(one, dict):
             return None
@@ -64,12 +64,12 @@ def field(one: object, *path: str) -> object:
 
 
 def is_autoscaler(word: str) -> bool:
-    """Say whether a word of a command line names Cluster Autoscaler's program."""
+    """Return whether a word of a command line names Cluster Autoscaler's program."""
     return PurePath(word).name == "cluster-autoscaler"
 
 
 def containers(one: object) -> Iterator[object]:
-    """Yield the containers of a workload's object; a piece of one is one."""
+    """Yield the containers of a workload; an object with `args` or `command` is one itself."""
     if field(one, "args") is not None or field(one, "command") is not None:
         yield one
     for spec in (field(one, "spec", "template", "spec"), field(one, "spec")):

@@ -1,4 +1,7 @@
-"""estafette's node compactor: pools in JSON, in a ConfigMap or alone; times in its environment."""
+"""Estafette's node compactor: node pools in JSON, times in environment variables.
+
+The JSON is in a ConfigMap, in values of the Helm chart, or in a file of its own.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -24,26 +27,28 @@ TAKEN: Final[Mapping[str, Taken]] = {
     "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("delay",), SECONDS),
     "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("controller", "interval"), SECONDS_FROM_1),
 }
-"""Of its environment."""
+"""Environment variables with an equivalent."""
 VALUES: Final[Mapping[str, str]] = {
     "neededMarkedTimeForRemovalSeconds": "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS",
     "sleepDurationBetweenIterationsSeconds": "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS",
     "minimumNodeAgeSeconds": "MINIMUM_NODE_AGE_SECONDS",
 }
-"""What its chart calls the environment."""
+"""Environment variable for each value of the Helm chart."""
 WITHOUT: Final[Mapping[str, str]] = {
-    "MINIMUM_NODE_AGE_SECONDS": "Ebb asks no age of a node; after any new one, all wait for "
-    "`cooldown.afterNodeAdd`",
+    "MINIMUM_NODE_AGE_SECONDS": "Ebb has no minimum age; after a node is added, all removals wait "
+    "for `cooldown.afterNodeAdd`",
 }
 OF_POOL: Final[Mapping[str, Taken]] = {
     "scaleDownCPURequestRatioLimit": Taken(("limit",), SHARE),
     "scaleDownRequiredUnderutilizedNodeCount": Taken(("required",), COUNT_FROM_1),
 }
-"""Of an enabled pool; of another one they are left out if they are 0."""
-NOTES: Final = (f"draining: the compactor deletes pods past PodDisruptionBudgets; {DRAINING}",)
+"""Fields of a pool with an equivalent; a disabled pool omits fields that are unset or 0."""
+NOTES: Final = (
+    f"draining: the compactor deletes pods, whatever PodDisruptionBudgets say; {DRAINING}",
+)
 NO_DELAY: Final = (
-    "delay: the time that a node stays marked is no part of this file, but of the environment, "
-    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; it is 300 where that is not set, and 600 by the chart"
+    "delay: not in this file; the compactor reads it from the environment variable "
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; the default is 300, and 600 in the Helm chart"
 )
 
 
@@ -84,39 +89,37 @@ def _environment(container: object) -> Iterator[Given]:
             yield Given(str(name), field(one, "value"))
 
 
-def _migrated(given: Sequence[Given]) -> Migrated:
-    made = Migrated.by(POLICY)
+def _convert(given: Sequence[Given]) -> Migrated:
+    result = Migrated.by(POLICY)
     of = {one.key: one.value for one in given}
     if not isinstance(of.get(POOLS), dict):
         raise InvalidInputError(POOLS, "missing; allowed: a mapping of pools")
     pools: Any = of[POOLS]
-    enabled = [_pool(name, pool, made) for name, pool in pools.items()]
+    enabled = [_pool(name, pool, result) for name, pool in pools.items()]
     if not any(enabled):
-        made.put(("mode",), OBSERVE)
+        result.put(("mode",), OBSERVE)
     others = [one for one in given if one.key != POOLS]
-    made.each(others, TAKEN, lambda key: WITHOUT.get(key, "the compactor knows no such setting"))
-    made.notes.extend(NOTES if "delay" in made.document else (*NOTES, NO_DELAY))
-    return made
+    result.each(others, TAKEN, lambda key: WITHOUT.get(key, "unknown to the compactor"))
+    result.notes.extend(NOTES if "delay" in result.document else (*NOTES, NO_DELAY))
+    return result
 
 
-def _pool(name: str, pool: object, made: Migrated) -> bool:
-    """Put a pool, and return whether it is enabled. Raises: InvalidInputError."""
+def _pool(name: str, pool: object, result: Migrated) -> bool:
+    """Convert a pool and return whether it is enabled. Raises: InvalidInputError."""
     where = f"{POOLS}.{name}"
     if not isinstance(pool, dict):
         raise InvalidInputError(shown(where), f"{shown(pool)}; allowed: a mapping")
     at = ("underutilizedCount", "pools", name)
     enabled = read(f"{where}.{ENABLED}", pool.get(ENABLED, False), FLAG) is True
-    made.put((*at, ENABLED), enabled)
+    result.put((*at, ENABLED), enabled)
     for key, taken in OF_POOL.items():
         if enabled or pool.get(key) not in _UNSET:
-            made.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.kind))
+            result.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.kind))
     for other in _others(pool, ENABLED, *OF_POOL):
-        made.leave(
-            Given(f"{where}.{other.key}", other.value), "the compactor knows no such setting"
-        )
+        result.leave(Given(f"{where}.{other.key}", other.value), "unknown to the compactor")
     return enabled
 
 
 _UNSET: Final = (None, 0, "0", "0.0")
 
-TOOL: Final = Tool("estafette's node compactor", TAKEN, _settings_of, _migrated)
+TOOL: Final = Tool("estafette's node compactor", TAKEN, _settings_of, _convert)

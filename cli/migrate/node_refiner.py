@@ -1,4 +1,4 @@
-"""Node Refiner: a ConfigMap of flat texts, times in minutes."""
+"""Node Refiner: a ConfigMap with flat text values, times in minutes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -17,16 +17,16 @@ TAKEN: Final[Mapping[str, Taken]] = {
     "minimum_nodes": Taken(("budgets", "minNodes"), COUNT),
     "minimum_non_tainted_nodes": Taken(("budgets", "minUntaintedNodes"), COUNT),
 }
-"""What it knows; all else it passes over."""
+"""All settings that Node Refiner reads."""
 NOTES: Final = (
     f"draining: Node Refiner evicts a node's pods; {DRAINING}",
-    "minimums: Node Refiner looks before a step and ends one node below; Ebb looks after it",
-    "at exactly the threshold Node Refiner may take a node; Ebb takes one above it only",
+    "minimums: Node Refiner checks before a removal and may end one node below; Ebb never does",
+    "threshold: Node Refiner may remove a node at exactly the threshold; Ebb only above it",
 )
 
 
 def _settings_of(one: object) -> Sequence[Given]:
-    """Return what a ConfigMap of its name holds, or any mapping with a key of its own."""
+    """Return the settings of Node Refiner's ConfigMap, or of a mapping with one of its keys."""
     data = field(one, "data") if field(one, "kind") == "ConfigMap" else one
     named = field(one, "metadata", "name") == CONFIG_MAP
     if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):
@@ -34,12 +34,12 @@ def _settings_of(one: object) -> Sequence[Given]:
     return [Given(key, value) for key, value in data.items()]
 
 
-def _migrated(given: Sequence[Given]) -> Migrated:
-    """Make a configuration. Raises: InvalidInputError."""
-    made = Migrated.by(POLICY)
-    made.each(given, TAKEN, lambda _: "Node Refiner knows no such setting, and passes over it")
-    made.notes.extend(NOTES)
-    return made
+def _convert(given: Sequence[Given]) -> Migrated:
+    """Convert the settings to a configuration. Raises: InvalidInputError."""
+    result = Migrated.by(POLICY)
+    result.each(given, TAKEN, lambda _: "unknown to Node Refiner, which ignores it")
+    result.notes.extend(NOTES)
+    return result
 
 
-TOOL: Final = Tool("Node Refiner", TAKEN, _settings_of, _migrated)
+TOOL: Final = Tool("Node Refiner", TAKEN, _settings_of, _convert)

@@ -1,4 +1,4 @@
-"""What one knows of a tool whose settings are taken over."""
+"""The description of a tool whose settings can be converted."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,36 +9,36 @@ from core.config.settings import API_VERSION, KIND
 
 
 class Given(NamedTuple):
-    """A setting as the tool has it."""
+    """One setting of the tool."""
 
     key: str
     value: object
 
 
 class Taken(NamedTuple):
-    """A setting that has its equivalent."""
+    """Equivalent of a setting."""
 
     path: tuple[str, ...]
-    """Where it stands in an EbbConfiguration."""
+    """Path of the setting in an EbbConfiguration."""
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """An EbbConfiguration in the making."""
+    """An EbbConfiguration under construction."""
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
-    """Of what has no equivalent, one line each."""
+    """Comments about settings without an exact equivalent, one line each."""
 
     @classmethod
     def by(cls, policy: str) -> "Migrated":
-        """Begin one with that rule; such tools act, until a setting says otherwise."""
+        """Return a configuration with the policy, and mode enforce: such tools act by default."""
         head = {"apiVersion": API_VERSION, "kind": KIND, "mode": ENFORCE, "policy": policy}
         return cls(head)
 
     def put(self, path: Sequence[str], value: object) -> None:
-        """Put a value where it stands in the file."""
+        """Set the value at a path of the document."""
         *sections, name = path
         at = self.document
         for section in sections:
@@ -46,18 +46,18 @@ class Migrated:
         at[name] = value
 
     def take(self, one: Given, taken: Taken) -> None:
-        """Put what is given where its equivalent stands. Raises: InvalidInputError."""
+        """Convert a setting and set its equivalent. Raises: InvalidInputError."""
         self.put(taken.path, read(one.key, one.value, taken.kind))
 
     def leave(self, one: Given, why: str) -> None:
-        """Note what has no equivalent."""
-        told = "" if one.value is None else f"={shown(one.value)}"
-        self.notes.append(f"{shown(one.key)}{told}: {why}")
+        """Add a note about a setting without an equivalent."""
+        text_of_value = "" if one.value is None else f"={shown(one.value)}"
+        self.notes.append(f"{shown(one.key)}{text_of_value}: {why}")
 
     def each(
         self, given: Iterable[Given], taken: Mapping[str, Taken], why_not: Callable[[str], str]
     ) -> None:
-        """Take or leave each. Raises: InvalidInputError for the first that cannot be read."""
+        """Convert or note each setting. Raises: InvalidInputError for the first unreadable one."""
         for one in given:
             if one.key in taken:
                 self.take(one, taken[one.key])
@@ -68,18 +68,18 @@ class Migrated:
 ENFORCE: Final = "enforce"
 OBSERVE: Final = "observe"
 DRAINING: Final = (
-    "Ebb marks the node, which empties as pods end, and evicts them only with `eviction: enabled`"
+    "Ebb marks the node and waits until its pods end; it evicts pods only with `eviction: enabled`"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool whose settings are taken over."""
+    """A tool whose settings can be converted."""
 
     name: str
     taken: Mapping[str, Taken]
-    """What has its equivalent wherever it stands, by its key."""
+    """Settings with an equivalent independent of context, by key."""
     settings_of: Callable[[object], Sequence[Given]]
-    """Its settings in an object of a file; none: it holds none of them."""
+    """Return the settings of the tool in one object of a file; empty if it has none."""
     migrated: Callable[[Sequence[Given]], Migrated]
-    """Make a configuration of them. Raises: InvalidInputError with key and value."""
+    """Convert settings to a configuration. Raises: InvalidInputError with key and value."""

@@ -1,4 +1,4 @@
-"""The tools whose settings are taken over, and how a file becomes a configuration."""
+"""All supported tools, and the conversion of a file."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ NAMES: Final = ", ".join(tool.name for tool in TOOLS)
 
 
 def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
-    """Make a configuration of another tool's settings.
+    """Convert the settings of another tool to a configuration.
 
     Raises: ConfigError, InvalidInputError; each with file, key and value.
     """
@@ -31,7 +31,7 @@ def migrate(raw: bytes, source: str) -> tuple[Tool, Migrated]:
 
 
 def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Given]]]:
-    """Return the tool whose settings these are, and those by the objects' numbers."""
+    """Return the only tool with settings in these objects, and its settings by object number."""
     of = {
         tool.name: {
             number: given for number, one in enumerate(found) if (given := tool.settings_of(one))
@@ -47,13 +47,13 @@ def _only(found: Sequence[object]) -> tuple[Tool, Mapping[int, Sequence[Given]]]
 
 
 def _merged(parts: Iterable[Sequence[Given]]) -> Sequence[Given]:
-    """Return the settings of all objects; no two may say the same one."""
+    """Return the settings of all objects; a setting in two objects is an error."""
     merged: list[Given] = []
     seen: set[str] = set()
     for part in parts:
         keys = {one.key for one in part}
         if twice := seen & keys:
-            raise InvalidInputError(shown(min(twice)), "several objects of the file say it")
+            raise InvalidInputError(shown(min(twice)), "set by several objects of the file")
         seen |= keys
         merged.extend(part)
     return merged

@@ -1,4 +1,4 @@
-"""How other tools write values, and as what an EbbConfiguration has them."""
+"""Convert values of other tools to values of an EbbConfiguration."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,19 +12,19 @@ from core.fields.value_types import DURATION_SECONDS_MAX, duration, number, perc
 from core.model.errors import InvalidInputError
 
 SHOWN_MAX: Final = 80
-"""Of a value or key, in a fault or comment."""
+"""Characters of a key or value that a message shows."""
 
 
 class Kind(NamedTuple):
-    """A kind of value."""
+    """A type of value."""
 
     read: Callable[[str], object]
-    """From its text to what the file of Ebb has. Raises: ValueError."""
+    """Convert the text to the value in Ebb's file. Raises: ValueError."""
     allowed: str
 
 
 def text(value: object) -> str:
-    """Return a scalar as it is written. Raises: ValueError for anything else, or longer."""
+    """Return a scalar as text. Raises: ValueError for other types and for long text."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float) and len(str(value)) <= SHOWN_MAX:
@@ -33,22 +33,22 @@ def text(value: object) -> str:
 
 
 def read(key: str, value: object, kind: Kind) -> object:
-    """Read a value. Raises: InvalidInputError with key, value and what is allowed."""
+    """Convert a value. Raises: InvalidInputError with key, value and the allowed values."""
     try:
         return kind.read(text(value))
     except ValueError as fault:
-        told = "missing" if value is None else _SHORT.repr(value)
-        raise InvalidInputError(shown(key), f"{told}; allowed: {kind.allowed}") from fault
+        text_of_value = "missing" if value is None else _SHORT.repr(value)
+        raise InvalidInputError(shown(key), f"{text_of_value}; allowed: {kind.allowed}") from fault
 
 
 def shown(value: object) -> str:
-    """Return what a file says as a line can show it."""
-    told = printable(value if isinstance(value, str) else _SHORT.repr(value))
-    return told if len(told) <= SHOWN_MAX else f"{told[:SHOWN_MAX]}..."
+    """Return a value of a file as printable text of limited length."""
+    text_of_value = printable(value if isinstance(value, str) else _SHORT.repr(value))
+    return text_of_value if len(text_of_value) <= SHOWN_MAX else f"{text_of_value[:SHOWN_MAX]}..."
 
 
 _SHORT: Final = Repr()
-"""Neither long nor deep, whatever a file nests."""
+"""Representation of limited length and depth, for values of any nesting."""
 _SHORT.maxstring = _SHORT.maxother = SHOWN_MAX
 
 
@@ -109,7 +109,7 @@ def _minutes(given: str) -> Fraction:
 
 
 def flag(given: str) -> bool:
-    """Read a flag as Go does. Raises: ValueError."""
+    """Parse a boolean as Go does. Raises: ValueError."""
     if given not in (*_TRUE, *_FALSE):
         raise ValueError
     return given in _TRUE

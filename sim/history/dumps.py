@@ -1,12 +1,12 @@
-"""A folder of dumps, each of one moment, as what happened between the first and the last.
+"""A folder of dumps, each of one time, as a history from the first to the last.
 
-A pod began when its `creationTimestamp` says, or where it had scheduling gates, in the middle
-between the last dump with them and the next; it runs from its `startTime`. It ended when its
-containers say; one that is gone from a dump, in the middle between that dump and the one before,
-or when it was to be gone at the latest (`deletionTimestamp`), if that is between them.
+A pod starts at its `creationTimestamp` and runs from its `startTime`. A pod with scheduling gates
+starts in the middle between the last dump with gates and the next. A pod ends at the time in its
+container status. If it is missing in a dump, it ended in the middle between that dump and the one
+before, or at its `deletionTimestamp` if that is between them.
 
-A node is as it was when it had settled: ready, and there for longer than SETTLES_MS; or else when
-it was last seen.
+A node has the labels, taints and resources of the first dump in which it was settled: Ready, and
+older than SETTLES_MS. Otherwise those of the last dump that contains it.
 """
 
 import re
@@ -41,20 +41,20 @@ TIME_IN_NAME: Final = re.compile(
 )
 SECONDS_IN_NAME: Final = re.compile(r"(?<!\d)(1\d{9})(?!\d)")
 ALLOWED: Final = (
-    "a name with the time in it, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
-    "as +02:00) or 1793527200.json; or nodes with heartbeats in it"
+    "a file name with the time, such as 2026-11-01T10-00-00Z.json (UTC, or with an offset such "
+    "as +02:00) or 1793527200.json; or a dump of nodes with heartbeats"
 )
 SETTLES_MS: Final = 600_000
-"""How long after a node came its devices and labels may still come: device plugins and feature
-discovery start after its kubelet."""
+"""Age of a node until which devices and labels may still be added: device plugins and feature
+discovery start after the kubelet."""
 
-Tell = Callable[[int, int], None]
-"""Takes how many files have been read, and how many there are."""
+OnProgress = Callable[[int, int], None]
+"""Called with the number of files read and the number of all files."""
 
 
 @dataclass(slots=True)
 class _Pod:
-    """A pod that was there when last looked."""
+    """A pod that existed in the last dump."""
 
     pod: Pod
     begins_ms: int
@@ -63,49 +63,51 @@ class _Pod:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node that was there when last looked."""
+    """A node that existed in the last dump."""
 
     node: Node
     begins_ms: int
     settled: bool
-    """What stands on it from now on, such as a taint of somebody's work on it, does not count."""
+    """True if later changes are ignored, such as a taint during maintenance."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been found so far."""
+    """Data read so far."""
 
     source: str
-    refused: list[str]
+    unreadable: list[str]
     moments: list[int] = field(default_factory=list)
     pods: dict[str, _Pod] = field(default_factory=dict)
     nodes: dict[str, _Node] = field(default_factory=dict)
-    lives: list[PodLifetime] = field(default_factory=list)
-    stays: list[NodeLifetime] = field(default_factory=list)
-    over: set[str] = field(default_factory=set)
-    """Pods that have finished and still stand there."""
+    pod_lifetimes: list[PodLifetime] = field(default_factory=list)
+    node_lifetimes: list[NodeLifetime] = field(default_factory=list)
+    finished: set[str] = field(default_factory=set)
+    """Finished pods that still exist."""
     gated: set[str] = field(default_factory=set)
-    """Pods that no scheduler looked at when last looked."""
+    """Pods that had scheduling gates in the last dump."""
 
 
-def read(folder: str, refused: list[str], tell: Tell = lambda *_: None) -> ClusterHistory:
-    """Read all dumps of a folder. *refused*: is told which objects cannot be read.
+def read(
+    folder: str, unreadable: list[str], on_progress: OnProgress = lambda *_: None
+) -> ClusterHistory:
+    """Read all dumps of a folder; objects that cannot be read are appended to *refused*.
 
     Raises: InvalidInputError that names the file.
     """
-    reading = _Reading(folder, refused)
+    reading = _Reading(folder, unreadable)
     paths = listed(folder)
     number = 0
     for at_ms, group in groupby(sorted(_timed(paths)), key=lambda one: one[0]):
         dump = [(path, files.read_dump(path)) for _, path in group]
-        _look(reading, at_ms, dump)
+        _read_dump(reading, at_ms, dump)
         number += len(dump)
-        tell(number, len(paths))
-    return check(_whole(reading))
+        on_progress(number, len(paths))
+    return check(_history(reading))
 
 
 def listed(folder: str) -> list[str]:
-    """Return the files of a folder that may be read. Raises: InvalidInputError."""
+    """Return the files of a folder with a known suffix. Raises: InvalidInputError."""
     try:
         found = sorted(
             str(path)
@@ -122,7 +124,7 @@ def listed(folder: str) -> list[str]:
 
 
 def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield when each was made, and its path."""
+    """Yield the time and the path of each dump."""
     for path in paths:
         at_ms = time_of(path) or _newest(path)
         if at_ms is None:
@@ -131,7 +133,7 @@ def _timed(paths: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def time_of(path: str) -> int | None:
-    """Return the time that a file's name says, unix ms; None: it says none."""
+    """Return the time in a file's name in Unix milliseconds, or None."""
     name = Path(path).name
     if (found := TIME_IN_NAME.search(name)) is not None:
         year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
@@ -148,42 +150,44 @@ def time_of(path: str) -> int | None:
 
 
 def _newest(path: str) -> int | None:
-    """Return the newest time that anything in the dump tells: kubelets report every minutes."""
+    """Return the newest timestamp in a dump; kubelets report every few minutes."""
     found = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):
             try:
                 found = max(found, times(raw, where).newest)
             except InvalidInputError:
-                continue  # it is told of when the dump is read
+                continue  # reported when the dump is read
     return found * 1000 or None
 
 
-def _look(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
-    """Take in all that stands in the files of one moment."""
-    seen: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
+def _read_dump(reading: _Reading, at_ms: int, dump: Sequence[tuple[str, bytes]]) -> None:
+    """Process the files of one time."""
+    keys: dict[str, set[str]] = {NODES.name: set(), PODS.name: set()}
     for path, raw in dump:
-        for name, item, where in items(raw, path, reading.refused):
-            if name not in seen:
+        for name, item, where in items(raw, path, reading.unreadable):
+            if name not in keys:
                 continue
             try:
                 found = times(item, where)
-                (_see_node if name == NODES.name else _see_pod)(reading, at_ms, found, item, where)
+                (_update_node if name == NODES.name else _update_pod)(
+                    reading, at_ms, found, item, where
+                )
             except InvalidInputError as fault:
-                reading.refused.append(str(fault))
+                reading.unreadable.append(str(fault))
             else:
-                seen[name].add(found.key)
+                keys[name].add(found.key)
     sources = ", ".join(path for path, _ in dump)
     for kind in (NODES, PODS):
-        if not seen[kind.name]:
+        if not keys[kind.name]:
             raise InvalidInputError(sources, f"holds no {kind.resource} that can be read")
-    _miss(reading, at_ms, seen[NODES.name], seen[PODS.name])
+    _end_missing(reading, at_ms, keys[NODES.name], keys[PODS.name])
     reading.moments.append(at_ms)
-    nodes = len(reading.nodes) + len(reading.stays)
-    check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.lives))
+    nodes = len(reading.nodes) + len(reading.node_lifetimes)
+    check_sizes(reading.source, nodes=nodes, pods=len(reading.pods) + len(reading.pod_lifetimes))
 
 
-def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+def _update_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
     known = reading.nodes.get(found.key)
     if known is not None and known.settled:
         return
@@ -193,8 +197,8 @@ def _see_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: st
     reading.nodes[found.key] = _Node(node, begins_ms, settled)
 
 
-def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
-    if found.key in reading.over:
+def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
+    if found.key in reading.finished:
         return
     if found.gated:
         reading.gated.add(found.key)
@@ -205,15 +209,15 @@ def _see_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str
         begins_ms = _begun(reading, at_ms, found)
         track = reading.pods[found.key] = _Pod(pod, begins_ms, found)
     elif track.pod.node is None:
-        track.pod = pod_as_it_was(raw, where)  # it waited when it was seen first
+        track.pod = pod_as_it_was(raw, where)  # Pending in earlier dumps
     track.times = found
     if found.over:
-        reading.over.add(found.key)
+        reading.finished.add(found.key)
         _end_pod(reading, reading.pods.pop(found.key), at_ms)
 
 
 def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
-    """Return when what is new in this dump began."""
+    """Return when an object that is new in this dump began."""
     was_gated = found.key in reading.gated
     known = found.started if was_gated else found.created
     middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms
@@ -222,22 +226,22 @@ def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
     return min(1000 * known, middle_ms if was_gated else at_ms)
 
 
-def _miss(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
-    """Let end what is not there any more."""
+def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str]) -> None:
+    """End the pods and nodes that are missing in this dump."""
     for key in [key for key in reading.pods if key not in pods]:
         _end_pod(reading, reading.pods.pop(key), at_ms)
     for key in [key for key in reading.nodes if key not in nodes]:
         gone = reading.nodes.pop(key)
         ends_ms = max((reading.moments[-1] + at_ms) // 2, gone.begins_ms)
-        reading.stays.append(
+        reading.node_lifetimes.append(
             NodeLifetime(node=gone.node, begins_ms=gone.begins_ms, ends_ms=ends_ms)
         )
-    reading.over &= pods
+    reading.finished &= pods
     reading.gated &= pods
 
 
 def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
-    """Note the life of a pod that ended before this dump."""
+    """Record the lifetime of a pod that ended before this dump."""
     found = gone.times
     before_ms = max([gone.begins_ms, *reading.moments[-1:]])
     known = found.finished if found.over else found.deleting
@@ -245,10 +249,10 @@ def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
         ends_ms, slack_ms = min(1000 * known, at_ms), 0
     else:
         ends_ms, slack_ms = (before_ms + at_ms) // 2, (at_ms - before_ms + 1) // 2
-    reading.lives.append(_life(gone, max(ends_ms, gone.begins_ms), slack_ms))
+    reading.pod_lifetimes.append(_pod_lifetime(gone, max(ends_ms, gone.begins_ms), slack_ms))
 
 
-def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
+def _pod_lifetime(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     started = of.times.started
     bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
     if ends_ms is not None:
@@ -262,24 +266,25 @@ def _life(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     )
 
 
-def _whole(reading: _Reading) -> ClusterHistory:
-    """Return all that was read; what the last dump holds is still there at the end."""
+def _history(reading: _Reading) -> ClusterHistory:
+    """Return the history; objects in the last dump exist until the end."""
     moments = reading.moments
     ends_ms = moments[-1]
-    still = [
+    existing = [
         NodeLifetime(node=one.node, begins_ms=one.begins_ms, ends_ms=ends_ms)
         for one in reading.nodes.values()
     ]
-    lives = [*reading.lives, *(_life(one, None) for one in reading.pods.values())]
-    apart = max((after - before for before, after in pairwise(moments)), default=0) // 1000
-    note = (
-        f"{len(moments):,} dumps, up to {apart:,} s apart: what came and went between is unknown"
-    )
+    pod_lifetimes = [
+        *reading.pod_lifetimes,
+        *(_pod_lifetime(one, None) for one in reading.pods.values()),
+    ]
+    gap = max((after - before for before, after in pairwise(moments)), default=0) // 1000
+    note = f"{len(moments):,} dumps, up to {gap:,} s apart: objects between two dumps are missing"
     return ClusterHistory(
         source=reading.source,
         begins_ms=moments[0],
         ends_ms=ends_ms,
-        stays=(*reading.stays, *still),
-        lives=tuple(lives),
+        node_lifetimes=(*reading.node_lifetimes, *existing),
+        pod_lifetimes=tuple(pod_lifetimes),
         notes=(note,),
     )

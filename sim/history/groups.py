@@ -1,4 +1,4 @@
-"""The kinds of nodes that a past has, as node groups that a simulated autoscaler may add to."""
+"""Node groups of a history, to which the simulated autoscaler can add nodes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetim
 from sim.simulator import Result
 
 MEMORY_STEP_BYTES: Final = 1024**3
-"""What is allocatable on machines of one type differs by less."""
+"""Allocatable memory of machines of one type differs by less than this."""
 NO_GROUPS: Final = frozenset({CONTROL_PLANE.code, VIRTUAL_NODE.code, UNREADABLE.code})
 
 
@@ -31,7 +31,7 @@ _Annotations = tuple[tuple[str, str], ...]
 
 
 class _Kind(NamedTuple):
-    """What nodes of a group have in common."""
+    """Common properties of the nodes of a group."""
 
     labels: tuple[tuple[str, str], ...]
     taints: tuple[Taint, ...]
@@ -47,42 +47,48 @@ def _order(kind: _Kind) -> tuple[object, ...]:
 
 
 class Groups:
-    """Every kind of node that there ever was, and of which kinds those at the beginning are."""
+    """All node groups of a history, and the groups of the nodes at its start."""
 
-    def __init__(self, past: ClusterHistory, lives: Iterable[PodLifetime], config: Config) -> None:
-        """Tell nodes apart by what pods and the configuration look at."""
-        self._read = {*_read_by_pods(lives), *config.node_labels(), ZONE_LABEL} - {HOST_LABEL}
+    def __init__(
+        self, history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime], config: Config
+    ) -> None:
+        """Group nodes by the labels that pods and the configuration use."""
+        self._read = {*_read_by_pods(pod_lifetimes), *config.node_labels(), ZONE_LABEL} - {
+            HOST_LABEL
+        }
         self._taint_key = config.taint_key
-        stays = [stay for stay in past.stays if grouped(stay.node)]
-        self.left_out = len(past.stays) - len(stays)
+        node_lifetimes = [
+            lifetime for lifetime in history.node_lifetimes if is_scalable(lifetime.node)
+        ]
+        self.left_out = len(history.node_lifetimes) - len(node_lifetimes)
         members: dict[_Kind, list[NodeLifetime]] = {}
-        for stay in stays:
-            members.setdefault(self._kind(stay.node), []).append(stay)
-        agents = _agents(past)
+        for lifetime in node_lifetimes:
+            members.setdefault(self._kind(lifetime.node), []).append(lifetime)
+        agents = _agents(history)
         self.templates: dict[Resources, Node] = {}
         shapes = {
             (kind, kept): self._add(kind, kept, members[kind], agents)
             for kind in sorted(members, key=_order)
-            for kept in sorted({(), *(_kept(stay.node) for stay in members[kind])})
+            for kept in sorted({(), *(_kept(lifetime.node) for lifetime in members[kind])})
         }
         self._stays = [
-            (shapes[kind, kept], max(stay.begins_ms, past.begins_ms), stay.ends_ms)
+            (shapes[kind, kept], max(lifetime.begins_ms, history.begins_ms), lifetime.ends_ms)
             for kind, kept in shapes
-            for stay in members[kind]
-            if _kept(stay.node) == kept
+            for lifetime in members[kind]
+            if _kept(lifetime.node) == kept
         ]
         self.first = tuple(
-            shape for shape, begins_ms, _ in self._stays if begins_ms == past.begins_ms
+            shape for shape, begins_ms, _ in self._stays if begins_ms == history.begins_ms
         )
 
-    def spent(self, price_of: Price) -> Result:
-        """Add up what the nodes were as they really stood, each as a node of its group, alone."""
+    def recorded_totals(self, price_of: Price) -> Result:
+        """Return node-hours, capacity and cost of the nodes as recorded."""
         node_ms, capacity, cost = 0, 0, Fraction()
         for shape, begins_ms, ends_ms in self._stays:
-            stood_ms = max(ends_ms - begins_ms, 0)
-            node_ms += stood_ms
-            capacity += stood_ms * shape.cpu_millis
-            cost += stood_ms * price_of(self.templates[shape])
+            existed_ms = max(ends_ms - begins_ms, 0)
+            node_ms += existed_ms
+            capacity += existed_ms * shape.cpu_millis
+            cost += existed_ms * price_of(self.templates[shape])
         return Result(node_ms=node_ms, capacity_millis_ms=capacity, cost_ms=cost)
 
     def _kind(self, node: Node) -> _Kind:
@@ -108,14 +114,14 @@ class Groups:
         members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
     ) -> Resources:
-        """Add a group; where another one has the same shape, a byte of memory tells them apart.
+        """Add a group; if its shape exists already, a byte of memory makes it unique.
 
-        *kept*: what keeps its nodes.
+        *kept* are annotations that exclude its nodes from scale-down.
         """
-        nodes = [stay.node for stay in members]
+        nodes = [lifetime.node for lifetime in members]
         whole = min((node.allocatable for node in nodes), key=lambda one: one.memory_bytes)
         taken = [Resources.total(agents.get(node.name, ())) for node in nodes]
-        shape = _less(whole, taken)
+        shape = _with_agent(whole, taken)
         while shape in self.templates:
             shape = replace(shape, memory_bytes=shape.memory_bytes - 1)
         self.templates[shape] = Node(
@@ -130,7 +136,7 @@ class Groups:
 
 
 def _kept(node: Node) -> _Annotations:
-    """Return the annotations by which a person or tool keeps the node."""
+    """Return the annotations by which a person or tool excludes the node from scale-down."""
     if opt_out_annotation(node) is None:
         return ()
     ours = guard_of(node)
@@ -138,18 +144,18 @@ def _kept(node: Node) -> _Annotations:
     return tuple((key, node.annotations[key]) for key in sorted(keys & node.annotations.keys()))
 
 
-def grouped(node: Node) -> bool:
-    """Say whether nodes of its kind come and go with what is asked."""
+def is_scalable(node: Node) -> bool:
+    """Return whether the node belongs to a group that an autoscaler can scale."""
     return not any(one.code in NO_GROUPS for one in node_blockers(node))
 
 
-def offered(template: Node) -> Resources:
-    """Return what an empty node of a group has for pods."""
+def capacity_for_pods(template: Node) -> Resources:
+    """Return the capacity of an empty node of a group for pods."""
     return template.allocatable - DAEMON_REQUESTS
 
 
-def _less(whole: Resources, agents: list[Resources]) -> Resources:
-    """Put the simulation's agent in the place of what DaemonSets ask of the median node."""
+def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
+    """Replace the median requests of a node's DaemonSet pods by those of the simulated agent."""
     asked = Resources(
         median_low(one.cpu_millis for one in agents),
         median_low(one.memory_bytes for one in agents),
@@ -164,25 +170,29 @@ def _less(whole: Resources, agents: list[Resources]) -> Resources:
     )
 
 
-def _agents(past: ClusterHistory) -> dict[str, list[Resources]]:
-    """Return what the pods ask that go with their nodes, by node; of each owner one counts."""
+def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
+    """Return the requests of DaemonSet and static pods by node; one pod counts per owner."""
     seen: dict[str, dict[str, Resources]] = {}
-    for life in past.lives:
-        pod = life.pod
+    for lifetime in history.pod_lifetimes:
+        pod = lifetime.pod
         if pod.stays_with_node and pod.node:
             owner = f"{pod.namespace}/{pod.owner_name}" if pod.daemon else pod.key
             seen.setdefault(pod.node, {})[owner] = pod.requests
     return {node: list(owners.values()) for node, owners in seen.items()}
 
 
-def anywhere(life: PodLifetime) -> PodLifetime:
-    """Return the life of a pod that asks for no one node by name."""
-    pod = life.pod
-    placing = _free(pod.placing)
-    return life if placing is pod.placing else replace(life, pod=replace(pod, placing=placing))
+def without_node_name(lifetime: PodLifetime) -> PodLifetime:
+    """Return the pod's lifetime without constraints that name a single node."""
+    pod = lifetime.pod
+    placing = _without_hostname(pod.placing)
+    return (
+        lifetime
+        if placing is pod.placing
+        else replace(lifetime, pod=replace(pod, placing=placing))
+    )
 
 
-def _free(placing: NodeConstraints) -> NodeConstraints:
+def _without_hostname(placing: NodeConstraints) -> NodeConstraints:
     if not names_node(placing):
         return placing
     selector = tuple(pair for pair in placing.node_selector if pair[0] != HOST_LABEL)
@@ -194,6 +204,6 @@ def _read(placing: NodeConstraints) -> Iterator[tuple[str, str]]:
         yield from one.reads(placing)
 
 
-def _read_by_pods(lives: Iterable[PodLifetime]) -> Iterator[str]:
-    for placing in {life.pod.placing for life in lives}:
-        yield from (key for what, key in _read(placing) if what == LABEL)
+def _read_by_pods(pod_lifetimes: Iterable[PodLifetime]) -> Iterator[str]:
+    for placing in {lifetime.pod.placing for lifetime in pod_lifetimes}:
+        yield from (key for kind, key in _read(placing) if kind == LABEL)

@@ -1,8 +1,8 @@
-"""A past as a workload: the kinds of its nodes as node groups, its pods as Jobs and Deployments.
+"""A history as a workload: node groups, Jobs and Deployments.
 
-What pods of a ReplicaSet have in common is how many of them there are over time; which of them a
-scale-in takes is for the simulated controller to say, as it is in a cluster. All other pods come
-when they came and run for as long as they ran.
+Pods of a ReplicaSet become a number of replicas over time; the simulated controller selects the
+pods that a scale-in deletes, as in a cluster. All other pods start at their recorded time and run
+for their recorded duration.
 """
 
 from collections import Counter
@@ -19,108 +19,121 @@ from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
 from sim.costs import price_of
 from sim.history.cluster_history import ClusterHistory, PodLifetime
-from sim.history.groups import Groups, anywhere, offered
+from sim.history.groups import Groups, capacity_for_pods, without_node_name
 from sim.simulator import Result
 from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
-"""A pod that comes so soon after another of its ReplicaSet has gone takes its place."""
+"""A pod created within this time after another of its ReplicaSet ended replaces it."""
 SHORT: Final = (
-    "shorter than an hour: an autoscaler waits ten minutes before it takes a node, so there is "
-    "little to compare"
+    "shorter than an hour: an autoscaler waits ten minutes before it removes a node, so variants "
+    "differ little"
 )
 
 
 class HistoryWorkload(NamedTuple):
-    """What is played, and what of the past is not in it."""
+    """The workload, and notes about parts of the history that it leaves out."""
 
     workload: Workload
     notes: tuple[str, ...]
-    stood: Result
-    """What the nodes were as they really stood, and nothing else."""
+    recorded: Result
+    """Totals of the nodes as recorded; all other fields are 0."""
 
 
-def workload_of(past: ClusterHistory, config: Config) -> HistoryWorkload:
-    """Make the workload. *config*: by labels that it goes by nodes are told apart, and priced.
+def workload_of(history: ClusterHistory, config: Config) -> HistoryWorkload:
+    """Return the workload of a history.
+
+    *config* determines the labels that distinguish node groups, and the prices.
 
     Raises: InvalidInputError when no pod is left.
     """
-    virtual = {stay.node.name for stay in past.stays if stay.node.virtual}
-    every = [life for life in past.lives if _counts(life, past)]
-    asked = [life for life in every if life.pod.node not in virtual]
-    freed = [anywhere(life) for life in asked]
-    groups = Groups(past, freed, config)
-    able = _able(freed, groups.templates.values())
-    if not able:
-        of = f"of {plural(len(freed), 'pod')} in its time no kind of node admits any when empty"
-        raise InvalidInputError(past.source, f"has nothing to play: {of}")
-    whole = Workload(
-        past.source,
+    virtual = {lifetime.node.name for lifetime in history.node_lifetimes if lifetime.node.virtual}
+    in_history = [lifetime for lifetime in history.pod_lifetimes if _needs_node(lifetime, history)]
+    simulated = [lifetime for lifetime in in_history if lifetime.pod.node not in virtual]
+    unpinned = [without_node_name(lifetime) for lifetime in simulated]
+    groups = Groups(history, unpinned, config)
+    placeable = _placeable(unpinned, groups.templates.values())
+    if not placeable:
+        of = f"of {plural(len(unpinned), 'pod')} none fits on an empty node of any group"
+        raise InvalidInputError(history.source, f"has no pods to simulate: {of}")
+    workload = Workload(
+        history.source,
         groups.first,
-        tuple(_arrivals(past, able)),
-        past.duration_ms,
+        tuple(_arrivals(history, placeable)),
+        history.duration_ms,
         tick_ms=None,
         groups=groups.templates,
-        deployments=tuple(_deployments(past, able)),
+        deployments=tuple(_deployments(history, placeable)),
         largest_first=True,
     )
-    named = sum(names_node(life.pod.placing) for life in asked)
-    social = sum(bool(life.pod.company.near or life.pod.company.apart) for life in able)
-    counted = (
-        (groups.left_out, "nodes left out, as of the control plane, virtual or unreadable"),
-        (len(every) - len(asked), "pods left out, as they ran on virtual nodes"),
-        (len(freed) - len(able), "pods left out, as no kind of node admits them when empty"),
-        (named, "pods that ask for a node by its name, and are played as if one like it would do"),
-        (social, "pods that ask to be near or apart from others, which is not played"),
+    pinned = sum(names_node(lifetime.pod.placing) for lifetime in simulated)
+    with_affinity = sum(
+        bool(lifetime.pod.company.near or lifetime.pod.company.apart) for lifetime in placeable
     )
-    short = (SHORT,) if past.duration_ms < HOUR_MS else ()
-    told = (f"{what}: {count:,}" for count, what in counted if count)
-    return HistoryWorkload(whole, (*short, *past.notes, *told), groups.spent(price_of(config)))
+    counted = (
+        (groups.left_out, "nodes left out (control plane, virtual or unreadable)"),
+        (len(in_history) - len(simulated), "pods left out (they ran on virtual nodes)"),
+        (len(unpinned) - len(placeable), "pods left out (they fit on no empty node)"),
+        (pinned, "pods that select a node by name (simulated with any node of its group)"),
+        (with_affinity, "pods with inter-pod affinity or anti-affinity (ignored)"),
+    )
+    short = (SHORT,) if history.duration_ms < HOUR_MS else ()
+    counts = (f"{what}: {count:,}" for count, what in counted if count)
+    return HistoryWorkload(
+        workload, (*short, *history.notes, *counts), groups.recorded_totals(price_of(config))
+    )
 
 
-def _counts(life: PodLifetime, past: ClusterHistory) -> bool:
-    """Say whether the pod is looked for a node within the time, and does not go with one."""
-    ended = life.ends_ms is not None and life.ends_ms <= max(past.begins_ms, life.begins_ms)
-    return not (life.pod.stays_with_node or ended or life.begins_ms >= past.ends_ms)
+def _needs_node(lifetime: PodLifetime, history: ClusterHistory) -> bool:
+    """Return whether the pod needs a node during the history; not DaemonSet and static pods."""
+    ended = lifetime.ends_ms is not None and lifetime.ends_ms <= max(
+        history.begins_ms, lifetime.begins_ms
+    )
+    return not (lifetime.pod.stays_with_node or ended or lifetime.begins_ms >= history.ends_ms)
 
 
-def _able(lives: Iterable[PodLifetime], templates: Iterable[Node]) -> list[PodLifetime]:
-    """Return the pods that some node would take if it were empty; the others would wait always."""
+def _placeable(
+    pod_lifetimes: Iterable[PodLifetime], templates: Iterable[Node]
+) -> list[PodLifetime]:
+    """Return the pods that fit on an empty node of some group; others would be Pending forever."""
     nodes = list(templates)
     known: dict[object, bool] = {}
     found = []
-    for life in lives:
-        pod = life.pod
+    for lifetime in pod_lifetimes:
+        pod = lifetime.pod
         key = pod.requests, pod.placing
         if key not in known:
             known[key] = any(_would_take(node, pod) for node in nodes)
         if known[key]:
-            found.append(life)
+            found.append(lifetime)
     return found
 
 
 def _would_take(node: Node, pod: Pod) -> bool:
-    return pod.requests.fits_in(offered(node)) and first_failing_filter(node, pod.placing) is None
+    return (
+        pod.requests.fits_in(capacity_for_pods(node))
+        and first_failing_filter(node, pod.placing) is None
+    )
 
 
-# Pods that come and end
+# Pods of no ReplicaSet
 
 
-def _arrivals(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Arrival]:
-    """Yield those that no ReplicaSet makes, in order of time; of one time the largest first."""
+def _arrivals(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> Iterator[Arrival]:
+    """Yield the pods that belong to no ReplicaSet by time; pods of one time largest first."""
     names: Counter[str] = Counter()
-    single = [life for life in lives if life.pod.owner_kind != REPLICA_SET]
-    for life in sorted(single, key=lambda life: _order(life, past)):
-        pod = life.pod
+    single = [lifetime for lifetime in pod_lifetimes if lifetime.pod.owner_kind != REPLICA_SET]
+    for lifetime in sorted(single, key=lambda lifetime: _order(lifetime, history)):
+        pod = lifetime.pod
         name = f"{pod.namespace}.{pod.name}"
         names[name] += 1
-        again = f".{names[name]}" if names[name] > 1 else ""
-        at_ms = max(life.begins_ms, past.begins_ms)
-        left_ms = _end(life, past) - max(life.bound_ms, past.begins_ms)
+        suffix = f".{names[name]}" if names[name] > 1 else ""
+        at_ms = max(lifetime.begins_ms, history.begins_ms)
+        left_ms = _end(lifetime, history) - max(lifetime.bound_ms, history.begins_ms)
         yield Arrival(
-            at_ms - past.begins_ms,
-            name + again,
+            at_ms - history.begins_ms,
+            name + suffix,
             pod.requests,
             max(left_ms, LIFE_MS_MIN),
             pod.placing,
@@ -130,84 +143,90 @@ def _arrivals(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Ar
         )
 
 
-def _order(life: PodLifetime, past: ClusterHistory) -> tuple[int, int, int, str]:
-    asked = life.pod.requests
-    at_ms = max(life.begins_ms - past.begins_ms, 0)
-    return at_ms, -asked.cpu_millis, -asked.memory_bytes, life.pod.key
+def _order(lifetime: PodLifetime, history: ClusterHistory) -> tuple[int, int, int, str]:
+    requests = lifetime.pod.requests
+    at_ms = max(lifetime.begins_ms - history.begins_ms, 0)
+    return at_ms, -requests.cpu_millis, -requests.memory_bytes, lifetime.pod.key
 
 
-def _end(life: PodLifetime, past: ClusterHistory) -> int:
-    """Return when it ends; what was there at the end does not end while it is played."""
-    return past.ends_ms + DAY_MS if life.ends_ms is None else life.ends_ms
+def _end(lifetime: PodLifetime, history: ClusterHistory) -> int:
+    """Return the end of a pod; a pod that still existed does not end during the simulation."""
+    return history.ends_ms + DAY_MS if lifetime.ends_ms is None else lifetime.ends_ms
 
 
 def _ties(pod: Pod) -> DisruptionFacts | None:
-    """Return what speaks against an eviction: annotations, and data on the node."""
+    """Return facts that block an eviction: annotations, and data on the node."""
     ties = DisruptionFacts(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
     return ties if ties != NO_DISRUPTION_FACTS else None
 
 
-# Pods that a ReplicaSet makes
+# Pods of ReplicaSets
 
 
-def _deployments(past: ClusterHistory, lives: Iterable[PodLifetime]) -> Iterator[Deployment]:
-    """Yield every ReplicaSet as a Deployment of its own: a rollout is one less, the other more."""
+def _deployments(
+    history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]
+) -> Iterator[Deployment]:
+    """Yield each ReplicaSet as a Deployment; a rollout shrinks one and grows the other."""
     sets: dict[tuple[object, ...], list[PodLifetime]] = {}
-    for life in lives:
-        pod = life.pod
+    for lifetime in pod_lifetimes:
+        pod = lifetime.pod
         if pod.owner_kind == REPLICA_SET:
             key = pod.namespace, pod.owner_name, pod.requests, pod.placing, _ties(pod)
-            sets.setdefault(key, []).append(life)
+            sets.setdefault(key, []).append(lifetime)
     names: Counter[str] = Counter()
     for (namespace, owner, requests, placing, ties), members in sets.items():
         name = f"{namespace}.{owner}"
         names[name] += 1
-        again = f".{names[name]}" if names[name] > 1 else ""
-        replicas, restarts = _counted(past, members)
+        suffix = f".{names[name]}" if names[name] > 1 else ""
+        replicas, restarts = _counted(history, members)
         yield Deployment(
-            name + again,
+            name + suffix,
             requests,  # type: ignore[arg-type]
             replicas,
             restarts=restarts,
             placing=placing,  # type: ignore[arg-type]
             ties=ties,  # type: ignore[arg-type]
-            ages_ms=_ages(past, members),
+            ages_ms=_ages(history, members),
         )
 
 
-def _ages(past: ClusterHistory, lives: Iterable[PodLifetime]) -> tuple[int, ...]:
-    """Return how old those are that are there at the beginning, the oldest first."""
-    ages = (past.begins_ms - life.begins_ms for life in lives)
+def _ages(history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]) -> tuple[int, ...]:
+    """Return the ages of the pods that exist at the start, oldest first."""
+    ages = (history.begins_ms - lifetime.begins_ms for lifetime in pod_lifetimes)
     return tuple(sorted((one for one in ages if one >= 0), reverse=True))
 
 
 Steps = tuple[tuple[int, int], ...]
 
 
-def _counted(past: ClusterHistory, lives: Sequence[PodLifetime]) -> tuple[Steps, tuple[int, ...]]:
-    """Return how many there are from when on, and when one took another's place."""
-    come = sorted(life.begins_ms for life in lives if life.begins_ms > past.begins_ms)
-    gone = sorted(
-        (life.ends_ms, life.slack_ms)
-        for life in lives
-        if life.ends_ms is not None and life.ends_ms < past.ends_ms
+def _counted(
+    history: ClusterHistory, pod_lifetimes: Sequence[PodLifetime]
+) -> tuple[Steps, tuple[int, ...]]:
+    """Return (start, replicas) over time, and the times at which a pod replaced another."""
+    started = sorted(
+        lifetime.begins_ms for lifetime in pod_lifetimes if lifetime.begins_ms > history.begins_ms
+    )
+    ended = sorted(
+        (lifetime.ends_ms, lifetime.slack_ms)
+        for lifetime in pod_lifetimes
+        if lifetime.ends_ms is not None and lifetime.ends_ms < history.ends_ms
     )
     changes: Counter[int] = Counter()
     restarts, at = [], 0
-    for ends_ms, slack_ms in gone:
-        while at < len(come) and come[at] < ends_ms - slack_ms - REPLACED_MS:
-            changes[come[at]] += 1
+    for ends_ms, slack_ms in ended:
+        while at < len(started) and started[at] < ends_ms - slack_ms - REPLACED_MS:
+            changes[started[at]] += 1
             at += 1
-        if at < len(come) and come[at] <= ends_ms + slack_ms + REPLACED_MS:
-            restarts.append(come[at] - past.begins_ms)
+        if at < len(started) and started[at] <= ends_ms + slack_ms + REPLACED_MS:
+            restarts.append(started[at] - history.begins_ms)
             at += 1
         else:
             changes[ends_ms] -= 1
-    for begins_ms in come[at:]:
+    for begins_ms in started[at:]:
         changes[begins_ms] += 1
-    count = len(lives) - len(come)
+    count = len(pod_lifetimes) - len(started)
     steps = [(0, count)]
     for at_ms in sorted(changes):
         count += changes[at_ms]
-        steps.append((at_ms - past.begins_ms, count))
+        steps.append((at_ms - history.begins_ms, count))
     return tuple(steps), tuple(restarts)

@@ -1,6 +1,6 @@
-"""What each metric of kube-state-metrics tells of pods and nodes; labels as version 2 has them.
+"""Metrics of kube-state-metrics (version 2) and the facts about pods and nodes in them.
 
-Where Prometheus has put labels of its own in their place, `exported_pod` counts, and so on.
+If Prometheus has replaced labels by its own, labels such as `exported_pod` count.
 """
 
 import math
@@ -30,12 +30,12 @@ KNOWN_LABELS: Final = (
     *(key for key, _ in VIRTUAL_LABELS),
     VIRTUAL_ROLE_LABEL,
 )
-ASIDE: Final = "exported_"
-"""What Prometheus puts before an exporter's labels of which it has one of that name itself."""
-NOT_ASKED: Final = "attachable_volumes"
-"""Resources that count volumes."""
-NONE: Final = ("", "<none>", "<nil>")
-"""What the metrics write for nobody."""
+EXPORTED: Final = "exported_"
+"""Prefix that Prometheus adds to a label of the exporter if it sets the same label itself."""
+VOLUMES: Final = "attachable_volumes"
+"""Prefix of resources that count volumes."""
+ABSENT: Final = ("", "<none>", "<nil>")
+"""Values for an absent owner or node."""
 CREATED: Final = "kube_pod_created"
 STARTED: Final = "kube_pod_start_time"
 COMPLETED: Final = "kube_pod_completion_time"
@@ -46,95 +46,95 @@ Labels = Mapping[str, str]
 
 
 class Run(NamedTuple):
-    """A series; unix ms."""
+    """A series in Unix milliseconds."""
 
     labels: Labels
     first_ms: int
     last_ms: int
     value: str
-    """Its first; of what nodes have, its largest."""
+    """Value of the first sample; the largest one for allocatable resources."""
 
     def pod(self) -> tuple[str, str, str]:
-        """Return whose it is: namespace, name, uid."""
+        """Return namespace, name and uid of the pod."""
         return self.of("namespace"), self.of("pod"), self.of("uid")
 
     def of(self, name: str) -> str:
-        """Return a label; where Prometheus has one of that name itself, the exporter's."""
-        return self.labels.get(ASIDE + name) or self.labels.get(name, "")
+        """Return the exporter's value of a label."""
+        return self.labels.get(EXPORTED + name) or self.labels.get(name, "")
 
 
 @dataclass(slots=True)
-class ToldOfPod:
-    """What is known of a pod."""
+class PodFacts:
+    """Facts about one pod."""
 
     first_ms: int | None = None
     last_ms: int = 0
-    """When it was seen alive, first and last."""
+    """Times of the first and last sample in which the pod was alive."""
     info: Labels = field(default_factory=dict)
-    """As it was told last: by then a pod has its node, if it ever had one."""
+    """Labels of the last info series: by then a scheduled pod has its node."""
     info_ms: int = 0
     owner: tuple[str, str] = ("", "")
     times: dict[str, int] = field(default_factory=dict)
     requests: dict[tuple[bool, str], dict[str, str]] = field(default_factory=dict)
-    """By whether it is an init container's, and its name."""
+    """Requests by (is an init container, container name)."""
     sidecars: set[str] = field(default_factory=set)
-    """Names of those init containers that go on running."""
+    """Names of init containers that are sidecars."""
     tolerations: set[Toleration] = field(default_factory=set)
     selector: tuple[tuple[str, str], ...] = ()
 
     def seen(self, run: Run) -> None:
-        """Note that it was alive."""
+        """Extend the time in which the pod was alive."""
         self.first_ms = min(run.first_ms, run.first_ms if self.first_ms is None else self.first_ms)
         self.last_ms = max(self.last_ms, run.last_ms)
 
 
 @dataclass(slots=True)
-class ToldOfNode:
-    """What is known of a node."""
+class NodeFacts:
+    """Facts about one node."""
 
     runs: list[tuple[int, int]] = field(default_factory=list)
-    """From when until when there were samples of what it has."""
+    """Intervals with samples of its allocatable resources."""
     amounts: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     taints: dict[Taint, list[tuple[int, int]]] = field(default_factory=dict)
-    """From when until when each was there."""
+    """Intervals in which each taint existed."""
 
 
 class Reading:
-    """What has been found so far."""
+    """Data read so far."""
 
-    def __init__(self, source: str, refused: list[str], keys: Iterable[str]) -> None:
-        self.source, self.refused = source, refused
+    def __init__(self, source: str, unreadable: list[str], keys: Iterable[str]) -> None:
+        self.source, self.unreadable = source, unreadable
         self.names = {_as_exported(key): key for key in (*KNOWN_LABELS, *keys)}
-        self.pods: dict[tuple[str, str, str], ToldOfPod] = {}
-        self.nodes: dict[str, ToldOfNode] = {}
+        self.pods: dict[tuple[str, str, str], PodFacts] = {}
+        self.nodes: dict[str, NodeFacts] = {}
         self.metrics: set[str] = set()
         self.moments: set[int] = set()
-        """When there was a sample of any node."""
+        """Times with a sample of any node."""
         self.infos: list[Run] = []
         self.step_ms = self.series = 0
 
-    def pod(self, run: Run) -> ToldOfPod:
-        """Return whose series it is."""
-        return self.pods.setdefault(run.pod(), ToldOfPod())
+    def pod(self, run: Run) -> PodFacts:
+        """Return the pod of a series."""
+        return self.pods.setdefault(run.pod(), PodFacts())
 
-    def node(self, run: Run) -> ToldOfNode:
-        """Return whose series it is."""
-        return self.nodes.setdefault(run.of("node"), ToldOfNode())
+    def node(self, run: Run) -> NodeFacts:
+        """Return the node of a series."""
+        return self.nodes.setdefault(run.of("node"), NodeFacts())
 
     def label(self, written: str, prefix: str) -> str:
-        """Return a label's own name, where it is known; else as the metrics write it."""
+        """Return the original name of a label if it is known, else its exported name."""
         name = written.removeprefix(prefix)
         return self.names.get(name, name)
 
 
 def _as_exported(key: str) -> str:
-    """Return how kube-state-metrics writes a label's name: nodePool/Name as node_pool_name."""
+    """Return a label's name as kube-state-metrics exports it: nodePool/Name as node_pool_name."""
     return _HUMP.sub("_", _NO_LETTER.sub("_", key)).lower()
 
 
 def in_number(value: str) -> float:
-    """Return a sample's value; one that is no finite number is less than all that are."""
+    """Return the value of a sample; -inf for a value that is not a finite number."""
     try:
         found = float(value)
     except ValueError:
@@ -143,7 +143,7 @@ def in_number(value: str) -> float:
 
 
 def _resource(run: Run) -> str:
-    """Return the resource's name as pods and Nodes have it."""
+    """Return the name of a resource as in Pods and Nodes."""
     return run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
 
 
@@ -151,16 +151,16 @@ def _allocatable(reading: Reading, run: Run) -> None:
     resource = _resource(run)
     node = reading.node(run)
     node.runs.append((run.first_ms, run.last_ms))
-    if not resource.startswith(NOT_ASKED):
-        # A kubelet that starts tells of no devices until their plugins have come.
+    if not resource.startswith(VOLUMES):
+        # A starting kubelet reports no devices until their plugins have registered.
         known = node.amounts.get(resource, run.value)
         node.amounts[resource] = max(known, run.value, key=in_number)
 
 
 def _taint(reading: Reading, run: Run) -> None:
     taint = Taint(*(run.labels.get(name, "") for name in ("key", "value", "effect")))
-    stood = reading.node(run).taints.setdefault(taint, [])
-    stood.append((run.first_ms, run.last_ms))
+    intervals = reading.node(run).taints.setdefault(taint, [])
+    intervals.append((run.first_ms, run.last_ms))
 
 
 def _labels(reading: Reading, run: Run) -> None:
@@ -181,14 +181,14 @@ def _info(reading: Reading, run: Run) -> None:
     reading.infos.append(run)
 
 
-def node_of(info: Labels, *, aside: bool) -> str | None:
-    """Return the name of a pod's node. *aside*: Prometheus has a label `node` of its own.
+def node_of(info: Labels, *, exported: bool) -> str | None:
+    """Return the node of a pod. *aside*: Prometheus sets a label `node` itself.
 
-    Labels without a value are none: there, one that waits has no `exported_node`.
+    Prometheus drops empty labels, so a Pending pod has no `exported_node` then.
     """
-    own = aside and any(name.startswith(ASIDE) for name in info)
-    node = info.get(f"{ASIDE}node" if own else "node", "")
-    return None if node in NONE else node
+    own = exported and any(name.startswith(EXPORTED) for name in info)
+    node = info.get(f"{EXPORTED}node" if own else "node", "")
+    return None if node in ABSENT else node
 
 
 def _phase(reading: Reading, run: Run) -> None:
@@ -240,7 +240,7 @@ def _selector(reading: Reading, run: Run) -> None:
     reading.pod(run).selector = tuple(sorted(asked.items()))
 
 
-TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
+READERS: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     ALLOCATABLE: _allocatable,
     INFO: _info,
     REQUESTS: _requests,
@@ -259,4 +259,4 @@ TAKEN: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     "kube_node_labels": _labels,
     "kube_node_role": _role,
 }
-"""The metrics that are read; answers about others are passed over."""
+"""Metrics that are read; all others are ignored."""

@@ -1,10 +1,10 @@
-"""Answers of Prometheus about the metrics of kube-state-metrics, as a past.
+"""Responses of Prometheus with metrics of kube-state-metrics, as a history.
 
-Each file is the body of one `/api/v1/query_range` for one metric by its plain name; a long time
-may be cut into several files.
+Each file is the body of one response of `/api/v1/query_range` for one metric without functions; a
+long time range may be split into several files.
 
-A node's taints are those of its first sample, or of the first that is more than SETTLES_MS later
-where it came after the beginning: as dumps have it.
+A node that was added during the history has the taints of its first sample after SETTLES_MS, all
+others those of their first sample. The reader of dumps does the same.
 """
 
 import math
@@ -31,30 +31,30 @@ from sim.history.cluster_history import (
     check,
     check_sizes,
 )
-from sim.history.dumps import SETTLES_MS, Tell, listed
+from sim.history.dumps import SETTLES_MS, OnProgress, listed
 from sim.history.metrics import (
+    ABSENT,
     ALLOCATABLE,
-    ASIDE,
     COMPLETED,
     CREATED,
+    EXPORTED,
     INFO,
-    NONE,
     PHASE,
+    READERS,
     REQUESTS,
     STARTED,
     TAINT,
-    TAKEN,
+    NodeFacts,
+    PodFacts,
     Reading,
     Run,
-    ToldOfNode,
-    ToldOfPod,
     in_number,
     node_of,
 )
 
 FILE_BYTES_MAX: Final = 1024**3
 SERIES_MAX: Final = 10_000_000
-NEEDED: Final = (ALLOCATABLE, INFO, REQUESTS)
+REQUIRED: Final = (ALLOCATABLE, INFO, REQUESTS)
 HOW_TO: Final = "docs/replay.md has the queries"
 
 
@@ -79,20 +79,24 @@ _SAMPLES: Final = msgspec.json.Decoder(list[tuple[float, str]])
 
 
 def read(
-    folder: str, refused: list[str], keys: Iterable[str] = (), tell: Tell = lambda *_: None
+    folder: str,
+    unreadable: list[str],
+    keys: Iterable[str] = (),
+    on_progress: OnProgress = lambda *_: None,
 ) -> ClusterHistory:
-    """Read all answers of a folder. *keys*: names of labels that a configuration goes by.
+    """Read all responses of a folder.
 
-    Raises: InvalidInputError that names the file.
+    *keys* are the labels that a configuration uses. Objects that cannot be read are appended to
+    *refused*. Raises: InvalidInputError that names the file.
     """
-    reading = Reading(folder, refused, keys)
+    reading = Reading(folder, unreadable, keys)
     paths = listed(folder)
     for number, path in enumerate(paths, start=1):
         _take_file(reading, path)
-        tell(number, len(paths))
-    if missing := [name for name in NEEDED if name not in reading.metrics]:
-        raise InvalidInputError(folder, f"holds no answer about {', '.join(missing)}; {HOW_TO}")
-    return check(_whole(reading))
+        on_progress(number, len(paths))
+    if missing := [name for name in REQUIRED if name not in reading.metrics]:
+        raise InvalidInputError(folder, f"holds no response for {', '.join(missing)}; {HOW_TO}")
+    return check(_history(reading))
 
 
 # Files
@@ -102,11 +106,11 @@ def _take_file(reading: Reading, path: str) -> None:
     raw = files.read_dump(path, FILE_BYTES_MAX)
     body = strictly(_BODY.decode, raw, path, HOW_TO)
     if body.status != "success" or body.data is None:
-        told = f"status: {body.status!r:.40}; allowed: 'success' {body.error:.200}".strip()
-        raise InvalidInputError(path, told)
+        problem = f"status: {body.status!r:.40}; allowed: 'success' {body.error:.200}".strip()
+        raise InvalidInputError(path, problem)
     if body.data.result_type != "matrix":
-        told = f"{body.data.result_type!r:.40}; allowed: 'matrix', which query_range answers"
-        raise InvalidInputError(f"{path}: data.resultType", told)
+        problem = f"{body.data.result_type!r:.40}; allowed: 'matrix', the type of query_range"
+        raise InvalidInputError(f"{path}: data.resultType", problem)
     reading.series += len(body.data.result)
     if reading.series > SERIES_MAX:
         raise InvalidInputError(reading.source, f"more than {SERIES_MAX:,} series")
@@ -115,23 +119,23 @@ def _take_file(reading: Reading, path: str) -> None:
         where = f"{path}: data.result[{number}]"
         name = series.metric.get("__name__", "")
         if not name:
-            told = "missing; allowed: the answer about a metric by its plain name"
-            raise InvalidInputError(f"{where}.metric.__name__", told)
+            problem = "missing; allowed: the response for a metric without functions"
+            raise InvalidInputError(f"{where}.metric.__name__", problem)
         steps.add(_take_series(reading, name, series, where))
-    # A series may have two samples alone, one before a time without any and one after it.
+    # Two samples may enclose a gap, so the smallest distance is the step.
     step_ms = min((one for one in steps if one > 0), default=0)
     reading.step_ms = max(reading.step_ms, step_ms)
     check_sizes(reading.source, nodes=len(reading.nodes), pods=len(reading.pods))
 
 
 def _take_series(reading: Reading, name: str, series: _Series, where: str) -> int:
-    """Take it in; return the time between two samples of it, 0: there are no two."""
-    take = TAKEN.get(name)
+    """Read a series and return the time between its samples; 0 if it has fewer than two."""
+    take = READERS.get(name)
     if take is None:
         return 0
     samples = strictly(_SAMPLES.decode, bytes(series.values), f"{where}.values")
     if not all(math.isfinite(at) and 0 <= at < 1e11 for at, _ in samples):
-        raise InvalidInputError(f"{where}.values", "a time is none; allowed: unix seconds")
+        raise InvalidInputError(f"{where}.values", "invalid time; allowed: Unix seconds")
     reading.metrics.add(name)
     if name == PHASE:
         samples = [one for one in samples if one[1] == "1"]
@@ -146,7 +150,7 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
         runs = _parts(times, step_ms)
         value = max((one for _, one in samples), key=in_number)
     elif name == TAINT:
-        # The times between two of a taint that comes and goes tell no step.
+        # Samples of a taint that comes and goes have no regular distance.
         runs, step_ms = _parts(times, min(step_ms, SETTLES_MS)), 0
     for first_ms, last_ms in runs:
         take(reading, Run(series.metric, first_ms, last_ms, value))
@@ -154,7 +158,7 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
 
 
 def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield from when until when there is a sample at every step."""
+    """Yield the intervals in which every step has a sample."""
     first = times[0]
     for before, after in pairwise(times):
         if 2 * (after - before) > 3 * step_ms:
@@ -163,45 +167,45 @@ def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
     yield first, times[-1]
 
 
-# All of it
+# History
 
 
-def _whole(reading: Reading) -> ClusterHistory:
+def _history(reading: Reading) -> ClusterHistory:
     if PHASE not in reading.metrics:
         for run in reading.infos:
             reading.pod(run).seen(run)
     begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
-    note = f"a sample every {step}: what came and went between two of them is unknown"
+    note = f"a sample every {step}: objects between two samples are missing"
     return ClusterHistory(
         source=reading.source,
         begins_ms=begins_ms,
         ends_ms=ends_ms,
-        stays=tuple(_stays(reading, begins_ms, ends_ms)),
-        lives=tuple(_lives(reading, begins_ms, ends_ms)),
+        node_lifetimes=tuple(_node_lifetimes(reading, begins_ms, ends_ms)),
+        pod_lifetimes=tuple(_pod_lifetimes(reading, begins_ms, ends_ms)),
         notes=(note,),
     )
 
 
-def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifetime]:
+def _node_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifetime]:
     half_ms, moments = reading.step_ms // 2, sorted(reading.moments)
     for name, found in sorted(reading.nodes.items()):
         try:
             amounts = read_amounts(found.amounts, ALLOCATABLE)
         except InvalidInputError as fault:
-            reading.refused.append(f"{reading.source}: Node {name:.80}: {fault}")
+            reading.unreadable.append(f"{reading.source}: Node {name:.80}: {fault}")
             continue
         if not found.amounts:
-            continue  # told of by other metrics alone
-        whole = resources(amounts, pods=amounts.get("pods", 0))
-        for first_ms, last_ms in _stood(found.runs, moments):
+            continue  # only in other metrics
+        allocatable = resources(amounts, pods=amounts.get("pods", 0))
+        for first_ms, last_ms in _existence(found.runs, moments):
             taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
             yield NodeLifetime(
                 node=Node(
                     name=name,
                     labels=found.labels,
                     taints=taints,
-                    allocatable=whole,
+                    allocatable=allocatable,
                     virtual=is_virtual(found.labels, [(one.key, one.value) for one in taints], ""),
                 ),
                 begins_ms=max(first_ms - half_ms, begins_ms),
@@ -210,25 +214,27 @@ def _stays(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[NodeLifet
 
 
 def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
-    """Return when a node is looked at that stood between these times."""
+    """Return the time at which the taints of a node in this interval count."""
     if first_ms <= moments[0]:
         return first_ms
     at = bisect_right(moments, first_ms + SETTLES_MS)
     return min([last_ms, *moments[at : at + 1]])
 
 
-def _taints(found: ToldOfNode, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
-    """Return those that were there at that time. *half_ms*: half a step."""
+def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
+    """Return the taints that existed at a time; *half_ms* is half a step."""
     there = (
         taint
-        for taint, stood in found.taints.items()
-        if any(first_ms - half_ms <= at_ms <= last_ms + half_ms for first_ms, last_ms in stood)
+        for taint, intervals in found.taints.items()
+        if any(first_ms - half_ms <= at_ms <= last_ms + half_ms for first_ms, last_ms in intervals)
     )
     return tuple(sorted(there, key=lambda one: (one.key, one.effect, one.value)))
 
 
-def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the times between which a node was away: others had samples then, and it had none."""
+def _existence(
+    runs: Iterable[tuple[int, int]], moments: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield the intervals in which the node existed; a gap counts if other nodes have samples."""
     first_ms, last_ms = min(runs)
     for begins_ms, ends_ms in sorted(runs):
         if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
@@ -240,47 +246,47 @@ def _stood(runs: Iterable[tuple[int, int]], moments: Sequence[int]) -> Iterator[
     yield first_ms, last_ms
 
 
-def _lives(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifetime]:
+def _pod_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifetime]:
     half_ms = reading.step_ms // 2
-    aside = any(f"{ASIDE}node" in run.labels for run in reading.infos)
+    exported = any(f"{EXPORTED}node" in run.labels for run in reading.infos)
     for key, found in sorted(reading.pods.items()):
         if found.first_ms is None:
-            continue  # it had finished
+            continue  # finished before
         try:
-            pod = _pod(key, found, aside=aside)
+            pod = _pod(key, found, exported=exported)
         except InvalidInputError as fault:
-            reading.refused.append(f"{reading.source}: Pod {key[0]}/{key[1]:.80}: {fault}")
+            reading.unreadable.append(f"{reading.source}: Pod {key[0]}/{key[1]:.80}: {fault}")
             continue
         times = found.times
-        begun_ms = min(
+        created_ms = min(
             times.get(CREATED, max(found.first_ms - half_ms, begins_ms)), found.first_ms
         )
-        done_ms, slack_ms = times.get(COMPLETED), 0
-        if done_ms is None and found.last_ms < ends_ms - reading.step_ms:
-            done_ms, slack_ms = found.last_ms + half_ms, half_ms
-        if done_ms is not None:
-            done_ms = max(done_ms, begun_ms)
-        bound_ms = max(times.get(STARTED, begun_ms), begun_ms)
+        finished_ms, slack_ms = times.get(COMPLETED), 0
+        if finished_ms is None and found.last_ms < ends_ms - reading.step_ms:
+            finished_ms, slack_ms = found.last_ms + half_ms, half_ms
+        if finished_ms is not None:
+            finished_ms = max(finished_ms, created_ms)
+        bound_ms = max(times.get(STARTED, created_ms), created_ms)
         yield PodLifetime(
             pod=pod,
-            begins_ms=begun_ms,
-            bound_ms=bound_ms if done_ms is None else min(bound_ms, done_ms),
-            ends_ms=done_ms,
+            begins_ms=created_ms,
+            bound_ms=bound_ms if finished_ms is None else min(bound_ms, finished_ms),
+            ends_ms=finished_ms,
             slack_ms=slack_ms,
         )
 
 
-def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
-    """Make the pod. Raises: InvalidInputError with the metric."""
+def _pod(key: tuple[str, str, str], found: PodFacts, *, exported: bool) -> Pod:
+    """Return the pod. Raises: InvalidInputError with the metric."""
     kind, owner = found.owner
-    if kind in NONE:
+    if kind in ABSENT:
         kind, owner = (found.info.get(name, "") for name in ("created_by_kind", "created_by_name"))
-    kind, owner = ("", "") if kind in NONE else (kind, owner)
+    kind, owner = ("", "") if kind in ABSENT else (kind, owner)
     parts = {True: [], False: []}  # type: dict[bool, list[Container]]
     for (init, name), amounts in sorted(found.requests.items()):
         sidecar = init and name in found.sidecars
         parts[init].append(Container(read_amounts(amounts, REQUESTS), sidecar))
-    # No metric tells their order: sidecars that come first are where a pod asks for most.
+    # No metric has the order of init containers. Sidecars first means the highest requests.
     parts[True].sort(key=lambda one: not one.restartable)
     tolerations = tuple(
         sorted(found.tolerations, key=lambda one: (one.key, one.effect, one.value))
@@ -289,7 +295,7 @@ def _pod(key: tuple[str, str, str], found: ToldOfPod, *, aside: bool) -> Pod:
         namespace=key[0],
         name=key[1],
         uid=key[2],
-        node=node_of(found.info, aside=aside),
+        node=node_of(found.info, exported=exported),
         requests=pod_requests(PodParts(containers=parts[False], init_containers=parts[True])),
         placing=NodeConstraints(node_selector=found.selector, tolerations=tolerations),
         owner_kind=kind,

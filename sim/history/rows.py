@@ -1,4 +1,4 @@
-"""The rows of a trace as they stand, as a past; all its nodes are there all the time."""
+"""The rows of a trace as a history in which all nodes exist all the time."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ def read(folder: str) -> ClusterHistory:
     pods = trace.rows(Path(folder))
     begins_ms = min(row.created_ms for row in pods)
     ends_ms = max(row.created_ms + row.life_ms for row in pods)
-    stays = (
+    node_lifetimes = (
         NodeLifetime(node=Node(name=name, allocatable=shape), begins_ms=begins_ms, ends_ms=ends_ms)
         for name, shape in trace.nodes(Path(folder))
     )
-    lives = (
+    pod_lifetimes = (
         PodLifetime(
             pod=Pod(
                 namespace="work",
@@ -38,7 +38,7 @@ def read(folder: str) -> ClusterHistory:
             source=folder,
             begins_ms=begins_ms,
             ends_ms=ends_ms,
-            stays=tuple(stays),
-            lives=tuple(lives),
+            node_lifetimes=tuple(node_lifetimes),
+            pod_lifetimes=tuple(pod_lifetimes),
         )
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.explain.caveats import ASIDE, Caveat, caveats
+from cli.explain.caveats import NO_CAPACITY, Caveat, caveats
 from cli.forms.json import plan as in_json
 from core.config.document import parse
 from core.config.settings import Config
@@ -94,13 +94,14 @@ def test_nodes_aside_are_named_once_each_by_what_weighs_most() -> None:
         "cordoned": ["c", "d"],
         "not-ready": ["n"],
     }
-    assert list(found) == [code for code, _, _ in ASIDE]
-    assert [one.message for one in found.values()] == [
-        "1 virtual node aside, no room: v",
-        "1 node leaving, no room: l; pods there come first",
-        "2 cordoned nodes, no room though cpu 8 and memory 14.9Gi stand there: c, d",
-        "1 node not Ready, no room though cpu 4 and memory 7.5Gi stand there: n",
-    ]
+    assert list(found) == [code for code, _, _ in NO_CAPACITY]
+    assert "\n".join(one.message for one in found.values()) == (
+        "1 virtual node is ignored and provides no capacity: v\n"
+        "1 leaving node provides no capacity, pods there are placed first: l\n"
+        "2 cordoned nodes provide no capacity, although cpu 8 and memory 14.9Gi are allocatable: "
+        "c, d\n"
+        "1 NotReady node provides no capacity, although cpu 4 and memory 7.5Gi are allocatable: n"
+    )
 
 
 def test_names_are_few_and_the_fullest_first() -> None:
@@ -112,7 +113,7 @@ def test_names_are_few_and_the_fullest_first() -> None:
     nodes = [node(f"n{number}") for number in range(30)]
     (said,) = caveats(Cluster.of(nodes, pods), None, Config())
     assert said.message == (
-        "31 of 31 pods do not request both CPU and memory; what is not requested counts as 0: "
+        "31 of 31 pods do not request both CPU and memory; a missing request counts as 0: "
         "n7 (2), n0 (1), n1 (1) and 27 more nodes"
     )
     (document,) = in_json.warnings([said])
@@ -123,11 +124,15 @@ def test_names_are_few_and_the_fullest_first() -> None:
 @pytest.mark.parametrize(
     ("pods", "kinds", "told"),
     [
-        ((*WHOLE, BOUND), ALL - {"CSINode"}, "1 of 3 pods uses claims"),
-        ((*WHOLE, BOUND, replace(BOUND, name="b")), ALL - {"CSINode"}, "2 of 4 pods use claims"),
+        ((*WHOLE, BOUND), ALL - {"CSINode"}, "1 of 3 pods uses PersistentVolumeClaims,"),
+        (
+            (*WHOLE, BOUND, replace(BOUND, name="b")),
+            ALL - {"CSINode"},
+            "2 of 4 pods use Persistent",
+        ),
         ((*WHOLE, pod("z", "a", 0, 1)), ALL, "1 of 2 pods does not request both"),
         ((*WHOLE, pod("z", "a", 0, 1), pod("y", "a", 1, 0)), ALL, "2 of 3 pods do not request"),
-        (WHOLE[1:], ALL, "all pods (1) are of namespace d;"),
+        (WHOLE[1:], ALL, "all pods (1) are in namespace d;"),
     ],
 )
 def test_one_pod_is_told_as_one(pods: tuple[Pod, ...], kinds: frozenset[str], told: str) -> None:

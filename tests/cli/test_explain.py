@@ -114,11 +114,18 @@ class TestNode:
 
     def test_the_table(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         text = table(capsys, path, "node", D)
-        for part in ("verdict stays: ", "cordoned", "because ", "fix ", "ends when ", path):
+        for part in (
+            "verdict not removable: ",
+            "cordoned",
+            "because ",
+            "fix ",
+            "ends when ",
+            path,
+        ):
             assert part in text
         assert f"kubectl uncordon {D}\n" in text
         text = table(capsys, path, "node", C)
-        assert "would go, as number 1 of the plan" in text
+        assert "removable, number 1 in the plan" in text
         assert re.search(rf"^shop/c1 ({A}|{B})$", text, re.MULTILINE)
 
     def test_a_mark(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,17 +148,17 @@ class TestNode:
         }
         text = table(capsys, file, "node", "m")
         assert "since 2023-11-14 22:13:20 UTC (" in text
-        assert "overdue, it will be released" in text
-        assert "taint right\n" in text
-        assert "still to leave 1 pod\n" in text
+        assert "overdue, the mark will be released" in text
+        assert "taint matches the mark\n" in text
+        assert "pods left 1 pod\n" in text
         empty = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "n"))
-        assert "overdue, it gets another, as it is empty" in table(capsys, empty, "node", "m")
+        assert "overdue, extended, as the node is empty" in table(capsys, empty, "node", "m")
 
     @pytest.mark.parametrize(
         ("one", "told"),
         [
-            (marked("m"), "scale-ins take 2 pods first\n"),
-            (node("m"), "scale-ins take 2 pods next, after those of marked nodes\n"),
+            (marked("m"), "scale-ins remove 2 pods of this node first\n"),
+            (node("m"), "scale-ins remove 2 pods of this node after those of marked nodes\n"),
         ],
     )
     def test_whom_scale_ins_take(
@@ -191,7 +198,9 @@ class TestNode:
         (reason,) = explained(capsys, file, "node", "m")["isKeptFor"]
         assert (reason["code"], reason["message"]) == ("reserve", told)
         text = table(capsys, file, "node", "m")
-        assert "guard ebb, until it is handed over\n" in text
+        assert (
+            "scale-down protection by Ebb, until the node is released to the autoscaler\n" in text
+        )
         assert f"reserve because {told}\n" in text
         assert explained(capsys, file, "node", "n")["isKeptFor"] == []
         filled = of(tmp_path, kept, node("n"), pod("p", "m"))
@@ -202,10 +211,10 @@ class TestNode:
     ) -> None:
         bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "hard"}})
         text = table(capsys, of(tmp_path, bare, node("n"), pod("p", "n")), "node", "m")
-        assert "taint not that of its mark: the engine repairs it\n" in text
-        assert "details missing or damaged" in text
-        assert "since not known\n" in text
-        assert "still to leave nothing: it is empty\n" in text
+        assert "taint does not match the mark: the controller repairs it\n" in text
+        assert "details missing or invalid" in text
+        assert "since unknown\n" in text
+        assert "pods left none: the node is empty\n" in text
 
     @pytest.mark.parametrize(
         ("until", "mark", "left_alone"),
@@ -235,8 +244,8 @@ class TestNode:
         found = explained(capsys, file, "node", "m")["mark"]["leftAloneUntil"]
         assert found == (until if left_alone else None)
         text = table(capsys, file, "node", "m")
-        assert ("\nleft alone until 2023-11-1" in text) is left_alone
-        assert "guard somebody else\n" in text
+        assert ("\nskipped until 2023-11-1" in text) is left_alone
+        assert "scale-down protection not by Ebb\n" in text
 
     def test_a_node_that_is_being_deleted(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -244,7 +253,7 @@ class TestNode:
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
         file = of(tmp_path, node("m", spec={"taints": [taint]}), node("n"), pod("p", "m"))
         text = table(capsys, file, "node", "m")
-        assert f"counts as gone: taint {taint['key']} announces" in text
+        assert f"already leaving: taint {taint['key']} announces" in text
         assert explained(capsys, file, "pod", "shop/p")["wouldGoTo"] == "n"
 
 
@@ -282,17 +291,18 @@ class TestPod:
         found = explained(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert (found["waits"], found["node"], found["wouldGoTo"]) == (True, None, "m")
         assert (found["couldRunOn"], found["couldRunOnMarked"]) == ([], ["m"])
-        assert found["refusedBy"] == [{"rule": "too little cpu", "nodes": 1}]
+        assert found["refusedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
         text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
-        assert "node none: it waits for one\n" in text
-        assert "marked, but could m\n" in text
+        assert "node none: the pod is Pending\n" in text
+        assert "or if released m\n" in text
 
     def test_one_that_nothing_can_take(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
         found = explained(capsys, file, "pod", "shop/w")
-        assert (found["wouldGoTo"], found["whyNot"]) == (None, "no node that admits it has room")
+        why = "no node that admits the pod has enough free capacity"
+        assert (found["wouldGoTo"], found["whyNot"]) == (None, why)
 
     @pytest.mark.parametrize(("name", "on"), [("p299", "n24"), ("p300", None)])
     def test_one_of_those_that_ask_for_too_many_sets_of_nodes_together(
@@ -351,8 +361,8 @@ class TestPod:
         assert (found["node"], found["waits"], found["nodeVerdict"]) == ("gone", False, None)
         assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (place, None, [])
         told = table(capsys, file, "pod", "shop/left")
-        assert "movable no need: its node has left the cluster" in told
-        assert ("the plan's place n" in told) == bool(place)
+        assert "movable not needed: its node no longer exists" in told
+        assert ("planned node n" in told) == bool(place)
 
     def test_one_that_goes_with_its_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -363,7 +373,9 @@ class TestPod:
         file = of(tmp_path, node("n"), owned)
         found = explained(capsys, file, "pod", "shop/p")
         assert (found["goesWithNode"], found["movable"], found["couldRunOn"]) == (True, False, [])
-        assert "of a DaemonSet and goes with its node" in table(capsys, file, "pod", "shop/p")
+        assert "not needed: a DaemonSet pod is removed with its node" in table(
+            capsys, file, "pod", "shop/p"
+        )
 
     def test_one_that_cannot_move(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -383,16 +395,20 @@ class TestNames:
     @pytest.mark.parametrize(
         ("what", "name", "told"),
         [
-            ("node", "10-0-0-3", f"there is none of that name; near: {C}"),
-            ("node", A.replace("central", "centrul"), f"near: {A}, "),
-            ("node", "zzz", "none of the 4 comes near"),
-            ("pod", "c1", "no namespace; allowed: NAMESPACE/NAME; did you mean shop/c1?"),
+            ("node", "10-0-0-3", f"not found; similar names: {C}"),
+            ("node", A.replace("central", "centrul"), f"similar names: {A}, "),
+            ("node", "zzz", "none of the 4 nodes has a similar name"),
+            (
+                "pod",
+                "c1",
+                "namespace is missing; allowed: NAMESPACE/NAME; did you mean shop/c1?",
+            ),
             (
                 "pod",
                 "shop/cc1",
-                "none of that name (finished and gated ones aside); near:",
+                "not found (completed and scheduling-gated pods are not considered); similar ",
             ),
-            ("pod", "shop/c9", "near: shop/c1"),
+            ("pod", "shop/c9", "similar names: shop/c1"),
         ],
     )
     def test_an_unknown_name_is_a_line_with_what_comes_near(
@@ -471,8 +487,8 @@ class TestReaches:
         [
             ("w1", [("general", 3)], "general (3 nodes)"),
             ("g2", [(NAME, 2)], f"{NAME} (2 nodes)"),
-            ("lone", [], "none: no pod that may move could run here, so it is in no sum"),
-            ("fargate", [], "none: no pod that may move could run here, so it is in no sum"),
+            ("lone", [], "none: no movable pod could run here, so the node is in no total"),
+            ("fargate", [], "none: no movable pod could run here, so the node is in no total"),
         ],
     )
     def test_of_a_node(
@@ -609,7 +625,7 @@ class TestFixes:
         told = explained(capsys, file, "node", "n", *home)["notDrained"]
         assert {one["code"] for one in told} == {"evict-own"}
         text = table(capsys, file, "node", "n", "--config", str(config))
-        assert "is not drained for" in text
+        assert "pods not evicted because" in text
         assert "budget db allows 0" in text
 
     @pytest.mark.parametrize("name", ["m", "n"])
@@ -662,7 +678,9 @@ class TestFixes:
 
 def test_a_pod_without_its_namespace_is_told_what_is_wanted(path: str) -> None:
     done = ebb("explain", "pod", "a1", "--from-file", path)
-    told = b"ebb: pod a1: no namespace; allowed: NAMESPACE/NAME; did you mean shop/a1?\n"
+    told = (
+        b"ebb: pod a1: the namespace is missing; allowed: NAMESPACE/NAME; did you mean shop/a1?\n"
+    )
     assert (done.returncode, done.stderr) == (2, told)
     done = ebb("explain", "pod", "no-such", "--from-file", path)
-    assert done.stderr == b"ebb: pod no-such: no namespace; allowed: NAMESPACE/NAME\n"
+    assert done.stderr == b"ebb: pod no-such: the namespace is missing; allowed: NAMESPACE/NAME\n"

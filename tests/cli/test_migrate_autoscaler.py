@@ -79,7 +79,7 @@ def test_flags_are_found_where_users_have_them(place: str) -> None:
     for flag in ("expander=least-waste", "max-scale-down-parallelism=3", "cloud-provider=aws"):
         assert f"# - {flag}: " in comments
     assert "# - node-group-auto-discovery=asg" in comments
-    assert "group size at the cloud" in comments
+    assert "minimum size of node groups" in comments
     assert "scale-up" in comments
 
 
@@ -107,7 +107,7 @@ def test_each_flag(flags: str, expected: dict[str, Any]) -> None:
 def test_with_the_threshold_0_only_empty_nodes_went() -> None:
     fields, comments = made("--scale-down-utilization-threshold=0 --scale-down-enabled=true")
     assert fields == NONE | {"mode": "observe"}
-    assert "# - scale-down-utilization-threshold=0: only nodes without requests" in comments
+    assert "# - scale-down-utilization-threshold=0: with 0 only nodes without requests" in comments
 
 
 CUSTOM = "skip-nodes-with-custom-controller-pods"
@@ -118,14 +118,17 @@ CUSTOM = "skip-nodes-with-custom-controller-pods"
     [
         (
             f"{CUSTOM}=false",
-            "whether pods of controllers that the autoscaler does not know keep their node; ",
+            "whether pods of unknown controllers block the removal of their node; ",
         ),
-        ("min-replica-count=2", "pods of ReplicaSets with fewer replicas keep their node there; "),
+        (
+            "min-replica-count=2",
+            "whether pods of small ReplicaSets block the removal of their node; ",
+        ),
         (
             "blocking-system-pod-distruption-timeout=1h",
-            "how long pods of kube-system keep their node there; ",
+            "how long pods of kube-system block the removal of their node; ",
         ),
-        ("expendable-pods-priority-cutoff=-5", "pods of lower priority count for nothing there; "),
+        ("expendable-pods-priority-cutoff=-5", "the autoscaler ignores pods of lower priority; "),
     ],
 )
 def test_a_rule_of_which_nodes_may_go_is_none_of_evictions(flag: str, told: str) -> None:
@@ -133,7 +136,7 @@ def test_a_rule_of_which_nodes_may_go_is_none_of_evictions(flag: str, told: str)
 
 
 def test_what_keeps_nodes_by_default_is_told_once() -> None:
-    told = "whether pods of controllers that the autoscaler does not know keep their node; in Ebb"
+    told = "whether pods of unknown controllers block the removal of their node; in Ebb"
     assert f"# - {CUSTOM}, on by default: {told} " in made("--scan-interval=10s")[1]
     for value in ("true", "false"):
         assert made(f"--{CUSTOM}={value}")[1].count(CUSTOM) == 1
@@ -165,7 +168,7 @@ def test_what_is_no_flag_is_a_comment() -> None:
         (yaml.safe_dump({"extraArgs": {"scan-interval": {}}}), "scan-interval: {}; allowed: "),
         (
             yaml.safe_dump_all([deployment(args=FLAGS), deployment(args=FLAGS)]),
-            "cloud-provider: several objects of the file say it",
+            "cloud-provider: set by several objects of the file",
         ),
         (
             yaml.safe_dump_all([deployment(args=FLAGS), {"time_gap": "10"}]),

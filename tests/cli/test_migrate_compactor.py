@@ -126,7 +126,7 @@ def test_nodes_without_the_label_are_a_pool_too() -> None:
         (pool(**{LIMIT: "75%"}), f"nodePools.a.{LIMIT}: '75%'; allowed: "),
         (pool(enabled="yes"), "nodePools.a.enabled: 'yes'; allowed: true | false"),
         ('{"nodePools": {"a": 5}}', "nodePools.a: 5; allowed: a mapping"),
-        ('{"nodePools": {"a b": {}}}', "as a configuration: underutilizedCount.pools."),
+        ('{"nodePools": {"a b": {}}}', "converted configuration: underutilizedCount.pools."),
         (config_map("{"), f"data.{DATA_KEY}: {{: not JSON: "),
         (config_map("{}"), f"data.{DATA_KEY}: {{}}; allowed: a mapping with nodePools"),
         (config_map(""), f"data.{DATA_KEY}: "),

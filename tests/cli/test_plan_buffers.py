@@ -1,5 +1,6 @@
 """`ebb plan`, `explain` and `status` where CapacityBuffers ask for room: what people are told."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,10 @@ def test_people_see_each_buffer_and_why_not_all_is_kept(
     files = from_files(folder, "cluster.json", "buffers.json")
     assert main(["plan", *files]) == 0
     told = capsys.readouterr().out
-    assert "room for CapacityBuffer" in told
-    assert "more than the share that is kept for buffers (reserve.buffers)" in told
+    assert re.search(
+        "^CapacityBuffer +requested +allowed +reserved +why not all$", told, re.MULTILINE
+    )
+    assert "exceeds the share of capacity that is reserved for buffers (reserve.buffers)" in told
     assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told
     assert main(["explain", "node", "n1", *files]) == 0
@@ -113,9 +116,9 @@ def test_the_status_has_others_buffers_as_the_plan_has_them_and_ebbs_own_beside_
     ]
     assert [one["fault"] for one in status["published"]] == [
         "",
-        "its autoscaler keeps room for no more",
+        "its autoscaler has capacity for no more",
         "no autoscaler has accepted the buffer",
-        "it bears Ebb's label, but is not in ebb-system, where Ebb is",
+        "it has Ebb's label, but is not in ebb-system, Ebb's namespace",
     ]
 
 
@@ -132,9 +135,9 @@ def test_people_see_in_the_status_who_asks_for_room_and_whether_there_is_any(
 ) -> None:
     assert main(["status", *published]) == 0
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "room for CapacityBuffer asked allowed kept why not all" in told
+    assert "CapacityBuffer requested allowed reserved why not all" in told
     assert "shop/small 1 1 1" in told
-    assert "asked for by Ebb pods accepted why not all" in told
-    assert "ebb-system/ebb-reserve-b 4 3 its autoscaler keeps room for no more" in told
+    assert "published by Ebb pods accepted why not all" in told
+    assert "ebb-system/ebb-reserve-b 4 3 its autoscaler has capacity for no more" in told
     assert main(["status", *from_files(folder, "cluster.json")]) == 0
     assert "CapacityBuffer" not in capsys.readouterr().out

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from cli.forms.text import reaches
-from cli.terminal import written
+from cli.terminal import render
 from core.capacity.usable import Amount, Share, Totals
 from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
@@ -41,20 +41,20 @@ TWO = [
 
 def test_one_row_a_reach_where_there_is_room() -> None:
     assert list(reaches.table(TWO).lines(200)) == [
-        f"{'reach':<63}   nodes         cpu  memory   at most",
-        f"{'general':<63}  6 -> 4  50% -> 75%   12.5%       80%",
-        f"{LONG}      12        0.6%   33.4%  75%, 80%",
+        f"{'reach':<63}   nodes         cpu  memory  threshold",
+        f"{'general':<63}  6 -> 4  50% -> 75%   12.5%        80%",
+        f"{LONG}      12        0.6%   33.4%   75%, 80%",
     ]
 
 
 def test_names_stay_whole_on_a_narrow_terminal() -> None:
     found = list(reaches.table(TWO).lines(80))
     assert found == [
-        "reach   nodes         cpu  memory   at most",
+        "reach   nodes         cpu  memory  threshold",
         "general",
-        "       6 -> 4  50% -> 75%   12.5%       80%",
+        "       6 -> 4  50% -> 75%   12.5%        80%",
         LONG,
-        "           12        0.6%   33.4%  75%, 80%",
+        "           12        0.6%   33.4%   75%, 80%",
     ]
     assert max(map(len, found)) <= 80
 
@@ -69,9 +69,9 @@ def test_the_tightest_are_shown_in_the_order_of_the_plan(count: int) -> None:
     loose = [reach(f"r{n:02}", totals(2, 100 * n, 8000, 0)) for n in range(count)]
     shown = tightest(loose)
     assert shown == loose[-REACHES_SHOWN:]
-    told = written(lambda out: reaches.write(loose, out)).splitlines()
+    told = render(lambda out: reaches.write(loose, out)).splitlines()
     assert len(told) == 1 + REACHES_SHOWN + (count > REACHES_SHOWN)
-    assert (told[-1] == "and 3 more; -o json has them all") == (count > REACHES_SHOWN)
+    assert (told[-1] == "and 3 more; -o json lists all of them") == (count > REACHES_SHOWN)
 
 
 def test_what_has_no_capacity_left_for_its_requests_is_tightest() -> None:

@@ -14,14 +14,14 @@ import core
 from cli.explain.explainer import Explainer, NodeAnswer
 from cli.explain.reasons import (
     EVICTION,
-    HELD,
-    NATURE,
+    LIFETIME,
+    NOT_HARDENED,
+    NOT_RELEASED,
+    NOT_REMOVABLE,
     REASONS,
-    SOFT,
-    STAYS,
     advice,
-    in_general,
     page,
+    with_placeholders,
 )
 from core.config.budgets import Budget, Budgets, Cooldown, Limit
 from core.config.settings import Config, UsabilityMode
@@ -66,11 +66,12 @@ class TestTable:
         assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
 
     def test_no_code_stands_there_twice(self) -> None:
-        assert len(REASONS) == len(STAYS) + len(HELD) + len(SOFT) + len(NATURE) + len(EVICTION)
+        lists = (NOT_REMOVABLE, NOT_RELEASED, NOT_HARDENED, LIFETIME, EVICTION)
+        assert len(REASONS) == sum(map(len, lists))
 
     @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
     def test_a_reason_is_told_in_whole_words(self, reason: Reason) -> None:
-        told = in_general(reason)
+        told = with_placeholders(reason)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason.code)
         assert re.fullmatch(r"[A-Z][^{}]*\.", told.meaning)
         for text in (told.fix, told.lifted):
@@ -109,10 +110,10 @@ def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> N
         told = explainer.pod(each.key)
         assert told is not None
         others = len(cluster.nodes) - (each.node is not None)
-        if told.refusals or told.takers or told.marked_takers:
-            able = len(told.takers) + len(told.marked_takers)
-            assert sum(count for _, count in told.refusals) + able == others
-            assert each.node not in (*told.takers, *told.marked_takers)
+        if told.rejections or told.feasible or told.feasible_marked:
+            able = len(told.feasible) + len(told.feasible_marked)
+            assert sum(count for _, count in told.rejections) + able == others
+            assert each.node not in (*told.feasible, *told.feasible_marked)
             assert not told.blockers
             assert not each.stays_with_node
 
@@ -129,11 +130,11 @@ def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: 
             plan = reconcile.make_plan(survey, removals_max=0)
             answer = Explainer(survey, plan, NOW).pod(one.key)
             assert answer is not None
-            placed = [place.node for place in plan.pending if place.pod == one.key]
-            able = {*answer.takers, *answer.marked_takers}
+            placed = [target.node for target in plan.pending if target.pod == one.key]
+            able = {*answer.feasible, *answer.feasible_marked}
             assert able.issuperset(placed)
             assert bool(able) == bool(placed)
-            assert answer.place == next(iter(placed), None)
+            assert answer.target == next(iter(placed), None)
 
 
 def explainer_of(cluster: Cluster, config: Config) -> Explainer:
@@ -162,8 +163,8 @@ class TestExplainer:
             [pod("p", "a", 100, 100, placing=pinned), pod("q", "a", 100, 100)],
         )
         answer = explained(cluster, "a")
-        assert [key for key, _ in answer.homeless] == ["d/p"]
-        assert [tuple(place) for place in answer.placements] == [("d/q", "b")]
+        assert [key for key, _ in answer.unassigned] == ["d/p"]
+        assert [tuple(target) for target in answer.placements] == [("d/q", "b")]
         assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
 
     def test_a_hard_marked_node_counts_as_one_that_could_be_released(self) -> None:
@@ -174,8 +175,8 @@ class TestExplainer:
         answer = explainer.pod("d/p")
         assert answer is not None
         assert mark_of(marked.labels) is Mark.HARD
-        assert (answer.takers, answer.marked_takers) == ((), ("m",))
-        assert answer.refusals == (("too little cpu", 1),)
+        assert (answer.feasible, answer.feasible_marked) == ((), ("m",))
+        assert answer.rejections == (("insufficient cpu", 1),)
 
     @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["hard-daemonset"])])
     def test_why_a_mark_stays_soft(self, after: int | None, found: list[str]) -> None:
@@ -191,8 +192,10 @@ def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> Non
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
     cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
     explainer = explainer_of(cluster, config)
-    held = {name: explainer.node(name) for name in "abc"}
-    assert {n: [one.code for one in found.held] for n, found in held.items() if found} == {
+    rate_limits = {name: explainer.node(name) for name in "abc"}
+    assert {
+        n: [one.code for one in found.rate_limits] for n, found in rate_limits.items() if found
+    } == {
         "a": [],
         "b": ["budget-marked"],
         "c": [],
@@ -239,4 +242,4 @@ def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:
     explainer = explainer_of(cluster, config)
     answers = [found for one in cluster.nodes if (found := explainer.node(one.name))]
     gone = sorted((one for one in answers if one.order), key=lambda one: one.order or 0)
-    return [[blocker.code for blocker in one.held] for one in gone]
+    return [[blocker.code for blocker in one.rate_limits] for one in gone]

@@ -12,7 +12,7 @@ import pytest
 from cli.__main__ import main
 from cli.answers import Figure, VariantResult
 from cli.forms.text.replay import tables
-from cli.replay import swept
+from cli.replay import sweep_variants
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
@@ -52,9 +52,9 @@ def test_a_replay_tells_compares_and_recommends(
     told, progress = capsys.readouterr()
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
     assert set(rows["pods evicted"][2:]) == {"0"}
-    assert "2.0 hours, 4 nodes at the beginning, 6 pods and 0 ReplicaSets" in told
+    assert "2.0 hours, 4 nodes at the start, 6 pods and 0 ReplicaSets" in told
     assert "3 dumps, up to 3,600 s apart" in told
-    assert "the nodes as they stood: cost " in told
+    assert "nodes as recorded: cost " in told
     assert re.search(r"^. +70% ", told, re.MULTILINE)
     assert "recommended: " in told
     assert "simulated hours" in progress
@@ -105,7 +105,7 @@ def test_prices_of_no_node_that_is_played_are_refused(
 def test_the_usual_is_swept_beside_settings_of_ones_own(
     asked: list[str], count: int, thresholds: set[str]
 ) -> None:
-    found = swept(asked, EMPTY, "built in")
+    found = sweep_variants(asked, EMPTY, "built in")
     assert len(found) == count
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
 
@@ -118,7 +118,7 @@ def test_evictions_that_are_not_played_are_told_where_they_are_enabled(
     config.write_text(f"{head}eviction: enabled\n")
     options = ["--seeds", "1", "--config", str(config), "--recommend", str(file)]
     assert main(["replay", "--dumps", folder, *options]) == 0
-    note = "pods that Ebb would evict (eviction: enabled) stay: evictions of Ebb are not played"
+    note = "evictions by Ebb (eviction: enabled) are not simulated"
     assert note in capsys.readouterr().out
     comment, _, document = file.read_text().partition("apiVersion")
     assert note in comment

@@ -11,7 +11,7 @@ import pytest
 
 from cli.__main__ import ebb as ebb_command
 from cli.__main__ import main
-from cli.input.live import told
+from cli.input.live import progress_shown
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.edge.clock import micro_time
@@ -96,7 +96,7 @@ class TestLive:
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         leader = (await seen(capsys, kubeconfig, "status"))["leader"]
-        assert "no such Lease" in leader["problem"]
+        assert "the Lease does not exist" in leader["problem"]
         api.fail_next("get", 403)
         leader = (await seen(capsys, kubeconfig, "status", "--namespace", "other"))["leader"]
         assert leader["lease"] == f"other/{LEASE_NAME}"
@@ -172,7 +172,7 @@ class TestLive:
     ) -> None:
         done = await asyncio.to_thread(ebb, "status", "-o", "json", KUBECONFIG=kubeconfig)
         assert (done.returncode, done.stderr) == (0, b"")
-        assert json.loads(done.stdout)["source"] == f"live, {kubeconfig}"
+        assert json.loads(done.stdout)["source"] == f"live cluster, {kubeconfig}"
         assert api.count("list")
 
 
@@ -202,7 +202,7 @@ class TestContexts:
         done = await asyncio.to_thread(
             ebb, "status", "-o", "json", "--context", "it", KUBECONFIG=two
         )
-        assert json.loads(done.stdout)["source"] == f"live, {two}, context it"
+        assert json.loads(done.stdout)["source"] == f"live cluster, {two}, context it"
         assert api.count("list")
 
     async def test_one_that_is_not_there_is_one_line(self, two: str) -> None:
@@ -250,14 +250,14 @@ class TestProgress:
     ) -> None:
         terminal = _Terminal()
         lists = {kind: Listed([None] * count) for kind, count in found.items()}
-        async with told(lists, terminal, 0.0):
+        async with progress_shown(lists, terminal, 0.0):
             await terminal.written.wait()
         assert terminal.getvalue().startswith(f"\r\x1b[K{shown}")
         assert terminal.getvalue().endswith("\r\x1b[K")
 
     async def test_a_pipe_is_told_nothing(self) -> None:
         pipe = io.StringIO()
-        async with told({NODES: Listed()}, pipe, 0.0):
+        async with progress_shown({NODES: Listed()}, pipe, 0.0):
             await asyncio.sleep(0)
         assert pipe.getvalue() == ""
 
@@ -277,7 +277,7 @@ class TestKubeconfig:
     @pytest.mark.parametrize(
         ("environment", "told_"),
         [
-            ({}, "no cluster to look at: there is no --kubeconfig, no \\$KUBECONFIG and no "),
+            ({}, "no cluster: there is no --kubeconfig, no \\$KUBECONFIG, no "),
         ],
     )
     def test_where_there_is_none(self, environment: dict[str, str], told_: str) -> None:
@@ -291,6 +291,6 @@ class TestKubeconfig:
         self, arguments: list[str], dump: bool, tmp_path: Path
     ) -> None:
         nowhere = ebb_command.make_context("ebb", arguments, obj={"HOME": str(tmp_path)})
-        with nowhere, pytest.raises(InvalidInputError, match="no cluster to look at") as caught:
+        with nowhere, pytest.raises(InvalidInputError, match="no cluster: there is no") as caught:
             ebb_command.invoke(nowhere)
         assert ("--from-file" in str(caught.value)) is dump

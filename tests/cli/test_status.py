@@ -11,7 +11,7 @@ import pytest
 from cli.__main__ import main
 from cli.forms.text import text
 from cli.input.cluster_input import ClusterInput, Leader
-from cli.input.overview import look
+from cli.input.overview import summarize
 from core.config.settings import Config
 from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
@@ -144,7 +144,7 @@ class TestJson:
         file.write_bytes(dump(*items))
         assert status_of(capsys, str(file))["podsThatWait"] == {"all": 4, "findNoPlace": 1}
         assert main(["status", "--from-file", str(file)]) == 0
-        assert "4, of which 1 find no place on any node" in capsys.readouterr().out
+        assert "4, of which 1 fit on no node" in capsys.readouterr().out
 
     def test_nor_does_one_whose_nodes_are_not_told_apart(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -188,16 +188,16 @@ class TestTable:
         assert main(["status", "--from-file", path]) == 0
         lines = re.sub(" +", " ", capsys.readouterr().out).splitlines()
         for start in (
-            f"seen in {path}",
-            "judged by built-in defaults",
-            "leader not known from a dump",
+            f"source {path}",
+            "configuration built-in defaults",
+            "leader unknown: a dump does not contain it",
             "marks oldest 3 h, youngest 1 h",
             "all 7",
             "leaving 2",
             "being deleted 1",
             "marked and overdue 1",
             "cpu requests, cores",
-            "soft m-old 3 h overdue",
+            "PreferNoSchedule m-old 3 h overdue",
             "being-deleted ",
         ):
             assert any(line.startswith(start) for line in lines), start
@@ -216,7 +216,7 @@ class TestTable:
         items = [mark(f"m{number:02}", 100, 200) for number in range(23)]
         done = ebb("status", "--from-file", "-", stdin=dump(*items, node("n"), pod("p", "n")))
         assert done.returncode == 0
-        assert b"\nand 3 more; -o json has them all\n" in done.stdout
+        assert b"\nand 3 more; -o json lists all of them\n" in done.stdout
 
     def test_a_terminal_gets_its_own_width(self, path: str) -> None:
         text = on_terminal("status", "--from-file", path, COLUMNS="70", TERM="xterm")
@@ -233,7 +233,7 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
     )
     cluster = Cluster.of([builders.node("n")], [])
     found = ClusterInput(cluster=cluster, config=Config(), where="w", leader=leader)
-    shown = text(look(found, NOW))
+    shown = text(summarize(found, NOW))
     (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
     return line.removeprefix("leader").strip()
 
@@ -242,10 +242,10 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
     ("told", "line"),
     [
         (leads(NOW - 3), "pod-a (Lease ns/l, renewed 3 s ago)"),
-        (leads(NOW - 90), "nobody: pod-a last renewed Lease ns/l 1 min 30 s ago"),
+        (leads(NOW - 90), "none: pod-a last renewed Lease ns/l 1 min 30 s ago"),
         (leads(None), "pod-a (Lease ns/l, never renewed)"),
-        (leads(NOW, holder=""), "nobody (Lease ns/l was given back)"),
-        (leads(None, "", "forbidden"), "not known (Lease ns/l: forbidden)"),
+        (leads(NOW, holder=""), "none (Lease ns/l has been released)"),
+        (leads(None, "", "forbidden"), "unknown (Lease ns/l: forbidden)"),
     ],
 )
 def test_who_leads(told: str, line: str) -> None:
@@ -288,11 +288,11 @@ def test_times_in_a_dump_count_from_when_it_was_made(
     status = status_of(capsys, long_ago)
     assert status["counts"]["markedAndOverdue"] == 0
     shown = ebb("status", "--from-file", long_ago).stdout.decode()
-    assert re.search(r"soft +m-old +3 h +in 1 h", shown), shown
-    assert re.search(r"soft +m-new +0 s +in 1 h", shown), shown
+    assert re.search(r"PreferNoSchedule +m-old +3 h +in 1 h", shown), shown
+    assert re.search(r"PreferNoSchedule +m-new +0 s +in 1 h", shown), shown
     assert "(3 h ago)" in ebb("explain", "node", "m-old", "--from-file", long_ago).stdout.decode()
     alone = ebb("explain", "node", "alone", "--from-file", long_ago).stdout.decode()
-    assert re.search(r"left alone until +2023-11-14 23:13:20 UTC \(in 1 h\)", alone), alone
+    assert re.search(r"skipped until +2023-11-14 23:13:20 UTC \(in 1 h\)", alone), alone
     assert re.search(r"\bbackoff\b", alone), alone
 
 

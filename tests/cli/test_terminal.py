@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.terminal import TEXT_CHARS_MIN, Table, say, written
+from cli.terminal import TEXT_CHARS_MIN, Table, render, say
+from core.marks.wellknown import MARK_LABEL
 from tests.support.plan_cli import dump, node, on_terminal, pod
 
 LABEL = "n" * 63
@@ -70,13 +71,14 @@ def test_every_word_stands_whole_once_in_its_order(
     rows: list[tuple[list[str], int, list[str]]], width: int
 ) -> None:
     table = made(*((" ".join(a), str(n), " ".join(b)) for a, n, b in rows))
-    written = sorted(" ".join(list(table.lines(width))[1:]).split())
-    assert written == sorted(word for a, n, b in rows for word in (*a, str(n), *b))
+    shown = sorted(" ".join(list(table.lines(width))[1:]).split())
+    assert shown == sorted(word for a, n, b in rows for word in (*a, str(n), *b))
 
 
+SOFT = {MARK_LABEL: "soft"}
 LONG = [
-    node(NAME),
-    node(LABEL, spec={"unschedulable": True}),
+    node(NAME, metadata={"name": NAME, "labels": SOFT}),
+    node(LABEL, metadata={"name": LABEL, "labels": SOFT}, spec={"unschedulable": True}),
     node("third"),
     pod("p" * 200, NAME, "1500m"),
     pod("q" * 63, LABEL),
@@ -122,4 +124,4 @@ def test_nothing_that_is_written_steers_the_terminal() -> None:
     """Messages hold what others have put into objects."""
     evil = "x\x1b]0;title\x07\x9b2J"
     assert list(made((evil, "7", evil)).lines(80))[1].isprintable()
-    assert written(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"
+    assert render(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"

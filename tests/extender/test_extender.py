@@ -116,7 +116,7 @@ def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> Non
 
 @pytest.mark.parametrize("name", ["", "n" * 254])
 def test_what_no_node_can_be_called_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInputError, match="a name of"):
+    with pytest.raises(InvalidInputError, match="a node name of"):
         view().answer(wire.names_body(["a", name]), 0.0)
 
 
@@ -395,7 +395,7 @@ async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
     began: dict[str, float] = {}
 
     async def call(name: str, peer: str) -> None:
-        async with turns.of(peer):
+        async with turns.turn(peer):
             began[name] = clock.seconds
             clock.seconds += 60
 
@@ -412,7 +412,7 @@ async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
     turns = PerPeerLimiter(virtual_clock())
 
     async def call() -> None:
-        async with turns.of("one peer"):
+        async with turns.turn("one peer"):
             pass
 
     first = asyncio.ensure_future(call())

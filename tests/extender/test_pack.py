@@ -14,7 +14,7 @@ from core.marks.wellknown import MARK_LABEL, TAINT_KEY
 from core.model.pod import Pod
 from core.model.resources import Resources
 from extender import wire
-from extender.node_requests import NOTHING, OnNodes
+from extender.node_requests import NO_REQUESTS, RequestsByNode
 from extender.view import View
 from tests.support.builders import node
 from tests.support.builders import pod as any_pod
@@ -163,16 +163,16 @@ def test_of_pods_that_have_gone_nothing_is_left(asked: list[tuple[str, int, int]
         for at, (name, cpu, many) in enumerate(asked)
         for some in [tuple((f"x.y/{number}", 1) for number in range(many))]
     ]
-    found = OnNodes()
-    found.listed({pod.key: pod for pod in pods})
+    found = RequestsByNode()
+    found.replace_all({pod.key: pod for pod in pods})
     for pod in pods:
         sums = [one.requests for one in pods[pods.index(pod) :] if one.node == pod.node]
         whole, told = Resources.total(sums), found.of(pod.node or "")
         assert (told.cpu_millis, told.memory_bytes) == (whole.cpu_millis, whole.memory_bytes)
         assert told.devices == whole.devices
         found.add(pod, -1)
-    assert found.of("a") is found.of("b") is NOTHING
-    assert (NOTHING.cpu_millis, NOTHING.devices) == (0, {})
+    assert found.of("a") is found.of("b") is NO_REQUESTS
+    assert (NO_REQUESTS.cpu_millis, NO_REQUESTS.devices) == (0, {})
 
 
 PODS_THERE = st.tuples(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.config.programs import SCORE_NAMES
 from core.marks.mark import Mark
 from core.model.resources import Resources
-from extender.formulas import SCORE_MAX, score_beside, score_full, score_marked, steps_dearer
+from extender.formulas import SCORE_MAX, score_full, score_marked, score_pack, steps_lost
 from extender.scores import ANY_POD, SCORES
 from tests.support.builders import node, pod
 
@@ -95,7 +95,7 @@ def test_what_pack_gives_the_fuller_a_node_is(
     dearer: int,
     found: list[int],
 ) -> None:
-    told = [score_beside(full, alike=alike, dearer=dearer) for full in range(2, 11)]
+    told = [score_pack(full, alike=alike, dearer=dearer) for full in range(2, 11)]
     assert told == found
 
 
@@ -106,4 +106,4 @@ def test_what_pack_gives_the_fuller_a_node_is(
      (1119, 1000, 0)],
 )  # fmt: skip
 def test_three_steps_are_a_doubling(takes: int, least: int, steps: int) -> None:
-    assert steps_dearer(takes, least) == steps
+    assert steps_lost(takes, least) == steps

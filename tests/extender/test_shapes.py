@@ -32,7 +32,7 @@ def steps(
     nodes: dict[str, Resources], asked: Resources, names: list[str] | None = None
 ) -> dict[str, int]:
     known, names = shapes(nodes), list(nodes) if names is None else names
-    there = known.of_each(names)
+    there = known.of_nodes(names)
     found = known.steps(asked, there)
     return {name: found[one] for name, one in zip(names, there, strict=True)}
 
@@ -72,7 +72,7 @@ def test_a_node_that_is_forgotten_is_compared_no_more() -> None:
     known = shapes(LARGE)
     known.forget("cpu")
     known.forget("never there")
-    there = known.of_each(LARGE)
+    there = known.of_nodes(LARGE)
     assert there[0] is None
     assert known.steps(asks(12, 56), there) == {None: 0, there[1]: 0, there[2]: 2}
 
@@ -83,7 +83,7 @@ def test_a_kubelet_that_tells_of_ever_other_devices_fills_no_memory() -> None:
         known.put("few", machine(104, 512, gpus=2 + many))
     assert len(known._shapes) < SHAPES_MAX
     known.put("few", LARGE["few"])
-    there = known.of_each(LARGE)
+    there = known.of_nodes(LARGE)
     assert known.steps(asks(12, 56), there) == {there[0]: 0, there[1]: 0, there[2]: 2}
 
 

@@ -1,7 +1,7 @@
 """What `ebb plan` says of clusters in the shapes of real platforms, as it stands in `expected/`.
 
 After a change that is meant: `python -m tests.platforms kubeadm | ebb plan --from-file - >
-tests/platforms/expected/kubeadm.txt`, and read the difference as that platform's operator.
+tests/platforms/expected/kubeadm.txt 2>&1`, and read the difference as that platform's operator.
 """
 
 import subprocess
@@ -39,7 +39,8 @@ def path(platform: str, tmp_path: Path) -> str:
 
 def test_the_table(platform: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--from-file", path]) == 0
-    assert capsys.readouterr().out == (EXPECTED / f"{platform}.txt").read_text("utf-8")
+    out, err = capsys.readouterr()
+    assert err + out == (EXPECTED / f"{platform}.txt").read_text("utf-8")
 
 
 def test_every_node_goes_or_has_its_codes(

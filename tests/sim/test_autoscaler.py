@@ -31,7 +31,7 @@ from sim.autoscaler import (
     Autoscaler,
     ScaleDown,
     Timers,
-    considered,
+    is_underutilized,
 )
 from sim.cluster import DAEMON_REQUESTS, State
 from sim.workload import amount
@@ -386,7 +386,7 @@ def test_of_a_node_with_gpus_nothing_else_counts(
 ) -> None:
     one = Node(name="n", allocatable=amount(96_000, 393_216, gpu, 110))
     requests = amount(asked[0], 0, asked[1])
-    assert considered(one, requests, Fraction(1, 2)) is is_considered
+    assert is_underutilized(one, requests, Fraction(1, 2)) is is_considered
 
 
 SIZES = st.sampled_from((0, 1, 499, 500, 501, 1000))
@@ -413,7 +413,7 @@ def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
     released = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "99999"}
     one = Node(name="n", annotations=released, allocatable=there)
     cluster = Cluster.of([one], [Pod(namespace="d", name="p", node="n", requests=asked)])
-    taken = considered(one, asked, share)
+    taken = is_underutilized(one, asked, share)
     assert not (busy(cluster, share, Now(0)) and taken)
     if not gpus(there):
         assert busy(cluster, share, Now(0)) or taken
@@ -468,7 +468,9 @@ def considered_at(threshold: str) -> set[str]:
     cluster = thesis_cluster()
     used = cluster.used()
     return {
-        one.name for one in cluster.nodes if considered(one, used[one.name], Fraction(threshold))
+        one.name
+        for one in cluster.nodes
+        if is_underutilized(one, used[one.name], Fraction(threshold))
     }
 
 

@@ -13,7 +13,7 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import scenario, waves
-from sim.bound import Asked, Division, Group, lp_lower_bound
+from sim.bound import Demand, Division, Group, lp_lower_bound
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import in_cores
 from sim.simulator import BOUND_MS
@@ -160,7 +160,7 @@ def test_a_solver_that_errs_does_not_lift_it(
     asked: list[tuple[Resources, NodeConstraints]],
     said: list[Fraction],
 ) -> None:
-    def divide(_: Asked, among: Sequence[Group]) -> Division:
+    def divide(_: Demand, among: Sequence[Group]) -> Division:
         places = [(at, name) for at, one in enumerate(among) for name in one.usable]
         return {place: said[number % 5] for number, place in enumerate(places)}
 

@@ -41,8 +41,8 @@ class Counted(Simulator):
         self.seen: list[tuple[int, int, int]] = []
         self.began: dict[str, int] = {}
 
-    def _hurry(self) -> None:
-        super()._hurry()
+    def _run_urgent_passes(self) -> None:
+        super()._run_urgent_passes()
         pods = self.pods()
         for one in pods:
             if one.node is not None:

@@ -121,7 +121,7 @@ def test_when_a_pod_began_and_ended(
     slack: int,
 ) -> None:
     found = past_of(tmp_path, (0, [NODE, STAYS, *first]), (10, [NODE, STAYS, *second]))
-    (life,) = [life for life in found.lives if life.pod.name == "p"]
+    (life,) = [life for life in found.pod_lifetimes if life.pod.name == "p"]
     assert life.begins_ms == ms(begins)
     assert life.ends_ms == (None if ends is None else ms(ends))
     assert life.slack_ms == slack * MINUTE_MS
@@ -139,7 +139,10 @@ def test_a_pod_is_not_there_until_its_last_gate_is_gone(tmp_path: Path) -> None:
     looks = [queued, queued, [first, *queued[1:]], [first, *queued[1:]], [done, second, queued[2]]]
     made = [(10 * number, [NODE, STAYS, *items]) for number, items in enumerate(looks)]
     found = past_of(tmp_path, *made)
-    lives = {life.pod.name: (life.begins_ms, life.bound_ms, life.ends_ms) for life in found.lives}
+    lives = {
+        life.pod.name: (life.begins_ms, life.bound_ms, life.ends_ms)
+        for life in found.pod_lifetimes
+    }
     del lives["stays"]
     assert lives == {
         "first": (ms(15), ms(17), ms(33)),
@@ -151,7 +154,7 @@ def test_a_pod_that_has_finished_counts_once_however_long_it_stands_there(tmp_pa
     done = dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])
     looks = [(minutes, [NODE, STAYS, *([done] if minutes else [])]) for minutes in (0, 10, 20, 30)]
     found = past_of(tmp_path, *looks)
-    assert [life.pod.name for life in found.lives].count("p") == 1
+    assert [life.pod.name for life in found.pod_lifetimes].count("p") == 1
 
 
 def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) ->
         one["metadata"]["uid"] = uid
         looks.append((minutes, [NODE, STAYS, one]))
     found = past_of(tmp_path, *looks)
-    assert sorted(life.begins_ms for life in found.lives if life.pod.name == "p") == [
+    assert sorted(life.begins_ms for life in found.pod_lifetimes if life.pod.name == "p") == [
         ms(0),
         ms(10),
     ]
@@ -170,7 +173,7 @@ def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) ->
 def test_nodes_come_and_go(tmp_path: Path) -> None:
     new = node("new", metadata={"name": "new", "creationTimestamp": at(4)})
     found = past_of(tmp_path, (0, [NODE, STAYS]), (10, [NODE, new, STAYS]), (20, [NODE, STAYS]))
-    stays = {stay.node.name: (stay.begins_ms, stay.ends_ms) for stay in found.stays}
+    stays = {stay.node.name: (stay.begins_ms, stay.ends_ms) for stay in found.node_lifetimes}
     assert stays == {"n": (ms(-60), ms(20)), "new": (ms(4), ms(15))}
 
 
@@ -199,7 +202,7 @@ def test_a_node_is_as_it_was_when_it_had_settled(
 ) -> None:
     made = [(minutes, [NODE, STAYS, new]) for minutes, new in looks.items()]
     found = past_of(tmp_path, (0, [NODE, STAYS]), *made)
-    (stay,) = [stay for stay in found.stays if stay.node.name == "new"]
+    (stay,) = [stay for stay in found.node_lifetimes if stay.node.name == "new"]
     assert stay.begins_ms == ms(4)
     assert dict(stay.node.allocatable.extended).get("nvidia.com/gpu", 0) == gpus
     assert stay.node.labels == {"gpu": "A100"}
@@ -212,7 +215,11 @@ def test_files_of_one_moment_are_one_dump(tmp_path: Path) -> None:
         packed = gzip.compress(dump(STAYS))
         (tmp_path / f"pods-{at(minutes)}.json.gz").write_bytes(packed)
     found = dumps.read(str(tmp_path), [])
-    assert (len(found.stays), len(found.lives), found.duration_ms) == (1, 1, 10 * MINUTE_MS)
+    assert (len(found.node_lifetimes), len(found.pod_lifetimes), found.duration_ms) == (
+        1,
+        1,
+        10 * MINUTE_MS,
+    )
 
 
 def test_heartbeats_say_when_a_dump_was_made_whose_name_does_not(tmp_path: Path) -> None:
@@ -230,7 +237,7 @@ def test_nodes_of_other_apis_are_no_machines(tmp_path: Path) -> None:
         (tmp_path / f"{at(minutes)}.json").write_bytes(dump(NODE, theirs, STAYS))
     refused: list[str] = []
     found = dumps.read(str(tmp_path), refused)
-    assert ([stay.node.name for stay in found.stays], refused) == (["n"], [])
+    assert ([stay.node.name for stay in found.node_lifetimes], refused) == (["n"], [])
 
 
 def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
@@ -241,7 +248,7 @@ def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
         (tmp_path / f"{at(minutes)}.json").write_bytes(dump(*items))
     refused: list[str] = []
     found = dumps.read(str(tmp_path), refused)
-    assert [life.pod.name for life in found.lives] == ["stays"]
+    assert [life.pod.name for life in found.pod_lifetimes] == ["stays"]
     assert len(refused) == 4
     assert "Pod shop/bad: spec.containers[0].resources.requests.cpu: 'much' is not" in refused[0]
 
@@ -291,7 +298,7 @@ def test_dumps_of_a_cluster_give_back_its_pods_lives(tmp_path: Path, *, created:
     )
     was = record(load, EVERY_MS, recorder.dumps_into(tmp_path, created=created))
     found = dumps.read(str(tmp_path), [])
-    lives = {life.pod.uid: life for life in found.lives}
+    lives = {life.pod.uid: life for life in found.pod_lifetimes}
     assert lives.keys() == {key for key in was.seen if "/" in key}
     assert len(lives) > 100
     last_ms = 10 * EVERY_MS

@@ -86,7 +86,7 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
         ),
         series("kube_node_role", node="n", role="control-plane"),
     )
-    (stay,) = found.stays
+    (stay,) = found.node_lifetimes
     whole = stay.node.allocatable
     assert (whole.cpu_millis, whole.memory_bytes, whole.pods) == (3920, 16 * 10**9, 58)
     assert whole.extended == (("nvidia_com_gpu", 2),)
@@ -129,7 +129,7 @@ def test_a_taint_counts_that_stood_when_the_node_had_settled(
         INFO,
         ASKED,
     )
-    stay = next(stay for stay in found.stays if stay.node.name == "n")
+    stay = next(stay for stay in found.node_lifetimes if stay.node.name == "n")
     assert stay.node.taints == ((Taint("k", "", "NoSchedule"),) if counts else ())
 
 
@@ -145,7 +145,7 @@ def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> Non
         INFO,
         ASKED,
     )
-    assert not any(stay.node.taints for stay in found.stays)
+    assert not any(stay.node.taints for stay in found.node_lifetimes)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> Non
 def test_a_virtual_node_is_known_by_its_labels_and_taints(
     tmp_path: Path, told: tuple[str, Json]
 ) -> None:
-    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED, told).stays
+    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED, told).node_lifetimes
     assert stay.node.virtual
     (tmp_path / f"{told[0]}.json").unlink()
-    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED).stays
+    (stay,) = past_of(tmp_path, *NODE, INFO, ASKED).node_lifetimes
     assert not stay.node.virtual
 
 
@@ -176,7 +176,7 @@ def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
     restarted = name, {"metric": gpus["metric"], "values": samples}
     again = series(name, "0", 6, 10, node="n", resource="nvidia_com_gpu")
     for told in ([restarted, again], [again, restarted]):
-        (stay,) = past_of(tmp_path, *NODE[:3], *told, INFO, ASKED).stays
+        (stay,) = past_of(tmp_path, *NODE[:3], *told, INFO, ASKED).node_lifetimes
         assert stay.node.allocatable.extended == (("nvidia_com_gpu", 2),)
 
 
@@ -206,7 +206,7 @@ def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
         series("kube_pod_tolerations", **WHO, key="gpu", operator="Exists", effect="NoSchedule"),
         series("kube_pod_nodeselectors", **WHO, nodeselector_pool_example_own_name="batch"),
     )
-    (life,) = found.lives
+    (life,) = found.pod_lifetimes
     pod = life.pod
     assert (pod.key, pod.uid, pod.node) == ("shop/p", "u", "n")
     assert (pod.requests.cpu_millis, pod.requests.memory_bytes) == (2000, 10**9)
@@ -235,7 +235,7 @@ def test_sidecars_run_beside_the_others(tmp_path: Path, policy: str, cpu: int) -
         series(asked, "0.2", **mesh, resource="cpu"),
         series("kube_pod_init_container_info", **mesh, image="i", restart_policy=policy),
     )
-    (life,) = found.lives
+    (life,) = found.pod_lifetimes
     assert life.pod.requests.cpu_millis == cpu
 
 
@@ -243,7 +243,7 @@ def test_a_sidecar_is_asked_for_as_long_as_the_pod_runs(tmp_path: Path) -> None:
     mesh = {**WHO, "container": "mesh"}
     told = series("kube_pod_init_container_resource_requests", "0.2", **mesh, resource="cpu")
     of = series("kube_pod_init_container_info", **mesh, restart_policy="Always")
-    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, told, of).lives
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, told, of).pod_lifetimes
     assert life.pod.requests.cpu_millis == 450
 
 
@@ -252,7 +252,7 @@ def test_what_goes_with_its_node_is_told_by_its_owner(tmp_path: Path, kind: str)
     other = {"namespace": "shop", "pod": "d", "uid": "d"}
     daemon = series("kube_pod_info", **other, node="n", created_by_kind=kind, created_by_name="x")
     found = past_of(tmp_path, *NODE, INFO, ASKED, daemon)
-    assert [life.pod.stays_with_node for life in found.lives] == [True, False]
+    assert [life.pod.stays_with_node for life in found.pod_lifetimes] == [True, False]
 
 
 def phase(name: str, first: int, last: int) -> tuple[str, Json]:
@@ -281,7 +281,7 @@ def phase(name: str, first: int, last: int) -> tuple[str, Json]:
 def test_when_a_pod_began_and_ended(
     tmp_path: Path, more: list[tuple[str, Json]], begins: float, bound: float, ends: float | None
 ) -> None:
-    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, *more).lives
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, *more).pod_lifetimes
     assert life.begins_ms == 1000 * EPOCH + round(begins * 60_000)
     assert life.bound_ms == 1000 * EPOCH + round(bound * 60_000)
     assert life.ends_ms == (None if ends is None else 1000 * EPOCH + round(ends * 60_000))
@@ -299,7 +299,7 @@ def test_a_pod_that_had_finished_before_is_none(tmp_path: Path) -> None:
         series("kube_pod_status_phase", "0", **other, phase="Running"),
         series("kube_pod_status_phase", "1", **other, phase="Succeeded"),
     )
-    assert [life.pod.name for life in found.lives] == ["p"]
+    assert [life.pod.name for life in found.pod_lifetimes] == ["p"]
 
 
 def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
         series(name, "2", **own, **aside, container="exporter", exported_container="b",
                resource="cpu"),
     )  # fmt: skip
-    (life,) = found.lives
+    (life,) = found.pod_lifetimes
     assert (life.pod.key, life.pod.requests.cpu_millis) == ("shop/p", 3000)
 
 
@@ -331,7 +331,10 @@ def test_a_pod_that_waits_is_not_on_the_exporters_node(tmp_path: Path) -> None:
         series("kube_pod_info", "1", 5, 10, **own, exported_namespace="shop", pod="runs", uid="r",
                exported_node="n"),
     )  # fmt: skip
-    assert {life.pod.name: life.pod.node for life in found.lives} == {"waits": None, "runs": "n"}
+    assert {life.pod.name: life.pod.node for life in found.pod_lifetimes} == {
+        "waits": None,
+        "runs": "n",
+    }
 
 
 def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> None:
@@ -350,7 +353,7 @@ def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> 
     )
     stays = [
         (stay.node.name, stay.begins_ms / 1000 - EPOCH, stay.ends_ms / 1000 - EPOCH)
-        for stay in found.stays
+        for stay in found.node_lifetimes
     ]
     assert stays == [
         ("goes", 0, 1.5 * STEP),
@@ -372,14 +375,14 @@ def test_a_time_without_samples_makes_no_longer_step(tmp_path: Path) -> None:
     few = [[EPOCH + STEP * at, "1"] for at in (4, 15)]
     found.append((name, {"metric": {**info["metric"], **who}, "values": few}))
     past = past_of(tmp_path, *found)
-    ended = {life.pod.name: (life.ends_ms, life.slack_ms) for life in past.lives}
+    ended = {life.pod.name: (life.ends_ms, life.slack_ms) for life in past.pod_lifetimes}
     assert ended == {"p": (None, 0), "q": (1000 * (EPOCH + 15 * STEP + STEP // 2), 500 * STEP)}
     assert [note.partition(":")[0] for note in past.notes] == [f"a sample every {STEP} s"]
 
 
 def test_a_pod_that_names_a_node_is_known_as_one(tmp_path: Path) -> None:
     selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
-    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).lives
+    (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).pod_lifetimes
     assert names_node(life.pod.placing)
 
 
@@ -394,7 +397,7 @@ def test_one_value_that_cannot_be_read_spoils_no_other_pod(tmp_path: Path) -> No
         (tmp_path / f"{metric}.json").write_bytes(body(*all_of))
     refused: list[str] = []
     found = prometheus.read(str(tmp_path), refused)
-    assert [life.pod.name for life in found.lives] == ["p"]
+    assert [life.pod.name for life in found.pod_lifetimes] == ["p"]
     assert len(refused) == 1
     assert "Pod shop/bad: kube_pod_container_resource_requests.cpu: 'NaN' is not" in refused[0]
 
@@ -458,9 +461,11 @@ def test_metrics_of_a_cluster_give_back_its_pods_lives(tmp_path: Path) -> None:
     was = record(load, EVERY_MS, scraped.look)
     scraped.write(tmp_path)
     found = prometheus.read(str(tmp_path), [])
-    assert {life.pod.uid for life in found.lives} == {key for key in was.seen if "/" in key}
-    assert len(found.lives) > 100
-    for life in found.lives:
+    assert {life.pod.uid for life in found.pod_lifetimes} == {
+        key for key in was.seen if "/" in key
+    }
+    assert len(found.pod_lifetimes) > 100
+    for life in found.pod_lifetimes:
         key = life.pod.uid
         assert abs(life.begins_ms - 1000 * EPOCH - was.created[key]) <= 1000
         assert life.pod.requests.cpu_millis == was.pods[key].requests.cpu_millis

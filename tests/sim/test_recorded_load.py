@@ -56,11 +56,11 @@ class Counted(Simulator):
 
     before_ms = 0
 
-    def _pass_time(self, at_ms: int) -> None:
+    def _advance(self, at_ms: int) -> None:
         if self.now_ms() < BEGIN_MS <= at_ms:
             here = len(self.state.places) * (BEGIN_MS - self.now_ms())
             self.before_ms = self.result.node_ms + here
-        super()._pass_time(at_ms)
+        super()._advance(at_ms)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def told_by(which: str) -> ClusterHistory:
 
 
 def lives(which: str) -> dict[str, PodLifetime]:
-    return {life.pod.uid: life for life in told_by(which).lives}
+    return {life.pod.uid: life for life in told_by(which).pod_lifetimes}
 
 
 def plain(one: Resources) -> tuple[object, ...]:
@@ -67,7 +67,7 @@ def test_metrics_tell_what_dumps_tell_of_each_pod(which: str) -> None:
 @pytest.mark.parametrize("which", ALL[1:])
 def test_metrics_tell_what_dumps_tell_of_each_node(which: str) -> None:
     seen, told = (
-        sorted(told_by(one).stays, key=lambda stay: (stay.node.name, stay.begins_ms))
+        sorted(told_by(one).node_lifetimes, key=lambda stay: (stay.node.name, stay.begins_ms))
         for one in (DUMPS, which)
     )
     assert [stay.node.name for stay in seen].count("general-3") == 2  # it was away for a while

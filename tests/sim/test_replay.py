@@ -73,13 +73,17 @@ def life(
 
 
 def past(
-    *lives: PodLifetime, stays: tuple[NodeLifetime, ...] = (stay(node("a")),)
+    *lives: PodLifetime, node_lifetimes: tuple[NodeLifetime, ...] = (stay(node("a")),)
 ) -> ClusterHistory:
-    return ClusterHistory(source="s", begins_ms=0, ends_ms=END_MS, stays=stays, lives=lives)
+    return ClusterHistory(
+        source="s", begins_ms=0, ends_ms=END_MS, node_lifetimes=node_lifetimes, pod_lifetimes=lives
+    )
 
 
-def load(*lives: PodLifetime, stays: tuple[NodeLifetime, ...] = (stay(node("a")),)) -> Workload:
-    return workload_of(past(*lives, stays=stays), Config()).workload
+def load(
+    *lives: PodLifetime, node_lifetimes: tuple[NodeLifetime, ...] = (stay(node("a")),)
+) -> Workload:
+    return workload_of(past(*lives, node_lifetimes=node_lifetimes), Config()).workload
 
 
 class TestPods:
@@ -127,20 +131,23 @@ class TestPods:
 
     def test_a_past_of_which_no_pod_is_left_is_refused(self) -> None:
         with pytest.raises(InvalidInputError) as fault:
-            load(life(pod("a")), stays=(stay(node("a", taints=(Taint("k", "", "NoSchedule"),))),))
+            load(
+                life(pod("a")),
+                node_lifetimes=(stay(node("a", taints=(Taint("k", "", "NoSchedule"),))),),
+            )
         assert str(fault.value) == (
             "s: has nothing to play: of 1 pod in its time no kind of node admits any when empty"
         )
 
     def test_pods_of_virtual_nodes_are_left_out_and_said(self) -> None:
         """No machine would have had room for them."""
-        stays = stay(node("a")), stay(replace(node("fargate"), virtual=True))
+        node_lifetimes = stay(node("a")), stay(replace(node("fargate"), virtual=True))
         lives = (
             life(pod(f"{where}-{owner}", owner, node=where))
             for where in ("a", "fargate")
             for owner in ("Job", "ReplicaSet")
         )
-        found = workload_of(past(*lives, stays=stays), Config())
+        found = workload_of(past(*lives, node_lifetimes=node_lifetimes), Config())
         assert [one.name for one in found.workload.arrivals] == ["n.a-Job"]
         assert [one.replicas for one in found.workload.deployments] == [((0, 1),)]
         assert found.notes == (
@@ -154,8 +161,10 @@ class TestPods:
         by_label = pod(
             "q", placing=NodeConstraints((("kubernetes.io/hostname", "a"), ("pool", "x")))
         )
-        stays = (stay(node("a", pool="x")),)
-        found = workload_of(past(life(asks), life(by_label), stays=stays), Config())
+        node_lifetimes = (stay(node("a", pool="x")),)
+        found = workload_of(
+            past(life(asks), life(by_label), node_lifetimes=node_lifetimes), Config()
+        )
         assert {one.placing for one in found.workload.arrivals} == {
             NodeConstraints(),
             NodeConstraints((("pool", "x"),)),
@@ -189,7 +198,7 @@ class TestPods:
         asked = Resources(1000, GIB, 0, 1, ((name, 1),))
         found = load(
             life(Pod(namespace="n", name="p", requests=asked)),
-            stays=(stay(Node(name="a", allocatable=whole)),),
+            node_lifetimes=(stay(Node(name="a", allocatable=whole)),),
         )
         assert found.nodes[0].extended == ((name, 2),)
         assert found.arrivals[0].requests.extended == ((name, 1),)
@@ -220,7 +229,7 @@ class TestReplicaSets:
             for n in (1, 2)
         ]
         late = life(pod("late", "ReplicaSet", 5000), begins_ms=9 * HOUR_MS)
-        found = load(*lives, late, stays=(stay(node("a")), stay(node("b"))))
+        found = load(*lives, late, node_lifetimes=(stay(node("a")), stay(node("b"))))
         (web,) = found.deployments
         assert web.ages_ms == (2 * HOUR_MS, HOUR_MS)
         cut = replace(found, duration_ms=HOUR_MS)
@@ -274,34 +283,37 @@ class TestReplicaSets:
 
 class TestNodes:
     def test_nodes_alike_in_what_is_looked_at_are_one_group(self) -> None:
-        stays = (
+        node_lifetimes = (
             stay(node("a", unique="1", topology_kubernetes=".")),
             stay(node("b", unique="2")),
             stay(node("c", cpu=4000)),
         )
-        found = load(life(pod("p")), stays=stays)
+        found = load(life(pod("p")), node_lifetimes=node_lifetimes)
         assert len(found.groups) == 2
         assert Counter(one.cpu_millis for one in found.nodes) == {8200: 2, 4200: 1}
 
     def test_labels_that_pods_ask_for_part_groups_of_one_shape(self) -> None:
         asks = pod("p", placing=NodeConstraints((("pool", "x"),)))
-        stays = (stay(node("a", pool="x")), stay(node("b", pool="y")))
-        found = load(life(asks), stays=stays)
+        node_lifetimes = (stay(node("a", pool="x")), stay(node("b", pool="y")))
+        found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
     def test_what_kubelets_declare_parts_groups_of_one_shape(self) -> None:
         asks = pod("p", placing=NodeConstraints(features=("F",)))
-        stays = (stay(replace(node("a"), features=("F",))), stay(node("b")))
-        found = load(life(asks), stays=stays)
+        node_lifetimes = (stay(replace(node("a"), features=("F",))), stay(node("b")))
+        found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.features for one in found.groups.values()) == [(), ("F",)]
 
     def test_labels_that_a_policy_counts_pools_by_are_kept(self) -> None:
         pools = {"web": {"enabled": True, "limit": "60%", "required": 2}}
         counted = {"underutilizedCount": {"poolLabel": "pool", "pools": pools}}
         config = parse({**EMPTY, **counted}, "x")
-        stays = (stay(node("a", pool="web", other="1")), stay(node("b", pool="batch", other="1")))
-        found = workload_of(past(life(pod("p")), stays=stays), config).workload
+        node_lifetimes = (
+            stay(node("a", pool="web", other="1")),
+            stay(node("b", pool="batch", other="1")),
+        )
+        found = workload_of(past(life(pod("p")), node_lifetimes=node_lifetimes), config).workload
         labels = [dict(one.labels) for one in found.groups.values()]
         assert labels == [{"pool": "batch"}, {"pool": "web"}]
 
@@ -309,8 +321,10 @@ class TestNodes:
         keep, disabled = "kube-ebb.io/keep", "cluster-autoscaler.kubernetes.io/scale-down-disabled"
         ours = {disabled: "true", "kube-ebb.io/guard": "held"}
         notes: list[dict[str, str]] = [{}, {keep: "true"}, {disabled: "true"}, ours]
-        stays = [stay(replace(node(str(n)), annotations=one)) for n, one in enumerate(notes)]
-        found = load(life(pod("p")), stays=tuple(stays))
+        node_lifetimes = [
+            stay(replace(node(str(n)), annotations=one)) for n, one in enumerate(notes)
+        ]
+        found = load(life(pod("p")), node_lifetimes=tuple(node_lifetimes))
         kept = Counter(tuple(found.template(one).annotations) for one in found.nodes)
         assert kept == {(): 2, (keep,): 1, (disabled,): 1}
         assert [dict(one.annotations) for one in found.templates] == [{}]
@@ -321,9 +335,12 @@ class TestNodes:
 
     def test_taints_part_groups_of_one_shape(self) -> None:
         taints = [Taint(key, "", effect) for key in ("gpu", "spot") for effect in ("a", "b")]
-        stays = [stay(node(str(n), taints=(one,))) for n, one in enumerate(taints)]
-        ways_there = (stays, stays[::-1])
-        found = [load(life(pod("p")), stays=tuple(there)).groups.values() for there in ways_there]
+        node_lifetimes = [stay(node(str(n), taints=(one,))) for n, one in enumerate(taints)]
+        ways_there = (node_lifetimes, node_lifetimes[::-1])
+        found = [
+            load(life(pod("p")), node_lifetimes=tuple(there)).groups.values()
+            for there in ways_there
+        ]
         assert [[group.taints for group in groups] for groups in found] == 2 * [
             [(one,) for one in taints]
         ]
@@ -333,7 +350,7 @@ class TestNodes:
         passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
         (group,) = load(
             life(pod("p", placing=NodeConstraints(tolerations=()))),
-            stays=(stay(node("a", taints=(passing,))),),
+            node_lifetimes=(stay(node("a", taints=(passing,))),),
         ).groups.values()
         assert group.taints == ()
         one = Node(
@@ -342,12 +359,16 @@ class TestNodes:
         bears = pod(
             "p", placing=NodeConstraints(tolerations=(Toleration("gpu", "Exists", "", ""),))
         )
-        found = workload_of(past(life(bears), life(pod("q")), stays=(stay(one),)), Config())
+        found = workload_of(
+            past(life(bears), life(pod("q")), node_lifetimes=(stay(one),)), Config()
+        )
         assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
         assert [one.name for one in found.workload.arrivals] == ["n.p"]
 
     def test_a_kind_that_came_later_is_a_group_and_no_node_at_the_beginning(self) -> None:
-        found = load(life(pod("p")), stays=(stay(node("a")), stay(node("b", cpu=4000), 5)))
+        found = load(
+            life(pod("p")), node_lifetimes=(stay(node("a")), stay(node("b", cpu=4000), 5))
+        )
         assert (len(found.nodes), len(found.groups)) == (1, 2)
 
     def test_an_agent_stands_for_daemon_sets(self) -> None:
@@ -359,8 +380,8 @@ class TestNodes:
     def test_what_stood_is_added_up_within_the_time(self) -> None:
         control = {"node-role.kubernetes.io/control-plane": ""}
         master = Node(name="m", allocatable=Resources(4000, 0, 0, 9), labels=control)
-        stays = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
-        found = workload_of(past(life(pod("p")), stays=stays), Config()).stood
+        node_lifetimes = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
+        found = workload_of(past(life(pod("p")), node_lifetimes=node_lifetimes), Config()).recorded
         assert found.node_ms == 11 * HOUR_MS
         agent = DAEMON_REQUESTS  # what the simulation adds for DaemonSets, where there are none
         assert found.capacity_millis_ms == 11 * (8000 + agent.cpu_millis) * HOUR_MS
@@ -397,7 +418,7 @@ class TestPart:
     def test_the_parts_of_as_many_seeds_are_the_whole(self, every: int) -> None:
         whole = load(
             *(life(pod(f"p{n}")) for n in range(23)),
-            stays=tuple(stay(node(f"n{n}")) for n in range(9)),
+            node_lifetimes=tuple(stay(node(f"n{n}")) for n in range(9)),
         )
         parts = [replay.part(whole, every=every, seed=seed) for seed in range(1, every + 1)]
         names = sorted(one.name for cut in parts for one in cut.arrivals)
@@ -487,7 +508,7 @@ class TestWays:
 
     def test_a_sweep_is_every_combination(self) -> None:
         found = variants.points(
-            variants.asked_for(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
+            variants.parse_sweep(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
         )
         assert len(found) == 6
         last = found[-1]
@@ -516,7 +537,7 @@ class TestWays:
     def test_with_other_thresholds_those_to_leave_follow(
         self, asked: str, said: dict[str, object], left: object
     ) -> None:
-        (found,) = variants.points(variants.asked_for([asked]), {**EMPTY, **said}, "x")
+        (found,) = variants.points(variants.parse_sweep([asked]), {**EMPTY, **said}, "x")
         assert found.document is not None
         assert found.document.get("leaveThresholds") == left
 
@@ -537,19 +558,19 @@ class TestWays:
         leave = {"cpu": "85%", "memory": "85%"}
         pool = {"name": "a", "nodeSelector": {"size": "small"}, "leaveThresholds": leave}
         document = {**EMPTY, "pools": [{**pool, "thresholds": own} if own else pool]}
-        (found,) = variants.points(variants.asked_for([asked]), document, "x")
+        (found,) = variants.points(variants.parse_sweep([asked]), document, "x")
         assert found.document is not None
         assert found.document["pools"][0].get("leaveThresholds") == left
 
     def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
         own = {"utilization": "40%", "leave": "60%"}
-        asked = variants.asked_for(["nodeUtilization.utilization=40%,70%"])
+        asked = variants.parse_sweep(["nodeUtilization.utilization=40%,70%"])
         found = variants.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
         sections = [one.document["nodeUtilization"] for one in found if one.document]
         assert sections == [own, {"utilization": "70%"}]
 
     def test_thresholds_to_leave_that_are_swept_too_hold(self) -> None:
-        asked = variants.asked_for(["leaveThresholds.cpu=99%", "thresholds=97%"])
+        asked = variants.parse_sweep(["leaveThresholds.cpu=99%", "thresholds=97%"])
         (found,) = variants.points(asked, {**EMPTY, "leaveThresholds": {"cpu": "85%"}}, "x")
         assert found.config is not None
         assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
@@ -572,7 +593,7 @@ class TestWays:
     def test_a_swept_value_means_what_it_means_in_the_file(
         self, asked: str, values: list[object]
     ) -> None:
-        found = variants.points(variants.asked_for([asked]), EMPTY, "built in")
+        found = variants.points(variants.parse_sweep([asked]), EMPTY, "built in")
         for one, value in zip(found, values, strict=True):
             assert one.document is not None
             told: Any = one.document
@@ -605,12 +626,12 @@ class TestWays:
     )
     def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
         with pytest.raises((InvalidInputError, ConfigError)) as caught:
-            variants.points(variants.asked_for([asked]), EMPTY, "built in")
+            variants.points(variants.parse_sweep([asked]), EMPTY, "built in")
         assert problem in str(caught.value)
 
     def test_too_many_combinations_are_refused(self) -> None:
         twenty = ",".join(map(str, range(20)))
-        asked = variants.asked_for([f"headroom={twenty}", f"minNodes={twenty}"])
+        asked = variants.parse_sweep([f"headroom={twenty}", f"minNodes={twenty}"])
         with pytest.raises(InvalidInputError, match="400 combinations; allowed: up to 200"):
             variants.points(asked, EMPTY, "built in")
 
@@ -636,7 +657,7 @@ class TestChoice:
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
     def test_the_front_is_what_nothing_is_better_than(self, drawn: list[tuple[int, int]]) -> None:
         outcomes = [outcome(f"{n:02}", *one) for n, one in enumerate(drawn)]
-        best = {one.way.name for one in replay.front(outcomes)}
+        best = {one.variant.name for one in replay.pareto_front(outcomes)}
         assert best == {
             f"{n:02}"
             for n, one in enumerate(drawn)
@@ -662,4 +683,4 @@ class TestChoice:
         self, outcomes: list[Outcome], chosen: str | None
     ) -> None:
         found = replay.choose(outcomes)
-        assert (found.outcome.way.name if found else None) == chosen
+        assert (found.outcome.variant.name if found else None) == chosen

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.model.node import Effect, Taint
 from core.model.pod import Pod
 from sim.cluster import State
-from sim.scheduler import KINDS_MAX, Scheduler
+from sim.scheduler import POD_CLASSES_MAX, Scheduler
 from tests.support.builders import node, pod
 
 SIZES = (100, 500, 1000)
@@ -42,7 +42,7 @@ class Side:
     def choose(self, one: Pod) -> str | None:
         if not self._remembers:
             for place in self.state.places.values():
-                place.found.clear()
+                place.results.clear()
         return self._scheduler.choose(one)
 
     def change(self, number: int, what: tuple[object, ...]) -> object:
@@ -81,8 +81,8 @@ def test_what_is_remembered_is_what_another_look_would_find(
 
 def test_what_is_remembered_is_bounded() -> None:
     side = Side(remembers=True)
-    for size in range(1, KINDS_MAX + 3):
+    for size in range(1, POD_CLASSES_MAX + 3):
         side.choose(pod("p", None, size, 100))
-        assert all(len(place.found) <= KINDS_MAX for place in side.state.places.values())
+        assert all(len(place.results) <= POD_CLASSES_MAX for place in side.state.places.values())
     assert side.choose(pod("p", None, 9000, 100)) is None
     assert side.choose(pod("p", None, 3200, 100)) == "n3"

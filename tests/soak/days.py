@@ -67,8 +67,8 @@ class Watched(Day):
         self.removed += 1
         super().end_node(name)
 
-    def _hurry(self) -> None:
-        super()._hurry()
+    def _run_urgent_passes(self) -> None:
+        super()._run_urgent_passes()
         if wrong := list(self.wrong()):
             raise BrokenError("; ".join(wrong))
 

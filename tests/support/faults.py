@@ -89,7 +89,7 @@ class Troubled:
     def end(self, fault: Fault) -> None:
         self.faults[fault] -= 1
         if not self.faults[Fault.STALE]:
-            self.ebb.held = None
+            self.ebb.outdated_cluster = None
 
     def scores(self, pod: Pod, names: Sequence[str]) -> Mapping[str, int]:
         return {} if self.faults[Fault.UNSCORED] else self.ebb.scores(pod, names)
@@ -132,8 +132,8 @@ class Troubled:
         """Hold what is seen while watches bring no news; say whether that is too old by now."""
         if not self.faults[Fault.STALE]:
             return False
-        if self.ebb.held is None:
-            self.ebb.held, self._held_ms = state.snapshot(), now_ms
+        if self.ebb.outdated_cluster is None:
+            self.ebb.outdated_cluster, self._held_ms = state.snapshot(), now_ms
         return now_ms - self._held_ms > 1000 * STALE_SECONDS
 
 

@@ -97,6 +97,12 @@ def ebb(
     )
 
 
+def without_warnings(stderr: bytes) -> bytes:
+    """Return standard error without the warnings about the cluster, such as cordoned nodes."""
+    lines = stderr.splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(b"Warning: "))
+
+
 def started(*arguments: str) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     return subprocess.Popen([*COMMAND, *arguments], stdout=pipe, stderr=pipe, cwd=ROOT)

@@ -1,6 +1,6 @@
-"""A replay as one HTML page that opens offline: its pictures stand in it, and it asks for nothing.
+"""A replay as one self-contained HTML page that opens offline.
 
-The template escapes all that it is given; what stands in a page may come from a cluster's tenants.
+The template escapes all values, because names may come from tenants of the cluster.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ TEMPLATE: Final = "page.html.jinja"
 
 
 def text(answer: Replayed) -> str:
-    """Write the page."""
+    """Return the page."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -29,7 +29,7 @@ def text(answer: Replayed) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    near, far = pictures.near_and_far(answer.ways)
+    near, far = pictures.near_and_far(answer.variants)
     return environment.get_template(TEMPLATE).render(
         answer=answer,
         far=far,

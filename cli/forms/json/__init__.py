@@ -19,25 +19,25 @@ from core.config.schema import schema
 
 
 def text(answer: Answer) -> str:
-    """Write an answer for programs."""
+    """Return an answer as indented JSON."""
     return orjson.dumps(_document(answer), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def _document(answer: Answer) -> dict[str, Any] | list[Any]:
-    found: dict[str, Any] | list[Any]
+    document: dict[str, Any] | list[Any]
     match answer:
         case Planned():
-            found = plan.document(answer)
+            document = plan.document(answer)
         case NodeExplained():
-            found = explain.node(answer.answer, answer.standing)
+            document = explain.node(answer.answer, answer.status)
         case PodExplained():
-            found = explain.pod(answer.answer)
+            document = explain.pod(answer.answer)
         case Status():
-            found = status.document(answer)
+            document = status.document(answer)
         case Reasons():
-            found = explain.codes()
+            document = explain.codes()
         case Settings():
-            found = schema()
+            document = schema()
         case Replayed():
-            found = replay.document(answer)
-    return found
+            document = replay.document(answer)
+    return document

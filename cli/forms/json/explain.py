@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cli.explain.explainer import NodeAnswer, PodAnswer
-from cli.explain.reasons import REASONS, advice, in_general
+from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.json.plan import DIGITS
 from cli.input.node_status import NodeStatus
 from core.capacity.reaches import Reach
@@ -12,33 +12,33 @@ from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
 
 
-def node(answer: NodeAnswer, standing: NodeStatus) -> dict[str, Any]:
-    """Return what there is to say about a node in the form that orjson writes."""
+def node(answer: NodeAnswer, status: NodeStatus) -> dict[str, Any]:
+    """Return the explanation of a node as a JSON document."""
     return {
         "apiVersion": API_VERSION,
         "kind": "NodeExplanation",
         "node": answer.node.name,
         "verdict": verdict(answer),
-        "mark": mark(standing),
-        **({"rule": answer.rule} if answer.rule else {}),
+        "mark": mark(status),
+        **({"rule": answer.policy_text} if answer.policy_text else {}),
         "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
         "pods": {
             "all": len(answer.pods),
             "toMove": answer.to_move,
             "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
-            "left": standing.pods_left,
-            "takenFirst": standing.taken_first,
+            "left": status.pods_left,
+            "takenFirst": status.scaled_in_first,
         },
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
         "reasons": _reasons(answer.blockers, answer.node.name),
-        "waitsFor": _reasons(answer.held, answer.node.name),
+        "waitsFor": _reasons(answer.rate_limits, answer.node.name),
         "isKeptFor": _reasons(answer.reserved, answer.node.name),
-        "emptiesLate": _reasons(answer.lingers, answer.node.name),
+        "emptiesLate": _reasons(answer.long_lived, answer.node.name),
         "staysSoft": _reasons(answer.against_hard, answer.node.name),
-        "notDrained": _reasons(answer.undrained, answer.node.name),
+        "notDrained": _reasons(answer.not_evicted, answer.node.name),
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
-        "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.homeless],
+        "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
     }
 
 
@@ -47,45 +47,45 @@ def _reach(one: Reach) -> dict[str, Any]:
 
 
 def verdict(answer: NodeAnswer) -> dict[str, Any]:
-    """Return whether the node goes, and as which."""
+    """Return whether the node is removable, and its position in the plan."""
     return {"goes": answer.order is not None, "order": answer.order}
 
 
-def mark(standing: NodeStatus) -> dict[str, Any]:
-    """Return what of Ebb's own stands on the node."""
-    details = standing.details
+def mark(status: NodeStatus) -> dict[str, Any]:
+    """Return the state of the mark and of the scale-down protection."""
+    details = status.details
     return {
-        "value": standing.mark.value if standing.mark else None,
-        "since": standing.since,
+        "value": status.mark.value if status.mark else None,
+        "since": status.since,
         "deadline": details.deadline if details else None,
         "owner": details.owner if details else None,
         "policy": details.policy if details else None,
         "reason": details.reason if details else None,
-        "overdue": standing.overdue,
-        "empty": standing.empty,
-        "guard": standing.guard.name.lower(),
-        "taintsRight": standing.taints_right,
-        "leaving": standing.going,
-        "beingDeleted": standing.being_deleted,
-        "leftAloneUntil": standing.left_alone_until,
+        "overdue": status.overdue,
+        "empty": status.empty,
+        "guard": status.guard.name.lower(),
+        "taintsRight": status.taints_right,
+        "leaving": status.leaving,
+        "beingDeleted": status.being_deleted,
+        "leftAloneUntil": status.backoff_until,
     }
 
 
 def _reasons(blockers: Iterable[Blocker], node: str) -> list[dict[str, Any]]:
-    """Return blockers, each with what it means and what helps."""
+    """Return blockers with their meaning and fix."""
     return [
-        {"code": one.code, "message": one.message, "pod": one.pod, **_told(advice(one, node))}
+        {"code": one.code, "message": one.message, "pod": one.pod, **_texts(advice(one, node))}
         for one in blockers
     ]
 
 
-def _told(reason: Reason) -> dict[str, str]:
+def _texts(reason: Reason) -> dict[str, str]:
     return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.lifted}
 
 
 def pod(answer: PodAnswer) -> dict[str, Any]:
-    """Return what there is to say about a pod in the form that orjson writes."""
-    one, home = answer.pod, answer.home
+    """Return the explanation of a pod as a JSON document."""
+    one, node_answer = answer.pod, answer.node_answer
     return {
         "apiVersion": API_VERSION,
         "kind": "PodExplanation",
@@ -98,17 +98,19 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "reach": _reach(answer.reach) if answer.reach else None,
         "admittedBy": answer.admitted,
         "reasons": _reasons(answer.blockers, one.node or ""),
-        "nature": _reasons(answer.nature, one.node or ""),
-        "nodeVerdict": verdict(home) if home else None,
-        "nodeReasons": [blocker.code for blocker in home.blockers] if home else [],
-        "wouldGoTo": answer.place,
-        "whyNot": answer.why_not,
-        "couldRunOn": list(answer.takers),
-        "couldRunOnMarked": list(answer.marked_takers),
-        "refusedBy": [{"rule": rule, "nodes": count} for rule, count in answer.refusals],
+        "nature": _reasons(answer.remarks, one.node or ""),
+        "nodeVerdict": verdict(node_answer) if node_answer else None,
+        "nodeReasons": [blocker.code for blocker in node_answer.blockers] if node_answer else [],
+        "wouldGoTo": answer.target,
+        "whyNot": answer.why_no_target,
+        "couldRunOn": list(answer.feasible),
+        "couldRunOnMarked": list(answer.feasible_marked),
+        "refusedBy": [{"rule": rule, "nodes": count} for rule, count in answer.rejections],
     }
 
 
 def codes() -> list[dict[str, str]]:
-    """Return all codes in the form that orjson writes."""
-    return [{"code": code, **_told(in_general(reason))} for code, reason in REASONS.items()]
+    """Return all reason codes as a JSON document."""
+    return [
+        {"code": code, **_texts(with_placeholders(reason))} for code, reason in REASONS.items()
+    ]

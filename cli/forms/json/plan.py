@@ -14,14 +14,14 @@ from core.model.reason import Blocker
 from core.policies.all import POLICIES
 
 DIGITS: Final = 6
-"""Of fractions; enough to tell nodes apart, few enough to read."""
+"""Decimal places of fractions."""
 
 NODES_LISTED: Final = 20
-"""Of one warning."""
+"""Nodes listed in one warning."""
 
 
 def document(answer: Planned) -> dict[str, Any]:
-    """Return the plan in the form that orjson writes."""
+    """Return the plan as a JSON document."""
     plan = answer.plan
     return {
         "apiVersion": API_VERSION,
@@ -48,13 +48,13 @@ def document(answer: Planned) -> dict[str, Any]:
         ],
         "markedInfeasible": list(plan.marked_infeasible),
         "buffers": buffers(plan),
-        "warnings": warnings(answer.minded),
+        "warnings": warnings(answer.caveats),
         "prices": _money(answer.money) if answer.money else None,
     }
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:
-    """Return the CapacityBuffers of others, and the room that they are kept."""
+    """Return the CapacityBuffers of other tools, and the capacity reserved for each."""
     return [
         {
             "buffer": one.buffer,
@@ -68,15 +68,15 @@ def buffers(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _rule(answer: Planned) -> dict[str, Any]:
-    """Return what was gone by: the thresholds, or what the policy tells."""
+    """Return the thresholds, or the metrics of a policy without thresholds."""
     plan = answer.plan
     if POLICIES[plan.policy].thresholds:
         return {"thresholds": _limits(answer.config.thresholds)}
-    told = [
+    metrics = [
         {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
         for one in plan.figures
     ]
-    return {"thresholds": None, "figures": told}
+    return {"thresholds": None, "figures": metrics}
 
 
 def _money(money: Money) -> dict[str, float]:
@@ -88,7 +88,7 @@ def _money(money: Money) -> dict[str, float]:
 
 
 def reaches(plan: Plan) -> list[dict[str, Any]]:
-    """Return every reach, before the plan and after it."""
+    """Return every reach, before and after the plan."""
     return [_reach(one) for one in plan.reaches]
 
 
@@ -109,7 +109,7 @@ def _limits(share: Share | Thresholds) -> dict[str, float]:
 
 
 def totals(totals: Totals) -> dict[str, Any]:
-    """Return sums with their shares."""
+    """Return total capacity and requests with their ratios."""
     return {
         "nodes": totals.nodes,
         "capacity": _amount(totals.capacity),
@@ -152,8 +152,8 @@ def _reason(blocker: Blocker) -> dict[str, str]:
     return reason if blocker.pod is None else {**reason, "pod": blocker.pod}
 
 
-def warnings(minded: Sequence[Caveat]) -> list[dict[str, Any]]:
-    """Return what the look cannot tell."""
+def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:
+    """Return the caveats about the cluster that was read."""
     return [
         {
             "code": one.code,
@@ -161,5 +161,5 @@ def warnings(minded: Sequence[Caveat]) -> list[dict[str, Any]]:
             "count": one.count,
             "nodes": [{"node": node, "pods": pods} for node, pods in one.nodes[:NODES_LISTED]],
         }
-        for one in minded
+        for one in caveats
     ]

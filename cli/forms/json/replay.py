@@ -10,41 +10,41 @@ from core.config.settings import API_VERSION
 
 
 def document(answer: Replayed) -> dict[str, Any]:
-    """Return the replay in the form that orjson writes."""
+    """Return the replay as a JSON document."""
     chosen = answer.recommended
     return {
         "apiVersion": API_VERSION,
         "kind": "Replay",
         "source": answer.source,
-        "played": answer.told,
+        "played": answer.summary,
         "notes": list(answer.notes),
         "seeds": list(answer.seeds),
-        "asItWas": _figures(answer.really),
-        "ways": [_way(one) for one in answer.ways],
+        "asItWas": _figures(answer.recorded),
+        "ways": [_variant(variant) for variant in answer.variants],
         "recommended": chosen
         and {"way": chosen.name, "why": chosen.why, "configuration": chosen.file},
     }
 
 
-def _way(one: VariantResult) -> dict[str, Any]:
+def _variant(variant: VariantResult) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "settings": dict(one.settings),
-        "nothingIsBetter": one.best,
-        "figures": _figures(one.figures),
+        "name": variant.name,
+        "settings": dict(variant.settings),
+        "nothingIsBetter": variant.best,
+        "figures": _figures(variant.figures),
     }
 
 
 def _figures(figures: Iterable[Figure]) -> list[dict[str, Any]]:
-    return [_figure(one) for one in figures]
+    return [_figure(figure) for figure in figures]
 
 
-def _figure(one: Figure) -> dict[str, Any]:
+def _figure(figure: Figure) -> dict[str, Any]:
     return {
-        "name": one.label,
-        "mean": _number(one.mean),
-        "least": _number(one.least),
-        "most": _number(one.most),
+        "name": figure.label,
+        "mean": _number(figure.mean),
+        "least": _number(figure.least),
+        "most": _number(figure.most),
     }
 
 

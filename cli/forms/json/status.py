@@ -11,15 +11,15 @@ from core.config.settings import API_VERSION
 
 
 def document(status: Status) -> dict[str, Any]:
-    """Return the status in the form that orjson writes."""
-    plan, found = status.plan, status.found
+    """Return the status as a JSON document."""
+    plan, cluster_input = status.plan, status.cluster_input
     return {
         "apiVersion": API_VERSION,
         "kind": "Status",
-        "source": printable(found.where),
-        "configuration": found.config_from and printable(found.config_from),
-        "leader": _leader(found.leader) if found.leader else None,
-        "counts": {_camel(name): count for name, count in status.counts},
+        "source": printable(cluster_input.where),
+        "configuration": cluster_input.config_from and printable(cluster_input.config_from),
+        "leader": _leader(cluster_input.leader) if cluster_input.leader else None,
+        "counts": {field: count for field, _, count in status.counts},
         "before": plan_json.totals(plan.before),
         "after": plan_json.totals(plan.after),
         "reaches": plan_json.reaches(plan),
@@ -27,7 +27,7 @@ def document(status: Status) -> dict[str, Any]:
         "published": [
             {
                 "buffer": one.buffer,
-                "pods": one.asked,
+                "pods": one.pods,
                 "accepted": one.accepted,
                 "fault": printable(one.why),
             }
@@ -41,11 +41,11 @@ def document(status: Status) -> dict[str, Any]:
             }
             for one in status.marked
         ],
-        "leftOverTaints": list(status.stray),
-        "podsThatWait": {"all": status.waiting, "findNoPlace": status.stuck},
+        "leftOverTaints": list(status.left_over_taints),
+        "podsThatWait": {"all": status.pending, "findNoPlace": status.unschedulable},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
-        "warnings": plan_json.warnings(status.minded),
+        "warnings": plan_json.warnings(status.caveats),
         "reasons": [{"code": code, "nodes": count} for code, count in status.reasons],
     }
 
@@ -58,8 +58,3 @@ def _leader(leader: Leader) -> dict[str, Any]:
         "durationSeconds": leader.duration_seconds,
         "problem": leader.problem,
     }
-
-
-def _camel(name: str) -> str:
-    first, *others = name.replace(",", "").replace("-", " ").split()
-    return first + "".join(word.capitalize() for word in others)

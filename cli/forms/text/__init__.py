@@ -13,13 +13,13 @@ from cli.answers import (
 )
 from cli.forms.text import explain, plan, replay, status
 from cli.input.overview import Status
-from cli.terminal import Table, say, written
+from cli.terminal import Table, render, say
 from core.config.schema import allowed, settings
 
 
 def text(answer: Answer) -> str:
-    """Write an answer for standard output: with colour for a terminal, without for a pipe."""
-    return written(lambda out: _write(answer, out))
+    """Return an answer for standard output: with color for a terminal, without for a pipe."""
+    return render(lambda out: _write(answer, out))
 
 
 def _write(answer: Answer, out: Console) -> None:
@@ -41,7 +41,7 @@ def _write(answer: Answer, out: Console) -> None:
 
 
 def _write_settings(out: Console) -> None:
-    """Write every setting with its default, what is allowed, and who reads it only once."""
+    """Write every setting with its default, allowed values and programs that need a restart."""
     rows = (
         (one.path, str(one.schema.get("default", "")), allowed(one.schema), ", ".join(one.restart))
         for one in settings()

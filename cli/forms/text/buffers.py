@@ -1,4 +1,4 @@
-"""CapacityBuffers for people: what room others are kept, and what autoscalers are told by Ebb."""
+"""CapacityBuffers for people: capacity reserved for them, and buffers that Ebb publishes."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,23 +10,32 @@ from cli.terminal import Table, say
 from core.engine.plan import BufferRoom
 
 BUFFERS_SHOWN: Final = 12
-"""Of each table."""
+"""Rows of each table; the others are counted."""
 
 
 def write(buffers: Sequence[BufferRoom], out: Console) -> None:
-    """Say for which buffers of others there is room, which is kept, and why not for others."""
+    """Write how much capacity is reserved for each buffer, and why not for all of its pods."""
     rows = [
-        (one.buffer, f"{one.asked:,}", f"{one.allowed:,}", f"{one.placed:,}", _short(one))
-        for one in buffers
+        (
+            buffer.buffer,
+            f"{buffer.asked:,}",
+            f"{buffer.allowed:,}",
+            f"{buffer.placed:,}",
+            _short(buffer),
+        )
+        for buffer in buffers
     ]
-    headings = "room for CapacityBuffer", "asked", "allowed", "kept", "why not all"
+    headings = "CapacityBuffer", "requested", "allowed", "reserved", "why not all"
     _table(headings, rows, out)
 
 
 def write_published(published: Sequence[Published], out: Console) -> None:
-    """Say what Ebb asks autoscalers for, and whether they do it."""
-    rows = [(one.buffer, f"{one.asked:,}", f"{one.accepted:,}", one.why) for one in published]
-    _table(("asked for by Ebb", "pods", "accepted", "why not all"), rows, out)
+    """Write the buffers that Ebb publishes, and how many of their pods autoscalers accepted."""
+    rows = [
+        (buffer.buffer, f"{buffer.pods:,}", f"{buffer.accepted:,}", buffer.why)
+        for buffer in published
+    ]
+    _table(("published by Ebb", "pods", "accepted", "why not all"), rows, out)
 
 
 def _table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: Console) -> None:
@@ -38,10 +47,10 @@ def _table(headings: Sequence[str], rows: Sequence[tuple[str, ...]], out: Consol
     say(out, "", Table(*headings, rows=shown, left=(0, len(headings) - 1)))
 
 
-def _short(one: BufferRoom) -> str:
-    """Say why room is not kept for all that a buffer asks for."""
-    if one.fault or one.placed >= one.asked:
-        return one.fault
-    if one.placed < one.allowed:
-        return "no more room is free"
-    return "more than the share that is kept for buffers (reserve.buffers)"
+def _short(buffer: BufferRoom) -> str:
+    """Return why less capacity is reserved than a buffer requests."""
+    if buffer.fault or buffer.placed >= buffer.asked:
+        return buffer.fault
+    if buffer.placed < buffer.allowed:
+        return "not enough free capacity"
+    return "exceeds the share of capacity that is reserved for buffers (reserve.buffers)"

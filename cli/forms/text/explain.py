@@ -7,7 +7,7 @@ from rich.console import Console
 
 from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer, PodAnswer
-from cli.explain.reasons import REASONS, advice, in_general
+from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.text.reaches import in_percent
 from cli.input.cluster_input import ClusterInput
 from cli.input.node_status import NodeStatus
@@ -19,54 +19,54 @@ from core.model.pod import Pod
 from core.model.reason import Blocker
 
 NODES_SHOWN: Final = 5
-NO_DELAY: Final = (
-    "Left out is what only the engine that leads has seen: the delay, nodes that came, since when "
-    "pods wait, the busiest moment."
+NOT_CONSIDERED: Final = (
+    "Not considered, because only the leader knows them: how long nodes have been candidates, "
+    "recently added nodes, how long pods have been Pending, and peak demand."
 )
 
 
 def write_node(explained: NodeExplained, out: Console) -> None:
-    """Write all about a node."""
+    """Write the explanation of a node."""
     answer = explained.answer
     say(out, Table("", "", rows=_node_facts(explained), left=(0, 1)))
     for title, blockers in (
-        ("stays for", answer.blockers),
-        ("waits for", answer.held),
-        ("is kept for", answer.reserved),
-        ("stays soft for", answer.against_hard),
-        ("empties late for", answer.lingers),
-        ("is not drained for", answer.undrained),
+        ("not removable because", answer.blockers),
+        ("not marked now because", answer.rate_limits),
+        ("not released to the autoscaler because", answer.reserved),
+        ("stays PreferNoSchedule because", answer.against_hard),
+        ("may empty late because", answer.long_lived),
+        ("pods not evicted because", answer.not_evicted),
     ):
         _write_reasons(title, blockers, answer.node.name, out)
-    if answer.placements or answer.homeless:
+    if answer.placements or answer.unassigned:
         say(out, "", _moves(answer))
-    say(out, "", NO_DELAY)
+    say(out, "", NOT_CONSIDERED)
 
 
 def write_pod(explained: PodExplained, out: Console) -> None:
-    """Write all about a pod."""
+    """Write the explanation of a pod."""
     answer = explained.answer
-    facts = _pod_facts(answer, explained.found)
+    facts = _pod_facts(answer, explained.cluster_input)
     say(out, Table("", "", rows=facts, left=(0, 1)))
-    _write_reasons("not movable for", answer.blockers, answer.pod.node or "", out)
-    _write_reasons("its nature", answer.nature, answer.pod.node or "", out)
-    if answer.refusals:
+    _write_reasons("not movable because", answer.blockers, answer.pod.node or "", out)
+    _write_reasons("lifetime and disruption", answer.remarks, answer.pod.node or "", out)
+    if answer.rejections:
         say(out, "")
-        rows = [(rule, f"{count:,}") for rule, count in answer.refusals]
-        say(out, Table("refused by", "nodes", rows=rows))
+        rows = [(rule, f"{count:,}") for rule, count in answer.rejections]
+        say(out, Table("rejected by", "nodes", rows=rows))
 
 
 def write_codes(out: Console) -> None:
-    """Write every code with what it means and what helps."""
-    told = ((code, in_general(reason)) for code, reason in REASONS.items())
-    rows = ((code, one.meaning, one.fix) for code, one in told)
+    """Write every reason code with its meaning and fix."""
+    reasons = map(with_placeholders, REASONS.values())
+    rows = ((reason.code, reason.meaning, reason.fix) for reason in reasons)
     say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
 
 
 def _write_reasons(title: str, blockers: Sequence[Blocker], node: str, out: Console) -> None:
-    """Write every blocker, and once for each code what it means and what helps."""
+    """Write every blocker, and for each code once its meaning and fix."""
     if blockers:
-        by_code: dict[str, list[Blocker]] = {}  # in the order in which the engine gave them first
+        by_code: dict[str, list[Blocker]] = {}  # in order of first occurrence
         for blocker in blockers:
             by_code.setdefault(blocker.code, []).append(blocker)
         rows = [row for code, group in by_code.items() for row in _reason(code, group, node)]
@@ -83,109 +83,117 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     return [
         ("node", answer.node.name),
         ("verdict", _verdict(answer)),
-        *_mark_facts(explained.standing, explained.now_seconds),
-        ("tried by", answer.rule or rank),
-        ("pods", f"{len(answer.pods)} ({with_it} of DaemonSets or static)"),
-        *_scale_ins(explained.standing),
+        *_mark_facts(explained.status, explained.now_seconds),
+        ("ranked by", answer.policy_text or rank),
+        ("pods", f"{len(answer.pods)} ({with_it} DaemonSet or static pods)"),
+        *_scale_ins(explained.status),
         ("reaches", _reaches(answer)),
-        *explained.found.origin,
+        *explained.cluster_input.origin,
     ]
 
 
-def _scale_ins(standing: NodeStatus) -> list[tuple[str, str]]:
-    """Say whether scale-ins are told to take pods from here."""
-    if not standing.taken_first:
+def _scale_ins(status: NodeStatus) -> list[tuple[str, str]]:
+    """Return the row about pods that scale-ins remove first, if there are any."""
+    if not status.scaled_in_first:
         return []
-    order = "first" if standing.mark else "next, after those of marked nodes"
-    return [("scale-ins", f"take {plural(standing.taken_first, 'pod')} {order}")]
+    order = "first" if status.mark else "after those of marked nodes"
+    return [("scale-ins", f"remove {plural(status.scaled_in_first, 'pod')} of this node {order}")]
 
 
 def _reaches(answer: NodeAnswer) -> str:
-    """Name the reaches that the node is in: whose thresholds hold for it."""
+    """Return the reaches that contain the node; their thresholds apply to it."""
     if not answer.reached:
-        return "none: no pod that may move could run here, so it is in no sum"
+        return "none: no movable pod could run here, so the node is in no total"
     reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
-    alone = "none but its own: pods are bound to this node alone"
+    alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone
 
 
 def _reach(answer: PodAnswer) -> str:
-    """Name the nodes that the pod's constraints admit, and their reach."""
+    """Return the reach of the pod and the number of nodes that admit it."""
     if answer.reach is None:
-        return f"{plural(answer.admitted, 'node')}; no reach"
+        return f"{plural(answer.admitted, 'node')}, which is no reach"
     return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
 
 
 def _verdict(answer: NodeAnswer) -> str:
     if (why := why_leaving(answer.node)) is not None:
-        return f"counts as gone: {why}"
+        return f"already leaving: {why}"
     if answer.order is not None:
-        return f"would go, as number {answer.order} of the plan"
+        return f"removable, number {answer.order} in the plan"
     codes = list(dict.fromkeys(blocker.code for blocker in answer.blockers))
-    all_of = " (all of them must go)" if len(codes) > 1 else ""
-    return f"stays: {', '.join(codes)}{all_of}"
+    all_of = " (all must be resolved)" if len(codes) > 1 else ""
+    return f"not removable: {', '.join(codes)}{all_of}"
 
 
-def _mark_facts(standing: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
-    guard = ("guard", standing.guard.value)
-    if standing.mark is None:
-        until = standing.left_alone_until
-        backoff = [("left alone until", timestamp(until, now_seconds))] if until else []
-        wrong = [] if standing.taints_right else [("taint", "ebb's taint without a mark")]
-        return [("mark", "none"), guard, *wrong, *backoff]
-    since = timestamp(standing.since, now_seconds) if standing.since else "not known"
-    facts = [("mark", standing.mark.value), ("since", since)]
-    if standing.details is None:
-        facts.append(("details", "missing or damaged: the engine writes them anew"))
+def _mark_facts(status: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
+    protection = ("scale-down protection", status.guard.value)
+    if status.mark is None:
+        until = status.backoff_until
+        backoff = [("skipped until", timestamp(until, now_seconds))] if until else []
+        wrong = (
+            []
+            if status.taints_right
+            else [("taint", "Ebb's taint is set without a mark: the controller removes it")]
+        )
+        return [("mark", "none"), protection, *wrong, *backoff]
+    since = timestamp(status.since, now_seconds) if status.since else "unknown"
+    facts = [("mark", status.effect), ("since", since)]
+    if status.details is None:
+        facts.append(("details", "missing or invalid: the controller writes them again"))
     else:
-        then = "it gets another, as it is empty" if standing.empty else "it will be released"
-        late = f"; overdue, {then}" if standing.overdue else ""
-        deadline = timestamp(standing.details.deadline, now_seconds) + late
-        owner = f"{standing.details.owner}, policy {standing.details.policy}"
+        then = "extended, as the node is empty" if status.empty else "the mark will be released"
+        late = f"; overdue, {then}" if status.overdue else ""
+        deadline = timestamp(status.details.deadline, now_seconds) + late
+        owner = f"{status.details.owner}, policy {status.details.policy}"
         facts += [("deadline", deadline), ("owner", owner)]
-    taint = "right" if standing.taints_right else "not that of its mark: the engine repairs it"
-    left = "nothing: it is empty" if standing.empty else plural(standing.pods_left, "pod")
-    return [*facts, ("taint", taint), guard, ("still to leave", left)]
+    taint = (
+        "matches the mark"
+        if status.taints_right
+        else "does not match the mark: the controller repairs it"
+    )
+    left = "none: the node is empty" if status.empty else plural(status.pods_left, "pod")
+    return [*facts, ("taint", taint), protection, ("pods left", left)]
 
 
 def _reason(code: str, blockers: Sequence[Blocker], node: str) -> Iterator[tuple[str, str, str]]:
     for number, blocker in enumerate(blockers):
         about = f"{blocker.pod}: " if blocker.pod else ""
         yield "" if number else code, "because", about + blocker.message
-    told = advice(blockers[0], node)
-    same = all(advice(one, node).fix == told.fix for one in blockers)
-    yield "", "means", told.meaning
-    yield "", "fix", told.fix + ("" if same else "; likewise for the other pods")
-    yield "", "ends when", told.lifted
+    reason = advice(blockers[0], node)
+    same = all(advice(one, node).fix == reason.fix for one in blockers)
+    yield "", "means", reason.meaning
+    yield "", "fix", reason.fix + ("" if same else "; likewise for the other pods")
+    yield "", "ends when", reason.lifted
 
 
 def _moves(answer: NodeAnswer) -> Table:
-    when = "its place in the plan" if answer.order is not None else "it alone went now"
-    rows = *answer.placements, *((key, f"nowhere: {why}") for key, why in answer.homeless)
-    return Table(f"pod, if {when}", "would fit on", rows=rows, left=(0, 1), names_above=True)
+    condition = "as planned" if answer.order is not None else "if only this node is removed"
+    rows = *answer.placements, *((key, f"no node: {why}") for key, why in answer.unassigned)
+    return Table("pod", f"would fit on ({condition})", rows=rows, left=(0, 1), names_above=True)
 
 
-def _pod_facts(answer: PodAnswer, found: ClusterInput) -> list[tuple[str, str]]:
+def _pod_facts(answer: PodAnswer, cluster_input: ClusterInput) -> list[tuple[str, str]]:
     one = answer.pod
     return [
         ("pod", one.key),
-        ("node", one.node or "none: it waits for one"),
-        ("asks for", amounts(one.requests)),
+        ("node", one.node or "none: the pod is Pending"),
+        ("requests", amounts(one.requests)),
         ("movable", _movable(one, answer)),
         *([("reach", _reach(answer))] if answer.admitted else []),
         *_future(answer),
-        *found.origin,
+        *cluster_input.origin,
     ]
 
 
 def _movable(one: Pod, answer: PodAnswer) -> str:
     if one.stays_with_node:
-        kind = "a mirror pod" if one.mirror else "of a DaemonSet"
-        return f"no need: it is {kind} and goes with its node"
+        kind = "static" if one.mirror else "DaemonSet"
+        return f"not needed: a {kind} pod is removed with its node"
     if answer.node is not None and answer.node.virtual:
-        return "no need: its node is virtual and never goes"
+        return "not needed: its node is virtual and is never removed"
     if answer.node is None and one.node is not None:
-        return "no need: its node has left the cluster, and it is about to be collected"
+        return "not needed: its node no longer exists, and the pod will be garbage-collected"
     if answer.blockers:
         return f"no: {', '.join(blocker.code for blocker in answer.blockers)}"
     return "yes"
@@ -193,15 +201,17 @@ def _movable(one: Pod, answer: PodAnswer) -> str:
 
 def _future(answer: PodAnswer) -> list[tuple[str, str]]:
     facts = []
-    if answer.home is not None:
-        facts.append(("its node", _verdict(answer.home)))
-    if answer.place is not None:
-        facts.append(("if its node went" if answer.home else "the plan's place", answer.place))
-    if answer.why_not is not None:
-        facts.append(("no place because", answer.why_not))
-    if answer.takers or answer.marked_takers or answer.refusals:
+    if answer.node_answer is not None:
+        facts.append(("its node", _verdict(answer.node_answer)))
+    if answer.target is not None:
+        facts.append(
+            ("if its node is removed" if answer.node_answer else "planned node", answer.target)
+        )
+    if answer.why_no_target is not None:
+        facts.append(("no node because", answer.why_no_target))
+    if answer.feasible or answer.feasible_marked or answer.rejections:
         facts += [
-            ("could run on", first(answer.takers, NODES_SHOWN) or "no node"),
-            ("marked, but could", first(answer.marked_takers, NODES_SHOWN) or "no node"),
+            ("could run on", first(answer.feasible, NODES_SHOWN) or "no node"),
+            ("or if released", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
         ]
     return facts

@@ -1,4 +1,4 @@
-"""The reaches that matter, for people: how full each is, before the plan and after it."""
+"""The fullest reaches, before and after the plan, for people."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -12,15 +12,15 @@ from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
 
 
 def write(reaches: Sequence[ReachSums], out: Console) -> None:
-    """Write those that come nearest to their limits."""
+    """Write the reaches that are nearest to their thresholds."""
     say(out, table(tightest(reaches, REACHES_SHOWN)))
     if len(reaches) > REACHES_SHOWN:
-        say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json has them all")
+        say(out, f"and {len(reaches) - REACHES_SHOWN} more; -o json lists all of them")
 
 
 def table(reaches: Iterable[ReachSums]) -> Table:
-    """Return a row for each; the names are long."""
-    headings = "reach", "nodes", "cpu", "memory", "at most"
+    """Return a row for each reach; long names may move above their row."""
+    headings = "reach", "nodes", "cpu", "memory", "threshold"
     return Table(*headings, rows=map(_row, reaches), names_above=True)
 
 
@@ -31,13 +31,13 @@ def _row(one: ReachSums) -> tuple[str, ...]:
 
 
 def limits(share: Share) -> str:
-    """Write one limit where both are the same."""
+    """Return the thresholds as text: one value if CPU and memory have the same."""
     cpu, memory = map(limit_text, share)
     return cpu if cpu == memory else f"{cpu}, {memory}"
 
 
 def in_percent(share: Fraction) -> str:
-    """Write a share."""
+    """Return a share in percent."""
     return percent(share.numerator, share.denominator)
 
 
@@ -46,6 +46,6 @@ def _change(before: str, after: str) -> str:
 
 
 def used(totals: Totals, resource: int) -> str:
-    """Write how much of what is usable is asked for."""
+    """Return requests over usable capacity in percent."""
     whole = totals.usable[resource]
     return percent(totals.requests[resource], whole) if whole else "-"

@@ -1,4 +1,4 @@
-"""The status for people: one look, the most important first."""
+"""The status for people, the most important facts first."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from rich.console import Console
 
 from cli.explain.reasons import REASONS
 from cli.forms.text import buffers, reaches
-from cli.forms.text.plan import summary, write_minded
+from cli.forms.text.plan import summary
 from cli.input.cluster_input import Leader
 from cli.input.node_status import NodeStatus
 from cli.input.overview import Status
@@ -14,15 +14,14 @@ from cli.terminal import Table, say
 from core.model.humanize import duration
 
 MARKS_SHOWN: Final = 20
-ALWAYS: Final = ("nodes", "removable now", "marked", "leaving")
-"""Counts that are shown even where they are 0."""
+ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
+"""Fields of counts that are shown even if they are 0."""
 
 
 def write(status: Status, out: Console) -> None:
     """Write the status."""
     say(out, _head(status))
     say(out, "")
-    write_minded(status.minded, out)
     say(out, _counts(status))
     say(out, "", summary(status.plan))
     if status.plan.reaches:
@@ -32,7 +31,7 @@ def write(status: Status, out: Console) -> None:
         say(out, "", _marks(status))
         more = len(status.marked) - MARKS_SHOWN
         if more > 0:
-            say(out, f"and {more:,} more; -o json has them all")
+            say(out, f"and {more:,} more; -o json lists all of them")
     if status.reasons:
         say(out, "", _reasons(status))
     buffers.write(status.plan.buffers, out)
@@ -40,12 +39,14 @@ def write(status: Status, out: Console) -> None:
 
 
 def _head(status: Status) -> Table:
-    leader = status.found.leader
-    leads = _leader(leader, status.now_seconds) if leader else "not known from a dump"
-    rows = [*status.found.origin, ("leader", leads)]
-    if status.waiting:
-        stuck = f"{status.waiting:,}, of which {status.stuck:,} find no place on any node"
-        rows.append(("waiting pods", stuck))
+    leader = status.cluster_input.leader
+    leads = (
+        _leader(leader, status.now_seconds) if leader else "unknown: a dump does not contain it"
+    )
+    rows = [*status.cluster_input.origin, ("leader", leads)]
+    if status.pending:
+        pending = f"{status.pending:,}, of which {status.unschedulable:,} fit on no node"
+        rows.append(("Pending pods", pending))
     if status.marked:
         rows.append(("marks", _ages(status)))
     return Table("", "", rows=rows, left=(0, 1))
@@ -54,14 +55,14 @@ def _head(status: Status) -> Table:
 def _leader(leader: Leader, now_seconds: int) -> str:
     lease = f"Lease {leader.lease}"
     if leader.problem is not None:
-        return f"not known ({lease}: {leader.problem})"
+        return f"unknown ({lease}: {leader.problem})"
     if not leader.holder:
-        return f"nobody ({lease} was given back)"
+        return f"none ({lease} has been released)"
     if leader.renewed_seconds is None:
         return f"{leader.holder} ({lease}, never renewed)"
     ago = now_seconds - leader.renewed_seconds
     if ago > leader.duration_seconds:
-        return f"nobody: {leader.holder} last renewed {lease} {duration(ago)} ago"
+        return f"none: {leader.holder} last renewed {lease} {duration(ago)} ago"
     return f"{leader.holder} ({lease}, renewed {duration(ago)} ago)"
 
 
@@ -73,20 +74,21 @@ def _ages(status: Status) -> str:
 
 
 def _age(status: Status, since: int) -> int:
-    """Return how old a mark is; one that is newer than what else a dump tells is new."""
+    """Return the age of a mark, at least 0: a mark may be newer than the estimated dump time."""
     return max(0, status.now_seconds - since)
 
 
 def _counts(status: Status) -> Table:
-    shown = ((name, count) for name, count in status.counts if count or name in ALWAYS)
-    rows = (("all" if name == "nodes" else name, f"{count:,}") for name, count in shown)
-    return Table("nodes that are", "count", rows=rows)
+    rows = (
+        (label, f"{count:,}") for field, label, count in status.counts if count or field in ALWAYS
+    )
+    return Table("nodes", "count", rows=rows)
 
 
 def _marks(status: Status) -> Table:
     rows = (
         (
-            str(one.mark),
+            one.effect,
             one.node,
             duration(_age(status, one.since)) if one.since is not None else "-",
             _deadline(one, status.now_seconds),
@@ -95,16 +97,16 @@ def _marks(status: Status) -> Table:
         )
         for one in status.marked[:MARKS_SHOWN]
     )
-    headings = "marked", "node", "age", "deadline", "pods left", "guard"
+    headings = "mark", "node", "age", "deadline", "pods", "scale-down protection"
     return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 
 def _deadline(one: NodeStatus, now_seconds: int) -> str:
     if one.details is None:
-        return "not known"
+        return "unknown"
     return "overdue" if one.overdue else f"in {duration(one.details.deadline - now_seconds)}"
 
 
 def _reasons(status: Status) -> Table:
     rows = ((code, f"{count:,}", REASONS[code].meaning) for code, count in status.reasons)
-    return Table("nodes stay because", "nodes", "that is", rows=rows, left=(0, 2))
+    return Table("not removable because", "nodes", "meaning", rows=rows, left=(0, 2))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.explain.reasons import HELD, SOFT, STAYS
+from cli.explain.reasons import NOT_HARDENED, NOT_RELEASED, NOT_REMOVABLE
 from core.capacity.usable import Amount
 from core.config.budgets import Backoff, Budgets, Cooldown, Reserve
 from core.config.settings import Config
@@ -66,8 +66,9 @@ def test_every_reason_of_a_pass_occurs_in_the_histories_and_ends_with_time_if_it
                     assert now < blocker.until
                     assert last.again is not None
                     assert last.again <= blocker.until
-    assert seen == {one.code for one in (*STAYS, *HELD, *SOFT)} - {LIMIT.code}
-    assert ends - {one.code for one in SOFT} == ENDING
+    reasons = (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED)
+    assert seen == {one.code for one in reasons} - {LIMIT.code}
+    assert ends - {one.code for one in NOT_HARDENED} == ENDING
     assert "hard-new-leader" in ends
 
 

@@ -259,7 +259,7 @@ def test_an_explanation_tells_how_much_excess_there_is() -> None:
     survey = ClusterSnapshot(cluster, config(), Now(NOW))
     answer = Explainer(survey, reconcile.make_plan(survey), NOW).node("n1")
     assert answer is not None
-    assert answer.rule == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"
+    assert answer.policy_text == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"
     assert [one.code for one in answer.blockers] == ["no-excess"]
     assert answer.blockers[0].message == "the excess is 1.25 nodes, not above 2"
 
