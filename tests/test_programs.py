@@ -74,7 +74,7 @@ async def running(
     try:
         yield program
         process.terminate()
-        await program.said("leaving")
+        await program.said("shutting down")
         async with asyncio.timeout(30):
             assert process.stderr is not None
             await process.stderr.read()

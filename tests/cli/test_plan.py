@@ -68,7 +68,9 @@ FAULTS = [
     pytest.param(gzip.compress(dump(*ITEMS))[:-20], "{file}: gzip ends too early", id="cut gzip"),
     pytest.param(b"\x1f\x8bjunk", "{file}: damaged gzip", id="damaged gzip"),
     pytest.param(
-        dump(node(A), node(A), ITEMS[4]), f"{{file}}: node {A}: stands in", id="one name twice"
+        dump(node(A), node(A), ITEMS[4]),
+        f"{{file}}: node {A}: occurs more than once in",
+        id="one name twice",
     ),
 ]
 UNREADABLE = [

@@ -211,7 +211,7 @@ def test_a_replay_for_programs_is_one_document(
         (["--trace", "x", "--seeds", "21"], "'21'; allowed: a whole number from 1 to 20"),
         (["--trace", "x", "--sweep", "headroom"], "--sweep 'headroom': allowed: a setting's path"),
         (["--trace", "x", "--config", "/no/such"], "/no/such: No such file"),
-        (["--trace", "x", "--page", "/no/such/page"], "/no/such/page: is a directory, or stands"),
+        (["--trace", "x", "--page", "/no/such/page"], "/no/such/page: is a directory, or its"),
         (["--trace", "x", "--recommend", "/"], "/: is a directory"),
     ],
 )

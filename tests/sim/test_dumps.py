@@ -258,13 +258,13 @@ def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
     [
         ({}, "holds no file that ends in .json or .json.gz"),
         ({"x.json": b""}, "x.json: is empty; create it with: kubectl get nodes"),
-        ({"x.json": b"{"}, "x.json: is not whole JSON"),
+        ({"x.json": b"{"}, "x.json: is not complete, valid JSON"),
         ({"x.json": dump(node("n"), pod("p", "n"))}, "x.json: does not say when it was made"),
         (
             {f"{at(0)}.json": dump(pod("p", "n"))},
-            f"{at(0)}.json: contains no nodes that can be read",
+            f"{at(0)}.json: holds no nodes that can be read",
         ),
-        ({f"{at(0)}.json": dump(NODE)}, f"{at(0)}.json: contains no pods that can be read"),
+        ({f"{at(0)}.json": dump(NODE)}, f"{at(0)}.json: holds no pods that can be read"),
         ({f"{at(0)}.json": dump(NODE, STAYS)}, "tells of 0 s; allowed: a minute or more"),
         (
             {f"{at(m)}.json": dump(NODE, STAYS) for m in (0, 61 * 24 * 60)},

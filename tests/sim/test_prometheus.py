@@ -416,7 +416,7 @@ INFINITE = orjson.dumps(
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (b"", "x.json: is not whole JSON"),
+        (b"", "x.json: is not complete, valid JSON"),
         (b"[]", "x.json: Expected `object`, got `array`"),
         (b'{"status": "error", "error": "too many"}', "x.json: status: 'error'; allowed"),
         (

@@ -219,7 +219,7 @@ def test_a_file_sets_the_mode_and_the_score() -> None:
         pytest.param(b"", "document", id="empty"),
         pytest.param(b"- 1", "document", id="a list"),
         pytest.param(b"a: 1" * 300_000, "larger than", id="too large"),
-        pytest.param(b"1: 2", "no text", id="a number for a name"),
+        pytest.param(b"1: 2", "not text", id="a number for a name"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, raw: bytes, problem: str) -> None:

@@ -100,7 +100,7 @@ class TestRead:
                 written({"podTemplateRef": None}, {}),
                 "it names neither a PodTemplate nor a workload",
             ),
-            (written(deletionTimestamp="2026-01-01T00:00:00Z"), "it is being deleted"),
+            (written(deletionTimestamp="2026-01-01T00:00:00Z"), "the buffer is being deleted"),
         ],
     )  # fmt: skip
     def test_for_others_no_room_is_kept_and_it_is_said_why(
