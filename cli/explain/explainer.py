@@ -133,7 +133,7 @@ class Explainer:
         removal = self._removals.get(name)
         placements, homeless = self._alone(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
-        ground, reaches = self._survey.ground, self._survey.reaches
+        ground, reaches = self._survey.node_order, self._survey.reaches
         return NodeAnswer(
             node=node,
             pods=pods,
@@ -202,7 +202,7 @@ class Explainer:
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
         """Return for which pods an empty node is kept; one that has filled may say so still."""
-        told = None if node.name in self._survey.occupied else reserved_for(node)
+        told = None if node.name in self._survey.non_empty_nodes else reserved_for(node)
         return (Blocker(RESERVE, told),) if told else ()
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
@@ -249,7 +249,7 @@ class Explainer:
 
     def _place(self, pod: Pod, home: NodeAnswer | None) -> tuple[str | None, str | None]:
         """Say where the pod would go, or why nowhere."""
-        if home is None or home.order is not None or home.node.name in self._survey.gone:
+        if home is None or home.order is not None or home.node.name in self._survey.leaving_nodes:
             place = self._planned.get(pod.key)
         else:
             place = dict(home.placements).get(pod.key)
@@ -264,7 +264,7 @@ def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[st
 
     First-fit is asked for a node again and again, each time without those that it named.
     """
-    packer = Packer(survey.cluster, survey.ground, movable=[[pod]])
+    packer = Packer(survey.cluster, survey.node_order, movable=[[pod]])
     own = packer.node_ids.get(pod.node or "", -1)
     takers: list[str] = []
     while not (attempt := packer.attempt([0], own)).unplaced:
@@ -275,7 +275,7 @@ def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[st
     aside = {pod.node, *takers}
     counts = Counter(
         _refusal(survey, pod, node) or neighbours
-        for node in survey.ground.nodes
+        for node in survey.node_order.nodes
         if node.name not in aside
     )
     return takers, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
@@ -283,14 +283,14 @@ def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[st
 
 def _refusal(survey: ClusterSnapshot, pod: Pod, node: Node) -> str:
     """Name why a node takes nobody, or the filter that refuses the pod; empty: neither."""
-    asides = (node.virtual, node.name in survey.gone, why_unready(node) is not None)
+    asides = (node.virtual, node.name in survey.leaving_nodes, why_unready(node) is not None)
     if any(asides):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[asides.index(True)].code
     if (failing := first_failing_filter(node, pod.placing)) is not None:
         return failing
-    if node.name in survey.closed:
+    if node.name in survey.unschedulable_nodes:
         return (CORDONED if node.unschedulable else UNREADABLE).code
-    ground = survey.ground
+    ground = survey.node_order
     lacking = _lacking(pod.requests, node.allocatable - ground.used[ground.ids[node.name]])
     return f"too little {', '.join(lacking)}" if lacking else ""
 

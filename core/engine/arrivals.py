@@ -269,17 +269,17 @@ def _kind(pod: Pod, survey: ClusterSnapshot) -> PodShape | None:
     does a pod stand for others whose template is too long to be remembered.
     """
     placing = without_volumes(pod.placing)
-    if (pod.requests, pod.placing) in survey.hopeless or names_node(placing):
+    if (pod.requests, pod.placing) in survey.unplaceable or names_node(placing):
         return None
     members = survey.reaches.members(placing)
-    if survey.census.virtual.get(pod.node or "") or not members:
+    if survey.pod_index.virtual.get(pod.node or "") or not members:
         return None
     if len(repr(placing)) > TEMPLATE_CHARACTERS_MAX:
         return None
     reach = survey.reaches.of_placing(placing)
     if reach is None and len(members) > 1:
         return None  # beyond those that are told apart, or nobody who can be judged goes there yet
-    key = reach.key if reach else f"{ONE}{survey.ground.nodes[members[0]].name}"
+    key = reach.key if reach else f"{ONE}{survey.node_order.nodes[members[0]].name}"
     return PodShape(key, pod.requests, placing)
 
 

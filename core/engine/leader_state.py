@@ -46,88 +46,90 @@ class RecordedMark(NamedTuple):
 class LeaderState:
     """What has happened; a program that starts anew knows nothing, and waits the delay anyway."""
 
-    first: int | None = None
+    first_pass_at: int | None = None
     """Unix seconds of the first look; None: there was none."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Since when each node has been a candidate without a break."""
     policy: str = ""
     """By whose rule they have been; empty: there was no look."""
-    places: Hints = field(default_factory=Hints)
+    hints: Hints = field(default_factory=Hints)
     """Where pods of candidates are to go, under a policy that finds them places."""
-    looked: int = 0
+    last_pass_at: int = 0
     """Unix seconds of the last look; 0: there was none."""
-    nodes: Mapping[str, str] = field(default_factory=dict)
+    node_uids: Mapping[str, str] = field(default_factory=dict)
     """Those of the last look, by name the uid: one that is made anew is another; empty: not read
     yet."""
-    added: int | None = None
+    node_added_at: int | None = None
     """Unix seconds of the last machine that came; None: none since the first look."""
-    waiting: frozenset[str] = frozenset()
+    pending_pods: frozenset[str] = frozenset()
     """Pods (namespace/name) that are unschedulable and that some node would admit, or would have
     admitted since they wait: a node that comes and goes makes none of them wait anew."""
-    waited: int | None = None
+    pod_pending_at: int | None = None
     """When the last of them began to wait."""
-    marked: Mapping[str, RecordedMark] = field(default_factory=dict)
+    recent_marks: Mapping[str, RecordedMark] = field(default_factory=dict)
     """Marks within the window, and those that stand."""
-    refused: Mapping[str, FailedWrite] = field(default_factory=dict)
-    standing: frozenset[str] = frozenset()
+    failed_writes: Mapping[str, FailedWrite] = field(default_factory=dict)
+    marked_before: frozenset[str] = frozenset()
     """Nodes that carried a mark at the last look."""
-    paced: int | None = None
+    last_mark_at: int | None = None
     """Unix seconds of the last mark, or of the last release of a node that did not empty."""
     peak: Peak = field(default_factory=Peak)
     """The highest requests of the peak window, by reach."""
     recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
     """Templates that pods have had within the peak window."""
-    words: ReachKeys = field(default_factory=ReachKeys)
+    reach_keys: ReachKeys = field(default_factory=ReachKeys)
     """The reaches of the last look, by the keys under which they are remembered."""
-    placed: Mapping[str, int] = field(default_factory=dict)
+    pending_since: Mapping[str, int] = field(default_factory=dict)
     """Since when pods wait for which there was a place (core.engine.unschedulable)."""
-    against_hard: RecentReasons = field(default_factory=RecentReasons)
+    no_schedule_reasons: RecentReasons = field(default_factory=RecentReasons)
     """What spoke against hard marks a short time ago."""
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Which pods have come, and when."""
-    new_nodes: ProvisioningTimes = field(default_factory=ProvisioningTimes)
+    provisioning_times: ProvisioningTimes = field(default_factory=ProvisioningTimes)
     """How long they take."""
-    back: ReserveHits = field(default_factory=ReserveHits)
+    reserve_hits: ReserveHits = field(default_factory=ReserveHits)
     """Nodes that the reserve needed again after they had been released to the autoscaler."""
-    held: LastSeen = field(default_factory=LastSeen)
+    last_protected: LastSeen = field(default_factory=LastSeen)
     """When each node was last protected from scale-down without a mark."""
-    reserved: LastSeen = field(default_factory=LastSeen)
+    last_reserved: LastSeen = field(default_factory=LastSeen)
     """When each node was last kept empty for expected pods."""
-    next_in_line: Mapping[str, int] = field(default_factory=dict)
+    scale_in_targets: Mapping[str, int] = field(default_factory=dict)
     """Nodes without a mark that scale-ins are to empty next, each with its number: the lower, the
     sooner (core.engine.scale_in_targets)."""
 
-    def expected(self, whole: Resources, now: Now) -> Counts:
+    def expected_pods(self, whole: Resources, now: Now) -> Counts:
         """Return the pods that room is kept for; *whole*: what all nodes offer."""
-        return expected_pods(self.arrivals, whole, now, self.new_nodes.seconds)
+        return expected_pods(self.arrivals, whole, now, self.provisioning_times.seconds)
 
-    def following(self, words: ReachKeys) -> "LeaderState":
+    def with_reach_keys(self, words: ReachKeys) -> "LeaderState":
         """Return the memory under the keys that the reaches have now."""
-        keys = renamed(self.words, words)
+        keys = renamed(self.reach_keys, words)
         states = self._states() if keys else {}
         return replace(
-            self, words=words, **{name: one.renamed(keys) for name, one in states.items()}
+            self, reach_keys=words, **{name: one.renamed(keys) for name, one in states.items()}
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
         """Return the memory after the same cluster was seen again, without a reconciliation."""
         states = {name: one.unchanged(now) for name, one in self._states().items()}
-        return replace(self, looked=now.seconds, **states)
+        return replace(self, last_pass_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
         """Return by field every part that may change with time or with the keys of reaches."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, State)}
 
-    def keeping(self, held: Collection[str], reserved: Collection[str], now: Now) -> "LeaderState":
+    def with_kept_nodes(
+        self, held: Collection[str], reserved: Collection[str], now: Now
+    ) -> "LeaderState":
         """Return the memory after a plan that protects these nodes, and keeps these in reserve."""
         return replace(
             self,
-            held=self.held.observe((held, self.nodes), now),
-            reserved=self.reserved.observe((reserved, self.nodes), now),
+            last_protected=self.last_protected.observe((held, self.node_uids), now),
+            last_reserved=self.last_reserved.observe((reserved, self.node_uids), now),
         )
 
-    def refusing(
+    def with_failed_writes(
         self, nodes: frozenset[str], now: Now, *, delay_seconds: int, max_seconds: int
     ) -> "LeaderState":
         """Return the memory in which the marks of these nodes could not be written, or opened.
@@ -136,20 +138,20 @@ class LeaderState:
         some nodes refused would else have them tried in each pass, before all others. They wait
         twice as long each time, *max_seconds* at most; what fails meanwhile does not count.
         """
-        nodes -= self.left_alone(now).keys()
-        refused = dict(self.refused)
+        nodes -= self.skipped_until(now).keys()
+        refused = dict(self.failed_writes)
         for name in nodes:
             times = refused[name].times + 1 if name in refused else 1
             seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
-        return replace(self.forgetting(nodes), refused=refused) if nodes else self
+        return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
 
-    def left_alone(self, now: Now) -> Mapping[str, int]:
+    def skipped_until(self, now: Now) -> Mapping[str, int]:
         """Return the nodes whose write failed, and until when (unix seconds) they are skipped."""
-        left = self.refused.items()
+        left = self.failed_writes.items()
         return {name: one.until for name, one in left if now.before(one.until)}
 
-    def forgetting(self, nodes: frozenset[str]) -> "LeaderState":
+    def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
         """Return the memory in which these nodes have not been candidates yet."""
         if nodes.isdisjoint(self.candidates):
             return self
@@ -177,9 +179,9 @@ class RateLimits:
     """The same for marks on nodes that some movable pod reaches."""
     backing_off: Mapping[str, int] = field(default_factory=dict)
     """By node: until when it is skipped, as it did not empty before its deadline."""
-    refused: Mapping[str, int] = field(default_factory=dict)
+    failed_writes: Mapping[str, int] = field(default_factory=dict)
     """By node: until when it is skipped, as its mark could not be written or removed."""
-    reserve: Mapping[str, Amount] = field(default_factory=dict)
+    peak_excess: Mapping[str, Amount] = field(default_factory=dict)
     """By reach: how much the highest requests of the peak window exceed the current ones."""
 
     @property
@@ -192,35 +194,35 @@ def observe(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> LeaderSta
     """Return the memory after a look at the cluster."""
     cluster, config = survey.cluster, survey.config
     budgets = config.budgets
-    nodes = {node.name: node.uid or memory.nodes.get(node.name, "") for node in cluster.nodes}
+    nodes = {node.name: node.uid or memory.node_uids.get(node.name, "") for node in cluster.nodes}
     new = _new(memory, cluster, nodes)
-    words = ReachKeys.of([node.name for node in survey.ground.nodes], survey.reaches.all)
-    memory = memory.following(words).forgetting(new)
+    words = ReachKeys.of([node.name for node in survey.node_order.nodes], survey.reaches.all)
+    memory = memory.with_reach_keys(words).without_candidates(new)
     waiting = _waiting(memory, cluster, config.taint_key)
     open_to_all = {name for name, one in survey.marks.items() if one.mark is not Mark.HARD}
     may_refuse = nodes.keys() - new - open_to_all
     return replace(
         memory,
-        first=now.seconds if memory.first is None else memory.first,
+        first_pass_at=now.seconds if memory.first_pass_at is None else memory.first_pass_at,
         candidates=memory.candidates if memory.policy in {"", config.policy} else {},
         policy=config.policy,
-        looked=now.seconds,
-        nodes=nodes,
-        added=now.seconds if new else _added(memory, cluster, now),
-        waiting=waiting,
-        waited=memory.waited if waiting <= memory.waiting else now.seconds,
-        marked=_marked(memory, survey, now),
-        refused={
+        last_pass_at=now.seconds,
+        node_uids=nodes,
+        node_added_at=now.seconds if new else _added(memory, cluster, now),
+        pending_pods=waiting,
+        pod_pending_at=memory.pod_pending_at if waiting <= memory.pending_pods else now.seconds,
+        recent_marks=_marked(memory, survey, now),
+        failed_writes={
             name: one
-            for name, one in memory.refused.items()
+            for name, one in memory.failed_writes.items()
             if name in may_refuse and now.before(one.until + budgets.backoff.max_seconds)
         },
-        standing=frozenset(survey.marks),
-        paced=_paced(memory, survey, now),
+        marked_before=frozenset(survey.marks),
+        last_mark_at=_paced(memory, survey, now),
         peak=memory.peak.observe(survey, now),
         recent_templates=memory.recent_templates.observe(survey, now),
         arrivals=memory.arrivals.observe(survey, now),
-        new_nodes=memory.new_nodes.observe(AddedNodes(survey, new), now),
+        provisioning_times=memory.provisioning_times.observe(AddedNodes(survey, new), now),
     )
 
 
@@ -230,10 +232,12 @@ def _new(memory: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> fro
     Virtual nodes come with every pod, and none is a scale-up; nor is a node that is one no more,
     as its kubelet may say in turns.
     """
-    if memory.first is None:
+    if memory.first_pass_at is None:
         return frozenset()
     machines = (node.name for node in cluster.nodes if not node.virtual)
-    return frozenset(name for name in machines if memory.nodes.get(name) not in ("", nodes[name]))
+    return frozenset(
+        name for name in machines if memory.node_uids.get(name) not in ("", nodes[name])
+    )
 
 
 def _marked(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
@@ -245,13 +249,13 @@ def _marked(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> dict[str,
     budgets = survey.config.budgets
     marked = {
         name: mark
-        for name, mark in memory.marked.items()
+        for name, mark in memory.recent_marks.items()
         if now.before(mark.since + budgets.window_seconds)
     }
     for name, mark in survey.marks.items():
-        known = memory.marked.get(name) if name in memory.standing else None
-        since = known.since if known else max(mark.since, memory.looked)
-        pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
+        known = memory.recent_marks.get(name) if name in memory.marked_before else None
+        since = known.since if known else max(mark.since, memory.last_pass_at)
+        pool = budgets.pool_of(survey.node_order.nodes[survey.node_order.ids[name]].labels)
         marked[name] = RecordedMark(
             now.capped(since), pool.name if pool else "", survey.reaches_node(name)
         )
@@ -260,9 +264,9 @@ def _marked(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> dict[str,
 
 def _waiting(memory: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
     found = frozenset(pod.key for pod in feasible_unschedulable(cluster, taint_key))
-    if found >= memory.waiting:
+    if found >= memory.pending_pods:
         return found
-    return found | memory.waiting.intersection(
+    return found | memory.pending_pods.intersection(
         pod.key for pod in cluster.pods if is_unschedulable(pod)
     )
 
@@ -272,8 +276,8 @@ def _added(memory: LeaderState, cluster: Cluster, now: Now) -> int | None:
 
     Later looks see them come: what an API server's clock says is asked for once.
     """
-    if memory.first is not None:
-        return memory.added
+    if memory.first_pass_at is not None:
+        return memory.node_added_at
     made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((now.capped(at) for at in made if at is not None), default=None)
 
@@ -285,15 +289,15 @@ def _paced(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> int | None
     believed at the first look alone, and later where a mark has come or gone since the last one:
     no kubelet holds the engine back for longer than the spacing, or hides a mark from it.
     """
-    first = memory.first is None
-    new = survey.marks.keys() - memory.standing
-    found = [max(survey.marks[name].since, memory.looked) for name in new]
+    first = memory.first_pass_at is None
+    new = survey.marks.keys() - memory.marked_before
+    found = [max(survey.marks[name].since, memory.last_pass_at) for name in new]
     rules = survey.config.budgets.backoff
     for node in survey.cluster.nodes:
         one = backoff_of(node.annotations)
-        if one and node.name not in survey.marks and (first or node.name in memory.standing):
+        if one and node.name not in survey.marks and (first or node.name in memory.marked_before):
             found.append(one.until - rules.seconds(one.times))
-    known = [] if memory.paced is None else [memory.paced]
+    known = [] if memory.last_mark_at is None else [memory.last_mark_at]
     return max((*known, *map(now.capped, found)), default=None)
 
 
@@ -301,19 +305,21 @@ def rate_limits(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> RateL
     """Return what limits new marks now; *memory* has seen the cluster last."""
     budgets = survey.config.budgets
     marks = [
-        mark for mark in memory.marked.values() if now.before(mark.since + budgets.window_seconds)
+        mark
+        for mark in memory.recent_marks.values()
+        if now.before(mark.since + budgets.window_seconds)
     ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
     return RateLimits(
-        cooling_until=_end(memory.added, cooldown.after_node_add_seconds, now),
-        pending_until=_end(memory.waited, cooldown.after_pending_seconds, now),
-        spacing_until=_end(memory.paced, budgets.spacing_seconds, now),
+        cooling_until=_end(memory.node_added_at, cooldown.after_node_add_seconds, now),
+        pending_until=_end(memory.pod_pending_at, cooldown.after_pending_seconds, now),
+        spacing_until=_end(memory.last_mark_at, budgets.spacing_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
         backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
-        refused=memory.left_alone(now),
-        reserve=memory.peak.beyond_current(),
+        failed_writes=memory.skipped_until(now),
+        peak_excess=memory.peak.beyond_current(),
     )
 
 
@@ -335,6 +341,6 @@ def watched_until(memory: LeaderState, length_seconds: int) -> int | None:
 
     Where new nodes are known to take longer, for that time. None: it does not count.
     """
-    longest = max((length_seconds, *memory.new_nodes.seconds.values()))
+    longest = max((length_seconds, *memory.provisioning_times.seconds.values()))
     since = memory.arrivals.since
     return None if since is None else since + longest

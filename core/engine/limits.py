@@ -82,8 +82,10 @@ class RemovalLimits:
             for node in nodes
         }
         """By node: the scopes that it is in, each with the count that it is judged by."""
-        standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
-        self._bare = frozenset(n.name for n in survey.ground.nodes if others_taint(n) is None)
+        standing = [
+            node for node in nodes if node.name not in survey.leaving_nodes and not node.virtual
+        ]
+        self._bare = frozenset(n.name for n in survey.node_order.nodes if others_taint(n) is None)
         """By ground: without Ebb's own taint."""
         self._marks_one = False
         """Whether the plan lets a node go that has no mark yet."""
@@ -120,7 +122,7 @@ class RemovalLimits:
                 yield scope.reached
 
     def _works(self, node: Node) -> bool:
-        return node.name not in self._survey.closed
+        return node.name not in self._survey.unschedulable_nodes
 
     def _is_untainted(self, node: Node) -> bool:
         return self._works(node) and node.name in self._bare
@@ -307,7 +309,7 @@ def _backoff(brakes: RemovalLimits, node: Node) -> Timed | None:
 
 
 def _mark_refused(brakes: RemovalLimits, node: Node) -> Timed | None:
-    until = brakes.pace.refused.get(node.name)
+    until = brakes.pace.failed_writes.get(node.name)
     if until is None:
         return None
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)

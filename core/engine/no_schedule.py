@@ -124,16 +124,20 @@ def reasons_against(
     *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable);
     *new*: nodes that get a mark in this pass, so that they count as marked for the others.
     """
-    marks, used = survey.marks, survey.census.used
+    marks, used = survey.marks, survey.pod_index.used
     if not marks:
         return {}
     found: dict[str, list[Blocker]] = {name: [] for name in marks}
-    nodes = sorted(survey.ground.nodes, key=lambda node: node.name)
+    nodes = sorted(survey.node_order.nodes, key=lambda node: node.name)
     unmarked = (node for node in nodes if node.name not in marks and node.name not in new)
     ground = _Ground(
         survey.cluster,
         [node for node in nodes if node.name in marks],
-        [(n, n.allocatable - used[n.name]) for n in unmarked if n.name not in survey.closed],
+        [
+            (n, n.allocatable - used[n.name])
+            for n in unmarked
+            if n.name not in survey.unschedulable_nodes
+        ],
     )
     for name, blocker in chain(
         _daemons(survey),

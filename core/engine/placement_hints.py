@@ -29,9 +29,9 @@ PLACES_MAX: Final = 2**18
 class Hints:
     """What is remembered."""
 
-    of: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     """By node that is listed, or marked and can go: the places of its pods, as they were found."""
-    standing: frozenset[str] = frozenset()
+    unmarked_nodes: frozenset[str] = frozenset()
     """Nodes that were there, had no mark and were not leaving."""
 
 
@@ -44,9 +44,9 @@ class UnneededNodes:
         """Begin with what was remembered *before*, and *since* when who has been listed."""
         self._before, self._since, self._now = before, since, now
         names = frozenset(node.name for node in survey.cluster.nodes)
-        self._standing = names - survey.gone - survey.marks.keys()
-        self._occupied = survey.occupied
-        self._has_gone = not before.standing <= self._standing
+        self._standing = names - survey.leaving_nodes - survey.marks.keys()
+        self._occupied = survey.non_empty_nodes
+        self._has_gone = not before.unmarked_nodes <= self._standing
         self._of: dict[str, tuple[Placement, ...]] = {}
         self._count = 0
         self._complete = True
@@ -55,14 +55,14 @@ class UnneededNodes:
 
     def was(self, node: str) -> bool:
         """Say whether the node was listed at the last look."""
-        return node in self._since and node in self._before.of
+        return node in self._since and node in self._before.placements
 
     def known(self, packer: Packer, node: int) -> Known:
         """Return the places that pods on the node have, as far as they have been found."""
         name = packer.nodes[node].name
         places = self._of.get(name)
         if places is None:
-            places = self._before.of.get(name, ())
+            places = self._before.placements.get(name, ())
         here = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
         # On the node itself nothing is placed: that stands for nodes that have left the cluster.
         return [(here[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in here]
@@ -123,7 +123,7 @@ class UnneededNodes:
     def _leave(self, node: str) -> None:
         """Let stand what is known of a node that there is no time to look at."""
         self._complete = False
-        if self.was(node) and self.note(node, self._before.of[node]):
+        if self.was(node) and self.note(node, self._before.placements[node]):
             self.since[node] = self._since[node]
 
     def note(self, node: str, places: tuple[Placement, ...]) -> bool:
@@ -148,7 +148,7 @@ class UnneededNodes:
 
         Where not every node could be looked at, who has gone is noticed at the next look again.
         """
-        before = frozenset() if self._complete else self._before.standing
+        before = frozenset() if self._complete else self._before.unmarked_nodes
         return Hints(self._of, self._standing | before)
 
 

@@ -114,9 +114,9 @@ class PlannerParts(NamedTuple):
     ) -> "PlannerParts":
         """Make the parts for a survey; *candidates*: see Work."""
         spare = survey.headroom(survey.config.budgets.headroom)
-        spare += (room.pod for room in survey.buffered for _ in range(room.kept))
+        spare += (room.pod for room in survey.buffer_rooms for _ in range(room.kept))
         packer = survey.packer(spare)
-        account = survey.account(pace.reserve if pace else None)
+        account = survey.new_ledger(pace.peak_excess if pace else None)
         policy = survey.policy(account, lambda node: len(packer.on[node]), candidates)
         return PlannerParts(packer, account, policy, RemovalLimits(survey, pace))
 
@@ -145,7 +145,7 @@ class Planner:
         self.out_of_time = False
         packer = self.packer
         self._headroom = frozenset(n for n in packer.spare if buffer_of(packer.pods[n]) is None)
-        self.marked = survey.marks.keys() - survey.gone
+        self.marked = survey.marks.keys() - survey.leaving_nodes
         self._delay_seconds = survey.config.delay_seconds
         self._ordered = len(self.account.changed)
         """How much had changed in the account when nodes were put in order."""
@@ -161,7 +161,7 @@ class Planner:
         levels: dict[Order, list[int]] = {}
         nodes = self.packer.nodes
         for number, node in enumerate(nodes):
-            if node.name not in self.survey.gone:
+            if node.name not in self.survey.leaving_nodes:
                 levels.setdefault(self._level(number), []).append(number)
         return [sorted(levels[level], key=self._ranks.__getitem__) for level in sorted(levels)]
 
@@ -191,7 +191,7 @@ class Planner:
         """
         packer = self.packer
         refused = [n for n in packer.homeless if packer.pods[n].unschedulable]
-        gone = (packer.on[packer.node_ids[name]] for name in self.survey.gone)
+        gone = (packer.on[packer.node_ids[name]] for name in self.survey.leaving_nodes)
         aside = packer.spare.union(refused)
         waiting = sorted(chain(*gone, (n for n in packer.homeless if n not in aside)))
         first, second = self._settle(refused), self._settle(waiting)
@@ -203,7 +203,7 @@ class Planner:
         """Return for which buffers there is room; what waits and what leaves has been placed."""
         pods = self.packer.pods
         placed = Counter(buffer_of(pods[pod]) for pod in self.packer.spare_at)
-        kept = {room.buffer.key: room.kept for room in self.survey.buffered}
+        kept = {room.buffer.key: room.kept for room in self.survey.buffer_rooms}
         return tuple(
             BufferRoom(one.key, one.replicas, kept.get(one.key, 0), placed[one.key], one.fault)
             for one in self.survey.cluster.buffers
@@ -267,7 +267,11 @@ class Planner:
     def _is_unneeded(self, node: int) -> bool:
         """Say whether only places are in question; what a node says of itself stops no time."""
         name, listing = self._name(node), self._listing
-        if name in self.marked or name in self.survey.gone or self.packer.nodes[node].virtual:
+        if (
+            name in self.marked
+            or name in self.survey.leaving_nodes
+            or self.packer.nodes[node].virtual
+        ):
             return False
         was = listing is not None and listing.was(name)
         pods_stay = any(blocker.pod for blocker in self.survey.blockers[name])
@@ -406,7 +410,7 @@ class Planner:
         """Return every reason against the node's going, not only the first."""
         name = self._name(node)
         blockers = list(self.survey.blockers[name])
-        if name in self.survey.gone:
+        if name in self.survey.leaving_nodes:
             return blockers
         if not self._is_due(name):
             message = (

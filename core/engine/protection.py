@@ -23,7 +23,9 @@ def protected_unmarked(
 ) -> frozenset[str]:
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
     scope = survey.config.hand_over.scope
-    left_alone = (pace.backing_off.keys() | pace.refused.keys()) - {one.node for one in reserve}
+    left_alone = (pace.backing_off.keys() | pace.failed_writes.keys()) - {
+        one.node for one in reserve
+    }
     return frozenset(
         node.name
         for node in survey.cluster.nodes
@@ -31,17 +33,17 @@ def protected_unmarked(
         and _is_ours(survey, node)
         and (
             scope is Scope.ALL
-            if node.name in survey.occupied
+            if node.name in survey.non_empty_nodes
             else not survey.blockers[node.name]
             and node.name not in left_alone
-            and not survey.census.movers(node.name)
+            and not survey.pod_index.movers(node.name)
         )
     )
 
 
 def protects_empty(survey: ClusterSnapshot, node: Node) -> bool:
     """Say whether Ebb would hold the node, which is empty, where it is kept for somebody."""
-    return _may_hold(survey.config, node) and not survey.census.movers(node.name)
+    return _may_hold(survey.config, node) and not survey.pod_index.movers(node.name)
 
 
 def _may_hold(config: Config, node: Node) -> bool:

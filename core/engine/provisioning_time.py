@@ -69,7 +69,7 @@ def _followed(
 ) -> ProvisioningTimes:
     if not survey.config.budgets.reserve.over_seconds:
         return ProvisioningTimes()
-    names = survey.ground.ids.keys()
+    names = survey.node_order.ids.keys()
     came = {name: at for name, at in before.came.items() if name in names}
     came |= dict.fromkeys(sorted(new), now_seconds)
     found = _found(before, survey, came, now_seconds)

@@ -28,18 +28,18 @@ from core.model.now import Now
 class PassResult:
     """What one pass has found."""
 
-    survey: ClusterSnapshot = field(compare=False)
+    snapshot: ClusterSnapshot = field(compare=False)
     """What it was judged on; the nodes of a cluster without news may be of another version."""
-    memory: LeaderState
+    state: LeaderState
     plan: Plan
-    pace: RateLimits
-    against_hard: no_schedule.Against
+    rate_limits: RateLimits
+    no_schedule_blockers: no_schedule.Against
     """Empty where no mark is to become hard."""
     at: int
     """Unix seconds."""
-    again: int | None
+    requeue_at: int | None
     """When time alone may change something, unix seconds; None: never."""
-    short: frozenset[str]
+    short_reaches: frozenset[str]
     """Reaches in which too few of the pods that are to be expected would find room, by key."""
     skipped: bool = False
     """Nothing had changed since the last one, whose answer this is."""
@@ -47,18 +47,20 @@ class PassResult:
     @property
     def watched_seconds(self) -> int:
         """Return for how long the leader has looked on."""
-        return self.at - (self.at if self.memory.first is None else self.memory.first)
+        return self.at - (
+            self.at if self.state.first_pass_at is None else self.state.first_pass_at
+        )
 
-    def holds(
+    def is_valid_for(
         self, cluster: Cluster, config: Config, memory: LeaderState, now_seconds: int
     ) -> bool:
         """Say whether a pass over this would find the same."""
         return (
-            memory is self.memory
-            and config is self.survey.config
+            memory is self.state
+            and config is self.snapshot.config
             and self.at <= now_seconds
-            and (self.again is None or now_seconds < self.again)
-            and cluster == self.survey.cluster
+            and (self.requeue_at is None or now_seconds < self.requeue_at)
+            and cluster == self.snapshot.cluster
         )
 
 
@@ -78,39 +80,47 @@ def reconcile(
     pass is answered again.
     """
     now = Now(now_seconds)
-    if last is not None and last.holds(cluster, config, memory, now_seconds):
-        return replace(last, memory=memory.unchanged(now), at=now_seconds, skipped=True)
+    if last is not None and last.is_valid_for(cluster, config, memory, now_seconds):
+        return replace(last, state=memory.unchanged(now), at=now_seconds, skipped=True)
     survey = ClusterSnapshot(
         cluster,
         config,
         now,
-        last.survey.census if last else None,
+        last.snapshot.pod_index if last else None,
         recent=memory.recent_templates,
-        shut=memory.left_alone(now),
+        shut=memory.skipped_until(now),
     )
     seen = observe(memory, survey, now)
     held = rate_limits(seen, survey, now)
     found, seen = _judged(survey, seen, held, now, in_time)
     waiting = {one.pod for one in found.pending}
-    placed = unschedulable.pending_since(seen.placed, cluster, waiting, now)
+    placed = unschedulable.pending_since(seen.pending_since, cluster, waiting, now)
     kept, short, back = _reserve(seen, survey, now)
     found = replace(found, reserve=kept, held=protected_unmarked(survey, kept, held))
     goes = frozenset(one.node for one in found.removals)
     against = against_hard(survey, placed, now, kept, goes) if config.hardens else {}
-    begins = RecentReasons.of_new_leader(survey.marks, now) if memory.first is None else None
-    lately = (begins or seen.against_hard).observe(against, now)
-    following = scale_in_targets.choose_targets(seen.next_in_line, survey, found.kept)
-    seen = replace(seen, placed=placed, against_hard=lately, back=back, next_in_line=following)
-    seen = seen.keeping(found.held, [one.node for one in kept], now)
+    begins = (
+        RecentReasons.of_new_leader(survey.marks, now) if memory.first_pass_at is None else None
+    )
+    lately = (begins or seen.no_schedule_reasons).observe(against, now)
+    following = scale_in_targets.choose_targets(seen.scale_in_targets, survey, found.kept)
+    seen = replace(
+        seen,
+        pending_since=placed,
+        no_schedule_reasons=lately,
+        reserve_hits=back,
+        scale_in_targets=following,
+    )
+    seen = seen.with_kept_nodes(found.held, [one.node for one in kept], now)
     return PassResult(
-        survey=survey,
-        memory=seen,
+        snapshot=survey,
+        state=seen,
         plan=found,
-        pace=held,
-        against_hard=lately.added_to(against),
+        rate_limits=held,
+        no_schedule_blockers=lately.added_to(against),
         at=now_seconds,
-        short=short,
-        again=now.next_change if found.complete else now_seconds,
+        short_reaches=short,
+        requeue_at=now.next_change if found.complete else now_seconds,
     )
 
 
@@ -122,7 +132,7 @@ def _reserve(
     until = watched_until(memory, survey.config.budgets.reserve.length_seconds)
     knows = until is None or now.reached(until)
     seen = NeededNodes(survey, frozenset(one.node for one in needed if knows))
-    back = memory.back.observe(seen, now)
+    back = memory.reserve_hits.observe(seen, now)
     return back.kept_longer(survey, needed, RESERVE, now), short, back
 
 
@@ -130,18 +140,18 @@ def _judged(
     survey: ClusterSnapshot, memory: LeaderState, held: RateLimits, now: Now, in_time: InTime
 ) -> tuple[Plan, LeaderState]:
     """Make the plan of this moment, and remember since when each node has been a candidate."""
-    if survey.rule.finds_places:
-        listing = UnneededNodes(memory.places, memory.candidates, survey, now)
+    if survey.policy_type.finds_places:
+        listing = UnneededNodes(memory.hints, memory.candidates, survey, now)
         found = make_plan(survey, pace=held, in_time=in_time, listed=listing)
-        return found, replace(memory, candidates=listing.since, places=listing.seen())
+        return found, replace(memory, candidates=listing.since, hints=listing.seen())
     candidates = _candidates(survey, memory.candidates, now)
-    due_at, delay = survey.rule.due_at, survey.config.delay_seconds
+    due_at, delay = survey.policy_type.due_at, survey.config.delay_seconds
     delays = {
-        name: due_at(at, delay) if name in survey.occupied else at
+        name: due_at(at, delay) if name in survey.non_empty_nodes else at
         for name, at in candidates.items()
     }
     found = make_plan(survey, pace=held, in_time=in_time, listed=delays)
-    return found, replace(memory, candidates=candidates, places=Hints())
+    return found, replace(memory, candidates=candidates, hints=Hints())
 
 
 def against_hard(
@@ -157,7 +167,7 @@ def against_hard(
     """
     cluster = survey.cluster
     stuck = unschedulable.blocked_by_no_schedule(
-        cluster, placed, now, survey.reaches.beyond, survey.unseen
+        cluster, placed, now, survey.reaches.beyond, survey.unevaluated
     )
     found = no_schedule.reasons_against(survey, stuck, goes)
     for node, why in kept:
@@ -177,7 +187,7 @@ def plan(
 ) -> Plan:
     """Choose which nodes can go together, and say where their pods would go: see `judge`."""
     survey = ClusterSnapshot(
-        cluster, config, Now.at(now_seconds), shut=pace.refused if pace else ()
+        cluster, config, Now.at(now_seconds), shut=pace.failed_writes if pace else ()
     )
     return make_plan(survey, due=due, removals_max=removals_max, pace=pace)
 
@@ -215,10 +225,13 @@ def make_plan(
     return Plan(
         policy=survey.config.policy,
         usability=work.account.whole.usability,
-        usability_derived=survey.rule.thresholds and survey.config.usability is UsabilityMode.AUTO,
+        usability_derived=survey.policy_type.thresholds
+        and survey.config.usability is UsabilityMode.AUTO,
         before=before[0],
         after=after[0],
-        reaches=_reaches(work.account, before[1:], after[1:]) if survey.rule.thresholds else (),
+        reaches=_reaches(work.account, before[1:], after[1:])
+        if survey.policy_type.thresholds
+        else (),
         removals=removals,
         kept=work.kept(gone),
         pending=pending,
@@ -272,16 +285,16 @@ def _candidates(survey: ClusterSnapshot, before: Mapping[str, int], now: Now) ->
     or are gone are left out. Marked nodes are on their way: they are not listed, and the others
     are judged as if they had gone.
     """
-    account = survey.account()
+    account = survey.new_ledger()
     policy = survey.policy(account)
-    nodes = survey.ground.nodes
-    marked = {survey.ground.ids[name] for name in survey.marks.keys() - survey.gone}
+    nodes = survey.node_order.nodes
+    marked = {survey.node_order.ids[name] for name in survey.marks.keys() - survey.leaving_nodes}
     for number in sorted(marked):
         account.expect(number)
     return {
         node.name: before.get(node.name, now.seconds)
         for number, node in enumerate(nodes)
         if number not in marked
-        and node.name not in survey.gone
+        and node.name not in survey.leaving_nodes
         and policy.listed(number, was=node.name in before)
     }

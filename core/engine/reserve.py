@@ -66,8 +66,8 @@ def reserve_nodes(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> Res
     """
     settings = survey.config.budgets.reserve
     if not settings.over_seconds:
-        return ReservePlanner(survey, None).reserved() if survey.buffered else Reserved()
-    found = ReservePlanner(survey, memory.expected(survey.machines, now))
+        return ReservePlanner(survey, None).reserved() if survey.buffer_rooms else Reserved()
+    found = ReservePlanner(survey, memory.expected_pods(survey.total_allocatable, now))
     until = watched_until(memory, settings.length_seconds)
     if until is not None and now.before(until):
         return found.unwatched(until)
@@ -83,7 +83,7 @@ class ReservePlanner:
         What buffers of others ask for comes on top.
         """
         self._survey = survey
-        self.expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
+        self.expected = [(room.pod, room.kept) for room in survey.buffer_rooms if room.kept]
         """For which pods room is kept, and for how many like each."""
         if expected is not None:
             self.expected += [*_bounded(expected), *self._headroom(expected)]
@@ -125,7 +125,7 @@ class ReservePlanner:
         asked, lacking = Counter[str](), Counter[str]()
         for pod, many in self.expected:
             if pod.owner_kind == EXPECTED:
-                share = max(dominant_share(pod.requests, self._survey.machines), 1)
+                share = max(dominant_share(pod.requests, self._survey.total_allocatable), 1)
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
@@ -137,8 +137,8 @@ class ReservePlanner:
         missing again, and be added anew, without end.
         """
         survey, name = self._survey, node.name
-        kept = survey.blockers[name] and name not in survey.starting
-        stays = kept or name in survey.occupied or name in survey.marks
+        kept = survey.blockers[name] and name not in survey.starting_nodes
+        stays = kept or name in survey.non_empty_nodes or name in survey.marks
         return bool(stays) or protects_empty(survey, node)
 
     def unwatched(self, until: int) -> Reserved:
@@ -166,9 +166,9 @@ class ReservePlanner:
         survey = self._survey
         found = [
             node
-            for node in survey.ground.nodes
-            if node.name not in survey.occupied
-            and node.name not in survey.closed
+            for node in survey.node_order.nodes
+            if node.name not in survey.non_empty_nodes
+            and node.name not in survey.unschedulable_nodes
             and not survey.blockers[node.name]
         ]
         found.sort(key=self._order)
@@ -205,22 +205,22 @@ class ReservePlanner:
         spare = [pod for pod, many in self.expected for _ in range(many)]
         # Where nobody waits, nobody's neighbours matter: these pods ask nothing of others.
         others = cluster.pods if waiting else ()
-        starting = survey.starting
+        starting = survey.starting_nodes
         last = [*empties, *sorted(starting.keys() - set(empties))]
-        closed = survey.closed - starting.keys() | (self._hard - set(empties))
-        ground = survey.ground.behind(last, closed, starting)
+        closed = survey.unschedulable_nodes - starting.keys() | (self._hard - set(empties))
+        ground = survey.node_order.behind(last, closed, starting)
         return Packer(
             replace(cluster, pods=others),
             ground,
             movable=[[pod] for pod in waiting],
             spare=spare,
-            whole=survey.whole,
+            whole=survey.reachable_allocatable,
         )
 
     @cached_property
     def _waiting(self) -> Sequence[Pod]:
         """Return the pods that look for room now: they come before those that are expected."""
-        gone = self._survey.gone
+        gone = self._survey.leaving_nodes
         return [
             pod
             for members in self._survey.movable
@@ -229,7 +229,7 @@ class ReservePlanner:
         ]
 
     def _displaced(self, packer: Packer) -> Iterable[int]:
-        return (n for name in self._survey.gone for n in packer.on[packer.node_ids[name]])
+        return (n for name in self._survey.leaving_nodes for n in packer.on[packer.node_ids[name]])
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
         """Return what the headroom asks beyond pods that are expected and at least as large."""

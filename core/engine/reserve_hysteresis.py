@@ -56,7 +56,7 @@ class ReserveHits:
         """
         settings = seen.survey.config.budgets.reserve
         found: dict[str, ReserveHit] = {}
-        for node in seen.survey.ground.nodes:
+        for node in seen.survey.node_order.nodes:
             known = self.nodes.get(node.name)
             if known and now.reached(known.needed + settings.over_seconds):
                 known = None
@@ -102,5 +102,5 @@ def _until(one: ReserveHit, settings: Reserve) -> int:
 
 
 def _is_empty_and_marked(survey: ClusterSnapshot, name: str) -> bool:
-    empty = name not in survey.occupied and name not in survey.closed
+    empty = name not in survey.non_empty_nodes and name not in survey.unschedulable_nodes
     return empty and name in survey.marks and not survey.blockers[name]

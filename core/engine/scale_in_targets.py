@@ -32,14 +32,14 @@ def choose_targets(
     None of them is kept by anything but its pods' room and the moment: to empty one that a budget
     or its zone keeps anyway would free nothing.
     """
-    ids, census = survey.ground.ids, survey.census
+    ids, census = survey.node_order.ids, survey.pod_index
     scaled = census.scaled
 
     def may(name: str) -> bool:
         return bool(scaled.get(name)) and not (name in survey.marks or survey.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
-        return census.movers(name) > scaled[name], survey.ground.share(ids[name]), name
+        return census.movers(name) > scaled[name], survey.node_order.share(ids[name]), name
 
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
     missing = _missing(survey, stays)
@@ -63,7 +63,7 @@ def choose_targets(
 
 def _missing(survey: ClusterSnapshot, there: Iterable[str]) -> list[int]:
     """Return by reach how many nodes there are too few; below 0: too many."""
-    reaches, ids = survey.reaches, survey.ground.ids
+    reaches, ids = survey.reaches, survey.node_order.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in there:
         for reach in reaches.of[ids[name]]:

@@ -78,8 +78,8 @@ class ClusterSnapshot:
         take no pods: it cannot be taken away.
         """
         self.cluster, self.config, self.now = cluster, config, now
-        self.census = before.followed(cluster) if before else PodIndex.of(cluster)
-        self._recent, self._shut = recent, shut
+        self.pod_index = before.followed(cluster) if before else PodIndex.of(cluster)
+        self._recent_templates, self._write_blocked = recent, shut
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
@@ -87,92 +87,98 @@ class ClusterSnapshot:
         return existing_marks(self.cluster.nodes, self.config.taint_key)
 
     @cached_property
-    def gone(self) -> frozenset[str]:
+    def leaving_nodes(self) -> frozenset[str]:
         """Return the nodes that are leaving."""
         return frozenset(node.name for node in self.cluster.nodes if is_terminating(node))
 
     @cached_property
-    def closed(self) -> frozenset[str]:
+    def unschedulable_nodes(self) -> frozenset[str]:
         """Return the nodes that take no pods, the leaving ones among them."""
-        hard = (name for name in self._shut if self._is_hard(name))
-        return frozenset(_closed(self.cluster, self._unread)) | self.gone | frozenset(hard)
+        hard = (name for name in self._write_blocked if self._is_hard(name))
+        return (
+            frozenset(_closed(self.cluster, self._nodes_with_unreadable_pods))
+            | self.leaving_nodes
+            | frozenset(hard)
+        )
 
     def _is_hard(self, name: str) -> bool:
         return name in self.marks and self.marks[name].mark is Mark.HARD
 
     @cached_property
-    def _unread(self) -> frozenset[str]:
+    def _nodes_with_unreadable_pods(self) -> frozenset[str]:
         """Return the nodes with pods that could not be read."""
-        return frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
+        return frozenset(pod.node or "" for pod in self.pod_index.odd if pod.unreadable)
 
     @cached_property
-    def ground(self) -> NodeOrder:
+    def node_order(self) -> NodeOrder:
         """Return the nodes in first-fit order."""
-        return NodeOrder(self.cluster, self.config.taint_key, self.closed, self.census.used)
+        return NodeOrder(
+            self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.used
+        )
 
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
         """Return by node what the node itself and its pods say against its removal."""
         found = {node.name: node_blockers(node) for node in self.cluster.nodes}
-        for pod in self._unmovable:
+        for pod in self._unevaluable_pods:
             if pod.node is not None:
                 found[pod.node] += pod_blockers(pod)
-        for pod in self._beyond:
+        for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 found[pod.node] += self.pod_blockers(pod)
         message = "only pods that Ebb cannot evaluate could use it"
-        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
-            blockers = found[self.ground.nodes[number].name]
+        for number in self.reaches.also_for(pod.placing for pod in self._unsupported_pods):
+            blockers = found[self.node_order.nodes[number].name]
             if not blockers:
                 blockers.append(Blocker(UNREACHED, message))
         return found
 
     @cached_property
-    def _unmovable(self) -> Sequence[Pod]:
+    def _unevaluable_pods(self) -> Sequence[Pod]:
         """Return the pods that the engine cannot place and that do not leave with their node."""
         return [
             pod
-            for pod in self.census.odd
-            if not pod.stays_with_node and not self.census.virtual.get(pod.node or "")
+            for pod in self.pod_index.odd
+            if not pod.stays_with_node and not self.pod_index.virtual.get(pod.node or "")
         ]
 
     @cached_property
-    def _unsupported(self) -> Sequence[Pod]:
+    def _unsupported_pods(self) -> Sequence[Pod]:
         """Return those of them that need room like other pods."""
-        return [pod for pod in self._unmovable if not pod.too_much and not pod.unreadable]
+        return [pod for pod in self._unevaluable_pods if not pod.too_much and not pod.unreadable]
 
     @cached_property
-    def hopeless(self) -> AbstractSet[Alike]:
+    def unplaceable(self) -> AbstractSet[Alike]:
         """Return the groups of pods that no node can ever hold.
 
         No room is short, or to be kept, for them.
         """
-        return self._hopeless.keys()
+        return self._unplaceable_evaluated.keys()
 
     @cached_property
-    def unseen(self) -> frozenset[Alike]:
+    def unevaluated(self) -> frozenset[Alike]:
         """Return those among the hopeless that were not looked at, after too many others."""
-        return frozenset(alike for alike, seen in self._hopeless.items() if not seen)
+        return frozenset(alike for alike, seen in self._unplaceable_evaluated.items() if not seen)
 
     @cached_property
-    def _hopeless(self) -> Mapping[Alike, bool]:
+    def _unplaceable_evaluated(self) -> Mapping[Alike, bool]:
         """Return the groups of which no pod is bound, nor could be, and whether that was seen."""
-        groups = self.census.groups.values()
+        groups = self.pod_index.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = never_schedulable(self.cluster, waiting, self.config.taint_key)
         return {(pod.requests, pod.placing): seen for pod, seen in found}
 
     @cached_property
-    def _placeable(self) -> Sequence[Sequence[Pod]]:
+    def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of pods that the engine can place, whatever reach they have."""
-        groups = self.census.groups.items()
-        return sorted((own for alike, own in groups if alike not in self.hopeless), key=_first)
+        groups = self.pod_index.groups.items()
+        return sorted((own for alike, own in groups if alike not in self.unplaceable), key=_first)
 
     @cached_property
-    def _by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
+    def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
         """Return these groups by template without its volumes."""
         found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
-        for members in self._placeable:
+        for members in self._placeable_groups:
             found.setdefault(without_volumes(members[0].placing), []).append(members)
         return found
 
@@ -180,37 +186,41 @@ class ClusterSnapshot:
     def movable(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of pods that the engine can place: on nodes that move, and pending."""
         beyond = self.reaches.beyond
-        return [own for own in self._placeable if without_volumes(own[0].placing) not in beyond]
+        return [
+            own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
+        ]
 
     @cached_property
-    def _beyond(self) -> Sequence[Pod]:
+    def _pods_beyond_reaches(self) -> Sequence[Pod]:
         """Return the pods whose reach is beyond those that are told apart."""
         beyond = self.reaches.beyond
         aside = (
-            own for own in self._placeable if beyond and without_volumes(own[0].placing) in beyond
+            own
+            for own in self._placeable_groups
+            if beyond and without_volumes(own[0].placing) in beyond
         )
         return [pod for own in aside for pod in own]
 
     @cached_property
-    def _asking_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
+    def _requesting_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
         """Return the CapacityBuffers that ask for room, each with one of its pods."""
         return requesting_buffers(self.cluster.buffers)
 
     @cached_property
     def reaches(self) -> Reaches:
         """Return the sets of nodes that pods can use."""
-        asked, seconds = self._by_template, self.config.budgets.peak_window_seconds
-        lately = self._recent.within(seconds, asked.keys(), self.now) if self.now else ()
-        return Reaches(self.ground.nodes, asked, self._others(), lately)
+        asked, seconds = self._groups_by_template, self.config.budgets.peak_window_seconds
+        lately = self._recent_templates.within(seconds, asked.keys(), self.now) if self.now else ()
+        return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
 
-    def _others(self) -> Mapping[NodeConstraints, None]:
+    def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
         """Return the templates of pods that make no reach, of which it is asked who admits them.
 
         They are those of buffers, those that cannot be judged, and those without hope.
         """
-        found = [pod.placing for _, pod in self._asking_buffers]
-        found += (pod.placing for pod in self._unsupported)
-        found += (placing for _, placing in self.hopeless)
+        found = [pod.placing for _, pod in self._requesting_buffers]
+        found += (pod.placing for pod in self._unsupported_pods)
+        found += (placing for _, placing in self.unplaceable)
         return dict.fromkeys(map(without_volumes, found))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
@@ -221,74 +231,79 @@ class ClusterSnapshot:
         return found
 
     @cached_property
-    def sticky(self) -> Mapping[str, int]:
+    def long_lived_pods(self) -> Mapping[str, int]:
         """Count by node the pods that rarely leave by themselves; 0: no key."""
         return count_long_lived_pods(self.cluster.pods, self.now)
 
     @cached_property
-    def occupied(self) -> frozenset[str]:
+    def non_empty_nodes(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not take for empty."""
         return frozenset(occupants(self.cluster, self.now))
 
     @cached_property
-    def starting(self) -> Mapping[str, Node]:
+    def starting_nodes(self) -> Mapping[str, Node]:
         """Return by name the nodes that are on their way, as they are when they have started."""
         now = self.now
         if now is None:
             return {}
         return {
             node.name: started(node)
-            for node in self.ground.nodes
-            if not (_stays_closed(node, self._unread) or node.name in self.gone)
+            for node in self.node_order.nodes
+            if not (
+                _stays_closed(node, self._nodes_with_unreadable_pods)
+                or node.name in self.leaving_nodes
+            )
             and not (node.ready and started(node) is node)
             and is_young(node, now)
         }
 
     def reaches_node(self, node: str) -> bool:
         """Say whether some movable pod reaches the node."""
-        return self.ground.ids[node] in self.reaches.reached
+        return self.node_order.ids[node] in self.reaches.reached
 
     def packer(self, spare: Sequence[Pod] = ()) -> Packer:
         """Return a packer for the movable pods, and for *spare* ones that do not exist."""
         return Packer(
             self.cluster,
-            self.ground,
+            self.node_order,
             movable=self.movable,
             spare=spare,
             admitting=self.reaches.admitting,
-            whole=self.whole,
+            whole=self.reachable_allocatable,
         )
 
     @cached_property
-    def whole(self) -> Resources:
+    def reachable_allocatable(self) -> Resources:
         """Return what the nodes offer that some movable pod reaches."""
-        nodes = self.ground.nodes
+        nodes = self.node_order.nodes
         return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
     @cached_property
-    def machines(self) -> Resources:
+    def total_allocatable(self) -> Resources:
         """Return what all nodes offer but the virtual ones.
 
         Pods that are expected need not be there, so whether some pod reaches a node is no matter.
         """
-        return Resources.total(one.allocatable for one in self.ground.nodes if not one.virtual)
+        return Resources.total(one.allocatable for one in self.node_order.nodes if not one.virtual)
 
-    def account(self, reserve: Mapping[str, Amount] | None = None) -> UtilizationLedger:
+    def new_ledger(self, reserve: Mapping[str, Amount] | None = None) -> UtilizationLedger:
         """Open an account; *reserve*: by a reach's key, or WHOLE."""
         kept = reserve or {}
         sums = [self._sums(None, kept.get(WHOLE, NOTHING))]
         sums += [self._sums(reach, kept.get(reach.key, NOTHING)) for reach in self.reaches.all]
-        nodes = self.ground.nodes
+        nodes = self.node_order.nodes
         return UtilizationLedger(
             nodes,
             self.reaches,
             sums,
             loads=self._loads,
-            is_open=[node.name not in self.closed and not node.virtual for node in nodes],
+            is_open=[
+                node.name not in self.unschedulable_nodes and not node.virtual for node in nodes
+            ],
         )
 
     @property
-    def rule(self) -> type[Policy]:
+    def policy_type(self) -> type[Policy]:
         """Return the configured policy."""
         return POLICIES[self.config.policy]
 
@@ -299,24 +314,24 @@ class ClusterSnapshot:
         listed: Collection[str] | None = None,
     ) -> Policy:
         """Return the configured policy, to be asked along with *account*; see Look."""
-        ids, nodes = self.ground.ids, self.ground.nodes
+        ids, nodes = self.node_order.ids, self.node_order.nodes
         look = PolicyInput(
             nodes=nodes,
             account=account,
             settings=self.config.policy_settings(),
-            marked=frozenset(ids[name] for name in self.marks.keys() - self.gone),
+            marked=frozenset(ids[name] for name in self.marks.keys() - self.leaving_nodes),
             listed=None if listed is None else frozenset(ids[name] for name in listed),
             blocked=lambda node: bool(self.blockers[nodes[node].name]),
-            pods=lambda node: self._bound.get(nodes[node].name, ()),
+            pods=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
-            sticky=self.sticky,
+            sticky=self.long_lived_pods,
             to_move=to_move,
-            share=self.ground.share,
+            share=self.node_order.share,
         )
-        return self.rule(look)
+        return self.policy_type(look)
 
     @cached_property
-    def _bound(self) -> Mapping[str, Sequence[Pod]]:
+    def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
         """Return by node the pods that are bound to it."""
         found: dict[str, list[Pod]] = {}
         for pod in self.cluster.pods:
@@ -332,9 +347,9 @@ class ClusterSnapshot:
         is nobody's load elsewhere.
         """
         loads = []
-        for node, used in zip(self.ground.nodes, self.ground.used, strict=True):
+        for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
             whole, asked = Amount.of(node.allocatable), Amount.of(used)
-            resident = Amount.of(self.census.resident.get(node.name, Resources()))
+            resident = Amount.of(self.pod_index.resident.get(node.name, Resources()))
             most = asked.at_most(whole)
             loads.append(NodeLoad(most, resident.at_most(whole), asked.minus(most)))
         return loads
@@ -345,17 +360,17 @@ class ClusterSnapshot:
             _strictest({id(own[n]): own[n] for n in numbers}.values(), whole)
             if own
             else _strictest((), whole)
-            for own, whole in self._limits
+            for own, whole in self._thresholds
         )
         return ReachUtilization(reach, self._usability(reach), enter, leave, reserve)
 
     @cached_property
-    def _limits(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
+    def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
         """By node those for entering and for leaving, asked of each pool once, and the whole's."""
         config = self.config
         pools = config.budgets.pools
         some = any(pool.thresholds or pool.leave_thresholds for pool in pools)
-        labels = [node.labels for node in self.ground.nodes] if some else []
+        labels = [node.labels for node in self.node_order.nodes] if some else []
         of = [config.budgets.pool_of(one) for one in labels]
         found = []
         for limit in (config.thresholds_of, config.leave_of):
@@ -369,18 +384,18 @@ class ClusterSnapshot:
         return tuple(found)
 
     def _usability(self, reach: Reach | None) -> Usability | None:
-        if not self.rule.thresholds:
+        if not self.policy_type.thresholds:
             return None
         match self.config.usability:
             case UsabilityMode.AUTO:
-                return self._derived.get(reach.key if reach else WHOLE)
+                return self._derived_usability.get(reach.key if reach else WHOLE)
             case UsabilityMode.NONE:
                 return None
             case given:
                 return given
 
     @cached_property
-    def _derived(self) -> Mapping[str, Usability | None]:
+    def _derived_usability(self) -> Mapping[str, Usability | None]:
         """By the reach's key; its own pods say how small a scrap is of use.
 
         How much of one resource is, beside how little of the other, say all pods that can use
@@ -388,7 +403,7 @@ class ClusterSnapshot:
         """
         shapes: dict[str, Shapes] = {WHOLE: Counter()}
         alone: dict[int, Shapes] = {}
-        for members, reach in self._by_reach:
+        for members, reach in self._groups_by_reach:
             asked = members[0].requests.cpu_millis, members[0].requests.memory_bytes
             shapes[WHOLE][asked] += len(members)
             if reach is not None:
@@ -405,15 +420,15 @@ class ClusterSnapshot:
         return own
 
     @cached_property
-    def _by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
+    def _groups_by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
         found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
         return [(members, found[id(members[0].placing)]) for members in self.movable]
 
     @cached_property
-    def buffered(self) -> tuple[RequestedRoom, ...]:
+    def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
         """Return for how many pods of which CapacityBuffers room is kept, where there is some."""
-        nodes = self.ground.nodes
+        nodes = self.node_order.nodes
         found: dict[NodeConstraints, Offered] = {}
 
         def offered(placing: NodeConstraints) -> Offered:
@@ -424,7 +439,10 @@ class ClusterSnapshot:
             return found[placing]
 
         return requested_rooms(
-            self._asking_buffers, offered, self.machines, self.config.budgets.reserve.buffers
+            self._requesting_buffers,
+            offered,
+            self.total_allocatable,
+            self.config.budgets.reserve.buffers,
         )
 
     def headroom(self, pods: int) -> list[Pod]:
@@ -434,7 +452,7 @@ class ClusterSnapshot:
         the same of their node; of other pods and of volumes they ask nothing.
         """
         own: dict[str, list[Pod]] = {}
-        for members, reach in self._by_reach if pods else ():
+        for members, reach in self._groups_by_reach if pods else ():
             if reach is not None:
                 own.setdefault(reach.key, []).append(members[0])
         made = []
@@ -459,7 +477,7 @@ class ClusterSnapshot:
             amount = load.used.minus(load.resident)
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
                 found[key] = found[key].plus(amount)
-        for members, reach in self._by_reach:
+        for members, reach in self._groups_by_reach:
             if waiting := sum(pod.node is None for pod in members):
                 asked = members[0].requests
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)

@@ -56,7 +56,7 @@ class Zones:
                 zones = counts[wide.narrowest(deciding), pool]
                 for node in nodes:
                     self._deciding[node.name] = zones
-                    own = [counts[one, pool] for one in wide.of[survey.ground.ids[node.name]]]
+                    own = [counts[one, pool] for one in wide.of[survey.node_order.ids[node.name]]]
                     self._counts[node.name] = own
                     for each in own:
                         each[zone] += self._counted(node)
@@ -64,11 +64,11 @@ class Zones:
     def _kind(self, node: Node) -> _Kind:
         survey = self._survey
         pool = survey.config.budgets.pool_of(node.labels)
-        reaches = survey.reaches.of[survey.ground.ids[node.name]]
+        reaches = survey.reaches.of[survey.node_order.ids[node.name]]
         return reaches, pool.name if pool else "", node.labels[ZONE_LABEL]
 
     def _counted(self, node: Node) -> bool:
-        return node.name not in self._survey.closed
+        return node.name not in self._survey.unschedulable_nodes
 
     def refusal(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""

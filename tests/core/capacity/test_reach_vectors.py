@@ -225,7 +225,7 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
     assert len(messages) == 3
     assert all("105%" in message for message in messages)
-    assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).memory.candidates == {}
+    assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).state.candidates == {}
 
 
 def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:

@@ -240,7 +240,7 @@ def figures(plan: Plan) -> list[ReachSums]:
 
 
 def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
-    return frozenset(reconcile.reconcile(cluster, config, LeaderState(), 0).memory.candidates)
+    return frozenset(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)
 
 
 # Order.
@@ -266,7 +266,7 @@ def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
     for seed in seeds:
         made = case(seed)
         if made.pace:
-            made = made._replace(pace=replace(made.pace, refused={}))
+            made = made._replace(pace=replace(made.pace, failed_writes={}))
         marks = [one for one in made.cluster.nodes if is_marked(one)]
         if not marks:
             continue

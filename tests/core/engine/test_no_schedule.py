@@ -225,7 +225,7 @@ def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
     found = reconcile.reconcile(cluster, asked, LeaderState(), 1000)
     assert {one.node for one in found.plan.removals} == {"m", "empty"}
-    assert [one.reason for one in found.against_hard["m"]] == [HARD_PREEMPTION]
+    assert [one.reason for one in found.no_schedule_blockers["m"]] == [HARD_PREEMPTION]
 
 
 BLUE = NodeConstraints((("blue", "true"),))

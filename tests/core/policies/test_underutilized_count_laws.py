@@ -184,7 +184,7 @@ def differing_look(chance: random.Random, cluster: Cluster, mutant: str = "") ->
     memory, last, watch = LeaderState(), None, Watch()
     for number, (seen, config, now) in enumerate(story(chance, cluster)):
         last = reconcile.reconcile(seen, config, memory, now, last=last)
-        memory = last.memory
+        memory = last.state
         plain = watch.look(seen, config, now, mutant)
         if by_engine(last.plan) != plain or dict(memory.candidates) != watch.since:
             return number
