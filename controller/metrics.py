@@ -160,7 +160,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         _by_resource(lambda one: map(float, one.enter)),
     ),
     *(
-        ReportedGauge(one.name, one.what, one.labels, _figures(one.name))
+        ReportedGauge(one.name, one.help, one.labels, _figures(one.name))
         for policy in POLICIES.values()
         for one in policy.gauges
     ),

@@ -89,7 +89,7 @@ class Publisher:
         self._absent = found.absent
         if found.absent:
             return
-        self._inherit(found, seen.memory.arrivals.since)
+        self._inherit(found, seen.memory.arrivals.counting_since)
         await self._write(found, await asyncio.to_thread(_wanted, config, seen, self._inherited))
 
     def _inherit(self, found: Found, since: int | None) -> None:
@@ -148,7 +148,7 @@ def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict
     reserve = config.budgets.reserve
     counts = seen.memory.expected_pods(seen.machines, Now(seen.at))
     counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
-    since = seen.memory.arrivals.since
+    since = seen.memory.arrivals.counting_since
     if since is None or seen.at - since >= reserve.over_seconds:
         inherited = {}
     return wanted(counts, seen.machines, reserve.buffers, inherited)

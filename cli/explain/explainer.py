@@ -19,7 +19,7 @@ from core.engine.leader_state import LeaderState, observe, rate_limits
 from core.engine.limits import RemovalLimits
 from core.engine.plan import Placement, Plan
 from core.engine.planner import Planner
-from core.engine.reconcile import against_hard, prepare
+from core.engine.reconcile import no_schedule_blockers, prepare
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
 from core.fit.filters import first_failing_filter
@@ -146,12 +146,12 @@ class Explainer:
             undrained=self._undrained(pods),
             placements=removal.placements if removal else placements,
             homeless=() if removal else homeless,
-            rule=self._work.about(name),
+            rule=self._work.describe(name),
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(homeless),
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
             reached=self._survey.reaches_node(name),
-            reaches=tuple(reaches.all[number] for number in reaches.of[ground.ids[name]]),
+            reaches=tuple(reaches.all[number] for number in reaches.by_node[ground.ids[name]]),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
@@ -175,7 +175,7 @@ class Explainer:
             home=home,
             place=place,
             why_not=why_not,
-            reach=reaches.of_placing(pod.placing) if moves else None,
+            reach=reaches.reach_of(pod.placing) if moves else None,
             admitted=len(reaches.members(pod.placing)) if moves else 0,
             takers=tuple(name for name in takers if name not in marked),
             marked_takers=tuple(marked),
@@ -195,9 +195,9 @@ class Explainer:
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
-            found[node.name] = tuple(brakes.refusals(node))
+            found[node.name] = tuple(brakes.blockers(node))
             if not found[node.name]:
-                brakes.take(node)
+                brakes.count_removal(node)
         return found
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
@@ -208,7 +208,7 @@ class Explainer:
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        return against_hard(self._survey, {}, self._now)[node.name]
+        return no_schedule_blockers(self._survey, {}, self._now)[node.name]
 
     @cached_property
     def _ground(self) -> DrainContext:
@@ -233,11 +233,11 @@ class Explainer:
         """Say where the node's pods would go if it alone went now, and which find no place."""
         packer = self._work.packer
         node = packer.node_ids[name]
-        attempt = packer.attempt(packer.on[node], node)
+        attempt = packer.try_place(packer.on[node], node)
         homeless = (
-            (packer.pods[pod].key, packer.why_not(pod, node, attempt))
-            for pod in attempt.unplaced
-            if pod not in packer.spare
+            (packer.pods[pod].key, packer.explain(pod, node, attempt))
+            for pod in attempt.unassigned
+            if pod not in packer.placeholders
         )
         return self._work.placements(attempt), tuple(homeless)
 
@@ -267,11 +267,11 @@ def _rooms(survey: ClusterSnapshot, pod: Pod) -> tuple[list[str], tuple[tuple[st
     packer = Packer(survey.cluster, survey.node_order, movable=[[pod]])
     own = packer.node_ids.get(pod.node or "", -1)
     takers: list[str] = []
-    while not (attempt := packer.attempt([0], own)).unplaced:
-        _, node = attempt.placements[0]
+    while not (attempt := packer.try_place([0], own)).unassigned:
+        _, node = attempt.assignments[0]
         packer.free[node] = packer.guard
         takers.append(packer.nodes[node].name)
-    neighbours = ", ".join(sorted(attempt.refused.get(0, ()))) or "other pods"
+    neighbours = ", ".join(sorted(attempt.refused_by.get(0, ()))) or "other pods"
     aside = {pod.node, *takers}
     counts = Counter(
         _refusal(survey, pod, node) or neighbours

@@ -23,7 +23,7 @@ from core.model.node_lifecycle import is_transient_taint
 from core.model.pod import Pod
 
 REACHES_MAX: Final = 256
-"""So many are told apart; every namespace's first comes before any namespace's second."""
+"""So many are tracked apart; every namespace's first comes before any namespace's second."""
 NAME_CHARACTERS_MAX: Final = 60
 BETWEEN: Final = ", "
 GENERAL: Final = "general"
@@ -59,12 +59,12 @@ class Reaches:
         nodes: Sequence[Node],
         asked: Mapping[NodeConstraints, Groups],
         others: Iterable[NodeConstraints] = (),
-        lately: Collection[NodeConstraints] = (),
+        recent: Collection[NodeConstraints] = (),
     ) -> None:
         """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
 
         Virtual nodes take nothing, so they are in no reach. *others* are templates that make no
-        reach, of which it is asked all the same which nodes admit them. *lately*: templates that
+        reach, of which it is asked all the same which nodes admit them. *recent*: templates that
         pods had a short time ago; where no pod asks for the same nodes now, their reach stays.
         """
         self._nodes = nodes
@@ -73,56 +73,60 @@ class Reaches:
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
-        self._kinds = NodeClasses(self._bare, chain(asked, others, lately))
-        self._shown = _Shown(self._bare, self._kinds)
+        self._classes = NodeClasses(self._bare, chain(asked, others, recent))
+        self._shown = _Shown(self._bare, self._classes)
         self._members: dict[int, tuple[int, ...]] = {}
         by_nodes: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for placing in asked:
             if members := self.members(placing):
                 by_nodes.setdefault(members, []).append(placing)
         here = frozenset(by_nodes)
-        for placing in lately:
+        for placing in recent:
             members = self.members(placing)
             if members and members not in here:
                 by_nodes.setdefault(members, []).append(placing)
         self.all: tuple[Reach, ...]
         """Most nodes first, then by key; those of one node are not among them."""
-        self.beyond: frozenset[NodeConstraints]
-        """Templates of reaches that are too many to be told apart."""
-        self.all, self.beyond = self._told_apart(by_nodes, asked)
+        self.untracked: frozenset[NodeConstraints]
+        """Templates of reaches that are too many to be tracked apart."""
+        self.all, self.untracked = self._track(by_nodes, asked)
         self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
         self._asking = [by_nodes[one.nodes] for one in self.all]
-        told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
-        self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
+        tracked = [
+            members for members in by_nodes if len(members) == 1 or members in self._by_nodes
+        ]
+        self.reached: frozenset[int] = frozenset(node for nodes in tracked for node in nodes)
         """The nodes that at least one movable pod reaches."""
-        self.templates: Sequence[NodeConstraints] = [
-            by_nodes[nodes][0] for nodes in told if nodes in here
+        self.current_templates: Sequence[NodeConstraints] = [
+            by_nodes[nodes][0] for nodes in tracked if nodes in here
         ]
         """One for each set of nodes that pods ask for now."""
-        self.left: Sequence[NodeConstraints] = [by_nodes[n][0] for n in told if n not in here]
-        """One for each that they only did lately."""
-        self.of: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
+        self.recent_templates: Sequence[NodeConstraints] = [
+            by_nodes[n][0] for n in tracked if n not in here
+        ]
+        """One for each that they only did recent."""
+        self.by_node: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
         """By node: the numbers of its reaches in `all`."""
 
     def members(self, placing: NodeConstraints) -> tuple[int, ...]:
         """Return the nodes that admit the template for good: its reach, if a pod of it moves."""
-        ids = self._kinds.allowing(without_volumes(placing))
+        ids = self._classes.allowing(without_volumes(placing))
         found = self._members.get(id(ids))
         if found is None:
             found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
         return found
 
-    def of_placing(self, placing: NodeConstraints) -> Reach | None:
+    def reach_of(self, placing: NodeConstraints) -> Reach | None:
         """Return the reach of a template; None for that of one node, of none, or one beyond."""
         return self._by_nodes.get(self.members(placing))
 
-    def asking(self, number: int) -> Sequence[NodeConstraints]:
+    def templates_of(self, number: int) -> Sequence[NodeConstraints]:
         """Return the templates whose reach has that number."""
         return self._asking[number]
 
     def admitting(self, placing: NodeConstraints) -> list[int]:
         """Return the nodes that admit the template as they are, but for cordons; ascending."""
-        ids = self._kinds.allowing(placing)
+        ids = self._classes.allowing(placing)
         if not self._virtual and not self._passing:
             return ids
         return [
@@ -132,15 +136,15 @@ class Reaches:
             and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
         ]
 
-    def also_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
+    def unreached_nodes_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
         """Return the unreached nodes that one of these templates of other pods admits for good."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
         asked = {without_volumes(placing) for placing in placings} if left else ()
-        kinds = NodeClasses([self._bare[n] for n in left], asked)
-        return frozenset(left[n] for n in chain.from_iterable(map(kinds.allowing, asked)))
+        classes = NodeClasses([self._bare[n] for n in left], asked)
+        return frozenset(left[n] for n in chain.from_iterable(map(classes.allowing, asked)))
 
-    def _told_apart(
+    def _track(
         self,
         by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
         asked: Mapping[NodeConstraints, Groups],
@@ -174,7 +178,7 @@ def _fair(
     by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
     asked: Mapping[NodeConstraints, Groups],
 ) -> list[_Set]:
-    """Choose those that are told apart: nobody's many reaches push out another's few."""
+    """Choose those that are tracked apart: nobody's many reaches push out another's few."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
     by_namespace: dict[str, list[tuple[int, _Set]]] = {}
     for one in found:
@@ -184,7 +188,7 @@ def _fair(
     for own in by_namespace.values():
         for rank, (_, (_, nodes)) in enumerate(sorted(own)):
             best[nodes] = min(best.get(nodes, rank), rank)
-    last = len(found)  # nobody's: pods asked for them lately
+    last = len(found)  # nobody's: pods asked for them recent
     found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
     return found[:REACHES_MAX]
 
@@ -208,12 +212,12 @@ def bare(node: Node) -> Node:
 class _Shown:
     """What a template asks, in words, as far as it tells the nodes of this cluster apart."""
 
-    def __init__(self, bare: Sequence[Node], kinds: NodeClasses) -> None:
+    def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
         found = {taint for node in real for taint in node.taints if is_blocking(taint)}
         self._by_name = Taints(found)
-        self._kinds = kinds
-        self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
+        self._classes = classes
+        self._real = classes.of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, placing: NodeConstraints) -> list[str]:
         """Return one text for each thing that it asks or tolerates."""
@@ -234,7 +238,7 @@ class _Shown:
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: NodeConstraints) -> bool:
-        return self._kinds.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
+        return self._classes.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
 
 
 def _taint(taint: Taint) -> str:

@@ -37,9 +37,9 @@ class ReachUtilization:
     """None: the whole."""
     usability: Usability | None
     enter: Share
-    leave: Share
+    release: Share
     """For nodes that carry a mark."""
-    reserve: Amount = NOTHING
+    peak_excess: Amount = NOTHING
     """What the busiest moment needed beyond what is asked for now."""
     nodes: int = 0
     capacity: Amount = NOTHING
@@ -67,15 +67,15 @@ class ReachUtilization:
         """Return the usable capacity."""
         return Amount(self.row[2], self.row[3])
 
-    def held(self, *, marked: bool) -> Amount:
+    def peak_excess_for(self, *, marked: bool) -> Amount:
         """Return what is kept beside what is asked for: nothing under a node that carries a mark.
 
         It stood the busiest moment then, or came after it; and what was asked for at that moment
         may have gone since together with its nodes.
         """
-        return NOTHING if marked else self.reserve
+        return NOTHING if marked else self.peak_excess
 
-    def over(self, change: Sequence[int], *, marked: bool) -> bool:
+    def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
         """Say whether the *change* would bring the requests, with the reserve, over the limit."""
         row, limit = self.row, self.limits[marked]
         cpu, memory = row[2] + change[2], row[3] + change[3]
@@ -88,10 +88,10 @@ class ReachUtilization:
 
     def thresholds(self, *, marked: bool) -> Share:
         """Return those that hold for a node that carries a mark, or for one without."""
-        return self.leave if marked else self.enter
+        return self.release if marked else self.enter
 
     def _limit(self, *, marked: bool) -> Limit:
-        (cpu, memory), kept = self.thresholds(marked=marked), self.held(marked=marked)
+        (cpu, memory), kept = self.thresholds(marked=marked), self.peak_excess_for(marked=marked)
         return (
             *(cpu.numerator, cpu.denominator, kept.cpu_millis),
             *(memory.numerator, memory.denominator, kept.memory_bytes),

@@ -25,7 +25,7 @@ class NodeLoad:
     """Of each resource no more than there is."""
     resident: Amount
     """The part that goes with the node."""
-    beyond: Amount
+    overcommit: Amount
     """What is asked for beyond what there is."""
 
 
@@ -49,8 +49,8 @@ class _Group:
 
     sums: tuple[ReachUtilization, ...]
     """The whole first."""
-    measure: UsabilityEvaluator
-    which: tuple[int, ...]
+    evaluator: UsabilityEvaluator
+    usability_columns: tuple[int, ...]
     """By sums: the first column of their usability in a row of the group."""
     columns: int
     """Of a row of the group: CPU and memory requested, then usable by each usability."""
@@ -73,42 +73,44 @@ class UtilizationLedger:
         is_open: Sequence[bool],
     ) -> None:
         """Sum up; *sums*: empty ones, the whole first, then by reach."""
-        self.whole, *self.reaches = sums
-        self._open = is_open
+        self.total, *self.reaches = sums
+        self._is_schedulable = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
-        self._beyond = {n: load.beyond for n, load in enumerate(loads) if load.beyond != NOTHING}
+        self._overcommit = {
+            n: load.overcommit for n, load in enumerate(loads) if load.overcommit != NOTHING
+        }
         self._capacity = [Amount.of(node.allocatable) for node in nodes]
-        groups = {of: _group(sums, of) for of in set(reaches.of)}
+        groups = {of: _group(sums, of) for of in set(reaches.by_node)}
         self._groups = [
             groups[of] if number in reaches.reached else None
-            for number, of in enumerate(reaches.of)
+            for number, of in enumerate(reaches.by_node)
         ]
         self._usable: list[tuple[Amount, ...]] = []
-        self.standing = 0
+        self.schedulable_count = 0
         """Open nodes, those that nobody reaches too."""
         self.changed: list[int] = []
         """Nodes, as they change: what was worked out when it was shorter holds for all others."""
-        self.adrift = NOTHING
+        self.displaced_requests = NOTHING
         """Asked for by the pods of nodes that count as gone, wherever these go."""
-        self._gone: set[int] = set()
+        self._removed: set[int] = set()
         rows = {group: [0] * group.columns for group in groups.values()}
         for number, group in enumerate(self._groups):
-            self.standing += is_open[number]
+            self.schedulable_count += is_open[number]
             whole, used = self._capacity[number], self._used[number]
-            self._usable.append(group.measure.usable(whole, used) if group else ())
+            self._usable.append(group.evaluator.usable(whole, used) if group else ())
             if group:
                 row = rows[group]
-                for column, lost in enumerate(self._lost(number, group)):
+                for column, lost in enumerate(self._row_lost(number, group)):
                     row[column] -= lost
-        self._take((), _by_sums(rows))
+        self._apply((), _by_sums(rows))
         self._sum_up_capacity()
 
     def _sum_up_capacity(self) -> None:
         """Sum up by group first: there are few of them."""
         found: dict[_Group, tuple[int, int, int]] = {}
         for number, group in enumerate(self._groups):
-            if group and self._open[number]:
+            if group and self._is_schedulable[number]:
                 nodes, cpu, memory = found.get(group, (0, 0, 0))
                 one = self._capacity[number]
                 found[group] = nodes + 1, cpu + one[0], memory + one[1]
@@ -117,10 +119,10 @@ class UtilizationLedger:
                 sums.nodes += nodes
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
-    def _lost(self, node: int, group: _Group) -> list[int]:
+    def _row_lost(self, node: int, group: _Group) -> list[int]:
         """Return what its going takes away from the row of the node's group."""
         used = self._used[node]
-        if not self._open[node]:
+        if not self._is_schedulable[node]:
             return group.without(used.minus(self._resident[node]))
         row = [-used[0], -used[1]]
         for amount in self._usable[node]:
@@ -129,20 +131,20 @@ class UtilizationLedger:
 
     def is_last(self, node: int) -> bool:
         """Say whether no other node would be left that could take the node's part."""
-        nodes = self.standing if self._groups[node] is None else self.whole.nodes
-        return nodes <= (1 if self._open[node] else 0)
+        nodes = self.schedulable_count if self._groups[node] is None else self.total.nodes
+        return nodes <= (1 if self._is_schedulable[node] else 0)
 
-    def reached(self, node: int) -> bool:
+    def is_reached(self, node: int) -> bool:
         """Say whether some movable pod reaches the node; it is in no sum otherwise."""
         return self._groups[node] is not None
 
-    def takes(self, node: int) -> bool:
+    def is_schedulable(self, node: int) -> bool:
         """Say whether the node takes pods and has not gone."""
-        return self._open[node] and node not in self._gone
+        return self._is_schedulable[node] and node not in self._removed
 
-    def has_gone(self, node: int) -> bool:
+    def is_removed(self, node: int) -> bool:
         """Say whether it went, or counts as gone."""
-        return node in self._gone
+        return node in self._removed
 
     def used(self, node: int) -> Amount:
         """Return what is asked for on the node, with pods moved as far as it has been decided.
@@ -151,32 +153,32 @@ class UtilizationLedger:
         """
         return self._used[node]
 
-    def asked(self, node: int) -> Amount:
+    def requested(self, node: int) -> Amount:
         """Return the same with what is asked for beyond what the node has."""
-        beyond = self._beyond.get(node)
+        beyond = self._overcommit.get(node)
         return self._used[node].plus(beyond) if beyond else self._used[node]
 
     def capacity(self, node: int) -> Amount:
         """Return what the node has for pods."""
         return self._capacity[node]
 
-    def without(self, node: int) -> tuple[Amount, Amount]:
+    def totals_without(self, node: int) -> tuple[Amount, Amount]:
         """Return requests and capacity of the whole without the node."""
-        requests, whole = self.whole.requests, self.whole.capacity
-        if not self._open[node]:
+        requests, whole = self.total.requests, self.total.capacity
+        if not self._is_schedulable[node]:
             return requests, whole
         return requests.minus(self._resident[node]), whole.minus(self._capacity[node])
 
-    def trial(self, node: int, received: Received) -> RemovalEffect:
+    def removal_effect(self, node: int, received: Received) -> RemovalEffect:
         """Work out what changes if *node* goes and others *received* its pods."""
         moved: dict[_Group, list[int]] = {}
         group = self._groups[node]
         if group is not None:
-            moved[group] = self._lost(node, group)
-        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+            moved[group] = self._row_lost(node, group)
+        after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         return RemovalEffect(node, after, _by_sums(moved))
 
-    def _with(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
+    def _with_load(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
         """Return a node with *amount* more on it, and add the change to its group's row."""
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
@@ -187,7 +189,7 @@ class UtilizationLedger:
             row = moved[group] = [0] * group.columns
         row[0] += amount[0]
         row[1] += amount[1]
-        usable = group.measure.usable(self._capacity[node], used)
+        usable = group.evaluator.usable(self._capacity[node], used)
         if usable != before:
             column = 2
             for new, old in zip(usable, before, strict=True):
@@ -199,17 +201,17 @@ class UtilizationLedger:
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
         """Yield the sums that would be over their thresholds (thesis 4.5)."""
         group = self._groups[trial.node]
-        own = group.sums if group else (self.whole,)
+        own = group.sums if group else (self.total,)
         for sums, change in trial.changes.items():
-            if sums.over(change, marked=marked):
+            if sums.exceeds(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
 
     def remove(self, trial: RemovalEffect) -> None:
         """Let the node go: its daemons vanish, its other pods go to the receivers."""
-        self._drop(trial.node)
-        self._take(trial.after, trial.changes)
+        self._remove_capacity(trial.node)
+        self._apply(trial.after, trial.changes)
 
-    def _take(self, after: Iterable[_After], changes: Changes) -> None:
+    def _apply(self, after: Iterable[_After], changes: Changes) -> None:
         for node, used, usable in after:
             self._used[node], self._usable[node] = used, usable
             self.changed.append(node)
@@ -218,40 +220,40 @@ class UtilizationLedger:
             for column, value in enumerate(change):
                 row[column] += value
 
-    def _drop(self, node: int) -> None:
+    def _remove_capacity(self, node: int) -> None:
         group = self._groups[node]
-        self._gone.add(node)
+        self._removed.add(node)
         self.changed.append(node)
-        if not self._open[node]:  # counted nowhere
+        if not self._is_schedulable[node]:  # counted nowhere
             return
-        self.standing -= 1
+        self.schedulable_count -= 1
         for sums in group.sums if group else ():
             sums.nodes -= 1
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
-    def receive(self, received: Received) -> None:
+    def add_load(self, received: Received) -> None:
         """Add pods to nodes."""
         moved: dict[_Group, list[int]] = {}
-        after = [self._with(receiver, amount, moved) for receiver, amount in received]
-        self._take(after, _by_sums(moved))
+        after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
+        self._apply(after, _by_sums(moved))
 
-    def leave(self, node: int, amount: Amount) -> None:
+    def remove_load(self, node: int, amount: Amount) -> None:
         """Take away from a node what has found another place, or goes with it."""
         self.changed.append(node)
-        if beyond := self._beyond.get(node):
+        if beyond := self._overcommit.get(node):
             first = amount.at_most(beyond)
-            self._beyond[node], amount = beyond.minus(first), amount.minus(first)
+            self._overcommit[node], amount = beyond.minus(first), amount.minus(first)
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
-            self._take((), _by_sums({group: group.without(amount)}))
+            self._apply((), _by_sums({group: group.without(amount)}))
 
-    def expect(self, node: int) -> None:
+    def assume_removed(self, node: int) -> None:
         """Count the node as gone, wherever its pods go; for the checks of sums alone."""
-        if self._open[node]:
-            self._drop(node)
-            self.leave(node, self._resident[node])
-            self.adrift = self.adrift.plus(self._used[node])
+        if self._is_schedulable[node]:
+            self._remove_capacity(node)
+            self.remove_load(node, self._resident[node])
+            self.displaced_requests = self.displaced_requests.plus(self._used[node])
 
 
 def _group(sums: Sequence[ReachUtilization], of: tuple[int, ...]) -> _Group:
@@ -265,7 +267,7 @@ def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[ReachUtilization, li
     found: dict[ReachUtilization, list[int]] = {}
     for group, row in moved.items():
         cpu, memory = row[0], row[1]
-        for sums, column in zip(group.sums, group.which, strict=True):
+        for sums, column in zip(group.sums, group.usability_columns, strict=True):
             change = found.get(sums)
             if change is None:
                 found[sums] = [cpu, memory, row[column], row[column + 1]]

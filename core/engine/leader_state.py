@@ -102,7 +102,7 @@ class LeaderState:
         return expected_pods(self.arrivals, whole, now, self.provisioning_times.seconds)
 
     def with_reach_keys(self, words: ReachKeys) -> "LeaderState":
-        """Return the memory under the keys that the reaches have now."""
+        """Return the state under the keys that the reaches have now."""
         keys = renamed(self.reach_keys, words)
         states = self._states() if keys else {}
         return replace(
@@ -110,7 +110,7 @@ class LeaderState:
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
-        """Return the memory after the same cluster was seen again, without a reconciliation."""
+        """Return the state after the same cluster was seen again, without a reconciliation."""
         states = {name: one.unchanged(now) for name, one in self._states().items()}
         return replace(self, last_pass_at=now.seconds, **states)
 
@@ -122,7 +122,7 @@ class LeaderState:
     def with_kept_nodes(
         self, held: Collection[str], reserved: Collection[str], now: Now
     ) -> "LeaderState":
-        """Return the memory after a plan that protects these nodes, and keeps these in reserve."""
+        """Return the state after a plan that protects these nodes, and keeps these in reserve."""
         return replace(
             self,
             last_protected=self.last_protected.observe((held, self.node_uids), now),
@@ -132,7 +132,7 @@ class LeaderState:
     def with_failed_writes(
         self, nodes: frozenset[str], now: Now, *, delay_seconds: int, max_seconds: int
     ) -> "LeaderState":
-        """Return the memory in which the marks of these nodes could not be written, or opened.
+        """Return the state in which the marks of these nodes could not be written, or opened.
 
         Their delay begins anew, and one that is empty waits as well: who may have every write on
         some nodes refused would else have them tried in each pass, before all others. They wait
@@ -152,7 +152,7 @@ class LeaderState:
         return {name: one.until for name, one in left if now.before(one.until)}
 
     def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
-        """Return the memory in which these nodes have not been candidates yet."""
+        """Return the state in which these nodes have not been candidates yet."""
         if nodes.isdisjoint(self.candidates):
             return self
         kept = {name: at for name, at in self.candidates.items() if name not in nodes}
@@ -190,136 +190,136 @@ class RateLimits:
         return {pool: len(ends) for pool, ends in self.window_ends.items()}
 
 
-def observe(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> LeaderState:
-    """Return the memory after a look at the cluster."""
-    cluster, config = survey.cluster, survey.config
+def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderState:
+    """Return the state after a look at the cluster."""
+    cluster, config = snapshot.cluster, snapshot.config
     budgets = config.budgets
-    nodes = {node.name: node.uid or memory.node_uids.get(node.name, "") for node in cluster.nodes}
-    new = _new(memory, cluster, nodes)
-    words = ReachKeys.of([node.name for node in survey.node_order.nodes], survey.reaches.all)
-    memory = memory.with_reach_keys(words).without_candidates(new)
-    waiting = _waiting(memory, cluster, config.taint_key)
-    open_to_all = {name for name, one in survey.marks.items() if one.mark is not Mark.HARD}
+    nodes = {node.name: node.uid or state.node_uids.get(node.name, "") for node in cluster.nodes}
+    new = _new(state, cluster, nodes)
+    words = ReachKeys.of([node.name for node in snapshot.node_order.nodes], snapshot.reaches.all)
+    state = state.with_reach_keys(words).without_candidates(new)
+    waiting = _waiting(state, cluster, config.taint_key)
+    open_to_all = {name for name, one in snapshot.marks.items() if one.mark is not Mark.HARD}
     may_refuse = nodes.keys() - new - open_to_all
     return replace(
-        memory,
-        first_pass_at=now.seconds if memory.first_pass_at is None else memory.first_pass_at,
-        candidates=memory.candidates if memory.policy in {"", config.policy} else {},
+        state,
+        first_pass_at=now.seconds if state.first_pass_at is None else state.first_pass_at,
+        candidates=state.candidates if state.policy in {"", config.policy} else {},
         policy=config.policy,
         last_pass_at=now.seconds,
         node_uids=nodes,
-        node_added_at=now.seconds if new else _added(memory, cluster, now),
+        node_added_at=now.seconds if new else _added(state, cluster, now),
         pending_pods=waiting,
-        pod_pending_at=memory.pod_pending_at if waiting <= memory.pending_pods else now.seconds,
-        recent_marks=_marked(memory, survey, now),
+        pod_pending_at=state.pod_pending_at if waiting <= state.pending_pods else now.seconds,
+        recent_marks=_marked(state, snapshot, now),
         failed_writes={
             name: one
-            for name, one in memory.failed_writes.items()
+            for name, one in state.failed_writes.items()
             if name in may_refuse and now.before(one.until + budgets.backoff.max_seconds)
         },
-        marked_before=frozenset(survey.marks),
-        last_mark_at=_paced(memory, survey, now),
-        peak=memory.peak.observe(survey, now),
-        recent_templates=memory.recent_templates.observe(survey, now),
-        arrivals=memory.arrivals.observe(survey, now),
-        provisioning_times=memory.provisioning_times.observe(AddedNodes(survey, new), now),
+        marked_before=frozenset(snapshot.marks),
+        last_mark_at=_paced(state, snapshot, now),
+        peak=state.peak.observe(snapshot, now),
+        recent_templates=state.recent_templates.observe(snapshot, now),
+        arrivals=state.arrivals.observe(snapshot, now),
+        provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, new), now),
     )
 
 
-def _new(memory: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
+def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
     """Return the machines that have come since the last look; at the first one, none has.
 
     Virtual nodes come with every pod, and none is a scale-up; nor is a node that is one no more,
     as its kubelet may say in turns.
     """
-    if memory.first_pass_at is None:
+    if state.first_pass_at is None:
         return frozenset()
     machines = (node.name for node in cluster.nodes if not node.virtual)
     return frozenset(
-        name for name in machines if memory.node_uids.get(name) not in ("", nodes[name])
+        name for name in machines if state.node_uids.get(name) not in ("", nodes[name])
     )
 
 
-def _marked(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
+def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
     """Return the marks within the window, and those that stand.
 
     Since when is believed of who says it as in `_paced`: no kubelet, and no leader whose clock
     was ahead, uses up the window for longer than one mark does.
     """
-    budgets = survey.config.budgets
+    budgets = snapshot.config.budgets
     marked = {
         name: mark
-        for name, mark in memory.recent_marks.items()
+        for name, mark in state.recent_marks.items()
         if now.before(mark.since + budgets.window_seconds)
     }
-    for name, mark in survey.marks.items():
-        known = memory.recent_marks.get(name) if name in memory.marked_before else None
-        since = known.since if known else max(mark.since, memory.last_pass_at)
-        pool = budgets.pool_of(survey.node_order.nodes[survey.node_order.ids[name]].labels)
+    for name, mark in snapshot.marks.items():
+        known = state.recent_marks.get(name) if name in state.marked_before else None
+        since = known.since if known else max(mark.since, state.last_pass_at)
+        pool = budgets.pool_of(snapshot.node_order.nodes[snapshot.node_order.ids[name]].labels)
         marked[name] = RecordedMark(
-            now.capped(since), pool.name if pool else "", survey.reaches_node(name)
+            now.capped(since), pool.name if pool else "", snapshot.reaches_node(name)
         )
     return marked
 
 
-def _waiting(memory: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
+def _waiting(state: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
     found = frozenset(pod.key for pod in feasible_unschedulable(cluster, taint_key))
-    if found >= memory.pending_pods:
+    if found >= state.pending_pods:
         return found
-    return found | memory.pending_pods.intersection(
+    return found | state.pending_pods.intersection(
         pod.key for pod in cluster.pods if is_unschedulable(pod)
     )
 
 
-def _added(memory: LeaderState, cluster: Cluster, now: Now) -> int | None:
+def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
     """Return when the last node came, at the first look by what stands on the nodes.
 
     Later looks see them come: what an API server's clock says is asked for once.
     """
-    if memory.first_pass_at is not None:
-        return memory.node_added_at
+    if state.first_pass_at is not None:
+        return state.node_added_at
     made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((now.capped(at) for at in made if at is not None), default=None)
 
 
-def _paced(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> int | None:
+def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
     """Return when the last mark was set, or a node that did not empty was released.
 
     A node's kubelet may write the annotations that say when, not the mark itself. So they are
     believed at the first look alone, and later where a mark has come or gone since the last one:
     no kubelet holds the engine back for longer than the spacing, or hides a mark from it.
     """
-    first = memory.first_pass_at is None
-    new = survey.marks.keys() - memory.marked_before
-    found = [max(survey.marks[name].since, memory.last_pass_at) for name in new]
-    rules = survey.config.budgets.backoff
-    for node in survey.cluster.nodes:
+    first = state.first_pass_at is None
+    new = snapshot.marks.keys() - state.marked_before
+    found = [max(snapshot.marks[name].since, state.last_pass_at) for name in new]
+    rules = snapshot.config.budgets.backoff
+    for node in snapshot.cluster.nodes:
         one = backoff_of(node.annotations)
-        if one and node.name not in survey.marks and (first or node.name in memory.marked_before):
+        if one and node.name not in snapshot.marks and (first or node.name in state.marked_before):
             found.append(one.until - rules.seconds(one.times))
-    known = [] if memory.last_mark_at is None else [memory.last_mark_at]
+    known = [] if state.last_mark_at is None else [state.last_mark_at]
     return max((*known, *map(now.capped, found)), default=None)
 
 
-def rate_limits(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> RateLimits:
-    """Return what limits new marks now; *memory* has seen the cluster last."""
-    budgets = survey.config.budgets
+def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> RateLimits:
+    """Return what limits new marks now; *state* has seen the cluster last."""
+    budgets = snapshot.config.budgets
     marks = [
         mark
-        for mark in memory.recent_marks.values()
+        for mark in state.recent_marks.values()
         if now.before(mark.since + budgets.window_seconds)
     ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
-    found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
+    found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
     return RateLimits(
-        cooling_until=_end(memory.node_added_at, cooldown.after_node_add_seconds, now),
-        pending_until=_end(memory.pod_pending_at, cooldown.after_pending_seconds, now),
-        spacing_until=_end(memory.last_mark_at, budgets.spacing_seconds, now),
+        cooling_until=_end(state.node_added_at, cooldown.after_node_add_seconds, now),
+        pending_until=_end(state.pod_pending_at, cooldown.after_pending_seconds, now),
+        spacing_until=_end(state.last_mark_at, budgets.spacing_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
         backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
-        failed_writes=memory.skipped_until(now),
-        peak_excess=memory.peak.beyond_current(),
+        failed_writes=state.skipped_until(now),
+        peak_excess=state.peak.beyond_current(),
     )
 
 
@@ -336,11 +336,11 @@ def _end(since: int | None, seconds: int, now: Now) -> int | None:
     return None if since is None or now.reached(since + seconds) else since + seconds
 
 
-def watched_until(memory: LeaderState, length_seconds: int) -> int | None:
+def watched_until(state: LeaderState, length_seconds: int) -> int | None:
     """Return when the leader has counted arrivals for a whole window of the reserve, unix seconds.
 
     Where new nodes are known to take longer, for that time. None: it does not count.
     """
-    longest = max((length_seconds, *memory.provisioning_times.seconds.values()))
-    since = memory.arrivals.since
+    longest = max((length_seconds, *state.provisioning_times.seconds.values()))
+    since = state.arrivals.counting_since
     return None if since is None else since + longest

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from core.config.budgets import Budget
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.zones import TAKING, Zones
+from core.engine.zones import SCHEDULABLE_NODE, Zones
 from core.marks.mark import backoff_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.humanize import duration, plural, timestamp
@@ -28,11 +28,11 @@ class _Count:
 
     nodes: int = 0
     """That there are now."""
-    working: int = 0
+    schedulable: int = 0
     """Of them, those that take pods, without those that go."""
-    bare: int = 0
+    without_taint: int = 0
     """Of all, those that carry no taint of others, without those that go."""
-    untainted: int = 0
+    schedulable_without_taint: int = 0
     """Of these, those that take pods."""
     marked: int = 0
     """Now and, as far as it has been planned, from now on."""
@@ -40,7 +40,7 @@ class _Count:
     """Marked within the window, those that have left since among them, and from now on."""
     window_ends: tuple[int, ...] = ()
     """When the marks leave the window that were set before this plan, unix seconds, in order."""
-    gone: int = 0
+    removed: int = 0
     """Nodes that the plan removes."""
 
 
@@ -61,47 +61,53 @@ class _Scope:
 class RemovalLimits:
     """Counts the steps of one plan and says which further step is one too many."""
 
-    def __init__(self, survey: ClusterSnapshot, pace: RateLimits | None) -> None:
-        """Count what there is; without a *pace* the lasting limits alone hold."""
-        budgets = survey.config.budgets
-        self._budgets, self._survey = budgets, survey
-        self.pace = pace or RateLimits()
-        self._for_new = (ENTERING, *(() if pace is None else (PACING, BUDGETS)))
-        self._whole = self._scope("", _CLUSTER, budgets.cluster)
+    def __init__(self, snapshot: ClusterSnapshot, rate_limits: RateLimits | None) -> None:
+        """Count what there is; without a *rate_limits* the lasting limits alone hold."""
+        budgets = snapshot.config.budgets
+        self._budgets, self._survey = budgets, snapshot
+        self.rate_limits = rate_limits or RateLimits()
+        self._for_new = (
+            LASTING_UNMARKED_ONLY,
+            *(() if rate_limits is None else (RATE_LIMITS, BUDGETS)),
+        )
+        self._cluster_scope = self._scope("", _CLUSTER, budgets.cluster)
         self._pools = {
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
             for pool in budgets.pools
         }
-        nodes = survey.cluster.nodes
+        nodes = snapshot.cluster.nodes
         self._scopes = {node.name: self._scopes_of(node) for node in nodes}
-        self._judging = {
+        self._judged_by = {
             node.name: [
-                (scope, scope.reached if survey.reaches_node(node.name) else scope.all)
+                (scope, scope.reached if snapshot.reaches_node(node.name) else scope.all)
                 for scope in self._scopes[node.name]
             ]
             for node in nodes
         }
         """By node: the scopes that it is in, each with the count that it is judged by."""
         standing = [
-            node for node in nodes if node.name not in survey.leaving_nodes and not node.virtual
+            node for node in nodes if node.name not in snapshot.leaving_nodes and not node.virtual
         ]
-        self._bare = frozenset(n.name for n in survey.node_order.nodes if others_taint(n) is None)
+        self._without_foreign_taint = frozenset(
+            n.name for n in snapshot.node_order.nodes if others_taint(n) is None
+        )
         """By ground: without Ebb's own taint."""
         self._marks_one = False
         """Whether the plan lets a node go that has no mark yet."""
         for node in standing:
-            marked = node.name in survey.marks
+            marked = node.name in snapshot.marks
             for count in self._counts(node):
                 count.nodes += 1
-                count.working += self._works(node)
-                count.bare += node.name in self._bare
-                count.untainted += self._is_untainted(node)
+                count.schedulable += self._is_schedulable(node)
+                count.without_taint += node.name in self._without_foreign_taint
+                count.schedulable_without_taint += self._is_untainted(node)
                 count.marked += marked
-        self._zones = Zones(survey, standing) if budgets.balance_zones else None
+        self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
         window, reached = (
-            ends.get(pool, ()) for ends in (self.pace.window_ends, self.pace.reached_ends)
+            ends.get(pool, ())
+            for ends in (self.rate_limits.window_ends, self.rate_limits.reached_ends)
         )
         return _Scope(
             name,
@@ -112,7 +118,11 @@ class RemovalLimits:
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
         pool = self._budgets.pool_of(node.labels)
-        return (self._whole,) if pool is None else (self._whole, self._pools[pool.name])
+        return (
+            (self._cluster_scope,)
+            if pool is None
+            else (self._cluster_scope, self._pools[pool.name])
+        )
 
     def _counts(self, node: Node) -> Iterable[_Count]:
         """Yield those in which the node counts."""
@@ -121,21 +131,21 @@ class RemovalLimits:
             if self._survey.reaches_node(node.name):
                 yield scope.reached
 
-    def _works(self, node: Node) -> bool:
+    def _is_schedulable(self, node: Node) -> bool:
         return node.name not in self._survey.unschedulable_nodes
 
     def _is_untainted(self, node: Node) -> bool:
-        return self._works(node) and node.name in self._bare
+        return self._is_schedulable(node) and node.name in self._without_foreign_taint
 
-    def refusals(self, node: Node) -> list[Blocker]:
+    def blockers(self, node: Node) -> list[Blocker]:
         """Return everything that holds the node back; a marked one is past most of it."""
         found: list[Blocker] = []
         marked = node.name in self._survey.marks
-        lasting = LASTING if marked or not self._works(node) else LASTING_FOR_NEW
+        lasting = LASTING if marked or not self._is_schedulable(node) else LASTING_FOR_NEW
         for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, rule in rules.of_node:
                 found += self._blocker(reason, rule(self, node))
-            for scope, count in self._judging[node.name]:
+            for scope, count in self._judged_by[node.name]:
                 for reason, of_scope in rules.of_scope:
                     found += self._blocker(reason, of_scope(scope, count))
         return found
@@ -156,14 +166,14 @@ class RemovalLimits:
 
     def zone_balance(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
-        return self._zones.refusal(node) if self._zones else None
+        return self._zones.explain(node) if self._zones else None
 
     def min_untainted(self, node: Node) -> str | None:
         """Say that too few nodes without taints would be left without the node, or None."""
         marked = node.name in self._survey.marks
-        counts = node.name in self._bare if marked else self._is_untainted(node)
-        for scope, count in self._judging[node.name] if counts else ():
-            left = (count.bare if marked else count.untainted) - 1
+        counts = node.name in self._without_foreign_taint if marked else self._is_untainted(node)
+        for scope, count in self._judged_by[node.name] if counts else ():
+            left = (count.without_taint if marked else count.schedulable_without_taint) - 1
             least = scope.budget.min_untainted_nodes
             if left < least:
                 bare = plural(left, "node without a taint", "nodes without a taint")
@@ -172,25 +182,25 @@ class RemovalLimits:
 
     def spacing(self, _: Node) -> str | Timed | None:
         """Return that a mark, or the release of a node, was too short a time ago, or None."""
-        if until := self.pace.spacing_until:
-            return Timed(f"a node was marked, or did not empty: {_nothing_until(until)}", until)
+        if until := self.rate_limits.spacing_until:
+            return Timed(f"a node was marked, or did not empty: {_no_mark_until(until)}", until)
         if self._marks_one and (seconds := self._budgets.spacing_seconds):
             return f"another node is marked first, and nothing for {duration(seconds)} after it"
         return None
 
-    def take(self, node: Node) -> None:
+    def count_removal(self, node: Node) -> None:
         """Count the node as one that goes."""
         new = node.name not in self._survey.marks
         self._marks_one |= new
         for count in self._counts(node):
-            count.gone += 1
-            count.working -= self._works(node)
-            count.bare -= node.name in self._bare
-            count.untainted -= self._is_untainted(node)
+            count.removed += 1
+            count.schedulable -= self._is_schedulable(node)
+            count.without_taint -= node.name in self._without_foreign_taint
+            count.schedulable_without_taint -= self._is_untainted(node)
             count.marked += new
             count.in_window += new
         if self._zones:
-            self._zones.take(node)
+            self._zones.count_removal(node)
 
 
 NO_POOL: Final = Reason(
@@ -271,36 +281,38 @@ BUDGET_WINDOW: Final = Reason(
 
 
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.nodes - count.gone - 1, scope.budget.min_nodes
+    left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
         return None
     return f"{scope.name} would have {plural(left, 'node')}, fewer than minNodes: {least}"
 
 
 def _min_working(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.working - 1, scope.budget.min_nodes
+    left, least = count.schedulable - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return f"{scope.name} would have {plural(left, *TAKING)}, fewer than minNodes: {least}"
+    return (
+        f"{scope.name} would have {plural(left, *SCHEDULABLE_NODE)}, fewer than minNodes: {least}"
+    )
 
 
-def _nothing_until(until: int) -> str:
+def _no_mark_until(until: int) -> str:
     return f"no node is marked until {timestamp(until)}"
 
 
-def _cooldown(brakes: RemovalLimits, _: Node) -> Timed | None:
-    until = brakes.pace.cooling_until
-    return Timed(f"a node was added: {_nothing_until(until)}", until) if until else None
+def _cooldown(limits: RemovalLimits, _: Node) -> Timed | None:
+    until = limits.rate_limits.cooling_until
+    return Timed(f"a node was added: {_no_mark_until(until)}", until) if until else None
 
 
-def _pods_pending(brakes: RemovalLimits, _: Node) -> Timed | None:
-    until = brakes.pace.pending_until
+def _pods_pending(limits: RemovalLimits, _: Node) -> Timed | None:
+    until = limits.rate_limits.pending_until
     why = "a pod became unschedulable"
-    return Timed(f"{why}: {_nothing_until(until)}", until) if until else None
+    return Timed(f"{why}: {_no_mark_until(until)}", until) if until else None
 
 
-def _backoff(brakes: RemovalLimits, node: Node) -> Timed | None:
-    until = brakes.pace.backing_off.get(node.name)
+def _backoff(limits: RemovalLimits, node: Node) -> Timed | None:
+    until = limits.rate_limits.backing_off.get(node.name)
     if until is None:
         return None
     found = backoff_of(node.annotations)
@@ -308,8 +320,8 @@ def _backoff(brakes: RemovalLimits, node: Node) -> Timed | None:
     return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
 
 
-def _mark_refused(brakes: RemovalLimits, node: Node) -> Timed | None:
-    until = brakes.pace.failed_writes.get(node.name)
+def _mark_refused(limits: RemovalLimits, node: Node) -> Timed | None:
+    until = limits.rate_limits.failed_writes.get(node.name)
     if until is None:
         return None
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
@@ -351,9 +363,9 @@ LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
 """The same of nodes without a mark: what takes no pods is none of those that must be left. Marked
 ones go by all that stand, so that none is released because another is not ready for a minute; nor
 by `min_untainted`."""
-ENTERING: Final = _Rules(((ZONE_BALANCE, RemovalLimits.zone_balance),))
+LASTING_UNMARKED_ONLY: Final = _Rules(((ZONE_BALANCE, RemovalLimits.zone_balance),))
 """At all times, for nodes without a mark."""
-PACING: Final = _Rules(
+RATE_LIMITS: Final = _Rules(
     (
         (COOLDOWN, _cooldown),
         (PODS_PENDING, _pods_pending),
@@ -366,13 +378,15 @@ PACING: Final = _Rules(
 BUDGETS: Final = _Rules(
     of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
 )
-"""As PACING, and asked after it."""
+"""As RATE_LIMITS, and asked after it."""
 LASTING_REASONS: Final = frozenset(
-    reason for rules in (LASTING, ENTERING) for reason, _ in (*rules.of_node, *rules.of_scope)
+    reason
+    for rules in (LASTING, LASTING_UNMARKED_ONLY)
+    for reason, _ in (*rules.of_node, *rules.of_scope)
 )
 """What falling requests do not lift."""
 REASONS: Final = tuple(
     reason
-    for rules in (LASTING, ENTERING, BUDGETS, PACING)
+    for rules in (LASTING, LASTING_UNMARKED_ONLY, BUDGETS, RATE_LIMITS)
     for reason, _ in (*rules.of_node, *rules.of_scope)
 )

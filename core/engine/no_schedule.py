@@ -102,11 +102,11 @@ Against = Mapping[str, tuple[Blocker, ...]]
 """By marked node: why its mark must not be hard."""
 
 
-_Found = tuple[str, Blocker]
+_NodeBlocker = tuple[str, Blocker]
 """A node, and what speaks against a hard mark there."""
 
 
-class _Ground(NamedTuple):
+class _Context(NamedTuple):
     """What the rules that come and go rest on."""
 
     cluster: Cluster
@@ -117,34 +117,34 @@ class _Ground(NamedTuple):
 
 
 def reasons_against(
-    survey: ClusterSnapshot, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
+    snapshot: ClusterSnapshot, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
 ) -> dict[str, tuple[Blocker, ...]]:
     """Return what speaks against a hard mark now, for every marked node.
 
     *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable);
     *new*: nodes that get a mark in this pass, so that they count as marked for the others.
     """
-    marks, used = survey.marks, survey.pod_index.used
+    marks, used = snapshot.marks, snapshot.pod_index.requests
     if not marks:
         return {}
     found: dict[str, list[Blocker]] = {name: [] for name in marks}
-    nodes = sorted(survey.node_order.nodes, key=lambda node: node.name)
+    nodes = sorted(snapshot.node_order.nodes, key=lambda node: node.name)
     unmarked = (node for node in nodes if node.name not in marks and node.name not in new)
-    ground = _Ground(
-        survey.cluster,
+    context = _Context(
+        snapshot.cluster,
         [node for node in nodes if node.name in marks],
         [
             (n, n.allocatable - used[n.name])
             for n in unmarked
-            if n.name not in survey.unschedulable_nodes
+            if n.name not in snapshot.unschedulable_nodes
         ],
     )
     for name, blocker in chain(
-        _daemons(survey),
-        _domains_closed(ground),
-        _parted(ground),
-        _kept_waiting(ground, stuck),
-        _preempting(ground),
+        _daemon_sets_without_toleration(snapshot),
+        _closed_domains(context),
+        _separated_from_affinity(context),
+        _blocking_pending_pods(context, stuck),
+        _causing_preemption(context),
     ):
         if name in found:
             found[name].append(blocker)
@@ -199,7 +199,7 @@ class RecentReasons:
         """Return the state itself: it knows no reaches."""
         return self
 
-    def added_to(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
+    def merged_with(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
         """Return what was *found*, and the reasons that ended less than PAUSE_SECONDS ago.
 
         Whether a reason has ended is told by what was found, not by when: one second may see more
@@ -214,10 +214,12 @@ class RecentReasons:
         return added
 
 
-def _daemons(survey: ClusterSnapshot) -> Iterable[_Found]:
-    key = survey.config.taint_key
-    taints = {n.name: hard_taint(n, key) for n in survey.cluster.nodes if n.name in survey.marks}
-    for pod in survey.cluster.pods:
+def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
+    key = snapshot.config.taint_key
+    taints = {
+        n.name: hard_taint(n, key) for n in snapshot.cluster.nodes if n.name in snapshot.marks
+    }
+    for pod in snapshot.cluster.pods:
         if pod.owner_kind != DAEMON_SET or pod.node not in taints:
             continue
         taint = taints[pod.node]
@@ -226,7 +228,7 @@ def _daemons(survey: ClusterSnapshot) -> Iterable[_Found]:
             yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
 
 
-def _domains_closed(ground: _Ground) -> Iterable[_Found]:
+def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes in whose domains pods to be spread would find no other node.
 
     A soft mark counts too: all of a domain's nodes may become hard in one pass. A node that such
@@ -234,7 +236,7 @@ def _domains_closed(ground: _Ground) -> Iterable[_Found]:
     """
     keys: dict[str, dict[NodeConstraints, None]] = {}
     # Objects before values: pods of one template share them, and hashing values is dear.
-    spread = {(id(p.company), id(p.placing)): p for p in ground.cluster.pods if p.company.spread}
+    spread = {(id(p.company), id(p.placing)): p for p in context.cluster.pods if p.company.spread}
     for pod in spread.values():
         for one in pod.company.spread:
             if not one.honor_taints or one.min_domains > 1:  # one that is missing counts as empty
@@ -242,127 +244,133 @@ def _domains_closed(ground: _Ground) -> Iterable[_Found]:
     every = dict.fromkeys(placing for placings in keys.values() for placing in placings)
     if len(every) > SHAPES_MAX:
         keys, every = {key: {} for key in keys}, {}
-    kinds, open_kinds = (
-        NodeClasses(nodes, every) for nodes in (ground.marked, [node for node, _ in ground.open])
+    classes, open_classes = (
+        NodeClasses(nodes, every) for nodes in (context.marked, [node for node, _ in context.open])
     )
     for key, placings in sorted(keys.items()):
-        closed: set[int] = set() if placings else set(range(len(ground.marked)))
+        closed: set[int] = set() if placings else set(range(len(context.marked)))
         for placing in placings:
-            open_to = {ground.open[n][0].labels.get(key) for n in open_kinds.allowing(placing)}
-            asked = kinds.allowing(placing)
-            closed |= {n for n in asked if ground.marked[n].labels.get(key) not in open_to}
+            open_to = {context.open[n][0].labels.get(key) for n in open_classes.allowing(placing)}
+            asked = classes.allowing(placing)
+            closed |= {n for n in asked if context.marked[n].labels.get(key) not in open_to}
         for number in sorted(closed):
-            node = ground.marked[number]
+            node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
                 message = f"pods spread over {key} would count {domain}, which no pod could enter"
                 yield node.name, Blocker(HARD_SPREAD, message)
 
 
-def _parted(ground: _Ground) -> Iterable[_Found]:
+def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes beside whose pods others must run that find such on no open node."""
-    likes = _companions(ground.cluster)
+    likes = _pods_with_affinity(context.cluster)
     if not likes:
         return
-    marked, opened = ground.marked, [node for node, _ in ground.open]
+    marked, opened = context.marked, [node for node, _ in context.open]
     if len(likes) > SHAPES_MAX:
         blocker = Blocker(
-            HARD_AFFINITY, f"of more than {SHAPES_MAX} kinds pods must be near others"
+            HARD_AFFINITY, f"of more than {SHAPES_MAX} classes pods must be near others"
         )
         yield from ((node.name, blocker) for node in marked)
         return
     known = {node.name for node in (*marked, *opened)}
-    nodes = (*marked, *opened, *(n for n in ground.cluster.nodes if n.name not in known))
-    topology = PodTopology(ground.cluster, nodes, likes)
-    kinds, open_kinds = (
+    nodes = (*marked, *opened, *(n for n in context.cluster.nodes if n.name not in known))
+    topology = PodTopology(context.cluster, nodes, likes)
+    classes, open_classes = (
         NodeClasses(some, [pod.placing for pod in likes]) for some in (marked, opened)
     )
     for number, pod in enumerate(likes):
         group = topology.group(number)
         if group is None or any(
-            group.finds_company(len(marked) + there) for there in open_kinds.allowing(pod.placing)
+            group.finds_company(len(marked) + there)
+            for there in open_classes.allowing(pod.placing)
         ):
             continue
         message = f"a pod like {pod.key} must be near pods that are on no unmarked node"
-        for here in kinds.allowing(pod.placing):
+        for here in classes.allowing(pod.placing):
             if group.finds_company(here):
                 yield marked[here].name, Blocker(HARD_AFFINITY, message, pod.key)
 
 
-def _companions(cluster: Cluster) -> list[Pod]:
+def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
     """Return a pod of each kind that must be near others, as one that comes anew."""
     near = {
         (id(pod.company), id(pod.placing), id(pod.labels)): pod
         for pod in cluster.pods
         if pod.company.near and not pod.stays_with_node
     }
-    kinds: dict[object, Pod] = {}
+    classes: dict[object, Pod] = {}
     for pod in near.values():
         terms, placing = pod.company.near, without_volumes(pod.placing)
         own = all(selects(term.selector, pod) for term in terms)
         alone = replace(pod, node=None, placing=placing, company=PodConstraints(near=terms))
-        kinds.setdefault((terms, placing, own), alone)
-    return list(kinds.values())
+        classes.setdefault((terms, placing, own), alone)
+    return list(classes.values())
 
 
-def _kept_waiting(ground: _Ground, stuck: Iterable[tuple[Pod, str]]) -> Iterable[_Found]:
+def _blocking_pending_pods(
+    context: _Context, stuck: Iterable[tuple[Pod, str]]
+) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes that would take a pod that waits, one pod each."""
     shapes: dict[tuple[NodeConstraints, Resources], tuple[str, str]] = {}
     for pod, message in stuck:
         if len(shapes) <= SHAPES_MAX:
             shapes.setdefault(shape(pod), (message, pod.key))
-    kinds = NodeClasses(ground.marked, [placing for placing, _ in shapes])
-    left, too_many = set(range(len(ground.marked))), len(shapes) > SHAPES_MAX
+    classes = NodeClasses(context.marked, [placing for placing, _ in shapes])
+    left, too_many = set(range(len(context.marked))), len(shapes) > SHAPES_MAX
     for (placing, requests), (message, key) in shapes.items():
-        asked = left.intersection(kinds.allowing(placing))
-        for number in sorted(left if too_many else _takers(ground, asked, requests)):
+        asked = left.intersection(classes.allowing(placing))
+        for number in sorted(left if too_many else _large_enough(context, asked, requests)):
             left.discard(number)
-            yield ground.marked[number].name, Blocker(HARD_WAITING, message, key)
+            yield context.marked[number].name, Blocker(HARD_WAITING, message, key)
 
 
-def _takers(ground: _Ground, nodes: Iterable[int], requests: Resources) -> set[int]:
+def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) -> set[int]:
     """Return those of the marked nodes that would take such a pod if it were alone."""
-    return {number for number in nodes if requests.fits_in(ground.marked[number].allocatable)}
+    return {number for number in nodes if requests.fits_in(context.marked[number].allocatable)}
 
 
-def _preempting(ground: _Ground) -> Iterable[_Found]:
+def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes that a pod would have to do without that may preempt others instead.
 
     For each placing the largest pods of more than the lowest priority that a marked node could
     take must find room on a node that is open and not marked. Those that it could not take say
     nothing of it, be they ever so large: a hard mark takes them nothing.
     """
-    shapes = _shapes(ground.cluster)
+    shapes = _shapes(context.cluster)
     if len(shapes) > SHAPES_MAX:
         first = next(iter(next(iter(shapes.values())).values()))
-        yield from _kept_soft(ground, range(len(ground.marked)), first)
+        yield from _preemption_blockers(context, range(len(context.marked)), first)
         return
     if not shapes:
         return
-    kinds, open_kinds = (
-        NodeClasses(nodes, shapes) for nodes in (ground.marked, [node for node, _ in ground.open])
+    classes, open_classes = (
+        NodeClasses(nodes, shapes)
+        for nodes in (context.marked, [node for node, _ in context.open])
     )
-    left, looks = set(range(len(ground.marked))), 0
+    left, looks = set(range(len(context.marked))), 0
     for placing, alike in shapes.items():
-        rooms = [ground.open[number][1] for number in open_kinds.allowing(placing)]
+        rooms = [context.open[number][1] for number in open_classes.allowing(placing)]
         for pods in _ranked(alike.values()):
-            asked = left.intersection(kinds.allowing(placing))
-            for pod, takers in _first_taken(ground, asked, pods):
+            asked = left.intersection(classes.allowing(placing))
+            for pod, takers in _largest_pods_by_node(context, asked, pods):
                 looks += 1
                 found = left if looks > LOOKS_MAX else takers
                 if found is left or (takers and not any(map(pod.requests.fits_in, rooms))):
-                    yield from _kept_soft(ground, found, pod)
+                    yield from _preemption_blockers(context, found, pod)
                     left = left - found
 
 
-def _kept_soft(ground: _Ground, nodes: Iterable[int], pod: Pod) -> Iterable[_Found]:
+def _preemption_blockers(
+    context: _Context, nodes: Iterable[int], pod: Pod
+) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes for the pod that may preempt others."""
     message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
     blocker = Blocker(HARD_PREEMPTION, message, pod.key)
-    yield from ((ground.marked[number].name, blocker) for number in sorted(nodes))
+    yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 
 
-def _first_taken(
-    ground: _Ground, asked: Collection[int], pods: Iterable[Pod]
+def _largest_pods_by_node(
+    context: _Context, asked: Collection[int], pods: Iterable[Pod]
 ) -> Iterable[tuple[Pod, set[int]]]:
     """Yield pods, and the marked nodes among *asked* of which each is the first that they take.
 
@@ -373,17 +381,17 @@ def _first_taken(
         if not left:
             return
         if most is None or pod.requests.fits_in(most):
-            takers = _takers(ground, left, pod.requests)
+            takers = _large_enough(context, left, pod.requests)
             left -= takers
-            most = _most(ground, left) if takers or most is None else most
+            most = _largest_amounts(context, left) if takers or most is None else most
             yield pod, takers
 
 
-def _most(ground: _Ground, nodes: Iterable[int]) -> Resources:
+def _largest_amounts(context: _Context, nodes: Iterable[int]) -> Resources:
     """Return the most that one of the marked nodes has of each resource."""
     most: dict[str, int] = {}
     for number in nodes:
-        have = ground.marked[number].allocatable
+        have = context.marked[number].allocatable
         for name, amount in (*_amounts(have), ("pods", have.pods)):
             most[name] = max(most.get(name, 0), amount)
     cpu, memory, ephemeral, pods = (most.pop(name, 0) for name in (*_COMMON, "pods"))

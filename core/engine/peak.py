@@ -103,15 +103,15 @@ class RecentTemplates:
         """Return the state after a look at the cluster."""
         if not seen.config.budgets.peak_window_seconds:
             return type(self)()
-        left = sorted(seen.reaches.left, key=lambda one: -self.seen_at[one])
+        left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:
             # The next look does not know the templates that are forgotten here.
             now.expire()
         kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
-        current = frozenset(seen.reaches.templates)
+        current = frozenset(seen.reaches.current_templates)
         return replace(
             self,
-            seen_at=kept | dict.fromkeys(seen.reaches.templates, now.seconds),
+            seen_at=kept | dict.fromkeys(seen.reaches.current_templates, now.seconds),
             current=current,
         )
 

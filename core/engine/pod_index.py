@@ -32,15 +32,15 @@ class PodIndex:
     pods: tuple[Pod, ...]
     virtual: Mapping[str, bool]
     """By name, of all nodes."""
-    used: Mapping[str, Resources]
+    requests: Mapping[str, Resources]
     """By node: the requests on it."""
-    resident: Mapping[str, Resources]
+    resident_requests: Mapping[str, Resources]
     """The part of it that goes with the node; no key: nothing."""
-    scaled: Mapping[str, int]
+    scale_in_pods: Mapping[str, int]
     """By node: how many pods on it a scale-in might take."""
     groups: Mapping[Alike, Sequence[Pod]]
     """Pods that the engine can place, each group by namespace and name."""
-    odd: Sequence[Pod]
+    unevaluable: Sequence[Pod]
     """Pods of which not all is known that they ask, by namespace and name.
 
     Expendable pods that wait are in none of these. One whose node has left the cluster is there as
@@ -55,7 +55,7 @@ class PodIndex:
         odd: list[Pod] = []
         scaled: Counter[str] = Counter()
         for there in cluster.pods:
-            pod = there if there.node is None or there.node in virtual else _anew(there)
+            pod = there if there.node is None or there.node in virtual else _replacement(there)
             if pod is None or (pod.node is None and pod.expendable):
                 continue  # nobody makes it anew, or no autoscaler adds a node for it
             if not pod.evaluable:
@@ -73,18 +73,18 @@ class PodIndex:
         return PodIndex(
             pods=cluster.pods,
             virtual=virtual,
-            used=cluster.used(),
-            resident={name: Resources.total(found) for name, found in stays.items()},
-            scaled=scaled,
+            requests=cluster.used(),
+            resident_requests={name: Resources.total(found) for name, found in stays.items()},
+            scale_in_pods=scaled,
             groups={key: merged(found) for key, found in parts.items()},
-            odd=odd,
+            unevaluable=odd,
         )
 
-    def movers(self, node: str) -> int:
+    def count_movable(self, node: str) -> int:
         """Return how many pods stand on the node that do not go with it."""
-        return self.used[node].pods - self.resident.get(node, _NONE).pods
+        return self.requests[node].pods - self.resident_requests.get(node, _NONE).pods
 
-    def followed(self, cluster: Cluster) -> "PodIndex":
+    def updated(self, cluster: Cluster) -> "PodIndex":
         """Return that of the *cluster*, which may be this one after some changes."""
         if cluster.pods is self.pods:
             gone: list[Pod] = []
@@ -94,7 +94,11 @@ class PodIndex:
         many = (len(gone) + len(came)) * FOLLOWED_SHARE > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return PodIndex.of(cluster)
-        used, resident, scaled = dict(self.used), dict(self.resident), Counter(self.scaled)
+        used, resident, scaled = (
+            dict(self.requests),
+            dict(self.resident_requests),
+            Counter(self.scale_in_pods),
+        )
         for pods, sign in ((gone, -1), (came, 1)):
             for pod in pods:
                 if pod.node in used:
@@ -107,14 +111,14 @@ class PodIndex:
         return PodIndex(
             pods=cluster.pods,
             virtual=self.virtual,
-            used=used,
-            resident=resident,
-            scaled=scaled,
-            groups=self._regrouped(gone, few.groups),
-            odd=_exchanged(self.odd, gone, few.odd),
+            requests=used,
+            resident_requests=resident,
+            scale_in_pods=scaled,
+            groups=self._updated_groups(gone, few.groups),
+            unevaluable=_replaced(self.unevaluable, gone, few.unevaluable),
         )
 
-    def _regrouped(
+    def _updated_groups(
         self, gone: Iterable[Pod], came: Mapping[Alike, Sequence[Pod]]
     ) -> dict[Alike, Sequence[Pod]]:
         left: dict[Alike, list[Pod]] = {}
@@ -122,7 +126,7 @@ class PodIndex:
             left.setdefault((pod.requests, pod.placing), []).append(pod)
         groups = dict(self.groups)
         for key in {**left, **came}:
-            found = _exchanged(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
+            found = _replaced(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
             if found:
                 groups[key] = found
             else:
@@ -130,7 +134,7 @@ class PodIndex:
         return groups
 
 
-def _anew(pod: Pod) -> Pod | None:
+def _replacement(pod: Pod) -> Pod | None:
     """Return what comes in the place of a pod whose node has left the cluster; None: nothing.
 
     It stands there for about a minute, until PodGC collects it; then its like waits.
@@ -158,7 +162,7 @@ def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[
     return [*gone, *before[here:]], [*came, *now[there:]]
 
 
-def _exchanged(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
+def _replaced(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
     """Return *pods* without some of them and with others; they are not looked at one by one."""
     found = list(pods)
     for pod in gone:

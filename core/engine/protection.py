@@ -19,31 +19,31 @@ from core.model.node import Node
 
 
 def protected_unmarked(
-    survey: ClusterSnapshot, reserve: Iterable[ReservedNode], pace: RateLimits
+    snapshot: ClusterSnapshot, reserve: Iterable[ReservedNode], pace: RateLimits
 ) -> frozenset[str]:
     """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
-    scope = survey.config.hand_over.scope
+    scope = snapshot.config.hand_over.scope
     left_alone = (pace.backing_off.keys() | pace.failed_writes.keys()) - {
         one.node for one in reserve
     }
     return frozenset(
         node.name
-        for node in survey.cluster.nodes
-        if node.name not in survey.marks
-        and _is_ours(survey, node)
+        for node in snapshot.cluster.nodes
+        if node.name not in snapshot.marks
+        and _is_ours(snapshot, node)
         and (
             scope is Scope.ALL
-            if node.name in survey.non_empty_nodes
-            else not survey.blockers[node.name]
+            if node.name in snapshot.non_empty_nodes
+            else not snapshot.blockers[node.name]
             and node.name not in left_alone
-            and not survey.pod_index.movers(node.name)
+            and not snapshot.pod_index.count_movable(node.name)
         )
     )
 
 
-def protects_empty(survey: ClusterSnapshot, node: Node) -> bool:
+def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
     """Say whether Ebb would hold the node, which is empty, where it is kept for somebody."""
-    return _may_hold(survey.config, node) and not survey.pod_index.movers(node.name)
+    return _may_hold(snapshot.config, node) and not snapshot.pod_index.count_movable(node.name)
 
 
 def _may_hold(config: Config, node: Node) -> bool:
@@ -53,7 +53,7 @@ def _may_hold(config: Config, node: Node) -> bool:
     return in_pool and config.hand_over.scope is not Scope.MARKED
 
 
-def _is_ours(survey: ClusterSnapshot, node: Node) -> bool:
+def _is_ours(snapshot: ClusterSnapshot, node: Node) -> bool:
     """Say whether nothing but its pods, and the moment, may speak against its going."""
-    own = any(one.reason in REASONS for one in survey.blockers[node.name])
-    return not own and _may_hold(survey.config, node)
+    own = any(one.reason in REASONS for one in snapshot.blockers[node.name])
+    return not own and _may_hold(snapshot.config, node)

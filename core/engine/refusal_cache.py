@@ -25,12 +25,12 @@ class RefusalCache:
 
     def __init__(self, packer: Packer) -> None:
         self._packer = packer
-        self._hopeless: set[int] = set()
+        self._never_fit: set[int] = set()
         """Nodes with a pod that finds no place, and never will while this plan is made."""
         self._until_moved: dict[int, _Refusal] = {}
         """By node; true until pods move on it or on a receiver."""
 
-    def note(
+    def add(
         self,
         node: int,
         attempt: Attempt,
@@ -46,28 +46,30 @@ class RefusalCache:
         *beside* is another that was refused, if *attempt* was made without pods that are there.
         """
         packer = self._packer
-        if not beside and packer.hopeless(attempt, node):
-            self._hopeless.add(node)
-        elif packer.repeats(node):
+        if not beside and packer.never_fits(attempt, node):
+            self._never_fit.add(node)
+        elif packer.is_repeatable(node):
             own = [one for one in over if one.own and not marked]
-            if attempt.unplaced or own:
+            if attempt.unassigned or own:
                 # The whole comes first, and changes with every node that goes.
-                receivers = {**attempt.left, **beside.left} if beside else attempt.left
+                receivers = (
+                    {**attempt.free_after, **beside.free_after} if beside else attempt.free_after
+                )
                 self._until_moved[node] = _Refusal(receivers, own[-1] if own else None)
 
-    def holds(self, node: int) -> bool:
+    def is_still_refused(self, node: int) -> bool:
         """Say whether the node would be refused again; False: it may be, or may not."""
-        if node in self._hopeless:
+        if node in self._never_fit:
             return True
         found = self._until_moved.get(node)
         if found is None:
             return False
         over = found.over
-        return over is None or over.sums.over(over.change, marked=False)
+        return over is None or over.sums.exceeds(over.change, marked=False)
 
-    def move(self, leaving: int, attempt: Attempt) -> None:
+    def invalidate(self, leaving: int, attempt: Attempt) -> None:
         """Forget what no longer holds when the attempt is carried out."""
-        moved = {leaving, *attempt.left}
+        moved = {leaving, *attempt.free_after}
         known = self._until_moved
         stale = [n for n, one in known.items() if not moved.isdisjoint(one.receivers)]
         for node in moved.union(stale):

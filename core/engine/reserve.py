@@ -53,108 +53,109 @@ RESERVE: Final = Reason(
 class Reserved(NamedTuple):
     """What follows from what is expected."""
 
-    held: tuple[ReservedNode, ...] = ()
+    nodes: tuple[ReservedNode, ...] = ()
     """The empty nodes that are kept, by name."""
-    short: frozenset[str] = frozenset()
+    short_reaches: frozenset[str] = frozenset()
     """The reaches of which too few of the expected pods would find room that stays, by key."""
 
 
-def reserve_nodes(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> Reserved:
-    """Return what is kept now; *memory* has seen the cluster last.
+def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Reserved:
+    """Return what is kept now; *state* has seen the cluster last.
 
     A leader that has not looked on for one length does not know what comes: it keeps all.
     """
-    settings = survey.config.budgets.reserve
+    settings = snapshot.config.budgets.reserve
     if not settings.over_seconds:
-        return ReservePlanner(survey, None).reserved() if survey.buffer_rooms else Reserved()
-    found = ReservePlanner(survey, memory.expected_pods(survey.total_allocatable, now))
-    until = watched_until(memory, settings.length_seconds)
+        return ReservePlanner(snapshot, None).reserve() if snapshot.buffer_rooms else Reserved()
+    found = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
+    until = watched_until(state, settings.length_seconds)
     if until is not None and now.before(until):
-        return found.unwatched(until)
-    return found.reserved()
+        return found.keep_all(until)
+    return found.reserve()
 
 
 class ReservePlanner:
     """What is to be packed, and where there is room."""
 
-    def __init__(self, survey: ClusterSnapshot, expected: Counts | None) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, expected: Counts | None) -> None:
         """Prepare to keep room for these pods, and at least for the headroom; None: for neither.
 
         What buffers of others ask for comes on top.
         """
-        self._survey = survey
-        self.expected = [(room.pod, room.kept) for room in survey.buffer_rooms if room.kept]
+        self._survey = snapshot
+        self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
         """For which pods room is kept, and for how many like each."""
         if expected is not None:
-            self.expected += [*_bounded(expected), *self._headroom(expected)]
+            self.placeholders += [*_bounded(expected), *self._headroom(expected)]
 
-    def reserved(self) -> Reserved:
+    def reserve(self) -> Reserved:
         """Return the empty nodes that are kept, and what finds no room on them either."""
         if not (
-            (self.empties or self._survey.config.publishes) and (self.expected or self._waiting)
+            (self.empty_nodes or self._survey.config.publishes)
+            and (self.placeholders or self._pending)
         ):
             return Reserved()
-        packer, empties = self._packer(self.empties), frozenset(self.empties)
-        apart = packer.spare
-        waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
+        packer, empties = self._packer(self.empty_nodes), frozenset(self.empty_nodes)
+        apart = packer.placeholders
+        waiting = [n for n in (*packer.pending, *self._displaced(packer)) if n not in apart]
         found: dict[str, Counter[Resources | str]] = {}
         waited: Counter[str] = Counter()
         homeless: list[Pod] = []
         for pods in (sorted(waiting), sorted(apart)):
-            attempt, _ = packer.settle(pods)
-            for pod, number in attempt.placements:
+            attempt, _ = packer.place(pods)
+            for pod, number in attempt.assignments:
                 name = packer.nodes[number].name
                 if name in empties and pod in apart:
                     found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
                 elif name in empties:
                     waited[name] += 1
-                if not self._stays(packer.nodes[number]):
+                if not self._remains(packer.nodes[number]):
                     homeless.append(packer.pods[pod])
-            homeless += (packer.pods[pod] for pod in attempt.unplaced)
+            homeless += (packer.pods[pod] for pod in attempt.unassigned)
         names = sorted({*found, *waited})
         held = tuple(
             ReservedNode(one, _why(found.get(one, Counter()), waited[one])) for one in names
         )
-        return Reserved(held, self._short(homeless))
+        return Reserved(held, self._short_reaches(homeless))
 
-    def _short(self, homeless: Iterable[Pod]) -> frozenset[str]:
+    def _short_reaches(self, homeless: Iterable[Pod]) -> frozenset[str]:
         """Return the reaches of which too many of the expected pods have found no room."""
         if not self._survey.config.publishes:
             return frozenset()
         without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
         asked, lacking = Counter[str](), Counter[str]()
-        for pod, many in self.expected:
+        for pod, many in self.placeholders:
             if pod.owner_kind == EXPECTED:
                 share = max(dominant_share(pod.requests, self._survey.total_allocatable), 1)
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
 
-    def _stays(self, node: Node) -> bool:
+    def _remains(self, node: Node) -> bool:
         """Say whether the room on the node is there as long as Ebb asks nobody for it.
 
         An empty one that Ebb does not hold goes as soon as it is not asked for: it would be
         missing again, and be added anew, without end.
         """
-        survey, name = self._survey, node.name
-        kept = survey.blockers[name] and name not in survey.starting_nodes
-        stays = kept or name in survey.non_empty_nodes or name in survey.marks
-        return bool(stays) or protects_empty(survey, node)
+        snapshot, name = self._survey, node.name
+        kept = snapshot.blockers[name] and name not in snapshot.starting_nodes
+        stays = kept or name in snapshot.non_empty_nodes or name in snapshot.marks
+        return bool(stays) or protects_empty(snapshot, node)
 
-    def unwatched(self, until: int) -> Reserved:
+    def keep_all(self, until: int) -> Reserved:
         """Return every empty node: a new leader has not watched arrivals for long enough.
 
         *until*: unix seconds at which it has.
         """
         message = f"a new leader watches which pods arrive until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
-        held = tuple(ReservedNode(name, why) for name in sorted(self.empties))
+        held = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
         return Reserved(
-            held, self.reserved().short if self._survey.config.publishes else frozenset()
+            held, self.reserve().short_reaches if self._survey.config.publishes else frozenset()
         )
 
     @cached_property
-    def empties(self) -> Sequence[str]:
+    def empty_nodes(self) -> Sequence[str]:
         """Return the nodes that the autoscaler would take if it might, in the order of their use.
 
         Those without a mark first, since a plan keeps them; of the marked ones those last that are
@@ -163,13 +164,13 @@ class ReservePlanner:
         becomes soft where they are kept. Not those that stay whatever comes, which are room like
         others.
         """
-        survey = self._survey
+        snapshot = self._survey
         found = [
             node
-            for node in survey.node_order.nodes
-            if node.name not in survey.non_empty_nodes
-            and node.name not in survey.unschedulable_nodes
-            and not survey.blockers[node.name]
+            for node in snapshot.node_order.nodes
+            if node.name not in snapshot.non_empty_nodes
+            and node.name not in snapshot.unschedulable_nodes
+            and not snapshot.blockers[node.name]
         ]
         found.sort(key=self._order)
         return [node.name for node in found]
@@ -177,7 +178,7 @@ class ReservePlanner:
     def _order(self, node: Node) -> tuple[object, ...]:
         marked = node.name in self._survey.marks
         price = self._survey.config.price_of(node.labels)
-        goes = not self._stays(node)
+        goes = not self._remains(node)
         return (
             goes,
             marked,
@@ -188,7 +189,7 @@ class ReservePlanner:
         )
 
     @cached_property
-    def _hard(self) -> frozenset[str]:
+    def _no_schedule_nodes(self) -> frozenset[str]:
         marks = self._survey.marks
         return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
 
@@ -199,26 +200,28 @@ class ReservePlanner:
         mark that hold pods are no room: it does not become soft for what is only expected. Pods
         that stay are only in its sums.
         """
-        survey = self._survey
-        cluster = survey.cluster
-        waiting = self._waiting
-        spare = [pod for pod, many in self.expected for _ in range(many)]
+        snapshot = self._survey
+        cluster = snapshot.cluster
+        waiting = self._pending
+        placeholders = [pod for pod, many in self.placeholders for _ in range(many)]
         # Where nobody waits, nobody's neighbours matter: these pods ask nothing of others.
         others = cluster.pods if waiting else ()
-        starting = survey.starting_nodes
+        starting = snapshot.starting_nodes
         last = [*empties, *sorted(starting.keys() - set(empties))]
-        closed = survey.unschedulable_nodes - starting.keys() | (self._hard - set(empties))
-        ground = survey.node_order.behind(last, closed, starting)
+        closed = snapshot.unschedulable_nodes - starting.keys() | (
+            self._no_schedule_nodes - set(empties)
+        )
+        node_order = snapshot.node_order.with_last(last, closed, starting)
         return Packer(
             replace(cluster, pods=others),
-            ground,
+            node_order,
             movable=[[pod] for pod in waiting],
-            spare=spare,
-            whole=survey.reachable_allocatable,
+            placeholders=placeholders,
+            total_capacity=snapshot.reachable_allocatable,
         )
 
     @cached_property
-    def _waiting(self) -> Sequence[Pod]:
+    def _pending(self) -> Sequence[Pod]:
         """Return the pods that look for room now: they come before those that are expected."""
         gone = self._survey.leaving_nodes
         return [
@@ -233,16 +236,16 @@ class ReservePlanner:
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
         """Return what the headroom asks beyond pods that are expected and at least as large."""
-        survey = self._survey
+        snapshot = self._survey
         made: list[tuple[Pod, int]] = []
-        for pod in survey.headroom(1):
-            reach = survey.reaches.of_placing(pod.placing)
+        for pod in snapshot.headroom(1):
+            reach = snapshot.reaches.reach_of(pod.placing)
             as_large = sum(
                 many
                 for kind, many in expected.items()
                 if reach and kind.reach == reach.key and pod.requests.fits_in(kind.requests)
             )
-            if (lacking := survey.config.budgets.headroom - as_large) > 0:
+            if (lacking := snapshot.config.budgets.headroom - as_large) > 0:
                 made.append((pod, lacking))
         return made
 

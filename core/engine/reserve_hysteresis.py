@@ -35,7 +35,7 @@ class ReserveHit(NamedTuple):
 class NeededNodes(NamedTuple):
     """A look, and the nodes that the reserve needs now."""
 
-    survey: ClusterSnapshot
+    snapshot: ClusterSnapshot
     needed: Collection[str]
 
 
@@ -54,9 +54,9 @@ class ReserveHits:
         A new leader that keeps every empty node, because it has not watched for long enough,
         passes none as needed: it does not know whether one is.
         """
-        settings = seen.survey.config.budgets.reserve
+        settings = seen.snapshot.config.budgets.reserve
         found: dict[str, ReserveHit] = {}
-        for node in seen.survey.node_order.nodes:
+        for node in seen.snapshot.node_order.nodes:
             known = self.nodes.get(node.name)
             if known and now.reached(known.needed + settings.over_seconds):
                 known = None
@@ -79,15 +79,15 @@ class ReserveHits:
         """Return the state itself: it knows no reaches."""
         return self
 
-    def kept_longer(
-        self, survey: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
+    def extend(
+        self, snapshot: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
     ) -> tuple[ReservedNode, ...]:
         """Return the nodes that are *kept*, and those that were needed lately, by name."""
-        settings = survey.config.budgets.reserve
+        settings = snapshot.config.budgets.reserve
         found = {one.node: one for one in kept}
         for name, one in self.nodes.items():
             until = _until(one, settings)
-            if now.before(until) and name not in found and _is_empty_and_marked(survey, name):
+            if now.before(until) and name not in found and _is_empty_and_marked(snapshot, name):
                 message = (
                     f"it was released to the autoscaler and needed again: it is kept until "
                     f"{timestamp(until)}"
@@ -101,6 +101,6 @@ def _until(one: ReserveHit, settings: Reserve) -> int:
     return one.needed + min(seconds, settings.over_seconds)
 
 
-def _is_empty_and_marked(survey: ClusterSnapshot, name: str) -> bool:
-    empty = name not in survey.non_empty_nodes and name not in survey.unschedulable_nodes
-    return empty and name in survey.marks and not survey.blockers[name]
+def _is_empty_and_marked(snapshot: ClusterSnapshot, name: str) -> bool:
+    empty = name not in snapshot.non_empty_nodes and name not in snapshot.unschedulable_nodes
+    return empty and name in snapshot.marks and not snapshot.blockers[name]

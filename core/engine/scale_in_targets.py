@@ -22,7 +22,7 @@ NODES_MAX: Final = 100
 
 
 def choose_targets(
-    before: Mapping[str, int], survey: ClusterSnapshot, kept: Iterable[UnremovableNode]
+    before: Mapping[str, int], snapshot: ClusterSnapshot, kept: Iterable[UnremovableNode]
 ) -> dict[str, int]:
     """Return them by name, each with its number: the lower, the sooner it is to be empty.
 
@@ -32,17 +32,21 @@ def choose_targets(
     None of them is kept by anything but its pods' room and the moment: to empty one that a budget
     or its zone keeps anyway would free nothing.
     """
-    ids, census = survey.node_order.ids, survey.pod_index
-    scaled = census.scaled
+    ids, census = snapshot.node_order.ids, snapshot.pod_index
+    scaled = census.scale_in_pods
 
     def may(name: str) -> bool:
-        return bool(scaled.get(name)) and not (name in survey.marks or survey.blockers[name])
+        return bool(scaled.get(name)) and not (name in snapshot.marks or snapshot.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
-        return census.movers(name) > scaled[name], survey.node_order.share(ids[name]), name
+        return (
+            census.count_movable(name) > scaled[name],
+            snapshot.node_order.share(ids[name]),
+            name,
+        )
 
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
-    missing = _missing(survey, stays)
+    missing = _missing(snapshot, stays)
     if len(stays) >= NODES_MAX or not any(many > 0 for many in missing):
         return stays
     free = (
@@ -52,7 +56,7 @@ def choose_targets(
     )
     chosen: list[str] = []
     for name in sorted(free, key=rank):
-        its = survey.reaches.of[ids[name]]
+        its = snapshot.reaches.by_node[ids[name]]
         if name not in stays and any(missing[reach] > 0 for reach in its):
             chosen.append(name)
             for reach in its:
@@ -61,11 +65,11 @@ def choose_targets(
     return stays | dict(islice(numbered, NODES_MAX - len(stays)))
 
 
-def _missing(survey: ClusterSnapshot, there: Iterable[str]) -> list[int]:
+def _missing(snapshot: ClusterSnapshot, there: Iterable[str]) -> list[int]:
     """Return by reach how many nodes there are too few; below 0: too many."""
-    reaches, ids = survey.reaches, survey.node_order.ids
+    reaches, ids = snapshot.reaches, snapshot.node_order.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in there:
-        for reach in reaches.of[ids[name]]:
+        for reach in reaches.by_node[ids[name]]:
             missing[reach] -= 1
     return missing

@@ -68,18 +68,18 @@ class ClusterSnapshot:
         now: Now | None = None,
         before: PodIndex | None = None,
         *,
-        recent: RecentTemplates = NO_TEMPLATES,
-        shut: Collection[str] = (),
+        recent_templates: RecentTemplates = NO_TEMPLATES,
+        write_blocked: Collection[str] = (),
     ) -> None:
         """Take the inputs; *now*: None if no time is to have passed.
 
         *before*: the pods as they were at the last look, None: there was none. *recent*: templates
-        that pods have had within the peak window. *shut*: nodes of which those with a hard mark
+        that pods have had within the peak window. *write_blocked*: nodes of which those with a hard mark
         take no pods: it cannot be taken away.
         """
         self.cluster, self.config, self.now = cluster, config, now
-        self.pod_index = before.followed(cluster) if before else PodIndex.of(cluster)
-        self._recent_templates, self._write_blocked = recent, shut
+        self.pod_index = before.updated(cluster) if before else PodIndex.of(cluster)
+        self._recent_templates, self._write_blocked = recent_templates, write_blocked
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
@@ -107,13 +107,13 @@ class ClusterSnapshot:
     @cached_property
     def _nodes_with_unreadable_pods(self) -> frozenset[str]:
         """Return the nodes with pods that could not be read."""
-        return frozenset(pod.node or "" for pod in self.pod_index.odd if pod.unreadable)
+        return frozenset(pod.node or "" for pod in self.pod_index.unevaluable if pod.unreadable)
 
     @cached_property
     def node_order(self) -> NodeOrder:
         """Return the nodes in first-fit order."""
         return NodeOrder(
-            self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.used
+            self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.requests
         )
 
     @cached_property
@@ -127,7 +127,9 @@ class ClusterSnapshot:
             if pod.node is not None:
                 found[pod.node] += self.pod_blockers(pod)
         message = "only pods that Ebb cannot evaluate could use it"
-        for number in self.reaches.also_for(pod.placing for pod in self._unsupported_pods):
+        for number in self.reaches.unreached_nodes_for(
+            pod.placing for pod in self._unsupported_pods
+        ):
             blockers = found[self.node_order.nodes[number].name]
             if not blockers:
                 blockers.append(Blocker(UNREACHED, message))
@@ -138,7 +140,7 @@ class ClusterSnapshot:
         """Return the pods that the engine cannot place and that do not leave with their node."""
         return [
             pod
-            for pod in self.pod_index.odd
+            for pod in self.pod_index.unevaluable
             if not pod.stays_with_node and not self.pod_index.virtual.get(pod.node or "")
         ]
 
@@ -185,7 +187,7 @@ class ClusterSnapshot:
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of pods that the engine can place: on nodes that move, and pending."""
-        beyond = self.reaches.beyond
+        beyond = self.reaches.untracked
         return [
             own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
         ]
@@ -193,7 +195,7 @@ class ClusterSnapshot:
     @cached_property
     def _pods_beyond_reaches(self) -> Sequence[Pod]:
         """Return the pods whose reach is beyond those that are told apart."""
-        beyond = self.reaches.beyond
+        beyond = self.reaches.untracked
         aside = (
             own
             for own in self._placeable_groups
@@ -226,7 +228,7 @@ class ClusterSnapshot:
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
         """Return every reason why no place is looked for, for a pod that does not stay."""
         found = pod_blockers(pod)
-        if not found and without_volumes(pod.placing) in self.reaches.beyond:
+        if not found and without_volumes(pod.placing) in self.reaches.untracked:
             found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
         return found
 
@@ -261,15 +263,15 @@ class ClusterSnapshot:
         """Say whether some movable pod reaches the node."""
         return self.node_order.ids[node] in self.reaches.reached
 
-    def packer(self, spare: Sequence[Pod] = ()) -> Packer:
-        """Return a packer for the movable pods, and for *spare* ones that do not exist."""
+    def packer(self, placeholders: Sequence[Pod] = ()) -> Packer:
+        """Return a packer for the movable pods, and for *placeholders* ones that do not exist."""
         return Packer(
             self.cluster,
             self.node_order,
             movable=self.movable,
-            spare=spare,
+            placeholders=placeholders,
             admitting=self.reaches.admitting,
-            whole=self.reachable_allocatable,
+            total_capacity=self.reachable_allocatable,
         )
 
     @cached_property
@@ -317,15 +319,15 @@ class ClusterSnapshot:
         ids, nodes = self.node_order.ids, self.node_order.nodes
         look = PolicyInput(
             nodes=nodes,
-            account=account,
+            ledger=account,
             settings=self.config.policy_settings(),
             marked=frozenset(ids[name] for name in self.marks.keys() - self.leaving_nodes),
-            listed=None if listed is None else frozenset(ids[name] for name in listed),
-            blocked=lambda node: bool(self.blockers[nodes[node].name]),
-            pods=lambda node: self._pods_by_node.get(nodes[node].name, ()),
+            candidates=None if listed is None else frozenset(ids[name] for name in listed),
+            is_blocked=lambda node: bool(self.blockers[nodes[node].name]),
+            pods_on=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
-            sticky=self.long_lived_pods,
-            to_move=to_move,
+            long_lived_pods=self.long_lived_pods,
+            count_to_move=to_move,
             share=self.node_order.share,
         )
         return self.policy_type(look)
@@ -349,7 +351,7 @@ class ClusterSnapshot:
         loads = []
         for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
             whole, asked = Amount.of(node.allocatable), Amount.of(used)
-            resident = Amount.of(self.pod_index.resident.get(node.name, Resources()))
+            resident = Amount.of(self.pod_index.resident_requests.get(node.name, Resources()))
             most = asked.at_most(whole)
             loads.append(NodeLoad(most, resident.at_most(whole), asked.minus(most)))
         return loads
@@ -422,7 +424,7 @@ class ClusterSnapshot:
     @cached_property
     def _groups_by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
-        found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
+        found = {number: self.reaches.reach_of(placing) for number, placing in of.items()}
         return [(members, found[id(members[0].placing)]) for members in self.movable]
 
     @cached_property
@@ -475,7 +477,7 @@ class ClusterSnapshot:
         for number in self.reaches.reached:
             load = self._loads[number]
             amount = load.used.minus(load.resident)
-            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
+            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.by_node[number])):
                 found[key] = found[key].plus(amount)
         for members, reach in self._groups_by_reach:
             if waiting := sum(pod.node is None for pod in members):

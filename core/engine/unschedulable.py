@@ -72,9 +72,14 @@ class EmptyNodes:
     """What nodes hold beside the pods that go with them, marks set aside."""
 
     def __init__(
-        self, cluster: Cluster, pods: Iterable[Pod], taint_key: str, *, ever: bool = False
+        self,
+        cluster: Cluster,
+        pods: Iterable[Pod],
+        taint_key: str,
+        *,
+        ignore_cordons: bool = False,
     ) -> None:
-        """Prepare for those *pods*; *ever*: cordons and taints that pass are set aside too."""
+        """Prepare for those *pods*; *ignore_cordons*: cordons and taints that pass are set aside too."""
         resident: dict[str | None, list[Resources]] = {}
         for pod in cluster.pods:
             if pod.stays_with_node:
@@ -84,24 +89,24 @@ class EmptyNodes:
             for node in cluster.nodes
             if not (node.virtual or node.unreadable or is_terminating(node))
         ]
-        if ever:
+        if ignore_cordons:
             nodes = [bare(node) for node in nodes]
-        self._room = [
+        self._free = [
             node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
         ]
-        self._kinds = NodeClasses(nodes, {pod.placing for pod in pods})
+        self._classes = NodeClasses(nodes, {pod.placing for pod in pods})
         self._judged: dict[tuple[NodeConstraints, Resources], bool] = {}
         self._impossible = 0
 
-    def hold(self, pod: Pod) -> bool | None:
+    def can_hold(self, pod: Pod) -> bool | None:
         """Say whether some node would admit the pod; pods of one template are judged once.
 
-        None: it is beyond those that are looked at.
+        None: it is untracked those that are looked at.
         """
         alike = pod.placing, pod.requests
         if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
-            allowed = self._kinds.allowing(pod.placing)
-            found = any(pod.requests.fits_in(self._room[number]) for number in allowed)
+            allowed = self._classes.allowing(pod.placing)
+            found = any(pod.requests.fits_in(self._free[number]) for number in allowed)
             self._judged[alike] = found
             self._impossible += not found
         return self._judged.get(alike)
@@ -110,26 +115,26 @@ class EmptyNodes:
 def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
     """Yield the pods that wait, can be judged, and that some node would admit were it empty.
 
-    What no node could ever hold is nobody's lack of room, and what cannot be judged is none that
+    What no node could ignore_cordons hold is nobody's lack of room, and what cannot be judged is none that
     is known of: neither keeps the engine from marking.
     """
     waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.evaluable]
     if waiting:
-        hosts = EmptyNodes(cluster, waiting, taint_key)
-        yield from (pod for pod in by_namespace_in_turns(waiting) if hosts.hold(pod))
+        empty_nodes = EmptyNodes(cluster, waiting, taint_key)
+        yield from (pod for pod in by_namespace_in_turns(waiting) if empty_nodes.can_hold(pod))
 
 
 def never_schedulable(
     cluster: Cluster, waiting: Iterable[Pod], taint_key: str
 ) -> Iterator[tuple[Pod, bool]]:
-    """Yield those that no node could hold even when all are ready, and those beyond the bound.
+    """Yield those that no node could hold even when all are ready, and those untracked the bound.
 
     Each with whether it was looked at.
     """
     found = by_namespace_in_turns(waiting)
     if found:
-        hosts = EmptyNodes(cluster, found, taint_key, ever=True)
-        held = ((pod, hosts.hold(pod)) for pod in found)
+        empty_nodes = EmptyNodes(cluster, found, taint_key, ignore_cordons=True)
+        held = ((pod, empty_nodes.can_hold(pod)) for pod in found)
         yield from ((pod, holds is not None) for pod, holds in held if not holds)
 
 
@@ -149,7 +154,7 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     }
     behind = EmptyNodes(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
     return any(
-        known.hold(pod) if pod.evaluable else bool(hard) and behind.hold(others[pod.key])
+        known.can_hold(pod) if pod.evaluable else bool(hard) and behind.can_hold(others[pod.key])
         for pod in by_namespace_in_turns(turned)
     )
 
@@ -174,17 +179,19 @@ def blocked_by_no_schedule(
     cluster: Cluster,
     since: Mapping[str, int],
     now: Now,
-    beyond: Collection[NodeConstraints] = frozenset(),
-    unseen: Collection[tuple[Resources, NodeConstraints]] = frozenset(),
+    untracked: Collection[NodeConstraints] = frozenset(),
+    unevaluated: Collection[tuple[Resources, NodeConstraints]] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
     """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns.
 
-    Pods with a placing *beyond* those that are told apart (Reaches) are not judged either, nor
-    those like *unseen* ones, which come after too many that no node could hold.
+    Pods with a placing *untracked* those that are told apart (Reaches) are not judged either, nor
+    those like *unevaluated* ones, which come after too many that no node could hold.
     """
     for pod in by_namespace_in_turns(pod for pod in cluster.pods if is_unschedulable(pod)):
         placed_at = since.get(pod.key, now.seconds)
-        too_many = without_volumes(pod.placing) in beyond or (pod.requests, pod.placing) in unseen
+        too_many = (
+            without_volumes(pod.placing) in untracked or (pod.requests, pod.placing) in unevaluated
+        )
         if not pod.evaluable or too_many:
             yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
         elif now.reached(placed_at + WAIT_SECONDS):

@@ -15,13 +15,13 @@ from core.model.node import Node
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
 """By how many nodes a zone may fall behind the largest by a removal."""
-TAKING: Final = "node that takes pods", "nodes that take pods"
+SCHEDULABLE_NODE: Final = "node that takes pods", "nodes that take pods"
 """What counts, one and several."""
-WHERE: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
+LOCATION_LABELS: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
 """Labels that say where a node is, or which, and nothing of what it is."""
-_Place = tuple[int, str]
+_Area = tuple[int, str]
 """The number of a reach, or of a set of nodes; and the name of a pool, empty: of none."""
-_Kind = tuple[tuple[int, ...], str, str]
+_NodeClass = tuple[tuple[int, ...], str, str]
 """The reaches of a node, its pool and its zone."""
 
 
@@ -29,70 +29,72 @@ class Zones:
     """The nodes of each zone that take pods, among those that the same pods can use.
 
     The narrowest reach of a node that spans several zones decides: the wider ones hold nodes that
-    are of no use to its pods. Where each of its pods names nodes or zones, the reach is as wide
+    are of no use to its pods. Where each of its pods names nodes or zones, the reach is as merged
     as without these words, among the nodes of all reaches that span zones: two names say that
     each zone has one node, and would decide for the pods of others. What nobody reaches needs no
     balance. A zone stays one while none of its nodes takes pods, so which reach decides does not
     change as nodes come and go.
     """
 
-    def __init__(self, survey: ClusterSnapshot, standing: Iterable[Node]) -> None:
-        self._survey = survey
-        kinds: dict[_Kind, list[Node]] = {}
-        for node in standing:
+    def __init__(self, snapshot: ClusterSnapshot, nodes_present: Iterable[Node]) -> None:
+        self._survey = snapshot
+        classes: dict[_NodeClass, list[Node]] = {}
+        for node in nodes_present:
             if node.labels.get(ZONE_LABEL):
-                kinds.setdefault(self._kind(node), []).append(node)
-        found: defaultdict[_Place, set[str]] = defaultdict(set)
-        for reaches, pool, zone in kinds:
+                classes.setdefault(self._class_of(node), []).append(node)
+        found: defaultdict[_Area, set[str]] = defaultdict(set)
+        for reaches, pool, zone in classes:
             for reach in reaches:
                 found[reach, pool].add(zone)
         spanning = {place for place, zones in found.items() if len(zones) > 1}
-        wide = _Wide(survey.reaches, {reach for reach, _ in spanning})
-        counts: defaultdict[_Place, Counter[str]] = defaultdict(Counter)
+        merged = _MergedReaches(snapshot.reaches, {reach for reach, _ in spanning})
+        counts: defaultdict[_Area, Counter[str]] = defaultdict(Counter)
         self._counts: dict[str, list[Counter[str]]] = {}
-        self._deciding: dict[str, Counter[str]] = {}
-        for (reaches, pool, zone), nodes in kinds.items():
+        self._deciding_counts: dict[str, Counter[str]] = {}
+        for (reaches, pool, zone), nodes in classes.items():
             if deciding := [reach for reach in reaches if (reach, pool) in spanning]:
-                zones = counts[wide.narrowest(deciding), pool]
+                zones = counts[merged.narrowest(deciding), pool]
                 for node in nodes:
-                    self._deciding[node.name] = zones
-                    own = [counts[one, pool] for one in wide.of[survey.node_order.ids[node.name]]]
+                    self._deciding_counts[node.name] = zones
+                    own = [
+                        counts[one, pool] for one in merged.of[snapshot.node_order.ids[node.name]]
+                    ]
                     self._counts[node.name] = own
                     for each in own:
-                        each[zone] += self._counted(node)
+                        each[zone] += self._is_schedulable(node)
 
-    def _kind(self, node: Node) -> _Kind:
-        survey = self._survey
-        pool = survey.config.budgets.pool_of(node.labels)
-        reaches = survey.reaches.of[survey.node_order.ids[node.name]]
+    def _class_of(self, node: Node) -> _NodeClass:
+        snapshot = self._survey
+        pool = snapshot.config.budgets.pool_of(node.labels)
+        reaches = snapshot.reaches.by_node[snapshot.node_order.ids[node.name]]
         return reaches, pool.name if pool else "", node.labels[ZONE_LABEL]
 
-    def _counted(self, node: Node) -> bool:
+    def _is_schedulable(self, node: Node) -> bool:
         return node.name not in self._survey.unschedulable_nodes
 
-    def refusal(self, node: Node) -> str | None:
+    def explain(self, node: Node) -> str | None:
         """Say why the node's zone must not lose it, or None."""
-        zones = self._deciding.get(node.name)
-        if zones is None or not self._counted(node):
+        zones = self._deciding_counts.get(node.name)
+        if zones is None or not self._is_schedulable(node):
             return None
         zone = node.labels[ZONE_LABEL]
         left = zones[zone] - 1
         most = max(count for other, count in zones.items() if other != zone)
         if left >= most - ZONE_SKEW_MAX:
             return None
-        return f"zone {zone} would have {plural(left, *TAKING)} and another zone {most}"
+        return f"zone {zone} would have {plural(left, *SCHEDULABLE_NODE)} and another zone {most}"
 
-    def take(self, node: Node) -> None:
+    def count_removal(self, node: Node) -> None:
         """Count the node as one that goes; a zone stays one when its last node has gone."""
         for zones in self._counts.get(node.name, ()):
-            zones[node.labels[ZONE_LABEL]] -= self._counted(node)
+            zones[node.labels[ZONE_LABEL]] -= self._is_schedulable(node)
 
 
-class _Wide:
+class _MergedReaches:
     """The sets of nodes that are balanced, by the numbers of the reaches that they stand for."""
 
     def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
-        wholes = {number: _whole(reaches, number) for number in numbers}
+        wholes = {number: _nodes_without_location(reaches, number) for number in numbers}
         sets = {id(nodes): nodes for nodes in wholes.values()}
         places = {one: place for place, one in enumerate(sets)}
         self._place = {number: places[id(nodes)] for number, nodes in wholes.items()}
@@ -108,27 +110,27 @@ class _Wide:
         return self._place[min(reaches, key=self._order.__getitem__)]
 
 
-def _whole(reaches: Reaches, number: int) -> tuple[int, ...]:
+def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
     """Return the nodes of the reach if its pods named neither nodes nor zones."""
-    wide: set[NodeConstraints] = set()
-    for placing in reaches.asking(number):
-        found = _wherever(placing)
+    merged: set[NodeConstraints] = set()
+    for placing in reaches.templates_of(number):
+        found = _without_location(placing)
         if found == placing:
             return reaches.all[number].nodes
-        wide.add(found)
-    return min(map(reaches.members, wide), key=lambda nodes: (len(nodes), nodes))
+        merged.add(found)
+    return min(map(reaches.members, merged), key=lambda nodes: (len(nodes), nodes))
 
 
-def _wherever(placing: NodeConstraints) -> NodeConstraints:
+def _without_location(placing: NodeConstraints) -> NodeConstraints:
     """Return the template without what it says of where its nodes are."""
-    selector = tuple(one for one in placing.node_selector if one[0] not in WHERE)
+    selector = tuple(one for one in placing.node_selector if one[0] not in LOCATION_LABELS)
     return replace(placing, node_selector=selector, affinity=_terms(placing.affinity))
 
 
 def _terms(terms: tuple[SelectorTerm, ...] | None) -> tuple[SelectorTerm, ...] | None:
     found = []
     for term in terms or ():
-        labels = tuple(one for one in term.labels if one.key not in WHERE)
+        labels = tuple(one for one in term.labels if one.key not in LOCATION_LABELS)
         if not labels and (term.labels or term.fields):
             return None  # the term is about places alone, so that without them any node meets it
         found.append(SelectorTerm(labels))

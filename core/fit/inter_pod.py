@@ -30,25 +30,25 @@ class PodTopology:
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
         """Count all pods of *cluster*; *movable* are those that may be placed."""
         self._groups: dict[int, Group] = {}
-        self._at: dict[int, int] = {}
-        self._trial: list[tuple[Group, int, int]] = []
-        companies = {id(pod.company): pod.company for pod in cluster.pods}
-        if all(company == NO_POD_CONSTRAINTS for company in companies.values()):
+        self._node_of: dict[int, int] = {}
+        self._tried: list[tuple[Group, int, int]] = []
+        pod_constraints = {id(pod.company): pod.company for pod in cluster.pods}
+        if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
             return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
-        book = InterPodRules(nodes, companies.values(), Attachments(limits))
-        groups = [book.group(pod) for pod in movable]
-        book.write_rules()
+        rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits))
+        groups = [rules.group(pod) for pod in movable]
+        rules.write_rules()
         node_ids = {node.name: number for number, node in enumerate(nodes)}
         for pod in cluster.pods:
             if pod.node in node_ids:
-                for tally in book.adds(book.group(pod)):
+                for tally in rules.adds(rules.group(pod)):
                     tally.add(node_ids[pod.node], 1)
         for number, (pod, group) in enumerate(zip(movable, groups, strict=True)):
-            if book.adds(group) or group.rules:
+            if rules.adds(group) or group.rules:
                 self._groups[number] = group
                 if pod.node is not None:
-                    self._at[number] = node_ids[pod.node]
+                    self._node_of[number] = node_ids[pod.node]
 
     def group(self, pod: int) -> Group | None:
         """Return the pod's group; None: it asks nothing here and is asked about by nobody."""
@@ -58,40 +58,40 @@ class PodTopology:
         """Say whether any of the pods has a group."""
         return bool(self._groups) and not self._groups.keys().isdisjoint(pods)
 
-    def lift(self, pods: Iterable[int]) -> None:
+    def try_without(self, pods: Iterable[int]) -> None:
         """Try without the pods where they stand."""
         for pod in pods:
-            if pod in self._at:
-                self._try(self._groups[pod], self._at[pod], -1)
+            if pod in self._node_of:
+                self._try(self._groups[pod], self._node_of[pod], -1)
 
-    def put(self, pod: int, node: int) -> None:
+    def try_with(self, pod: int, node: int) -> None:
         """Try with a lifted or pending pod on the node."""
         if pod in self._groups:
             self._try(self._groups[pod], node, 1)
 
     def undo(self) -> None:
         """Forget what was tried."""
-        for group, node, by in reversed(self._trial):
+        for group, node, by in reversed(self._tried):
             _count(group, node, -by)
-        self._trial.clear()
+        self._tried.clear()
 
-    def move(self, placements: Iterable[tuple[int, int]]) -> None:
+    def commit(self, placements: Iterable[tuple[int, int]]) -> None:
         """Let pods change their place; those without a new one stand where they stood."""
         for pod, node in placements:
             if pod in self._groups:
-                if pod in self._at:
-                    _count(self._groups[pod], self._at[pod], -1)
-                self._at[pod] = node
+                if pod in self._node_of:
+                    _count(self._groups[pod], self._node_of[pod], -1)
+                self._node_of[pod] = node
                 _count(self._groups[pod], node, 1)
 
-    def leave(self, placements: Iterable[tuple[int, int]]) -> None:
+    def remove(self, placements: Iterable[tuple[int, int]]) -> None:
         """Let pods stand nowhere; *placements*: (pod id, the node where each stood)."""
         for pod, node in placements:
-            if self._at.pop(pod, None) is not None:
+            if self._node_of.pop(pod, None) is not None:
                 _count(self._groups[pod], node, -1)
 
     def _try(self, group: Group, node: int, by: int) -> None:
-        self._trial.append((group, node, by))
+        self._tried.append((group, node, by))
         _count(group, node, by)
 
 

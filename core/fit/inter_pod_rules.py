@@ -41,7 +41,7 @@ class InterPodRules:
     def __init__(
         self,
         nodes: Sequence[Node],
-        companies: Collection[PodConstraints],
+        pod_constraints: Collection[PodConstraints],
         attachments: Attachments,
     ) -> None:
         self._nodes, self._attachments = nodes, attachments
@@ -57,10 +57,10 @@ class InterPodRules:
         self._counted: Finder[tuple[DomainCount, bool]] = Finder()
         """Tallies by whom they count; True: terminating pods too."""
         self._repelled: Finder[PodAffinityTerm] = Finder()
-        for term in dict.fromkeys(term for company in companies for term in company.apart):
+        for term in dict.fromkeys(term for company in pod_constraints for term in company.apart):
             self._repelled.add((term.selector,), term)
-        asked = chain.from_iterable((*one.near, *one.apart) for one in companies)
-        spread = chain.from_iterable(one.spread for one in companies)
+        asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
+        spread = chain.from_iterable(one.spread for one in pod_constraints)
         selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
         self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
         """The labels of pods that somebody asks about."""
@@ -91,9 +91,9 @@ class InterPodRules:
         """Write the rules of all groups that there are, and open the tallies that they ask."""
         groups = list(self._by_value.values())
         spread = {group.like.placing for group in groups if group.like.company.spread}
-        kinds = NodeClasses(self._nodes, spread)
+        classes = NodeClasses(self._nodes, spread)
         for group in groups:
-            group.rules = tuple(self._rules(group.like, kinds))
+            group.rules = tuple(self._rules(group.like, classes))
             group.by_node = all(
                 isinstance(rule, AntiAffinity) and rule.tally.domains.by_node
                 for rule in group.rules
@@ -115,7 +115,7 @@ class InterPodRules:
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
         return group.adds
 
-    def _rules(self, pod: Pod, kinds: NodeClasses) -> list[Rule]:
+    def _rules(self, pod: Pod, classes: NodeClasses) -> list[Rule]:
         company = pod.company
         rules: list[Rule] = []
         for port in company.host_ports:
@@ -127,7 +127,7 @@ class InterPodRules:
                     AntiAffinity(f"host port {port.port}/{port.protocol}", self._ports[key])
                 )
         rules += self._attachments.rules(company)
-        rules += (self._even(pod, one, kinds) for one in company.spread)
+        rules += (self._topology_spread(pod, one, classes) for one in company.spread)
         if company.near:
             selectors = tuple(term.selector for term in company.near)
             keys = [term.topology_key for term in company.near]
@@ -146,10 +146,12 @@ class InterPodRules:
         ]
         return rules
 
-    def _even(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeClasses) -> TopologySpread:
+    def _topology_spread(
+        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
+    ) -> TopologySpread:
         return TopologySpread(
             name=f"topology spread over {constraint.topology_key}",
-            tally=self._spread(pod, constraint, kinds),
+            tally=self._spread(pod, constraint, classes),
             own=int(selects(constraint.selector, pod)),
             max_skew=constraint.max_skew,
             min_domains=constraint.min_domains,
@@ -191,7 +193,7 @@ class InterPodRules:
             self._counted.add(selectors, (found, True))
         return found
 
-    def _spread(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeClasses) -> Spread:
+    def _spread(self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses) -> Spread:
         """Count the pods of a constraint on the nodes that the scheduler takes into account.
 
         Those are the nodes with the labels of all the pod's constraints that match the pod's own
@@ -210,7 +212,7 @@ class InterPodRules:
         where = (constraint.topology_key, labels, placing, len(filters))
         domains = self._domains.get(where)
         if domains is None:
-            allowed = set(kinds.allowing_by(placing, filters))
+            allowed = set(classes.allowing_by(placing, filters))
             domains = self._domains[where] = Domains(
                 [
                     node.labels[constraint.topology_key]

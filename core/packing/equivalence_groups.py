@@ -22,16 +22,16 @@ class EquivalenceGroup:
     """Pods with equal requests and template."""
 
     request: int
-    admitting: list[int]
+    admitting_nodes: list[int]
     """Nodes that admit the template, in first-fit order."""
-    allowed: list[int]
+    candidates: list[int]
     """Those among them with room for the smallest pod of the template at the start."""
     scanned: int = 0
-    fits: list[int] = field(default_factory=list)
+    feasible: list[int] = field(default_factory=list)
     """Those of the scanned that had room when they were scanned."""
-    head: int = 0
+    first_feasible: int = 0
     """Entries of `fits` before this one never fit again."""
-    open: int = 0
+    open_nodes: int = 0
     """The allowed nodes but those that were found to be full, as bits (core.fit.bits); written
     where other pods matter to some pod."""
 

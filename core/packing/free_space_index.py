@@ -25,31 +25,31 @@ class FreeSpaceIndex:
         """Look at the *free* vectors, which are read anew whenever they have changed."""
         self._guard = guard
         starts = range(0, len(free), BLOCK_NODES)
-        self._most = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
-        self._vain = [0] * len(self._most)
+        self._max_free = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
+        self._misses = [0] * len(self._max_free)
 
-    def draft(self) -> "FreeSpaceIndex":
+    def fork(self) -> "FreeSpaceIndex":
         """Return those of other free vectors, which are the same up to now."""
         draft = copy(self)
-        draft._most, draft._vain = [*self._most], [*self._vain]  # noqa: SLF001 of this class
+        draft._max_free, draft._misses = [*self._max_free], [*self._misses]  # noqa: SLF001 of this class
         return draft
 
-    def may_hold(self, block: int, request: int) -> bool:
+    def may_fit(self, block: int, request: int) -> bool:
         """Say whether a node of the block may have room, as far as is known."""
-        return (self._most[block] - request) & self._guard == self._guard
+        return (self._max_free[block] - request) & self._guard == self._guard
 
-    def more(self, node: int, free: int) -> None:
+    def raise_to(self, node: int, free: int) -> None:
         """See to it that so much more is *free* on the node now."""
         block = node // BLOCK_NODES
-        self._most[block] = lane_maximum(self._most[block], free, self._guard)
+        self._max_free[block] = lane_maximum(self._max_free[block], free, self._guard)
 
-    def note(self, block: int, nodes: int, free: Sequence[int]) -> None:
+    def count_misses(self, block: int, nodes: int, free: Sequence[int]) -> None:
         """Count so many *nodes* of the block as asked in vain, and look at what is *free* anew."""
-        self._vain[block] += nodes
-        if self._vain[block] >= VAIN_MAX:
+        self._misses[block] += nodes
+        if self._misses[block] >= VAIN_MAX:
             start = block * BLOCK_NODES
-            self._most[block] = _most(free[start : start + BLOCK_NODES], self._guard)
-            self._vain[block] = 0
+            self._max_free[block] = _most(free[start : start + BLOCK_NODES], self._guard)
+            self._misses[block] = 0
 
 
 def _most(free: Sequence[int], guard: int) -> int:

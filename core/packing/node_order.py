@@ -31,7 +31,7 @@ class NodeOrder:
 
         *requests* are those on each node, None: they are summed up.
         """
-        self.closed = frozenset(closed)
+        self.unschedulable_nodes = frozenset(closed)
         """Names of nodes that take no pods."""
         used = cluster.used() if requests is None else requests
         self.nodes: list[Node] = sorted(
@@ -44,7 +44,7 @@ class NodeOrder:
         self.ids = {node.name: number for number, node in enumerate(self.nodes)}
         self.used: list[Resources] = [used[node.name] for node in self.nodes]
 
-    def behind(
+    def with_last(
         self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
     ) -> "NodeOrder":
         """Return the ground with the nodes named *last* after all others, and others *closed*.
@@ -52,7 +52,7 @@ class NodeOrder:
         *instead*: by name, nodes that stand there in place of those of before.
         """
         found = copy(self)
-        found.closed = frozenset(closed)
+        found.unschedulable_nodes = frozenset(closed)
         aside = frozenset(last)
         found.nodes = [node for node in self.nodes if node.name not in aside]
         found.nodes += (self.nodes[self.ids[name]] for name in last)

@@ -56,55 +56,57 @@ class ClusterThreshold(Policy):
     name: ClassVar[str] = "ClusterThreshold"
     thresholds: ClassVar[bool] = True
 
-    def __init__(self, look: PolicyInput) -> None:
-        self._look, self._account = look, look.account
+    def __init__(self, policy_input: PolicyInput) -> None:
+        self._input, self._ledger = policy_input, policy_input.ledger
 
     def level(self, node: int) -> Order:
         """Return whether nobody reaches it, and the price, dear first."""
-        return not self._account.reached(node), -self._look.price(self._look.nodes[node].labels)
+        return not self._ledger.is_reached(node), -self._input.price(
+            self._input.nodes[node].labels
+        )
 
     def rank(self, node: int) -> Order:
         """Return what tells how soon it empties."""
-        name = self._look.nodes[node].name
-        sticky = self._look.sticky.get(name, 0)
-        return sticky, self._look.to_move(node), self._look.share(node), name
+        name = self._input.nodes[node].name
+        sticky = self._input.long_lived_pods.get(name, 0)
+        return sticky, self._input.count_to_move(node), self._input.share(node), name
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
+    def nominates(self, node: int, *, marked: bool) -> bool:
         """Ask thesis 4.4 of the node; nobody asks for a node that no movable pod reaches.
 
         Necessary, never sufficient: usable capacity is at most capacity. The last node fails,
         because nothing would be left (thesis repair m).
         """
-        account = self._account
-        if not account.reached(node):
+        account = self._ledger
+        if not account.is_reached(node):
             return not account.is_last(node)
-        requests, capacity = account.without(node)
-        whole = account.whole
+        requests, capacity = account.totals_without(node)
+        whole = account.total
         thresholds = whole.thresholds(marked=marked)
-        return requests.plus(whole.held(marked=marked)).within(thresholds, capacity)
+        return requests.plus(whole.peak_excess_for(marked=marked)).within(thresholds, capacity)
 
-    def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
+    def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
         """Ask the same."""
-        return self.nominated(node, marked=False)
+        return self.nominates(node, marked=False)
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say what the cluster would be over."""
-        if self._account.is_last(node):
+        if self._ledger.is_last(node):
             return (Blocker(LAST_NODE, "no other node would be left"),)
-        whole = self._account.whole
-        requests, capacity = self._account.without(node)
+        whole = self._ledger.total
+        requests, capacity = self._ledger.totals_without(node)
         thresholds = whole.thresholds(marked=marked)
         if over := excess(requests, capacity, thresholds):
             return (Blocker(THRESHOLD, f"without it the cluster would have {over}"),)
-        over = excess(requests.plus(whole.reserve), capacity, thresholds)
+        over = excess(requests.plus(whole.peak_excess), capacity, thresholds)
         message = f"without it the window's busiest moment would have had {over}"
         return (Blocker(PEAK_DEMAND, message),)
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
         """Ask thesis 4.5 of the whole and of every reach that loses the node or gains pods."""
-        return tuple(self._account.exceeded(trial, marked=marked))
+        return tuple(self._ledger.exceeded(trial, marked=marked))
 
-    def why_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
+    def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
         """Say what would be too full."""
         sums, change, _ = found
         requests = sums.requests.plus(Amount(change[0], change[1]))
@@ -113,7 +115,7 @@ class ClusterThreshold(Policy):
         where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
         over = excess(requests, usable, thresholds)
         if not over:
-            over = excess(requests.plus(sums.reserve), usable, thresholds)
+            over = excess(requests.plus(sums.peak_excess), usable, thresholds)
             message = f"without it the window's busiest moment would have had {over} of {where}"
             return Blocker(PEAK_DEMAND, message)
         if sums.reach is None:

@@ -19,7 +19,7 @@ class PolicyGauge(NamedTuple):
     """A series that a policy tells."""
 
     name: str
-    what: str
+    help: str
     labels: tuple[str, ...] = ()
 
 
@@ -38,24 +38,24 @@ class PolicyInput:
     """What a policy sees; nodes by their ids of the Ground, whose taints are without Ebb's own."""
 
     nodes: Sequence[Node]
-    account: UtilizationLedger
+    ledger: UtilizationLedger
     """Changes as nodes go; its `used` and `asked` of a node, and whether it has gone, are those of
     the state with pods moved."""
     settings: Any = None
     """The policy's own, of its type Settings."""
     marked: Collection[int] = ()
     """Nodes that carry a mark and are not leaving."""
-    listed: Collection[int] | None = None
+    candidates: Collection[int] | None = None
     """Nodes that are candidates at this moment (`listed` said so); None: time plays no part."""
-    blocked: Callable[[int], bool] = lambda _: False
+    is_blocked: Callable[[int], bool] = lambda _: False
     """Whether the node, or a pod of it, says of itself that it stays, whatever a policy says."""
-    pods: Callable[[int], Sequence[Pod]] = lambda _: ()
+    pods_on: Callable[[int], Sequence[Pod]] = lambda _: ()
     """All that are bound to the node at the start, DaemonSets' too, by namespace and name."""
     price: Callable[[Mapping[str, str]], Fraction]
     """Of a node with these labels."""
-    sticky: Mapping[str, int]
+    long_lived_pods: Mapping[str, int]
     """By name of a node: pods that rarely leave by themselves; 0: no key."""
-    to_move: Callable[[int], int]
+    count_to_move: Callable[[int], int]
     """How many pods would have to find another place."""
     share: Callable[[int], int]
     """The dominant share of what is asked for on the node, at the start."""
@@ -82,10 +82,10 @@ class Policy(Protocol):
     """What the file need not say under this policy, in the file's own words."""
     thresholds: ClassVar[bool] = False
     """Whether it goes by `thresholds`, `leaveThresholds` and `usability`."""
-    finds_places: ClassVar[bool] = False
+    remembers_placements: ClassVar[bool] = False
     """Whether a node is a candidate only while its pods would find places, which are remembered:
     the delay starts anew where nodes that go take one."""
-    live_order: ClassVar[bool] = False
+    reorders: ClassVar[bool] = False
     """Whether `rank` changes as nodes go: all are put in order anew after each."""
     reasons: ClassVar[Sequence[Reason]] = ()
     """With which it says no; ClusterThreshold's stand where they always stood among the others."""
@@ -97,7 +97,7 @@ class Policy(Protocol):
         """Return the keys of nodes' labels that it goes by under these settings of its own."""
         return ()
 
-    def __init__(self, look: PolicyInput) -> None:
+    def __init__(self, policy_input: PolicyInput) -> None:
         """Look at the cluster."""
 
     def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
@@ -107,18 +107,18 @@ class Policy(Protocol):
     def rank(self, node: int) -> Order:
         """Return what the nodes of one level are tried in the order of."""
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
+    def nominates(self, node: int, *, marked: bool) -> bool:
         """Say whether the node may be tried, or stays marked; asked often, so O(1)."""
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say why a node is not nominated: every reason."""
 
-    def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
+    def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
         """Say whether an unmarked node is a candidate, whose delay runs; *was*: it was one.
 
         Asked on the state in which all marked nodes have gone.
         """
-        return self.nominated(node, marked=False)
+        return self.nominates(node, marked=False)
 
     @staticmethod
     def due_at(since: int, delay_seconds: int) -> int:
@@ -132,14 +132,14 @@ class Policy(Protocol):
         """Return what would not hold any more after the packing."""
         return ()
 
-    def why_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
+    def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
         """Say what would not hold."""
         raise AssertionError("it says of no packing that something would not hold")
 
-    def about(self, node: int) -> str:  # noqa: ARG002
+    def describe(self, node: int) -> str:  # noqa: ARG002
         """Say for people how the node stands by the rule before any goes; empty: as in `rank`."""
         return ""
 
-    def figures(self) -> Iterable[PolicyMetric]:
+    def metrics(self) -> Iterable[PolicyMetric]:
         """Tell how it stands before any node goes."""
         return ()

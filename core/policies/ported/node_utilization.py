@@ -88,54 +88,61 @@ class NodeUtilization(Policy):
         "controller": {"interval": "10s"},
     }
     reasons = (UTILIZED, KEEPING_POD)
-    finds_places: ClassVar[bool] = True
+    remembers_placements: ClassVar[bool] = True
 
-    def __init__(self, look: PolicyInput) -> None:
-        self._look, self._account = look, look.account
-        settings: Settings = look.settings
+    def __init__(self, policy_input: PolicyInput) -> None:
+        self._input, self._ledger = policy_input, policy_input.ledger
+        settings: Settings = policy_input.settings
         self._limits = settings.limit(marked=False), settings.limit(marked=True)
         self._keeping = settings.keeping()
-        self._keepers: dict[int, tuple[Blocker, ...]] = {}
+        self._keeping_pods_known: dict[int, tuple[Blocker, ...]] = {}
         """By node: why pods that are bound to it keep it, one each."""
 
     def rank(self, node: int) -> Order:
         """Return what tells how soon it empties."""
-        look, name = self._look, self._look.nodes[node].name
-        return look.sticky.get(name, 0), look.to_move(node), look.share(node), name
+        policy_input, name = self._input, self._input.nodes[node].name
+        return (
+            policy_input.long_lived_pods.get(name, 0),
+            policy_input.count_to_move(node),
+            policy_input.share(node),
+            name,
+        )
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
+    def nominates(self, node: int, *, marked: bool) -> bool:
         """Say whether little is asked for on it, and no pod keeps it."""
         limit = self._limits[marked]
-        parts = zip(self._account.used(node), self._account.capacity(node), strict=True)
-        return all(_is_under(*part, limit) for part in parts) and not self._kept_by(node)
+        parts = zip(self._ledger.used(node), self._ledger.capacity(node), strict=True)
+        return all(_is_under(*part, limit) for part in parts) and not self._keeping_pods(node)
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say how much is asked for, and which pods keep the node."""
         found, limit = [], self._limits[marked]
-        used, whole = self._account.used(node), self._account.capacity(node)
+        used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [
             f"{name} at {beside(part, total, limit)}" if total > 0 else f"{name} without capacity"
             for name, part, total in zip(RESOURCE_NAMES, used, whole, strict=True)
             if not _is_under(part, total, limit)
         ]
         if over:
-            told = f"{' and '.join(over)}, not under {limit_text(limit)}"
-            found.append(Blocker(UTILIZED, told))
-        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._kept_by(node))
+            message = f"{' and '.join(over)}, not under {limit_text(limit)}"
+            found.append(Blocker(UTILIZED, message))
+        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._keeping_pods(node))
         return found
 
-    def about(self, node: int) -> str:
+    def describe(self, node: int) -> str:
         """Say how much is asked for on it, and how many pods need another place."""
-        told = requested(self._account.used(node), self._account.capacity(node))
-        moves = self._look.to_move(node)
-        return f"{told} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
+        message = requested(self._ledger.used(node), self._ledger.capacity(node))
+        moves = self._input.count_to_move(node)
+        return f"{message} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
 
-    def _kept_by(self, node: int) -> tuple[Blocker, ...]:
-        found = self._keepers.get(node)
+    def _keeping_pods(self, node: int) -> tuple[Blocker, ...]:
+        found = self._keeping_pods_known.get(node)
         if found is None:
-            pods = (pod for pod in self._look.pods(node) if not ordinary(pod))
+            pods = (pod for pod in self._input.pods_on(node) if not ordinary(pod))
             verdicts = (keeps(pod, self._keeping) for pod in pods)
-            found = self._keepers[node] = tuple(one for one in verdicts if one is not None)
+            found = self._keeping_pods_known[node] = tuple(
+                one for one in verdicts if one is not None
+            )
         return found
 
 

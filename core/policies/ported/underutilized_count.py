@@ -37,7 +37,7 @@ POOL_NOT_CONFIGURED: Final = Reason(
 )
 POOL_DISABLED: Final = Reason(
     "pool-disabled",
-    "The node's pool is not enabled: its figures are told, its nodes never go.",
+    "The node's pool is not enabled: its figures are message, its nodes never go.",
     "set `enabled: true` for the pool in `underutilizedCount.pools`",
     "the pool is enabled",
 )
@@ -111,7 +111,7 @@ class UnderutilizedCount(Policy):
     Settings: ClassVar[type[Any] | None] = CountedPools
     section: ClassVar[str] = "underutilized_count"
     defaults: ClassVar[Mapping[str, Any]] = {"delay": "5m"}
-    live_order: ClassVar[bool] = True
+    reorders: ClassVar[bool] = True
     reasons: ClassVar[Sequence[Reason]] = _REASONS
     gauges: ClassVar[Sequence[PolicyGauge]] = tuple(
         PolicyGauge(f"ebb_counted_pool_{name}", what, ("pool",))
@@ -130,35 +130,40 @@ class UnderutilizedCount(Policy):
         """Return the label that names pools; without any pool there is nothing to name."""
         return (settings.pool_label,) if settings.pools else ()
 
-    def __init__(self, look: PolicyInput) -> None:
-        self._look, self._account = look, look.account
-        self._start = [look.account.asked(node) for node in range(len(look.nodes))]
-        settings: CountedPools = look.settings
+    def __init__(self, policy_input: PolicyInput) -> None:
+        self._input, self._ledger = policy_input, policy_input.ledger
+        self._requests_at_start = [
+            policy_input.ledger.requested(node) for node in range(len(policy_input.nodes))
+        ]
+        settings: CountedPools = policy_input.settings
         self._label = settings.pool_label
         self._pools = {name: _Pool(name, one) for name, one in sorted(settings.pools.items())}
-        self._of: list[_Pool | None] = []
-        self._seen = len(look.account.changed)
-        for number, node in enumerate(look.nodes):
+        self._pool_of: list[_Pool | None] = []
+        self._changes_seen = len(policy_input.ledger.changed)
+        for number, node in enumerate(policy_input.nodes):
             pool = None if node.virtual else self._pools.get(self._pool_name(number))
-            self._of.append(pool)
+            self._pool_of.append(pool)
             if pool is not None:
                 pool.nodes.append(number)
-            self._look_at(number)
+            self._update(number)
 
     def _pool_name(self, node: int) -> str:
-        return self._look.nodes[node].labels.get(self._label, "")
+        return self._input.nodes[node].labels.get(self._label, "")
 
     def rank(self, node: int) -> Order:
         """Return the share of its CPU that is asked for, with pods moved, and the name."""
-        used, whole = self._account.asked(node).cpu_millis, self._account.capacity(node).cpu_millis
-        return used * SHARE_SCALE // max(whole, 1), self._look.nodes[node].name
+        used, whole = (
+            self._ledger.requested(node).cpu_millis,
+            self._ledger.capacity(node).cpu_millis,
+        )
+        return used * SHARE_SCALE // max(whole, 1), self._input.nodes[node].name
 
-    def listed(self, node: int, *, was: bool) -> bool:
+    def is_candidate(self, node: int, *, was: bool) -> bool:
         """Say whether it is under the limit; at exactly the limit it is as it was."""
-        pool = self._of[node]
+        pool = self._pool_of[node]
         if pool is None or not pool.asked.enabled:
             return False
-        against = self._against(pool, node, self._start[node])
+        against = self._compare(pool, node, self._requests_at_start[node])
         return against < 0 or (was and against == 0)
 
     @staticmethod
@@ -166,52 +171,52 @@ class UnderutilizedCount(Policy):
         """Return the unix second at which the delay ends."""
         return since + delay_seconds
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
+    def nominates(self, node: int, *, marked: bool) -> bool:
         """Ask of a marked node what stands on it; of others where they are with pods moved."""
-        pool = self._of[node]
+        pool = self._pool_of[node]
         if pool is None or not pool.asked.enabled:
             return False
         if marked:
-            return self._against(pool, node, self._start[node]) <= 0
+            return self._compare(pool, node, self._requests_at_start[node]) <= 0
         required = pool.asked.required
-        enough = required is not None and self._under(pool) >= required
+        enough = required is not None and self._count_under(pool) >= required
         return enough and self._stays_listed(pool, node)
 
     def _stays_listed(self, pool: _Pool, node: int) -> bool:
-        against = self._against(pool, node, self._account.asked(node))
+        against = self._compare(pool, node, self._ledger.requested(node))
         return against < 0 or (against == 0 and self._is_listed(node))
 
     def _is_listed(self, node: int) -> bool:
-        known = self._look.listed
-        return self.listed(node, was=False) if known is None else node in known
+        known = self._input.candidates
+        return self.is_candidate(node, was=False) if known is None else node in known
 
-    def _against(self, pool: _Pool, node: int, used: Amount) -> int:
+    def _compare(self, pool: _Pool, node: int, used: Amount) -> int:
         """Compare what is asked for with the limit: negative is under it; no CPU: over it."""
-        whole, limit = self._account.capacity(node).cpu_millis, pool.limit
+        whole, limit = self._ledger.capacity(node).cpu_millis, pool.limit
         if whole <= 0:
             return 1
         return used.cpu_millis * limit.denominator - limit.numerator * whole
 
-    def _under(self, pool: _Pool) -> int:
+    def _count_under(self, pool: _Pool) -> int:
         """Count the nodes under the limit, with pods moved: what has changed is looked at anew."""
-        changed = self._account.changed
-        for node in changed[self._seen :]:
-            self._look_at(node)
-        self._seen = len(changed)
+        changed = self._ledger.changed
+        for node in changed[self._changes_seen :]:
+            self._update(node)
+        self._changes_seen = len(changed)
         return len(pool.under)
 
-    def _look_at(self, node: int) -> None:
-        pool, account = self._of[node], self._account
-        if pool is None or node in self._look.marked:
+    def _update(self, node: int) -> None:
+        pool, account = self._pool_of[node], self._ledger
+        if pool is None or node in self._input.marked:
             return
-        if account.takes(node) and self._against(pool, node, account.asked(node)) < 0:
+        if account.is_schedulable(node) and self._compare(pool, node, account.requested(node)) < 0:
             pool.under.add(node)
         else:
             pool.under.discard(node)
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
         """Say what of the node, or of its pool, is not so."""
-        pool, label = self._of[node], f"label {self._label}"
+        pool, label = self._pool_of[node], f"label {self._label}"
         if pool is None:
             name = self._pool_name(node)
             return (
@@ -220,35 +225,42 @@ class UnderutilizedCount(Policy):
         if not pool.asked.enabled:
             return (Blocker(POOL_DISABLED, f"its pool {pool.name!r} ({label}) is not enabled"),)
         limit = value_types.percent(pool.limit)
-        used = self._start[node] if marked else self._account.asked(node)
-        if self._against(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
-            return (Blocker(OVER_LIMIT, self._how_full(node, used) + f"; the limit is {limit}"),)
-        told = f"{self._under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
-        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{told}, required are {pool.asked.required}"),)
+        used = self._requests_at_start[node] if marked else self._ledger.requested(node)
+        if self._compare(pool, node, used) > 0 or not (marked or self._stays_listed(pool, node)):
+            return (
+                Blocker(OVER_LIMIT, self._describe_use(node, used) + f"; the limit is {limit}"),
+            )
+        message = (
+            f"{self._count_under(pool)} unmarked nodes of pool {pool.name!r} are under {limit}"
+        )
+        return (Blocker(TOO_FEW_UNDER_LIMIT, f"{message}, required are {pool.asked.required}"),)
 
-    def _how_full(self, node: int, used: Amount) -> str:
-        whole = self._account.capacity(node).cpu_millis
+    def _describe_use(self, node: int, used: Amount) -> str:
+        whole = self._ledger.capacity(node).cpu_millis
         if whole <= 0:
             return "it has no CPU for pods, so it is under no limit"
         return f"its pods ask for {percent(used.cpu_millis, whole)} of its CPU"
 
-    def figures(self) -> Iterator[PolicyMetric]:
+    def metrics(self) -> Iterator[PolicyMetric]:
         """Tell of each pool in the file what stands on its nodes."""
         for pool in self._pools.values():
-            for gauge, value in zip(self.gauges, self._figures(pool), strict=True):
+            for gauge, value in zip(self.gauges, self._values(pool), strict=True):
                 yield PolicyMetric(gauge.name, (pool.name,), value)
 
-    def _figures(self, pool: _Pool) -> Iterator[int | Fraction]:
+    def _values(self, pool: _Pool) -> Iterator[int | Fraction]:
         """Return the values in the order of the gauges."""
-        look, account, nodes = self._look, self._account, pool.nodes
-        unmarked = [node for node in nodes if node not in look.marked]
-        takes = filter(account.takes, unmarked)
+        policy_input, account, nodes = self._input, self._ledger, pool.nodes
+        unmarked = [node for node in nodes if node not in policy_input.marked]
+        takes = filter(account.is_schedulable, unmarked)
         yield len(nodes)
-        yield sum(self._against(pool, node, self._start[node]) < 0 for node in takes)
+        yield sum(self._compare(pool, node, self._requests_at_start[node]) < 0 for node in takes)
         yield sum(map(self._is_listed, unmarked))
         yield len(nodes) - len(unmarked)
         for resource in (0, 1):
             # Of each no more than there is: one pod that asks for too much says nothing of a pool.
-            parts = [(account.capacity(n)[resource], self._start[n][resource]) for n in nodes]
+            parts = [
+                (account.capacity(n)[resource], self._requests_at_start[n][resource])
+                for n in nodes
+            ]
             whole, used = sum(have for have, _ in parts), sum(map(min, parts))
             yield Fraction(used, whole) if whole else 0

@@ -379,7 +379,7 @@ def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> 
     ]
     marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
     survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config())
-    found = reconcile.against_hard(survey, {}, Now(1000))
+    found = reconcile.no_schedule_blockers(survey, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],
         "n300": ["hard-waiting"],

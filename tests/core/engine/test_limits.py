@@ -53,11 +53,11 @@ def in_zones(zones: str) -> list[Node]:
 
 
 def gone(cluster: Cluster, asked: Config, held: RateLimits | None = None) -> list[str]:
-    return [removal.node for removal in reconcile.plan(cluster, asked, pace=held).removals]
+    return [removal.node for removal in reconcile.plan(cluster, asked, limits=held).removals]
 
 
 def codes(cluster: Cluster, asked: Config, held: RateLimits | None = None) -> set[str]:
-    plan = reconcile.plan(cluster, asked, pace=held)
+    plan = reconcile.plan(cluster, asked, limits=held)
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
@@ -139,7 +139,7 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     asked = config(cluster=spent, pools=(replace(A, budget=spent),))
     held = RateLimits(cooling_until=90, pending_until=3, spacing_until=4, backing_off={"n0": 9})
     brakes = RemovalLimits(ClusterSnapshot(SIX, asked), held)
-    assert [(one.code, one.message) for one in brakes.refusals(SIX.nodes[0])] == [
+    assert [(one.code, one.message) for one in brakes.blockers(SIX.nodes[0])] == [
         (
             "min-untainted-nodes",
             "the cluster would have 5 nodes without a taint, fewer than minUntaintedNodes: 7",
@@ -163,10 +163,10 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     ]
     nodes = [marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]]
     brakes = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), asked), held)
-    found = [one.code for one in brakes.refusals(nodes[0])]
+    found = [one.code for one in brakes.blockers(nodes[0])]
     assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
     brakes = RemovalLimits(ClusterSnapshot(Cluster.of([node("x")], []), config(pools=(A,))), None)
-    (alone,) = brakes.refusals(node("x"))
+    (alone,) = brakes.blockers(node("x"))
     assert (alone.code, alone.message) == ("no-pool", "it is in none of the configured pools")
 
 
@@ -186,7 +186,7 @@ def test_marks_on_nodes_that_nobody_reaches_hold_back_no_others(
     nodes = [node("g0", labels={"green": "true"}), node("g1", labels={"green": "true"}), node("x")]
     found = Cluster.of(nodes, [pod("p", "g0", 100, 100, placing=GREEN)])
     brakes = RemovalLimits(ClusterSnapshot(found, asked), held)
-    codes = {one.name: [why.code for why in brakes.refusals(one)] for one in (nodes[0], nodes[2])}
+    codes = {one.name: [why.code for why in brakes.blockers(one)] for one in (nodes[0], nodes[2])}
     assert [name for name, why in codes.items() if "budget-window" in why] == told
 
 
@@ -195,7 +195,7 @@ def test_the_fewest_nodes_are_counted_without_those_that_leave_or_are_no_machine
     others = [replace(node("cloud"), virtual=True), node("going", taints=(going,))]
     asked = config(cluster=Budget(min_nodes=2))
     brakes = RemovalLimits(ClusterSnapshot(Cluster.of([*empties(2), *others], []), asked), None)
-    told = [one.message for one in brakes.refusals(node("n0")) if one.code == "min-nodes"]
+    told = [one.message for one in brakes.blockers(node("n0")) if one.code == "min-nodes"]
     assert told == ["the cluster would have 1 node that takes pods, fewer than minNodes: 2"]
 
 
@@ -459,8 +459,8 @@ def test_whoever_goes_after_it_the_next_mark_is_set_apart_from_a_new_one() -> No
     brakes = RemovalLimits(ClusterSnapshot(SOME_MARKED, config(**SPACED)), RateLimits())
     *_, new, other = SOME_MARKED.nodes
     for one in (new, SOME_MARKED.nodes[0]):
-        brakes.take(one)
-    assert [why.code for why in brakes.refusals(other)] == ["spacing"]
+        brakes.count_removal(one)
+    assert [why.code for why in brakes.blockers(other)] == ["spacing"]
 
 
 def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> None:
@@ -665,7 +665,7 @@ def test_back_off_is_read_from_the_node() -> None:
 def test_back_off_says_why(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
     survey = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
-    (found,) = RemovalLimits(survey, RateLimits(backing_off={"n0": 2000})).refusals(one)
+    (found,) = RemovalLimits(survey, RateLimits(backing_off={"n0": 2000})).blockers(one)
     assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 
@@ -673,7 +673,7 @@ def test_of_a_marked_node_all_that_stand_are_counted_and_told() -> None:
     one = marked(node("n0"), Mark.SOFT, 1)
     cluster = Cluster.of([one, replace(node("n1"), ready=False)], [])
     brakes = RemovalLimits(ClusterSnapshot(cluster, config(cluster=Budget(min_nodes=2))), None)
-    (found,) = brakes.refusals(one)
+    (found,) = brakes.blockers(one)
     assert found.message == "the cluster would have 1 node, fewer than minNodes: 2"
 
 
@@ -683,7 +683,7 @@ def test_a_node_that_takes_no_pods_is_one_without_a_taint_for_its_own_mark_alone
     told = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
     for one, others, why in ((marked(closed, Mark.SOFT, 1), 1, [told]), (closed, 2, [])):
         cluster = Cluster.of([one, *empties(3)[1 : 1 + others]], [])
-        found = RemovalLimits(ClusterSnapshot(cluster, asked), None).refusals(one)
+        found = RemovalLimits(ClusterSnapshot(cluster, asked), None).blockers(one)
         assert [blocker.message for blocker in found] == why
 
 

@@ -63,7 +63,7 @@ def test_the_plan_is_the_plain_one(
     cluster: Cluster, config: Config, pace: RateLimits | None
 ) -> None:
     plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
-    plan = reconcile.plan(cluster, config, pace=pace)
+    plan = reconcile.plan(cluster, config, limits=pace)
     assert by_the_engine(plan) == plainly(cluster, plain)
 
 

@@ -127,8 +127,8 @@ class TestObserved:
             (100, later, [job("a", "x"), job("b", "x"), c]),
             (200, later, [job("a", "x"), job("b", "x"), job("c", "x")]),
         )
-        assert found.state.provisioning_times.took == {GENERAL: (90,)}
-        assert found.state.provisioning_times.came == {}
+        assert found.state.provisioning_times.durations == {GENERAL: (90,)}
+        assert found.state.provisioning_times.added_at == {}
 
     def test_each_reach_has_its_own(self) -> None:
         green = [node(name, labels={"green": "true"}) for name in ("g0", "g1", "x")]
@@ -160,20 +160,20 @@ class TestBounds:
     def test_one_odd_node_does_not_decide(self) -> None:
         found = came(job("a", None), job("a", "x"), node("x"))
         odd = (90, 90, START_SECONDS_MAX, 95, START_SECONDS_MAX)
-        told = replace(found.state.provisioning_times, took={GENERAL: odd})
+        told = replace(found.state.provisioning_times, durations={GENERAL: odd})
         assert told.seconds == {GENERAL: 95}
 
     def test_the_last_nodes_count(self) -> None:
-        before = ProvisioningTimes(took={GENERAL: (1,) * NODES_MAX})
+        before = ProvisioningTimes(durations={GENERAL: (1,) * NODES_MAX})
         found = looks(
             (0, HERE, [job("a", None)]),
             (30, [*HERE, node("x")], [job("a", "x")]),
             memory=LeaderState(provisioning_times=before),
         )
-        assert found.state.provisioning_times.took == {GENERAL: (*(1,) * (NODES_MAX - 1), 30)}
+        assert found.state.provisioning_times.durations == {GENERAL: (*(1,) * (NODES_MAX - 1), 30)}
 
     def test_the_reach_that_was_told_of_longest_ago_is_forgotten(self) -> None:
-        before = ProvisioningTimes(took={f"r{n}": (1,) for n in range(REACHES_MAX)})
+        before = ProvisioningTimes(durations={f"r{n}": (1,) for n in range(REACHES_MAX)})
         found = looks(
             (0, HERE, [job("a", None)]),
             (30, [*HERE, node("x")], [job("a", "x")]),
@@ -186,14 +186,14 @@ class TestBounds:
     def test_of_so_many_pods_it_is_remembered_and_no_namespace_hides_another_s(self) -> None:
         many = [job(f"a{n:05}", None) for n in range(WAITING_PODS_MAX + 1)]
         other = job("z", None, namespace="other")
-        waiting = looks((0, HERE, [*many, other])).state.provisioning_times.waiting
+        waiting = looks((0, HERE, [*many, other])).state.provisioning_times.pending_since
         assert len(waiting) == WAITING_PODS_MAX
         assert (other.key, "z") in waiting
 
     def test_nodes_are_remembered_while_somebody_waits(self) -> None:
         nodes = [*HERE, *(node(f"x{n}") for n in range(3))]
         memory = looks((0, HERE, []), (10, HERE, [job("a", None)]), (20, nodes, [job("a", None)]))
-        assert set(memory.state.provisioning_times.came) == {"x0", "x1", "x2"}
+        assert set(memory.state.provisioning_times.added_at) == {"x0", "x1", "x2"}
         calm = reconcile(Cluster.of(nodes, []), ASKED, memory.state, START + 30)
         assert calm.state.provisioning_times == ProvisioningTimes()
 
@@ -203,7 +203,7 @@ class TestLength:
 
     def counts(self, took: int, now: int) -> int:
         """Return how many pods room is kept for: two come 500 s apart."""
-        memory = LeaderState(provisioning_times=ProvisioningTimes(took={GENERAL: (took,)}))
+        memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))
         found = looks(
             (0, HERE, []),
             (100, HERE, [self.EARLY]),
@@ -222,7 +222,7 @@ class TestLength:
 
     @pytest.mark.parametrize(("took", "left"), [(100, 0), (700, 200)])
     def test_the_leader_must_have_seen_so_long_a_time(self, took: int, left: int) -> None:
-        memory = LeaderState(provisioning_times=ProvisioningTimes(took={GENERAL: (took,)}))
+        memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))
         found = looks((0, HERE, []), (500, HERE, []), memory=memory)
         told = [one.why.message for one in found.plan.reserve]
         until = START + 500 + left

@@ -57,7 +57,7 @@ def _looks(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
 
 
 def _key(found: PassResult) -> str:
-    reach = found.snapshot.reaches.of_placing(SHOP)
+    reach = found.snapshot.reaches.reach_of(SHOP)
     assert reach is not None
     return reach.key
 
@@ -90,7 +90,7 @@ def test_the_pods_that_have_come(
     expected = found.state.expected_pods(found.snapshot.reachable_allocatable, Now(START + 50))
     own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
     assert own == {key: 1}
-    days = {kind.reach for counts in found.state.arrivals.days.values() for kind in counts}
+    days = {kind.reach for counts in found.state.arrivals.daily.values() for kind in counts}
     assert days == {key}
 
 
@@ -144,7 +144,7 @@ def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
         (30, _pool("a0", "a1"), [*many, GREEDY, *more]),
     ]
     found = _looks(*moments)
-    assert [len(counts) for counts in found.state.arrivals.slots.values()] == [KINDS_MAX]
+    assert [len(counts) for counts in found.state.arrivals.recent.values()] == [KINDS_MAX]
 
 
 def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
@@ -152,6 +152,6 @@ def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
     first = _looks((0, pool, [busy]))
     after = _looks((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
     assert _key(first) != _key(after), "it has moved"
-    general = after.snapshot.reaches.of_placing(NodeConstraints())
+    general = after.snapshot.reaches.reach_of(NodeConstraints())
     assert general is not None
     assert [second for second, _ in after.state.peak.looks[general.key]] == [START, START + 60]

@@ -70,7 +70,7 @@ def test_no_mark_of_others_is_released_because_the_last_pod_of_a_pool_ends(count
 def test_the_busiest_moment_keeps_the_pool_after_its_last_pod(seconds: int, stays: bool) -> None:
     found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
     assert ("c0" in gone(found)) is not stays
-    assert bool(found.snapshot.reaches.left) is stays
+    assert bool(found.snapshot.reaches.recent_templates) is stays
     assert (found.rate_limits.peak_excess == {"": NOTHING, "general": NOTHING}) is not stays
 
 
@@ -82,7 +82,7 @@ def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
     assert found.requeue_at == NOW + 40 + WINDOW
     late = reconcile(after, ASKED, found.state, NOW + 40 + WINDOW, last=found)
     assert not late.skipped
-    assert not late.snapshot.reaches.left
+    assert not late.snapshot.reaches.recent_templates
 
 
 @pytest.mark.parametrize("seconds", [0, 40])
@@ -108,7 +108,7 @@ def test_who_asks_in_other_words_now_has_the_reach() -> None:
     """It is one reach, under the words of those that are there."""
     same = NodeConstraints((("pool", "ci"),), tolerations=(Toleration(operator="Exists"),))
     found = looks((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
-    assert not found.snapshot.reaches.left
+    assert not found.snapshot.reaches.recent_templates
     assert same in found.state.recent_templates.seen_at
     assert CI not in found.state.recent_templates.seen_at
 
@@ -128,9 +128,9 @@ def test_those_of_lately_push_out_none_that_pods_ask_for_now() -> None:
         asked: Mapping[NodeConstraints, list[list[Pod]]] = {
             of_two(n): [[pod(f"p{n}", None, 1, 1, placing=of_two(n))]] for n in range(many)
         }
-        found = Reaches(nodes, asked, lately=lately)
-        assert {*found.templates} == {*asked}
-        assert len(found.left) == REACHES_MAX - many
+        found = Reaches(nodes, asked, recent=lately)
+        assert {*found.current_templates} == {*asked}
+        assert len(found.recent_templates) == REACHES_MAX - many
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -138,7 +138,7 @@ def test_what_is_remembered_is_bounded() -> None:
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
     pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
     found = looks((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
-    assert len(found.snapshot.reaches.left) == len(nodes)
+    assert len(found.snapshot.reaches.recent_templates) == len(nodes)
     assert len(found.state.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
     assert found.requeue_at == NOW + 11
 

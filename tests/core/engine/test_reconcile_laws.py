@@ -99,7 +99,7 @@ def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew(
         warm = PodIndex.of(cluster)
         for _ in range(LOOKS):
             cluster = changed(chance, cluster, EPOCH)
-            before, warm, cold = warm, warm.followed(cluster), PodIndex.of(cluster)
+            before, warm, cold = warm, warm.updated(cluster), PodIndex.of(cluster)
             assert counted(warm) == counted(cold)
             assert warm.pods is cluster.pods
             kept = {id(one) for one in before.groups.values()}
@@ -117,7 +117,7 @@ def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(15)]
     new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(came)]
     before = PodIndex.of(Cluster.of([node("n0")], [*pods, other]))
-    now = before.followed(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
+    now = before.updated(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
     alike = other.requests, other.placing
     assert (now.groups[alike] is before.groups[alike]) is followed
 
@@ -142,18 +142,18 @@ def test_a_pod_whose_node_has_left_waits_as_what_is_made_in_its_place_will(
 ) -> None:
     others = [pod(f"b{number:02}", "n0", 100, 100) for number in range(20)]
     before = PodIndex.of(Cluster.of([node("n0")], others))
-    found = before.followed(Cluster.of([node("n0")], [orphan, *others]))
+    found = before.updated(Cluster.of([node("n0")], [orphan, *others]))
     anew = [replace(orphan, node=None)] if waits else []
     assert list(found.groups.values()) == [[*anew, *others]]
-    assert found.used == before.used
-    collected = found.followed(Cluster.of([node("n0")], others))
+    assert found.requests == before.requests
+    collected = found.updated(Cluster.of([node("n0")], others))
     assert list(collected.groups.values()) == [others]
 
 
 def test_one_whose_node_has_left_and_that_cannot_be_judged_holds_no_node() -> None:
     odd = replace(LEFT, unsupported=("spec.volumes",))
     found = PodIndex.of(Cluster.of([node("n0")], [odd]))
-    assert (found.odd, found.groups) == ([replace(odd, node=None)], {})
+    assert (found.unevaluable, found.groups) == ([replace(odd, node=None)], {})
 
 
 def test_a_pass_follows_the_pods_of_the_last_one() -> None:
@@ -171,9 +171,9 @@ def counted(census: PodIndex) -> tuple[object, ...]:
     sums = [
         {name: (Amount(one.cpu_millis, one.memory_bytes), one.pods, dict(one.extended))
          for name, one in found.items() if one != Resources()}
-        for found in (census.used, census.resident)
+        for found in (census.requests, census.resident_requests)
     ]  # fmt: skip
-    return *sums, census.groups, census.odd, census.virtual
+    return *sums, census.groups, census.unevaluable, census.virtual
 
 
 def standing(count: int = 3) -> Cluster:

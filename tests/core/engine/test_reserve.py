@@ -21,7 +21,7 @@ from core.engine.arrivals import (
     Counts,
     LastBucket,
     PodShape,
-    Slots,
+    Buckets,
     TimeBuckets,
     expected_pods,
     without_expired,
@@ -333,14 +333,14 @@ class TestWhatIsRemembered:
     )
     NOW = START + 150
 
-    def expected(self, slots: Slots | None = None, days: Slots | None = None) -> Counts:
-        seen = Arrivals(grain=self.GRAIN, slots=slots or {}, days=days or {})
+    def expected(self, slots: Buckets | None = None, days: Buckets | None = None) -> Counts:
+        seen = Arrivals(buckets=self.GRAIN, recent=slots or {}, daily=days or {})
         return expected_pods(seen, WHOLE, Now(self.NOW), {})
 
     def test_what_counts_no_more_is_forgotten(self) -> None:
         oldest, today = (START - 7 * 86_400) // 300, START // 300
         days = {n: {self.ONE: 1} for n in (oldest - 1, oldest, today, today + 1)}
-        kept = without_expired(Arrivals(grain=self.GRAIN, days=days), Now(self.NOW)).days
+        kept = without_expired(Arrivals(buckets=self.GRAIN, daily=days), Now(self.NOW)).daily
         assert kept.keys() == {oldest, today}
 
     def test_a_length_is_five_slots_and_no_more(self) -> None:
@@ -357,9 +357,9 @@ class TestWhatIsRemembered:
     def test_what_time_alone_changes_is_foretold(self, ago: int) -> None:
         then = self.NOW - ago
         seen = Arrivals(
-            grain=self.GRAIN,
-            slots={then // 60: {self.ONE: 1}},
-            days={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
+            buckets=self.GRAIN,
+            recent={then // 60: {self.ONE: 1}},
+            daily={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
         )
         now = Now(self.NOW)
         before = expected_pods(seen, WHOLE, now, {})
@@ -400,7 +400,7 @@ class TestWhatIsRemembered:
                 reversed(sums),
                 key=lambda one: (sum(asked[kind] * one[kind] for kind in one), one.total()),
             )
-            seen = Arrivals(grain=self.GRAIN, slots=slots)
+            seen = Arrivals(buckets=self.GRAIN, recent=slots)
             assert expected_pods(seen, WHOLE, Now(self.NOW), {"general": many * 60}) == most, seed
 
     @pytest.mark.parametrize("when", ["slots", "days"])
@@ -418,11 +418,11 @@ def test_what_came_to_reaches_that_have_one_name_now_is_added_up() -> None:
     )
     counts = {old: 2, new: 3, other: 5}
     latest = LastBucket(7, {old: "a", other: "b"})
-    before = Arrivals(slots={7: counts}, slot_of=latest, days={1: counts}, day_of=latest)
+    before = Arrivals(recent={7: counts}, last_recent=latest, daily={1: counts}, last_daily=latest)
     found = before.renamed({"old": "new"})
-    assert found.slots == {7: {new: 5, other: 5}}
-    assert found.days == {1: {new: 5, other: 5}}
-    assert found.slot_of == found.day_of == LastBucket(7, {new: "a", other: "b"})
+    assert found.recent == {7: {new: 5, other: 5}}
+    assert found.daily == {1: {new: 5, other: 5}}
+    assert found.last_recent == found.last_daily == LastBucket(7, {new: "a", other: "b"})
 
 
 class TestBounds:
@@ -432,9 +432,9 @@ class TestBounds:
     )
     def test_time_is_cut_into_so_many_slots(self, length: int, over: int, slot: int) -> None:
         grain = TimeBuckets.of(Reserve(length_seconds=length, over_seconds=over))
-        assert grain.slot == slot
-        assert (grain.length - 1) * slot < length <= grain.length * slot
-        remembered = [n for n in range(over // slot + 9) if grain.remembers(n, over + 3)]
+        assert grain.bucket_seconds == slot
+        assert (grain.window_buckets - 1) * slot < length <= grain.window_buckets * slot
+        remembered = [n for n in range(over // slot + 9) if grain.is_within(n, over + 3)]
         assert len(remembered) <= SLOTS_MAX + 2
 
     def test_a_slot_tells_so_many_kinds_apart_and_no_namespace_hides_another_s(self) -> None:
@@ -472,7 +472,7 @@ class TestBounds:
         one = job("z", "n0", 990, namespace="late")
         found = looks(nodes, (0, []), (60, many), (120, [*many, *theirs, one]))
         assert 990 in came(found)
-        assert {len(slot) for slot in found.state.arrivals.slots.values()} == {KINDS_MAX}
+        assert {len(slot) for slot in found.state.arrivals.recent.values()} == {KINDS_MAX}
 
     def test_nor_does_it_when_it_has_come_first(self) -> None:
         nodes = [node("n0"), node("n1")]
@@ -485,7 +485,7 @@ class TestBounds:
         assert 990 in came(found), "others have more"
         assert len(came(found)) == KINDS_MAX
         assert came(looks(nodes, *moments, (90, [*many, *others, *late]))) == came(found)
-        for slot in (*found.state.arrivals.slots.values(), *found.state.arrivals.days.values()):
+        for slot in (*found.state.arrivals.recent.values(), *found.state.arrivals.daily.values()):
             assert len(slot) == KINDS_MAX
         one = [*many, *others, *late, job("one", "n0", 995)]
         assert came(looks(nodes, *moments, (130, one))) == {**came(found), 995: 1}, "the next slot"
@@ -553,7 +553,7 @@ class TestBounds:
             for n in range(WORKLOADS_MAX + 5)
         ]
         nodes = [node("n0", pods=10_000)]
-        gone = looks(nodes, (0, owned), (10, owned[1:]), (70, [])).state.arrivals.gone
+        gone = looks(nodes, (0, owned), (10, owned[1:]), (70, [])).state.arrivals.departed
         assert len(gone) == WORKLOADS_MAX
         assert "w0000" not in {one.owner_name for one in gone}
 
@@ -577,7 +577,7 @@ class TestBounds:
         survey = looks([node("n0")], (0, [])).snapshot
         kinds = [PodShape("general", one, NO_NODE_CONSTRAINTS) for one in (first, second)]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).expected
+            ((one, many),) = Room(survey, counts).placeholders
             assert (one.requests, many) == (first, PODS_MAX)
 
     @pytest.mark.parametrize(
@@ -597,7 +597,7 @@ class TestBounds:
         kinds = [
             PodShape(f"{n:03}", Resources(1, 1), NO_NODE_CONSTRAINTS) for n in range(len(asked))
         ]
-        made = Room(survey, dict(zip(kinds, asked, strict=True))).expected
+        made = Room(survey, dict(zip(kinds, asked, strict=True))).placeholders
         assert [many for _, many in made] == has
 
     def test_of_as_many_that_ask_for_the_same_it_is_the_same_always(self) -> None:
@@ -605,7 +605,7 @@ class TestBounds:
         places = [NodeConstraints(node_selector=(("disk", name),)) for name in "ba"]
         kinds = [PodShape("general", Resources(1, 1), one) for one in places]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).expected
+            ((one, many),) = Room(survey, counts).placeholders
             assert (one.placing, many) == (places[1], PODS_MAX)
 
     def test_what_may_go_to_two_nodes_beyond_the_reaches_is_not_counted(self) -> None:
@@ -621,7 +621,7 @@ class TestBounds:
             )
             for a, b in pairs
         ]
-        beyond = looks(nodes, (0, there)).snapshot.reaches.beyond
+        beyond = looks(nodes, (0, there)).snapshot.reaches.untracked
         told_apart = [pod for pod in there if pod.placing not in beyond]
         there += [replace(pod, name=f"{pod.name}-{n}") for pod in told_apart for n in range(2)]
         for placing, counted in ((told_apart[0].placing, {7: 1}), (min(beyond, key=repr), {})):

@@ -190,7 +190,7 @@ def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
         asked, looks, found = played(seed)
         assert names(found) == held(looks, asked), seed
         assert short(found) == lacking(looks, asked), seed
-        kept += bool(names(found)) and found.state.arrivals.slots != {}
+        kept += bool(names(found)) and found.state.arrivals.recent != {}
     assert kept > len(seeds) // 20
 
 
@@ -242,9 +242,9 @@ def test_what_is_remembered_is_bounded() -> None:
         most = max(most, entries(last.state.arrivals))
     assert last is not None
     assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * KINDS_MAX
-    assert len(last.state.arrivals.slots) <= 3600 // 60 + 2
-    assert len(last.state.arrivals.days) <= 7 * 86_400 // 2000 + 2
+    assert len(last.state.arrivals.recent) <= 3600 // 60 + 2
+    assert len(last.state.arrivals.daily) <= 7 * 86_400 // 2000 + 2
 
 
 def entries(arrivals: Arrivals) -> int:
-    return sum(map(len, (*arrivals.slots.values(), *arrivals.days.values())))
+    return sum(map(len, (*arrivals.recent.values(), *arrivals.daily.values())))

@@ -75,7 +75,7 @@ def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -
 def checks(cpu: str, memory: str) -> list[bool]:
     survey = ClusterSnapshot(thesis_cluster(), thesis_config(cpu, memory))
     policy = survey.policy(survey.new_ledger())
-    return [policy.nominated(node, marked=False) for node in range(len(survey.node_order.nodes))]
+    return [policy.nominates(node, marked=False) for node in range(len(survey.node_order.nodes))]
 
 
 NEW = LeaderState()

@@ -219,7 +219,7 @@ def test_what_a_template_asks_is_not_asked_of_every_node() -> None:
         _Read.reads = 0
         reaches = Reaches(nodes, {without_volumes(placing): [[pod("p", None, 1, 1)]]})
         assert reaches.admitting(placing) == list(range(NODES))
-        assert reaches.also_for([placing]) == frozenset()
+        assert reaches.unreached_nodes_for([placing]) == frozenset()
         return _Read.reads
 
     assert reads(500) == reads(1) > 0

@@ -294,7 +294,7 @@ def plainly(made: Case, mutant: str = "") -> Excess:
 
 
 def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
-    plan = reconcile.plan(made.cluster, made.config, pace=made.pace)
+    plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
     return [(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals]
 
 
@@ -330,7 +330,7 @@ def test_a_plan_that_is_carried_out_is_planned_again() -> None:
 def test_what_is_told_is_what_is_plainly_there() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)
-        plan = reconcile.plan(made.cluster, made.config, pace=made.pace)
+        plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
         told = [one.value for one in plan.figures]
         worth = plainly(made).told()
         assert told == ([] if worth is None else [worth]), seed

@@ -187,7 +187,7 @@ def test_explain_says_how_full_a_node_is() -> None:
     work, _ = reconcile.prepare(
         ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
     )
-    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
+    assert work.describe("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
 
 
 def test_a_pod_that_waits_keeps_no_node() -> None:
@@ -460,11 +460,11 @@ def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
 def test_places_that_are_too_many_are_not_remembered() -> None:
     made = vector(450)
     listing = UnneededNodes(Hints(), {}, ClusterSnapshot(made, settings()), Now(0))
-    assert listing.note("a", (Placement("d/a", "x"),) * PLACES_MAX)
-    assert not listing.note("b", (Placement("d/b", "x"),))
-    assert listing.note("a", ())
-    assert listing.note("b", (Placement("d/b", "x"),))
-    assert listing.seen().placements.keys() == {"a", "b"}
+    assert listing.remember("a", (Placement("d/a", "x"),) * PLACES_MAX)
+    assert not listing.remember("b", (Placement("d/b", "x"),))
+    assert listing.remember("a", ())
+    assert listing.remember("b", (Placement("d/b", "x"),))
+    assert listing.hints().placements.keys() == {"a", "b"}
 
 
 def test_a_node_whose_pods_do_not_fit_is_not_listed() -> None:

@@ -77,7 +77,7 @@ def test_the_plan_is_the_plain_one_on_mixed_clusters(seeds: range) -> None:
     removed = 0
     for seed in seeds:
         cluster, config, pace = mixed_case(seed)
-        plan = reconcile.plan(cluster, config, pace=pace)
+        plan = reconcile.plan(cluster, config, limits=pace)
         plain = Counted(cluster, config, "", pace, key=keys(cluster, config)).plan()
         assert by_engine(plan) == plain, seed
         removed += len(plan.removals)
