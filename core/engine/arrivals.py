@@ -1,12 +1,13 @@
-"""Which pods have come, and when, as far as room is to be kept for others like them; pure.
+"""Count the pods that are created, so that room can be reserved for similar pods.
 
-A pod has come when a look sees it that the last one did not, whatever its creationTimestamp says:
-one clock counts, and what a leader has not seen it does not guess from the pods that happen to be
-left. A pod whose controller keeps a number of pods, and of which one has left a short time ago,
-takes that one's place: a rollout or an eviction asks for no more room than its surge. So does a
-Job's pod that asks for the same as one of its namespace which ended a short time ago: a stream of
-Jobs that begin as others end needs the room of those that run. Bare pods count each, and none that
-asks for a node by its name: no other comes there in its place.
+A pod has arrived when a pass sees it that the previous pass did not see. Its creationTimestamp is
+ignored: only the leader's clock counts, and the pods that still exist say little about those that
+a leader has not seen.
+
+A pod that replaces a departed pod of the same workload is not counted, because a rollout or an
+eviction needs no room beyond its surge. A pod of a Job replaces a departed pod of any Job with
+equal requests and constraints in its namespace, because a stream of Jobs needs only the room of
+the running ones. Bare pods are always counted. Pods that select a node by name are never counted.
 """
 
 from bisect import bisect_left
@@ -29,83 +30,91 @@ from core.model.volumes import CLAIMS_FIELD
 from core.model.workload import JOB, KEEPERS, Workload, workload_of
 from core.packing.node_order import dominant_share
 
-STEPS: Final = 5
-"""Into so many counted a length is cut: the busiest one begins at any of them."""
-SLOTS_MAX: Final = 1024
-"""So many are remembered at most; of a long time they are longer."""
+BUCKETS_PER_WINDOW: Final = 5
+"""Buckets per window; the busiest window begins at any of them."""
+BUCKETS_MAX: Final = 1024
+"""Maximum number of buckets; if the lookback is long, buckets are longer."""
 DAYS: Final = 7
+"""Earlier days of which the same time of the day counts."""
 DAY_SECONDS: Final = 86_400
-DAY_SLOT_SECONDS: Final = 300
-"""What daily before are remembered by, at least: 2,016 of them."""
-ONE: Final = "node: "
-KINDS_MAX: Final = 64
-"""Different pods that a number tells apart, of no namespace many more than of another that asks."""
+DAILY_BUCKET_SECONDS_MIN: Final = 300
+"""Minimum bucket length for earlier days (2,016 buckets a week)."""
+SINGLE_NODE: Final = "node: "
+"""Prefix of the key of a reach that is a single node."""
+SHAPES_MAX: Final = 64
+"""Pod shapes counted per bucket, shared fairly between namespaces."""
 TEMPLATE_CHARACTERS_MAX: Final = 2048
-"""Of a shape's template, written out, some five times a usual one: it is remembered for daily."""
+"""Maximum length of a template's text, about five times the usual length. Templates are kept for
+days."""
 WORKLOADS_MAX: Final = 4096
-"""Workloads of which it is remembered that pods have left; those that lost one last."""
+"""Maximum number of workloads with remembered departures; those with the latest departures are
+kept."""
 
 
 class PodShape(NamedTuple):
-    """What a pod that has come asks for; the next like it is packed by that."""
+    """Requests and constraints of arrived pods; placeholders are made from it."""
 
     reach: str
-    """The key of its reach; of pods that a single node admits, that node's name behind ONE."""
+    """Key of the reach; for pods that a single node admits, SINGLE_NODE and the name of this
+    node."""
     requests: Resources
     placing: NodeConstraints
-    """Without its volumes."""
+    """Node constraints without volumes."""
 
 
 Counts = Mapping[PodShape, int]
+"""Number of pods by shape."""
 Buckets = Mapping[int, Counts]
-"""By number: the number's first second, over how long a number is."""
+"""Counts by bucket number, which is the start of the bucket divided by the bucket length."""
 
 
 class LastBucket(NamedTuple):
-    """The number that was counted in last."""
+    """The bucket that was counted in last."""
 
     number: int = 0
     namespace_of: Mapping[PodShape, str] = MappingProxyType({})
-    """The namespace whose pod was the first of the shape there."""
+    """Namespace of the first pod of each shape in the bucket."""
 
 
 NOTHING: Final = LastBucket()
-Gone = Mapping[int, int]
-"""By number: how many pods have left whose place no other has taken."""
+Departures = Mapping[int, int]
+"""Number of departed pods that no other has replaced, by bucket number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBuckets:
-    """How time is cut, seconds."""
+    """Lengths of the buckets that arrivals are counted in, seconds."""
 
     bucket_seconds: int
     window_buckets: int
-    """How many counted a length is."""
+    """Number of buckets in a window."""
     lookback_seconds: int
-    """For how long a number is remembered."""
+    """Time for which a bucket is kept."""
     daily_bucket_seconds: int
-    """How long the counted are by which daily before are remembered."""
+    """Length of the buckets for earlier days."""
 
     @staticmethod
     def of(reserve: Reserve) -> "TimeBuckets":
-        """Cut as the settings ask, as finely as the bounds allow."""
+        """Return the finest buckets that the settings and the limits allow."""
         length, over = reserve.length_seconds, reserve.over_seconds
-        number = max(1, length // STEPS, -(-over // SLOTS_MAX))
-        return TimeBuckets(number, -(-length // number), over, max(length, DAY_SLOT_SECONDS))
+        number = max(1, length // BUCKETS_PER_WINDOW, -(-over // BUCKETS_MAX))
+        return TimeBuckets(
+            number, -(-length // number), over, max(length, DAILY_BUCKET_SECONDS_MIN)
+        )
 
     def is_compatible(self, other: "TimeBuckets") -> bool:
-        """Say whether what was counted by the other one is counted alike, for however long."""
+        """Report whether the buckets are those of *other*, apart from the lookback."""
         return replace(self, lookback_seconds=other.lookback_seconds) == other
 
     def is_within(self, number: int, now_seconds: int) -> bool:
-        """Say whether something of the number is still within the time that counts."""
+        """Report whether a part of the bucket is within the lookback."""
         return (
             now_seconds - self.lookback_seconds < (number + 1) * self.bucket_seconds
             and number <= now_seconds // self.bucket_seconds
         )
 
     def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return, for each day before, the counted that began as the next time that counts does."""
+        """Return for each earlier day the buckets that began at this time, for one lookback."""
         many = -(-self.lookback_seconds // self.daily_bucket_seconds)
         begins = (
             (now_seconds - back * DAY_SECONDS) // self.daily_bucket_seconds
@@ -116,31 +125,34 @@ class TimeBuckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What is remembered."""
+    """Counted arrivals."""
 
     buckets: TimeBuckets | None = None
-    """By what it was counted; None: there was no look, or no room is kept."""
+    """Lengths of the buckets; None before the first pass, or if no room is reserved."""
     pods: Sequence[Pod] = field(default=(), compare=False)
-    """Those of the last look, sorted by name, the cluster's own tuple; of them it matters who was
-    there, not what else they are."""
+    """Pods of the last pass, sorted by name. Comparisons ignore them, since only their identity
+    matters."""
     recent: Buckets = field(default_factory=dict)
+    """Arrivals within the lookback."""
     last_recent: LastBucket = NOTHING
     daily: Buckets = field(default_factory=dict)
+    """Arrivals of earlier days, in longer buckets."""
     last_daily: LastBucket = NOTHING
-    departed: Mapping[Workload, Gone] = field(default_factory=dict)
+    departed: Mapping[Workload, Departures] = field(default_factory=dict)
+    """Departures by workload."""
     counting_since: int | None = None
-    """Unix seconds of the look at which counting began; None: there was none."""
+    """Time of the pass in which counting began, unix seconds; None before it."""
 
     def observe(self, seen: ClusterSnapshot, now: Now) -> "Arrivals":
-        """Return the state after a look; it starts anew when the reserve counts differently."""
+        """Return the state after a pass; counting restarts if the bucket lengths have changed."""
         return _observed(self, seen, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
-        """Return the state after the same cluster was seen again: what has expired is dropped."""
+        """Return the state after a pass that was skipped, without expired buckets."""
         return without_expired(self, now)
 
     def renamed(self, keys: RenamedKeys) -> "Arrivals":
-        """Return the state under the keys that the reaches have now."""
+        """Return the state under the new keys of the reaches."""
         return replace(
             self,
             recent={
@@ -189,10 +201,10 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
 
 
 def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
-    """Return the arrivals without the counted that have expired.
+    """Return the arrivals without expired buckets.
 
-    Nothing here registers a moment: `expected` does so for the counted that decide, and the rest is
-    read only when pods come or leave.
+    This registers no time with Now. `expected_pods` does so for the buckets that matter, and the
+    other ones are read only when pods arrive or depart.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -228,7 +240,7 @@ def _renamed_counts(counts: Counts, keys: RenamedKeys) -> Counts:
 
 
 def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return who has left or is leaving since, and who has come, both by name."""
+    """Return the pods that have departed or are terminating, and the arrived pods, by name."""
     departed, arrived = changes(before, now)
     was, stands = {pod.key: pod for pod in departed}, {pod.key: pod for pod in arrived}
     left = [
@@ -243,11 +255,9 @@ def _continues(pod: Pod, now: Pod | None) -> bool:
 
 
 def _needs_room(pod: Pod) -> bool:
-    """Say whether room is to be kept for others like it; for whom others go, there is room.
-
-    A claim that waits for its first consumer is not known yet when its pod is seen first, and
-    volumes are no part of what is asked for others.
-    """
+    """Report whether room should be reserved for similar pods."""
+    # A claim that waits for its first consumer is still unknown when its pod is first seen.
+    # Volumes are not part of the shape, so such a pod counts.
     known = pod.evaluable or (
         pod.unsupported == (CLAIMS_FIELD,) and not (pod.too_much or pod.unreadable)
     )
@@ -255,14 +265,14 @@ def _needs_room(pod: Pod) -> bool:
 
 
 def _workload(pod: Pod) -> Workload | None:
-    """Return whose pods take each other's places; of Jobs, those that ask for the same."""
+    """Return the workload whose pods replace each other, or None."""
     if pod.owner_kind == JOB:
         return Workload(pod.namespace, JOB, repr((pod.requests, without_volumes(pod.placing))))
     return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
 def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bool:
-    """Say whether another of its workload has left for it, the first of whom it stands for now."""
+    """Report whether the pod replaces a departed pod of its workload, and use up the oldest."""
     workload = _workload(pod)
     left = departed.get(workload) if workload else None
     if not workload or not left:
@@ -277,12 +287,13 @@ def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bo
 
 
 def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
-    """Return what the pod stands for; None: no node of this cluster is one for it, or one by name.
+    """Return the shape of the pod, or None if no room is to be reserved for such pods.
 
-    By names who may create pods could have every empty node kept, with a small pod for each; nor
-    does a pod stand for others whose template is too long to be remembered.
+    That is so for pods that no node can hold or that select a node by name, for pods on virtual
+    nodes, and for overlong templates.
     """
     placing = without_volumes(pod.placing)
+    # With node names, a user could have every empty node reserved with one small pod for each.
     if (pod.requests, pod.placing) in snapshot.unplaceable or names_node(placing):
         return None
     members = snapshot.reaches.members(placing)
@@ -292,15 +303,15 @@ def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
         return None
     reach = snapshot.reaches.reach_of(placing)
     if reach is None and len(members) > 1:
-        return None  # beyond those that are told apart, or nobody who can be judged goes there yet
-    key = reach.key if reach else f"{ONE}{snapshot.node_order.nodes[members[0]].name}"
+        return None  # the reach is untracked, or no pod that Ebb can evaluate uses it yet
+    key = reach.key if reach else f"{SINGLE_NODE}{snapshot.node_order.nodes[members[0]].name}"
     return PodShape(key, pod.requests, placing)
 
 
 def _recent(
-    departed: Mapping[Workload, Gone], buckets: TimeBuckets, now_seconds: int
-) -> Mapping[Workload, Gone]:
-    """Return those that have left within one length."""
+    departed: Mapping[Workload, Departures], buckets: TimeBuckets, now_seconds: int
+) -> Mapping[Workload, Departures]:
+    """Return the departures within one window."""
     now = now_seconds // buckets.bucket_seconds
     first = now - buckets.window_buckets
     kept = {
@@ -310,7 +321,8 @@ def _recent(
     return {workload: counted for workload, counted in kept.items() if counted}
 
 
-def _bounded(departed: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
+def _bounded(departed: Mapping[Workload, Departures]) -> Mapping[Workload, Departures]:
+    """Return at most WORKLOADS_MAX workloads, those with the latest departures."""
     if len(departed) <= WORKLOADS_MAX:
         return departed
     last = sorted(departed, key=lambda workload: (-max(departed[workload]), workload))
@@ -320,10 +332,10 @@ def _bounded(departed: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
 def _count_in_bucket(
     counted: Buckets, last: LastBucket, number: int, shapes: Sequence[tuple[str, PodShape]]
 ) -> tuple[Buckets, LastBucket]:
-    """Count the shapes, each with its namespace, in the number, as far as it tells them apart.
+    """Count shapes, each with its namespace, in the bucket, up to SHAPES_MAX different ones.
 
-    Once it is full, a shape of a namespace that has fewer takes the place of the rarest of the one
-    that has most.
+    If the bucket is full, a shape of a namespace with fewer shapes replaces the rarest shape of
+    the namespace with most.
     """
     if not shapes:
         return counted, last
@@ -332,7 +344,7 @@ def _count_in_bucket(
     had = Counter(whose.values())
     for namespace, shape in shapes:
         if shape not in counts:
-            if len(counts) >= KINDS_MAX:
+            if len(counts) >= SHAPES_MAX:
                 most = max(sorted(had), key=lambda one: had[one], default="")
                 if had[most] <= had[namespace] + 1:
                     continue
@@ -349,11 +361,11 @@ def _count_in_bucket(
 def expected_pods(
     arrivals: Arrivals, total: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
-    """Return the pods that room is kept for: of each reach those of its busiest length.
+    """Return the pods to reserve room for: for each reach, those of its busiest window.
 
-    That asks for most, by dominant share of *total*, then has most pods, then arrived last; the
-    same time of the daily before counts like the time that has passed. *at_least*: so many seconds
-    is the length of a reach, where that is more than the setting.
+    The busiest window has the largest requests by dominant share of *total*, then the most pods,
+    then the latest end. The same time on earlier days counts like the recent past. *at_least*:
+    minimum length of the window by reach, seconds.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -370,14 +382,14 @@ def expected_pods(
 
 
 class _Shares:
-    """How much shapes ask for, of one total; each is divided once."""
+    """Dominant shares of shapes; each is computed once."""
 
     def __init__(self, total: Resources) -> None:
         self._whole = total
         self._of: dict[Resources, int] = {}
 
     def of(self, counts: Counts) -> tuple[int, int]:
-        """Return the share that all of them ask for, and how many they are."""
+        """Return the total share of the pods, and their number."""
         return sum(many * self._one(shape) for shape, many in counts.items()), sum(counts.values())
 
     def _one(self, shape: PodShape) -> int:
@@ -390,7 +402,7 @@ class _Shares:
 def _count_windows(
     arrivals: Arrivals, buckets: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
 ) -> Iterable[tuple[str, Counter[PodShape]]]:
-    """Yield what arrived to each reach in each stretch of one length; the daily before first."""
+    """Yield the arrivals of each reach in each window; earlier days come first."""
     daily = buckets.same_time_on_earlier_days(now_seconds)
     before = [_select(arrivals.daily, day) for day in daily]
     near = _select(
@@ -407,15 +419,15 @@ def _count_windows(
 
 
 def _select(counted: Buckets, asked: Iterable[int]) -> Buckets:
-    """Return those that are there, in the order in which they are asked for."""
+    """Return the existing buckets among *asked*, in that order."""
     return {number: counted[number] for number in asked if number in counted}
 
 
 def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
-    """Return by template the reach that its pods arrived to last; *times*: the oldest first.
+    """Return by template the reach of its latest pods; *times*: oldest first.
 
-    A template has one reach at a time, and another one when a second node of its pool comes, say,
-    or nodes that it cannot use: what arrived to the one before are pods of the one that it has.
+    The reach of a template changes when nodes are added, such as a second node of its pool.
+    Earlier arrivals count for the current reach.
     """
     return {
         shape.placing: shape.reach
@@ -428,7 +440,7 @@ def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
 def _by_reach(
     counted: Buckets, keys: Mapping[NodeConstraints, str]
 ) -> dict[str, dict[int, Counter[PodShape]]]:
-    """Return what arrived to each reach in each number, those in order."""
+    """Return the arrivals by reach and bucket."""
     found: dict[str, dict[int, Counter[PodShape]]] = {}
     for number, counts in counted.items():
         for shape, many in counts.items():
@@ -446,9 +458,9 @@ def _sum(counted: Buckets, asked: range) -> Counter[PodShape]:
 
 
 def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield what arrived in so many counted up to each: a long time may be many short ones.
+    """Yield the sum of *many* buckets up to each bucket.
 
-    It is the same counter each time: who keeps what it says copies it.
+    It yields the same Counter every time; copy it to keep it.
     """
     total: Counter[PodShape] = Counter()
     behind = deque(counted)
@@ -463,7 +475,7 @@ def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
 
 
 def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the unix seconds, past ones too, at which time alone changes the expected pods."""
+    """Yield the times, including past ones, at which the expected pods change by time alone."""
     buckets = arrivals.buckets
     if buckets is None:
         return

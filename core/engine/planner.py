@@ -1,7 +1,7 @@
-"""One plan in the making: the state after the removals that have been decided.
+"""Make a joint plan: hold the state of the cluster after the removals decided so far.
 
-The steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: what one removal moves is
-committed before the next is judged.
+The steps are those of thesis 4.4, 4.5 and 4.7. The pods that one removal displaces are placed
+before the next node is checked.
 """
 
 from collections import Counter
@@ -26,59 +26,60 @@ from core.packing.packer import Attempt, Packer
 from core.policies.policy import Order, Policy, PolicyMetric
 
 REROUTES_MAX: Final = 3
-"""How often the pods of one node are packed anew, at most, to pass by reaches that are full."""
+"""Maximum number of times that the pods of one node are placed again to avoid full reaches."""
 
 DELAY: Final = Reason(
     "delay",
-    "The node is a candidate, but has not been one for longer than the configured delay.",
-    "wait; or set `delay` lower in the configuration",
-    "it has been a candidate without a break for longer than `delay`",
+    "The node is a candidate for removal, but not yet for longer than the configured delay.",
+    "wait; or lower `delay` in the configuration",
+    "the node has been a candidate for longer than `delay` without interruption",
 )
 NO_ROOM: Final = Reason(
     "no-room",
-    "A pod of the node finds no place on the nodes that stay.",
-    "ebb explain pod {namespace}/{name} (says which rule refuses which nodes)",
-    "another node admits the pod and has room for it, beside all other pods that must move",
+    "A pod of the node has no place on the remaining nodes.",
+    "see which rules exclude which nodes: ebb explain pod {namespace}/{name}",
+    "another node admits the pod and has room for it beside all other pods that must move",
 )
 PLACE_TAKEN: Final = Reason(
     "place-taken",
-    "The place that was found for a pod of the node is lost by pods of nodes that go first.",
-    "wait: once those have been marked, another place is looked for, and the delay starts anew",
-    "its pods have places that hold until the delay has passed",
+    "Pods of nodes that are removed first take the place that was found for a pod of the node.",
+    "wait: after these nodes are marked, Ebb searches for another place and restarts the delay",
+    "the node's pods keep their places until the delay has passed",
 )
 HEADROOM: Final = Reason(
     "headroom",
-    "Without the node there would be no room for pods as large as the largest, for which "
-    "room must be left.",
-    "set `headroom` lower in the configuration, or lower what the largest pods ask for",
-    "that many pods of that size find a place on the nodes that stay",
+    "Without the node there would be too little headroom: room for pods as large as the largest "
+    "pod.",
+    "lower `headroom` in the configuration, or lower the requests of the largest pods",
+    "the remaining nodes have room for `headroom` pods of that size",
 )
 TIME_BOX: Final = Reason(
     "time-box",
-    "The pass had no time left for the node, because the cluster asks much of it or because "
-    "something came up that could not wait; what else speaks against it was not looked for.",
-    "nothing to do: the next pass judges it; if that goes on, "
-    "ebb_engine_pass_timeouts_total grows, and the engine needs a faster processor",
-    "a pass reaches the node in time",
+    "The pass ended before the node was checked, because it ran out of time or was interrupted by "
+    "an urgent event. Other reasons were not checked.",
+    "nothing to do: the next pass checks the node; if ebb_engine_pass_timeouts_total keeps "
+    "growing, give the controller a faster CPU",
+    "a pass checks the node in time",
 )
 LIMIT: Final = Reason(
     "limit",
-    "As many other nodes go in this plan as may go at a time.",
-    "wait for those to go; or allow more (`ebb plan --max-removals`)",
-    "fewer nodes are chosen before it than may go",
+    "The plan already removes as many nodes as the limit allows.",
+    "wait until these nodes are removed; or raise the limit (`ebb plan --max-removals`)",
+    "fewer nodes than the limit are removed before this node",
 )
 
 
 class _Route(NamedTuple):
-    """Where the pods of a node would go, and what speaks against it."""
+    """Placements for the pods of a node, and the reasons against these placements."""
 
     attempt: Attempt
     effect: RemovalEffect
     exceeded: tuple[Exceeded, ...]
     lost: Known
-    """Pods and the places that they were to have and others have now; if the node is listed."""
+    """Remembered placements of pods that are placed elsewhere now; empty for nodes that are not
+    listed."""
     with_headroom: Attempt | None = None
-    """What was refused beside the headroom, where that gives way."""
+    """Failed attempt beside the headroom, if the headroom was removed for the node."""
 
     @property
     def is_refused(self) -> bool:
@@ -86,25 +87,25 @@ class _Route(NamedTuple):
 
 
 Delays = Mapping[str, int]
-"""By candidate: the unix second at which its delay ends."""
+"""End of the delay by candidate, unix seconds."""
 InTime = Callable[[], bool]
-"""Says whether there is time left for more."""
+"""Reports whether the pass has time left."""
 
 
 def unlimited_time() -> bool:
-    """Say that there is."""
+    """Return True: the pass has no time limit."""
     return True
 
 
 class PlannerParts(NamedTuple):
-    """What one plan is made of; all of them know nodes by the same ids."""
+    """Parts of a planner; all of them use the same node ids."""
 
     packer: Packer
-    """Free space, and where pods are placed."""
+    """Free space, and the placements of pods."""
     ledger: UtilizationLedger
     """Sums of requests and usable capacity."""
     policy: Policy
-    """The rule that nominates nodes; it reads the account."""
+    """Policy that nominates nodes; it reads the ledger."""
     limits: RemovalLimits
     """Limits on how many nodes may be removed, and how fast."""
 
@@ -112,7 +113,7 @@ class PlannerParts(NamedTuple):
     def of(
         snapshot: ClusterSnapshot, limits: RateLimits | None, candidates: Collection[str] | None
     ) -> "PlannerParts":
-        """Make the parts for a snapshot; *candidates*: see Work."""
+        """Return the parts for a snapshot; *candidates*: see PolicyInput."""
         placeholders = snapshot.headroom(snapshot.config.budgets.headroom)
         placeholders += (room.pod for room in snapshot.buffer_rooms for _ in range(room.kept))
         packer = snapshot.packer(placeholders)
@@ -122,7 +123,7 @@ class PlannerParts(NamedTuple):
 
 
 class Planner:
-    """A plan in the making: what has been decided so far, and what is left to try."""
+    """A plan in progress: the decided removals, and the nodes that are still to be tried."""
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class Planner:
         in_time: InTime = unlimited_time,
         candidates: Delays | UnneededNodes | None = None,
     ) -> None:
-        """Begin with nothing decided; for the arguments see core.engine.reconcile.make_plan."""
+        """Start without any removal; for the arguments see core.engine.reconcile.make_plan."""
         self.snapshot = snapshot
         self._unneeded = candidates if isinstance(candidates, UnneededNodes) else None
         self._delays: Delays | None = None if isinstance(candidates, UnneededNodes) else candidates
@@ -150,16 +151,17 @@ class Planner:
         self.marked = snapshot.marks.keys() - snapshot.leaving_nodes
         self._delay_seconds = snapshot.config.delay_seconds
         self._ordered = len(self.ledger.changed)
-        """How much had changed in the account when nodes were put in order."""
+        """Length of `ledger.changed` when the nodes were last sorted."""
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
         self._levels = self._candidates()
         self._removed_count = 0
         self._refusal_cache = RefusalCache(packer)
         self._refused: dict[int, tuple[int, _Route]] = {}
-        """How many had gone when a node was refused, and for what: true until one more goes."""
+        """Failed route by node, and the number of removals before it; valid until the next
+        removal."""
 
     def _candidates(self) -> list[list[int]]:
-        """Return the ids of all nodes that might go, in the order in which they are tried."""
+        """Return the ids of all nodes that might be removed, by level, each level in its order."""
         levels: dict[Order, list[int]] = {}
         nodes = self.packer.nodes
         for number, node in enumerate(nodes):
@@ -168,16 +170,17 @@ class Planner:
         return [sorted(levels[level], key=self._ranks.__getitem__) for level in sorted(levels)]
 
     def _level(self, node_id: int) -> Order:
-        """Return marked nodes before others.
+        """Return the sort key of the node's level; marked nodes come first.
 
-        By thresholds, that hold on what pods reach, those that pods reach before the rest.
+        With a policy that has thresholds, marked nodes that no pod reaches come after the other
+        marked ones.
         """
         if self._name(node_id) in self.marked:
             return False, self._policy.thresholds and not self.ledger.is_reached(node_id)
         return True, *self._policy.level(node_id)
 
     def rank(self, node_id: int) -> Order:
-        """Return what nodes of one level are tried in the order of."""
+        """Return the sort key of the node within its level."""
         node = self.packer.nodes[node_id]
         if node.name in self.marked:
             mark = self.snapshot.marks[node.name]
@@ -185,11 +188,11 @@ class Planner:
         return self._policy.rank(node_id)
 
     def place_pending(self) -> tuple[Placement, ...]:
-        """Place the pods that wait for a node, and those whose node is leaving.
+        """Place the pending pods, and the pods of leaving nodes.
 
-        Those that every node has refused come first: a hard mark may be all that keeps them
-        waiting, and the others may have a choice. The headroom comes last: where there is no
-        room for it now, none is kept.
+        Unschedulable pods come first: a NoSchedule mark may be all that blocks them, while other
+        pods may have a choice. The headroom comes last; if there is no room for it now, none is
+        kept.
         """
         packer = self.packer
         unschedulable = [n for n in packer.pending if packer.pods[n].unschedulable]
@@ -202,7 +205,7 @@ class Planner:
         return (*self.placements(first), *self.placements(second))
 
     def buffers(self) -> tuple[BufferRoom, ...]:
-        """Return for which buffers there is room; what waits and what leaves has been placed."""
+        """Return the room of each CapacityBuffer; call after `place_pending`."""
         pods = self.packer.pods
         placed = Counter(buffer_of(pods[pod]) for pod in self.packer.placeholder_nodes)
         kept = {room.buffer.key: room.kept for room in self.snapshot.buffer_rooms}
@@ -223,12 +226,11 @@ class Planner:
         return attempt
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
-        """Remove nodes until none of the rest can go, or the limit is reached.
+        """Remove nodes until none of the rest can be removed, or the limit is reached.
 
-        After each removal the dearest node that can go now is next: those of dearer levels that
-        could not go before are tried again (what others move can free usable capacity). Within a
-        level the sweep goes on where it is, and begins anew at its end: each node is judged once
-        on each state.
+        After each removal the search starts again at the first level, because pods that move can
+        free usable capacity. Within a level it continues at the same position and wraps around, so
+        that each node is tried once for each state.
         """
         removals: list[Removal] = []
         if self._unneeded is not None:
@@ -239,7 +241,7 @@ class Planner:
         return tuple(removals)
 
     def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
-        """Add what can go of the first so many levels."""
+        """Append the removals that are possible in the first *levels* levels."""
         places = self._reorder()
         level = 0
         while level < levels and len(removals) != removals_max:
@@ -258,7 +260,7 @@ class Planner:
                 level += 1
 
     def _list_unneeded(self, unneeded: UnneededNodes) -> None:
-        """List the nodes that are not needed, now that the marked ones have gone that can."""
+        """Find the unneeded nodes, after the possible removals of marked nodes."""
         unneeded.list_nodes(
             self.packer,
             filter(self._is_unneeded, sorted(range(len(self.packer.nodes)), key=self._name)),
@@ -267,7 +269,7 @@ class Planner:
         self._delays = unneeded.due_times(lambda at: self._policy.due_at(at, self._delay_seconds))
 
     def _is_unneeded(self, node: int) -> bool:
-        """Say whether only places are in question; what a node says of itself stops no time."""
+        """Report whether only placements decide whether the node is unneeded."""
         name, unneeded = self._name(node), self._unneeded
         if (
             name in self.marked
@@ -276,11 +278,12 @@ class Planner:
         ):
             return False
         was = unneeded is not None and unneeded.was_listed(name)
+        # A reason of the Node itself, such as an annotation, does not interrupt the delay.
         pods_stay = any(blocker.pod for blocker in self.snapshot.blockers[name])
         return not pods_stay and self._policy.is_candidate(node, was=was)
 
     def _reorder(self) -> list[int]:
-        """Put each level in order on the state as it is; return where to begin in each."""
+        """Sort each level by the current state, and return the start position of each level."""
         if self._policy.reorders:
             for node in self.ledger.changed[self._ordered :]:
                 self._ranks[node] = self.rank(node)
@@ -290,17 +293,18 @@ class Planner:
         return [0] * len(self._levels)
 
     def describe(self, name: str) -> str:
-        """Return what the policy says of the node for people."""
+        """Return the policy's description of the node, for people."""
         return self._policy.describe(self.packer.node_ids[name])
 
     def policy_metrics(self) -> tuple[PolicyMetric, ...]:
-        """Return what the policy tells of the state as it is."""
+        """Return the metrics of the policy for the current state."""
         return tuple(self._policy.metrics())
 
     def _try_remove(self, node: int) -> _Route | None:
-        """Return where the node's pods would go, or None if it can not go; cheapest checks first.
+        """Return a route for the node's pods, or None if the node cannot be removed.
 
-        The order is that of the thesis (4.4, 4.5): sums, delay, packing, usable capacity.
+        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, delay, packing,
+        usable capacity.
         """
         name = self._name(node)
         if self._refusal_cache.is_still_refused(node):
@@ -322,14 +326,13 @@ class Planner:
         return route
 
     def _find_route(self, node: int) -> _Route:
-        """Find the node's pods places that no reach minds; if there are none, what minds first.
-
-        The headroom is kept from new marks and ends none: any pod that ends may leave a hole for
-        it that was not there when the node was marked, and another that comes fills it again.
-        """
+        """Return placements for the node's pods that exceed no threshold, or a failed route."""
         route = self._route_beside_headroom(node)
         if not route.is_refused or self._name(node) not in self.marked:
             return route
+        # Headroom keeps nodes from being marked but releases no mark. A terminating pod may open
+        # room for it that did not exist when the node was marked, and a new pod fills that room
+        # again.
         if headroom := self._headroom_placed():
             back = self.packer.remove_placeholders(headroom)
             route = self._route_beside_headroom(node)._replace(with_headroom=route.attempt)
@@ -340,21 +343,20 @@ class Planner:
         return sorted(self._headroom & self.packer.placeholder_nodes.keys())
 
     def _route_beside_headroom(self, node: int) -> _Route:
-        """Find places beside the headroom, if it is there.
-
-        A marked node is asked as one without a mark first, so that its pods would go where they
-        would have gone when it was marked: a plan that is carried out is planned again.
-        """
+        """Find placements beside the headroom that is placed now."""
+        # A marked node is first tried like an unmarked one, so that its pods get the placements
+        # that they got when it was marked.
         route = self._route_avoiding_full_reaches(node, marked=False)
         if self._name(node) in self.marked and route.is_refused:
             return self._route_avoiding_full_reaches(node, marked=True)
         return route
 
     def _route_avoiding_full_reaches(self, node: int, *, marked: bool) -> _Route:
-        """Pass by reaches that are full.
+        """Find placements outside reaches that are full.
 
-        First-fit takes the fullest nodes, so pods that have a choice crowd into a reach that is
-        full already. Where only reaches of others mind, their nodes are excluded to these pods.
+        First-fit prefers the fullest nodes, so pods with a choice would crowd into a full reach.
+        If only reaches exceed a threshold that the node is not in, their nodes are excluded for
+        these pods.
         """
         excluded: frozenset[int] = frozenset()
         first = route = self._route_once(node, excluded, marked=marked)
@@ -377,7 +379,10 @@ class Planner:
         return _Route(attempt, effect, over, lost)
 
     def _has_time(self, name: str) -> bool:
-        """Say whether the node may be tried; marked ones always, or they would be released."""
+        """Report whether the node may be tried.
+
+        Marked nodes are always tried, because a mark that was not checked would be released.
+        """
         if name in self.marked:
             return True
         self.out_of_time = self.out_of_time or not self._in_time()
@@ -403,7 +408,7 @@ class Planner:
         return removal
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
-        """Explain every node that stays, on the state after all removals."""
+        """Return every node that is not removed with its reasons, judged after all removals."""
         staying = (
             number for number, node in enumerate(self.packer.nodes) if node.name not in removed
         )
@@ -411,15 +416,13 @@ class Planner:
         return tuple(sorted(found, key=lambda kept: kept.node))
 
     def _explain(self, node: int) -> list[Blocker]:
-        """Return every reason against the node's going, not only the first."""
+        """Return every reason against the node's removal, not only the first."""
         name = self._name(node)
         blockers = list(self.snapshot.blockers[name])
         if name in self.snapshot.leaving_nodes:
             return blockers
         if not self._is_due(name):
-            message = (
-                f"it has not been a candidate for longer than {duration(self._delay_seconds)} yet"
-            )
+            message = f"its delay of {duration(self._delay_seconds)} has not passed yet"
             until = (self._delays or {}).get(name)
             blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._limits.blockers(self.packer.nodes[node])
@@ -428,9 +431,9 @@ class Planner:
         if not nominated:
             blockers += self._policy.explain(node, marked=marked)
         if not self._has_time(name):
-            return [*blockers, Blocker(TIME_BOX, "the pass had no time left to try it")]
+            return [*blockers, Blocker(TIME_BOX, "the pass ended before the node was tried")]
         if not nominated:
-            # Over the sums is over the usable sums too (thesis, invariant 1): not said twice.
+            # A node over the plain sums is over the usable sums too (thesis, invariant 1).
             attempt = self.packer.try_place(self.packer.on[node], node)
             return [*blockers, *self._no_rooms(node, attempt)]
         removed_count, route = self._refused.get(node, (-1, None))
@@ -439,10 +442,10 @@ class Planner:
         blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.lost)
         blockers += (self._policy.explain_exceeded(one, marked=marked) for one in route.exceeded)
-        return blockers or [Blocker(LIMIT, "as many nodes go already as may go in one plan")]
+        return blockers or [Blocker(LIMIT, "the plan already removes as many nodes as allowed")]
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
-        """Yield why each pod has no place; the pods of one CapacityBuffer together."""
+        """Yield why each pod has no place, with one reason for all pods of a CapacityBuffer."""
         buffers: Counter[str] = Counter()
         for pod in attempt.unassigned:
             if self._is_waived(pod, node):
@@ -458,9 +461,9 @@ class Planner:
     def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
         if pod in self.packer.placeholders:
             size = amounts(self.packer.pods[pod].requests)
-            message = "no room would be left for one more pod as large as the largest"
+            message = "there would be no headroom for one more pod as large as the largest"
             return Blocker(HEADROOM, f"{message} ({size})")
-        key, message = self.packer.pods[pod].key, "the room that would be left for it is kept for"
+        key, message = self.packer.pods[pod].key, "the only room for it is reserved for"
         kept = self.packer.displaced_by_placeholder(pod, node)
         if kept is not None and not self._is_waived(kept, node):
             if (buffer := buffer_of(self.packer.pods[kept])) is not None:
@@ -469,16 +472,16 @@ class Planner:
             return Blocker(HEADROOM, f"{message} pods as large as the largest ({size})", key)
         return Blocker(NO_ROOM, self.packer.explain(pod, node, attempt), key)
 
-    def _is_waived(self, spare: int, node: int) -> bool:
-        """Say whether it is of the headroom and the node is marked: it speaks against no mark."""
-        return spare in self._headroom and self._name(node) in self.marked
+    def _is_waived(self, placeholder: int, node: int) -> bool:
+        """Report whether the pod is headroom, which does not block a marked node."""
+        return placeholder in self._headroom and self._name(node) in self.marked
 
     def _place_taken(self, pod: int, place: int) -> Blocker:
-        message = f"its place on node {self._name(place)} is taken"
+        message = f"its place on node {self._name(place)} is taken by another pod"
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        """Return whether the node's delay has passed; a marked node has none."""
+        """Report whether the node's delay has passed; marked nodes have no delay."""
         if name in self.marked or (self._due is not None and name in self._due):
             return True
         now = self.snapshot.now
@@ -490,5 +493,5 @@ class Planner:
         return self.packer.nodes[node].name
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
-        """Write an attempt with names instead of ids, without the pods that do not exist."""
+        """Return the assignments of an attempt by name, without placeholder pods."""
         return placements(self.packer, attempt)

@@ -1,8 +1,8 @@
-"""How long a new node takes, as those pods tell that waited for one; pure.
+"""Measure how long new nodes take, from pods that were waiting for them.
 
-It is the time from the look that saw a pod wait first to the one that sees it on a node which has
-come since: the autoscaler's decision, the machine's start, its readiness and the scheduler are all
-in it. The leader's clock alone counts, and each node once for each reach, whoever added_at to it.
+The time begins with the pass that first sees a pod unschedulable. It ends with the pass that sees
+the pod on a node added since. So it includes the autoscaler's decision, the start of the machine,
+its readiness, and the scheduler. Only the leader's clock counts. Each node counts once per reach.
 """
 
 from collections.abc import Mapping
@@ -18,38 +18,39 @@ from core.model.now import Now
 from core.model.startup_taints import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
-"""Of the last so many nodes of a reach the median counts, or one odd pod would decide."""
+"""Number of nodes in the median of a reach, so that one unusual pod does not decide."""
 PodId = tuple[str, str]
-"""Key and uid."""
+"""Key and UID of a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningTimes:
-    """What is remembered."""
+    """Pending pods, added nodes and measured durations."""
 
     pending_since: Mapping[PodId, int] = field(default_factory=dict)
-    """Since when they wait, unix seconds."""
+    """Time since which pods have been unschedulable, unix seconds."""
     added_at: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that added_at while one of them waited, and when; until such a pod is seen there."""
+    """Nodes that were added while a pod was unschedulable, with the time, until such a pod runs
+    there."""
     durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By reach how long nodes durations, seconds, the last one last; reaches in the order in which they
-    were told of last."""
+    """Durations by reach, seconds, latest last. The reaches are in the order of their latest
+    duration."""
 
     @property
     def seconds(self) -> Mapping[str, int]:
-        """Return how long a new node takes, by reach; a reach that nobody waited in has none."""
+        """Return the median time that a new node takes, by reach."""
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
     def observe(self, seen: "AddedNodes", now: Now) -> "ProvisioningTimes":
-        """Return the state after a look that is the first to see the new nodes."""
+        """Return the state after a pass that first sees the new nodes."""
         return _observed(self, seen.snapshot, seen.new, now.seconds)
 
     def unchanged(self, now: Now) -> "ProvisioningTimes":  # noqa: ARG002
-        """Return the state itself: it changes only when pods or nodes come."""
+        """Return the state itself, because it changes only when pods or nodes do."""
         return self
 
     def renamed(self, keys: RenamedKeys) -> "ProvisioningTimes":
-        """Return the state under the keys that the reaches have now."""
+        """Return the state under the new keys of the reaches."""
         durations: dict[str, tuple[int, ...]] = {}
         for reach, times in self.durations.items():
             key = keys.get(reach, reach)
@@ -58,7 +59,7 @@ class ProvisioningTimes:
 
 
 class AddedNodes(NamedTuple):
-    """A look, and the nodes that it is the first to see."""
+    """A snapshot, and the nodes that no earlier snapshot contained."""
 
     snapshot: ClusterSnapshot
     new: frozenset[str]
@@ -100,7 +101,7 @@ def _durations(
     added_at: Mapping[str, int],
     now_seconds: int,
 ) -> dict[tuple[str, str], int]:
-    """Return how long nodes durations on which pods that waited are seen now, by node and reach."""
+    """Return the measured durations by node and reach, of pods that run on a new node now."""
     found: dict[tuple[str, str], int] = {}
     if not added_at or not before.pending_since:
         return found
@@ -119,7 +120,7 @@ def _durations(
 def _added(
     before: Mapping[str, tuple[int, ...]], found: Mapping[tuple[str, str], int]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Add what has been *found*, nodes by name; the reach that was told of longest ago goes."""
+    """Add the durations in *found* by node name, and drop the reaches with the oldest ones."""
     durations = dict(before)
     for (_, reach), seconds in sorted(found.items()):
         durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]

@@ -1,4 +1,4 @@
-"""One look at a cluster: who may move, who may go, what is used, before anything is decided."""
+"""Derive from one cluster state the facts that the engine's steps share, before any decision."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final
 
-from core.capacity.reaches import Reach, Reaches
+from core.capacity.reaches import REACHES_MAX, Reach, Reaches
 from core.capacity.sums import ReachUtilization
 from core.capacity.usable import NOTHING, Amount, PooledRatios, Share, Usability, derive_usability
 from core.capacity.utilization import NodeLoad, UtilizationLedger
@@ -37,28 +37,28 @@ from core.policies.all import POLICIES
 from core.policies.policy import Policy, PolicyInput
 
 NO_LABELS: Final[Mapping[str, str]] = {}
-"""No pool selects them: what holds for them holds for the cluster."""
+"""Labels that no pool selects, so that the settings of the cluster apply."""
 Shapes = Counter[tuple[int, int]]
-"""How many pods ask for so many millicores and bytes."""
+"""Number of pods by their requests (CPU millicores, memory bytes)."""
 NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
-"""Stands for the whole where things are kept by a reach's key."""
-BEYOND: Final = "asks for nodes of its own, beyond as many sets as are told apart"
+"""Key for the whole cluster in mappings that are keyed by reach."""
+BEYOND: Final = f"the nodes that it can use are not among the {REACHES_MAX} sets that Ebb tracks"
 """Message for pods beyond the REACHES_MAX limit."""
 
 UNREACHED: Final = Reason(
     "unreached",
-    "Only pods that Ebb cannot evaluate could use the node, so no threshold would protect them.",
-    "see those pods' own reasons: ebb explain pod; or mark nothing here",
-    "a pod that Ebb can evaluate could use the node, or none that it cannot",
+    "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
+    "find out why Ebb cannot evaluate these pods: ebb explain pod; or exclude the node",
+    "a pod that Ebb can evaluate can use the node, or no pod can use it at all",
 )
 
 
 class ClusterSnapshot:
-    """The facts about a cluster that the engine's steps share; read only.
+    """Facts about a cluster, read-only.
 
-    Each fact is worked out from the inputs and from other facts when it is first asked for. Ids of
-    nodes are those of `ground`.
+    Each fact is computed from the inputs and from other facts when it is first read. Node ids are
+    positions in `node_order`.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class ClusterSnapshot:
         recent_templates: RecentTemplates = NO_TEMPLATES,
         write_blocked: Collection[str] = (),
     ) -> None:
-        """Take the inputs; *now*: None if no time is to have passed.
+        """Store the inputs.
 
-        *before*: the pods as they were at the last look, None: there was none. *recent*: templates
-        that pods have had within the peak window. *write_blocked*: nodes of which those with a hard mark
-        take no pods: it cannot be taken away.
+        *now*: None if no time is to pass. *before*: pod index of the previous snapshot, or None.
+        *recent_templates*: templates that pods had within the peak window. *write_blocked*: nodes
+        whose last write failed; if such a node has a NoSchedule mark, the mark cannot be removed,
+        so the node counts as unschedulable.
         """
         self.cluster, self.config, self.now = cluster, config, now
         self.pod_index = before.updated(cluster) if before else PodIndex.of(cluster)
@@ -83,17 +84,17 @@ class ClusterSnapshot:
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
-        """Return the marks by name of the node; nobody else reads them in a pass."""
+        """Return the marks by node name. All steps of a pass read marks here."""
         return existing_marks(self.cluster.nodes, self.config.taint_key)
 
     @cached_property
     def leaving_nodes(self) -> frozenset[str]:
-        """Return the nodes that are leaving."""
+        """Return the nodes that are being deleted or have a taint that announces it."""
         return frozenset(node.name for node in self.cluster.nodes if is_terminating(node))
 
     @cached_property
     def unschedulable_nodes(self) -> frozenset[str]:
-        """Return the nodes that take no pods, the leaving ones among them."""
+        """Return the nodes that accept no pods, including leaving nodes."""
         hard = (name for name in self._write_blocked if self._is_hard(name))
         return (
             frozenset(_closed(self.cluster, self._nodes_with_unreadable_pods))
@@ -106,7 +107,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _nodes_with_unreadable_pods(self) -> frozenset[str]:
-        """Return the nodes with pods that could not be read."""
+        """Return the nodes with pods that could not be decoded."""
         return frozenset(pod.node or "" for pod in self.pod_index.unevaluable if pod.unreadable)
 
     @cached_property
@@ -118,7 +119,7 @@ class ClusterSnapshot:
 
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        """Return by node what the node itself and its pods say against its removal."""
+        """Return by node the reasons against its removal that the node and its pods carry."""
         found = {node.name: node_blockers(node) for node in self.cluster.nodes}
         for pod in self._unevaluable_pods:
             if pod.node is not None:
@@ -126,7 +127,7 @@ class ClusterSnapshot:
         for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 found[pod.node] += self.pod_blockers(pod)
-        message = "only pods that Ebb cannot evaluate could use it"
+        message = "only pods that Ebb cannot evaluate can use it"
         for number in self.reaches.unreached_nodes_for(
             pod.placing for pod in self._unsupported_pods
         ):
@@ -137,7 +138,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _unevaluable_pods(self) -> Sequence[Pod]:
-        """Return the pods that the engine cannot place and that do not leave with their node."""
+        """Return the pods that Ebb cannot evaluate and that must move if their node is removed."""
         return [
             pod
             for pod in self.pod_index.unevaluable
@@ -146,25 +147,25 @@ class ClusterSnapshot:
 
     @cached_property
     def _unsupported_pods(self) -> Sequence[Pod]:
-        """Return those of them that need room like other pods."""
+        """Return the unevaluable pods whose requests are known and not excessive."""
         return [pod for pod in self._unevaluable_pods if not pod.too_much and not pod.unreadable]
 
     @cached_property
     def unplaceable(self) -> AbstractSet[Alike]:
         """Return the groups of pods that no node can ever hold.
 
-        No room is short, or to be kept, for them.
+        No room is missing for these pods, and none is reserved.
         """
         return self._unplaceable_evaluated.keys()
 
     @cached_property
     def unevaluated(self) -> frozenset[Alike]:
-        """Return those among the hopeless that were not looked at, after too many others."""
+        """Return the groups in `unplaceable` that were not checked, because of IMPOSSIBLE_MAX."""
         return frozenset(alike for alike, seen in self._unplaceable_evaluated.items() if not seen)
 
     @cached_property
     def _unplaceable_evaluated(self) -> Mapping[Alike, bool]:
-        """Return the groups of which no pod is bound, nor could be, and whether that was seen."""
+        """Return the pending groups that no node can hold, and whether each group was checked."""
         groups = self.pod_index.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = never_schedulable(self.cluster, waiting, self.config.taint_key)
@@ -172,13 +173,13 @@ class ClusterSnapshot:
 
     @cached_property
     def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that the engine can place, whatever reach they have."""
+        """Return the groups of pods that Ebb can place, in any reach."""
         groups = self.pod_index.groups.items()
         return sorted((own for alike, own in groups if alike not in self.unplaceable), key=_first)
 
     @cached_property
     def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
-        """Return these groups by template without its volumes."""
+        """Return the placeable groups by their template without volumes."""
         found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
         for members in self._placeable_groups:
             found.setdefault(without_volumes(members[0].placing), []).append(members)
@@ -186,7 +187,7 @@ class ClusterSnapshot:
 
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that the engine can place: on nodes that move, and pending."""
+        """Return the groups of pods that Ebb can place, bound to nodes or pending."""
         beyond = self.reaches.untracked
         return [
             own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
@@ -194,7 +195,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _pods_beyond_reaches(self) -> Sequence[Pod]:
-        """Return the pods whose reach is beyond those that are told apart."""
+        """Return the pods whose reach is beyond the REACHES_MAX limit."""
         beyond = self.reaches.untracked
         aside = (
             own
@@ -205,7 +206,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _requesting_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
-        """Return the CapacityBuffers that ask for room, each with one of its pods."""
+        """Return the CapacityBuffers that request room, each with one of its pods."""
         return requesting_buffers(self.cluster.buffers)
 
     @cached_property
@@ -216,9 +217,9 @@ class ClusterSnapshot:
         return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
 
     def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
-        """Return the templates of pods that make no reach, of which it is asked who admits them.
+        """Return the templates that define no reach but whose feasible nodes are needed.
 
-        They are those of buffers, those that cannot be judged, and those without hope.
+        These are the templates of CapacityBuffers, of unsupported pods and of unplaceable pods.
         """
         found = [pod.placing for _, pod in self._requesting_buffers]
         found += (pod.placing for pod in self._unsupported_pods)
@@ -226,7 +227,7 @@ class ClusterSnapshot:
         return dict.fromkeys(map(without_volumes, found))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
-        """Return every reason why no place is looked for, for a pod that does not stay."""
+        """Return every reason why Ebb does not place a pod that has to leave its node."""
         found = pod_blockers(pod)
         if not found and without_volumes(pod.placing) in self.reaches.untracked:
             found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
@@ -234,17 +235,17 @@ class ClusterSnapshot:
 
     @cached_property
     def long_lived_pods(self) -> Mapping[str, int]:
-        """Count by node the pods that rarely leave by themselves; 0: no key."""
+        """Return by node the number of pods that rarely terminate by themselves, except 0."""
         return count_long_lived_pods(self.cluster.pods, self.now)
 
     @cached_property
     def non_empty_nodes(self) -> frozenset[str]:
-        """Return the nodes that an autoscaler does not take for empty."""
+        """Return the nodes that an autoscaler does not consider empty."""
         return frozenset(occupants(self.cluster, self.now))
 
     @cached_property
     def starting_nodes(self) -> Mapping[str, Node]:
-        """Return by name the nodes that are on their way, as they are when they have started."""
+        """Return by name the nodes that are starting, as they will be when they have started."""
         now = self.now
         if now is None:
             return {}
@@ -260,11 +261,11 @@ class ClusterSnapshot:
         }
 
     def reaches_node(self, node: str) -> bool:
-        """Say whether some movable pod reaches the node."""
+        """Report whether the node is in the reach of a movable pod."""
         return self.node_order.ids[node] in self.reaches.reached
 
     def packer(self, placeholders: Sequence[Pod] = ()) -> Packer:
-        """Return a packer for the movable pods, and for *placeholders* ones that do not exist."""
+        """Return a packer for the movable pods and for *placeholders*, pods that do not exist."""
         return Packer(
             self.cluster,
             self.node_order,
@@ -276,23 +277,23 @@ class ClusterSnapshot:
 
     @cached_property
     def reachable_allocatable(self) -> Resources:
-        """Return what the nodes offer that some movable pod reaches."""
+        """Return the total allocatable resources of the nodes that a movable pod reaches."""
         nodes = self.node_order.nodes
         return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
     @cached_property
     def total_allocatable(self) -> Resources:
-        """Return what all nodes offer but the virtual ones.
+        """Return the total allocatable resources of all nodes except virtual ones.
 
-        Pods that are expected need not be there, so whether some pod reaches a node is no matter.
+        Expected pods need not exist yet, so it does not matter whether a pod reaches a node.
         """
         return Resources.total(one.allocatable for one in self.node_order.nodes if not one.virtual)
 
-    def new_ledger(self, reserve: Mapping[str, Amount] | None = None) -> UtilizationLedger:
-        """Open an account; *reserve*: by a reach's key, or WHOLE."""
-        kept = reserve or {}
-        sums = [self._sums(None, kept.get(WHOLE, NOTHING))]
-        sums += [self._sums(reach, kept.get(reach.key, NOTHING)) for reach in self.reaches.all]
+    def new_ledger(self, peak_excess: Mapping[str, Amount] | None = None) -> UtilizationLedger:
+        """Return a new ledger; *peak_excess*: see RateLimits, by the key of a reach or WHOLE."""
+        excess = peak_excess or {}
+        sums = [self._sums(None, excess.get(WHOLE, NOTHING))]
+        sums += [self._sums(reach, excess.get(reach.key, NOTHING)) for reach in self.reaches.all]
         nodes = self.node_order.nodes
         return UtilizationLedger(
             nodes,
@@ -306,7 +307,7 @@ class ClusterSnapshot:
 
     @property
     def policy_type(self) -> type[Policy]:
-        """Return the configured policy."""
+        """Return the class of the configured policy."""
         return POLICIES[self.config.policy]
 
     def policy(
@@ -315,7 +316,7 @@ class ClusterSnapshot:
         to_move: Callable[[int], int] = lambda _: 0,
         listed: Collection[str] | None = None,
     ) -> Policy:
-        """Return the configured policy, to be asked along with *account*; see Look."""
+        """Return the configured policy; for the arguments see PolicyInput."""
         ids, nodes = self.node_order.ids, self.node_order.nodes
         look = PolicyInput(
             nodes=nodes,
@@ -334,7 +335,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
-        """Return by node the pods that are bound to it."""
+        """Return the pods that are bound to each node."""
         found: dict[str, list[Pod]] = {}
         for pod in self.cluster.pods:
             if pod.node is not None:
@@ -343,20 +344,18 @@ class ClusterSnapshot:
 
     @cached_property
     def _loads(self) -> list[NodeLoad]:
-        """Return what is asked for by node, of each resource no more than there is.
-
-        Whoever may bind a pod by `spec.nodeName`, and each kubelet, can write more on a node: that
-        is nobody's load elsewhere.
-        """
+        """Return the requests on each node, limited to its allocatable resources."""
         loads = []
         for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
-            whole, asked = Amount.of(node.allocatable), Amount.of(used)
+            allocatable, asked = Amount.of(node.allocatable), Amount.of(used)
             resident = Amount.of(self.pod_index.resident_requests.get(node.name, Resources()))
-            most = asked.at_most(whole)
-            loads.append(NodeLoad(most, resident.at_most(whole), asked.minus(most)))
+            # A pod with `spec.nodeName` set, or a kubelet, can request more than the node has.
+            # That must not count as load of other nodes.
+            most = asked.at_most(allocatable)
+            loads.append(NodeLoad(most, resident.at_most(allocatable), asked.minus(most)))
         return loads
 
-    def _sums(self, reach: Reach | None, reserve: Amount) -> ReachUtilization:
+    def _sums(self, reach: Reach | None, peak_excess: Amount) -> ReachUtilization:
         numbers = reach.nodes if reach else ()
         enter, leave = (
             _strictest({id(own[n]): own[n] for n in numbers}.values(), whole)
@@ -364,11 +363,11 @@ class ClusterSnapshot:
             else _strictest((), whole)
             for own, whole in self._thresholds
         )
-        return ReachUtilization(reach, self._usability(reach), enter, leave, reserve)
+        return ReachUtilization(reach, self._usability(reach), enter, leave, peak_excess)
 
     @cached_property
     def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
-        """By node those for entering and for leaving, asked of each pool once, and the whole's."""
+        """Return the enter and release thresholds by node, each with those of the cluster."""
         config = self.config
         pools = config.budgets.pools
         some = any(pool.thresholds or pool.leave_thresholds for pool in pools)
@@ -376,6 +375,7 @@ class ClusterSnapshot:
         of = [config.budgets.pool_of(one) for one in labels]
         found = []
         for limit in (config.thresholds_of, config.leave_of):
+            # A pool's thresholds are looked up once, not for every node.
             known: dict[int, Thresholds] = {}
             row = []
             for pool, one in zip(of, labels, strict=True):
@@ -398,10 +398,10 @@ class ClusterSnapshot:
 
     @cached_property
     def _derived_usability(self) -> Mapping[str, Usability | None]:
-        """By the reach's key; its own pods say how small a scrap is of use.
+        """Return the derived usability by the key of a reach.
 
-        How much of one resource is, beside how little of the other, say all pods that can use
-        some of its nodes.
+        The minimum sizes come from the pods of the reach. The ratios come from all pods that can
+        use some of its nodes.
         """
         shapes: dict[str, Shapes] = {WHOLE: Counter()}
         alone: dict[int, Shapes] = {}
@@ -429,7 +429,7 @@ class ClusterSnapshot:
 
     @cached_property
     def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
-        """Return for how many pods of which CapacityBuffers room is kept, where there is some."""
+        """Return for each CapacityBuffer the number of pods to keep room for, if there is room."""
         nodes = self.node_order.nodes
         found: dict[NodeConstraints, Offered] = {}
 
@@ -448,10 +448,10 @@ class ClusterSnapshot:
         )
 
     def headroom(self, pods: int) -> list[Pod]:
-        """Return pods that do not exist, for whom room must be left: so many for each reach.
+        """Return placeholder pods that room must be left for, *pods* of them for each reach.
 
-        They are as large as the largest of the reach, by CPU, then memory, then the rest, and ask
-        the same of their node; of other pods and of volumes they ask nothing.
+        They request as much as the largest pod of the reach, by CPU, then memory, then other
+        resources. They have its node constraints, but neither volumes nor inter-pod constraints.
         """
         own: dict[str, list[Pod]] = {}
         for members, reach in self._groups_by_reach if pods else ():
@@ -469,9 +469,10 @@ class ClusterSnapshot:
         return made
 
     def demand(self) -> Mapping[str, Amount]:
-        """Sum up by reach, and for the WHOLE, what asks for room that would ask for it elsewhere.
+        """Return the requests by reach, and for WHOLE, that would have to move or are pending.
 
-        Pods on a reach's nodes, and the pending ones whose own reach it is.
+        The demand of a reach is the load of the movable pods on its nodes, plus the pending pods
+        with this reach.
         """
         found = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
         for number in self.reaches.reached:
@@ -499,9 +500,9 @@ def _first(members: Sequence[Pod]) -> tuple[str, str]:
 
 
 def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
-    """Name the nodes that take no pods.
+    """Yield the names of the nodes that accept no pods.
 
-    *unread*: those with pods that cannot be read, so that what they take is not known.
+    *unread*: nodes with pods that could not be decoded, so that their free capacity is unknown.
     """
     for node in cluster.nodes:
         if why_unready(node) or _stays_closed(node, unread):
@@ -509,12 +510,12 @@ def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
 
 
 def _stays_closed(node: Node, unread: Container[str]) -> bool:
-    """Say whether the node takes no pods even when it is ready."""
+    """Report whether the node accepts no pods even once it is Ready."""
     odd = node.unreadable or node.virtual or node.name in unread
     return bool(odd or node.unschedulable)
 
 
 def _strictest(found: Iterable[Thresholds], whole: Thresholds) -> Share:
-    """Return the smallest of these limits; of none, those of the whole."""
+    """Return the smallest threshold for each resource, by default that of the cluster."""
     those = list(found) or [whole]
     return Share(min(one.cpu for one in those), min(one.memory for one in those))

@@ -357,7 +357,7 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
-    told = "asks for nodes of its own, beyond as many sets as are told apart"
+    told = "the nodes that it can use are not among the 256 sets that Ebb tracks"
     assert {one.message for one in found} == {told}
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255

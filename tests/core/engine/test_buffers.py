@@ -383,7 +383,7 @@ class TestReserve:
     def test_empty_nodes_are_held_for_buffers_and_it_is_said_for_which(self) -> None:
         found = reconcile.reconcile(cluster(buffer(6)), config(), LeaderState(), 10**9)
         told = [(one.node, one.why.message) for one in found.plan.reserve]
-        assert told == [("n1", "it is kept for 4 pods: 4 of CapacityBuffer shop/b")]
+        assert told == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
     def test_where_no_pods_are_expected_and_no_buffer_asks_nothing_is_held(self) -> None:
         waits = pod("w", None, 3000, 100)

@@ -144,8 +144,8 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
             "min-untainted-nodes",
             "the cluster would have 5 nodes without a taint, fewer than minUntaintedNodes: 7",
         ),
-        ("min-nodes", "the cluster would have 5 nodes that take pods, fewer than minNodes: 6"),
-        ("min-nodes", "pool a would have 5 nodes that take pods, fewer than minNodes: 6"),
+        ("min-nodes", "the cluster would have 5 schedulable nodes, fewer than minNodes: 6"),
+        ("min-nodes", "pool a would have 5 schedulable nodes, fewer than minNodes: 6"),
         ("cooldown", "a node was added: no node is marked until 1970-01-01 00:01:30 UTC"),
         (
             "pods-pending",
@@ -153,7 +153,7 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
         ),
         (
             "spacing",
-            "a node was marked, or did not empty: no node is marked until 1970-01-01 00:00:04 UTC",
+            "a node was marked, or did not empty in time: no node is marked until 1970-01-01 00:00:04 UTC",
         ),
         ("backoff", "it did not empty in time: it is skipped until 1970-01-01 00:00:09 UTC"),
         ("budget-marked", "the cluster has 0 marked nodes, maxMarked is 0"),
@@ -196,7 +196,7 @@ def test_the_fewest_nodes_are_counted_without_those_that_leave_or_are_no_machine
     asked = config(cluster=Budget(min_nodes=2))
     brakes = RemovalLimits(ClusterSnapshot(Cluster.of([*empties(2), *others], []), asked), None)
     told = [one.message for one in brakes.blockers(node("n0")) if one.code == "min-nodes"]
-    assert told == ["the cluster would have 1 node that takes pods, fewer than minNodes: 2"]
+    assert told == ["the cluster would have 1 schedulable node, fewer than minNodes: 2"]
 
 
 @pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": False}])
@@ -213,7 +213,7 @@ def test_what_takes_no_pods_is_none_of_the_nodes_that_a_new_mark_leaves(
         for one in kept.blockers
         if one.code == "min-nodes"
     }
-    assert told["n1"] == "the cluster would have 2 nodes that take pods, fewer than minNodes: 3"
+    assert told["n1"] == "the cluster would have 2 schedulable nodes, fewer than minNodes: 3"
     assert not told.keys() & {"x0", "y1"}, "as many stand without them"
 
 
@@ -729,7 +729,7 @@ def test_each_node_that_goes_counts_in_its_zone() -> None:
     cluster, asked = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
     assert gone(cluster, asked) == ["a0", "a1"]
     assert zone_refusals(cluster, asked) == {
-        "zone a would have 0 nodes that take pods and another zone 2"
+        "zone a would have 0 schedulable nodes and another zone 2"
     }
 
 
@@ -743,7 +743,7 @@ def test_a_zone_keeps_the_last_node_that_takes_pods(closed: dict[str, bool]) -> 
     cluster, asked = Cluster.of([*own, works, *stays], [TINY]), config(balance_zones=True)
     assert gone(cluster, asked) == []
     assert zone_refusals(cluster, asked) == {
-        "zone a would have 0 nodes that take pods and another zone 3"
+        "zone a would have 0 schedulable nodes and another zone 3"
     }
 
 
@@ -945,10 +945,10 @@ def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     large = "as large as the largest (cpu 3, memory 95.4Mi)"
     small = Cluster.of(empties(2), [pod("big", "n0", 3000, 100), pod("small", "n1", 900, 100)])
     assert why(reconcile.plan(small, config(headroom=1)), "n1") == [
-        Blocker(HEADROOM, f"no room would be left for one more pod {large}")
+        Blocker(HEADROOM, f"there would be no headroom for one more pod {large}")
     ]
     spared = Cluster.of(empties(3), [pod("big", "n0", 3000, 100), pod("p", "n1", 2000, 100)])
-    told = f"the room that would be left for it is kept for pods {large}"
+    told = f"the only room for it is reserved for pods {large}"
     assert why(reconcile.plan(spared, config(headroom=1)), "n1") == [
         Blocker(HEADROOM, told, "d/p")
     ]
@@ -956,10 +956,10 @@ def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     no_room = why(reconcile.plan(full, config()), "n0")[-1]
     assert no_room == Blocker(NO_ROOM, "no other node that stays admits it and has room", "d/p")
     late = reconcile.reconcile(SIX, config(), LeaderState(), NOW, in_time=lambda: False)
-    assert Blocker(TIME_BOX, "the pass had no time left to try it") in why(late.plan, "n0")
+    assert Blocker(TIME_BOX, "the pass ended before the node was tried") in why(late.plan, "n0")
     assert not late.plan.complete
     assert why(reconcile.plan(SIX, config(), removals_max=2), "n5") == [
-        Blocker(LIMIT, "as many nodes go already as may go in one plan")
+        Blocker(LIMIT, "the plan already removes as many nodes as allowed")
     ]
 
 
@@ -987,7 +987,7 @@ def test_what_only_pods_could_use_that_cannot_be_judged_stays() -> None:
     nodes.append(node("c", labels={"only": "c"}))
     odd = pod("odd", None, 10, 10, placing=GREEN, unsupported=("spec.volumes",))
     plan = reconcile.plan(Cluster.of(nodes, [odd, pod("p", "c", 10, 10, placing=only)]), config())
-    told = Blocker(UNREACHED, "only pods that Ebb cannot evaluate could use it")
+    told = Blocker(UNREACHED, "only pods that Ebb cannot evaluate can use it")
     assert told in why(plan, "a")
     assert told not in why(plan, "b")
 

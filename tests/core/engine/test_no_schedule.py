@@ -170,7 +170,7 @@ def test_who_must_be_near_others_is_named() -> None:
     (found,) = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))[
         "n0"
     ]
-    told = "a pod like d/client must be near pods that are on no unmarked node"
+    told = "a pod like d/client has affinity to pods that run on no unmarked node"
     assert found == Blocker(HARD_AFFINITY, told, "d/client")
 
 
@@ -486,10 +486,12 @@ def test_each_refusal_says_which_pod_and_why() -> None:
             ),
         ),
         "n2": (
-            Blocker(HARD_SPREAD, "pods spread over zone would count b, which no pod could enter"),
+            Blocker(
+                HARD_SPREAD, "pods spread over zone would count b, without a node for them there"
+            ),
         ),
     }
-    would = "would find no room on unmarked nodes and may preempt"
+    would = "would find no room on unmarked nodes and may preempt others"
     pods = [ranked("p", 100, placing=GREEN, node="green"), ranked("q", 501), ranked("r", 502)]
     assert reasons_against(ClusterSnapshot(small(*pods), Config())) == {
         "green": (Blocker(HARD_PREEMPTION, f"a pod like d/p {would}", "d/p"),),

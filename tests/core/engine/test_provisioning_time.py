@@ -226,5 +226,5 @@ class TestLength:
         found = looks((0, HERE, []), (500, HERE, []), memory=memory)
         told = [one.why.message for one in found.plan.reserve]
         until = START + 500 + left
-        message = f"a new leader watches which pods arrive until {timestamp(until)}"
+        message = f"a new leader observes pod arrivals until {timestamp(until)}"
         assert told == ([message] * 2 if left else [])

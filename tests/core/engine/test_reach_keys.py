@@ -8,7 +8,7 @@ import pytest
 from core.capacity.reaches import Reach
 from core.config.budgets import Reserve
 from core.config.settings import Config
-from core.engine.arrivals import KINDS_MAX
+from core.engine.arrivals import SHAPES_MAX
 from core.engine.leader_state import LeaderState
 from core.engine.reach_keys import ReachKeys, renamed
 from core.engine.reconcile import PassResult, reconcile
@@ -135,7 +135,7 @@ def test_which_have_moved(before: ReachKeys, now: ReachKeys, told: dict[str, str
 
 def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
     """Else kinds of the old words would be pushed out that are not there any more."""
-    many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(KINDS_MAX)]
+    many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(SHAPES_MAX)]
     more = [replace(_pod(f"x{n}", "a0", cpu=900 + n), namespace="other") for n in range(3)]
     moments = [
         (0, _pool("a0", "a1"), []),
@@ -144,7 +144,7 @@ def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
         (30, _pool("a0", "a1"), [*many, GREEDY, *more]),
     ]
     found = _looks(*moments)
-    assert [len(counts) for counts in found.state.arrivals.recent.values()] == [KINDS_MAX]
+    assert [len(counts) for counts in found.state.arrivals.recent.values()] == [SHAPES_MAX]
 
 
 def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:

@@ -367,7 +367,7 @@ def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that
     nodes = [mixed.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
     last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
     later = Cluster.of([*nodes, mixed.marked(node("n"), "soft", 11), node("m")], [])
-    began = "another leader began, and what it knew about the mark is lost"
+    began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
         last = reconcile(later, asked, last.state, now, last=last)
         told = {name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()}

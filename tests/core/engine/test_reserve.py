@@ -13,15 +13,15 @@ import pytest
 from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Price, Scope
 from core.engine.arrivals import (
-    KINDS_MAX,
-    SLOTS_MAX,
+    BUCKETS_MAX,
+    SHAPES_MAX,
     TEMPLATE_CHARACTERS_MAX,
     WORKLOADS_MAX,
     Arrivals,
+    Buckets,
     Counts,
     LastBucket,
     PodShape,
-    Buckets,
     TimeBuckets,
     expected_pods,
     without_expired,
@@ -435,13 +435,13 @@ class TestBounds:
         assert grain.bucket_seconds == slot
         assert (grain.window_buckets - 1) * slot < length <= grain.window_buckets * slot
         remembered = [n for n in range(over // slot + 9) if grain.is_within(n, over + 3)]
-        assert len(remembered) <= SLOTS_MAX + 2
+        assert len(remembered) <= BUCKETS_MAX + 2
 
     def test_a_slot_tells_so_many_kinds_apart_and_no_namespace_hides_another_s(self) -> None:
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * SHAPES_MAX)]
         other = job("z", "n0", 999, namespace="other")
         found = came(looks([node("n0"), node("n1")], (0, []), (10, [*many, other])))
-        assert len(found) == KINDS_MAX
+        assert len(found) == SHAPES_MAX
         assert 999 in found
 
     @pytest.mark.parametrize(("more", "counts"), [(0, True), (1, False)])
@@ -457,7 +457,7 @@ class TestBounds:
 
     def test_a_clock_that_goes_back_to_a_full_slot_stops_nothing(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         later = [*many, job("b", "n0", 800)]
         found = looks(nodes, (0, []), (60, many), (120, later))
         cluster = Cluster.of(nodes, [*later, job("c", "n0", 900)])
@@ -467,32 +467,32 @@ class TestBounds:
     def test_whose_a_kind_is_counts_for_its_own_slot_alone(self) -> None:
         """Or who had most in the one before would give places in the next that it has not."""
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n, namespace="late") for n in range(KINDS_MAX)]
-        theirs = [job(f"b{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n, namespace="late") for n in range(SHAPES_MAX)]
+        theirs = [job(f"b{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 990, namespace="late")
         found = looks(nodes, (0, []), (60, many), (120, [*many, *theirs, one]))
         assert 990 in came(found)
-        assert {len(slot) for slot in found.state.arrivals.recent.values()} == {KINDS_MAX}
+        assert {len(slot) for slot in found.state.arrivals.recent.values()} == {SHAPES_MAX}
 
     def test_nor_does_it_when_it_has_come_first(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         others = [job(f"z{n}", "n0", 900 + n, namespace=f"other-{n}") for n in range(40)]
         late = [job("late", "n0", 990, namespace="other-0")]
         moments = [(0, []), (60, many), (70, [*many, *others]), (80, [*many, *others, *late])]
         found = looks(nodes, *moments)
         assert {900 + n for n in range(40)} <= came(found).keys()
         assert 990 in came(found), "others have more"
-        assert len(came(found)) == KINDS_MAX
+        assert len(came(found)) == SHAPES_MAX
         assert came(looks(nodes, *moments, (90, [*many, *others, *late]))) == came(found)
         for slot in (*found.state.arrivals.recent.values(), *found.state.arrivals.daily.values()):
-            assert len(slot) == KINDS_MAX
+            assert len(slot) == SHAPES_MAX
         one = [*many, *others, *late, job("one", "n0", 995)]
         assert came(looks(nodes, *moments, (130, one))) == {**came(found), 995: 1}, "the next slot"
 
     def test_of_the_days_before_no_namespace_hides_what_came_to_another_later(self) -> None:
         """Whose the kinds of a full slot are is known at the next look too."""
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 900, namespace="other")
         found = looks([node("n0"), node("n1")], (0, []), (60, many), (130, [*many, one]))
         assert 900 in came(found, 86_400 + 60)
@@ -501,7 +501,7 @@ class TestBounds:
         self,
     ) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         often = [job(f"b{n}", "n0", 1) for n in range(3)]
         more = [job("c", "n0", 800)]
         theirs = [job("z", "n0", 900, namespace="other")]
@@ -515,10 +515,10 @@ class TestBounds:
         self, third: int, first: int, second: int
     ) -> None:
         nodes = [node("n0"), node("n1")]
-        full = [job(f"a{n:03}", "n0", 100 + n) for n in range(KINDS_MAX - 4 - third)]
+        full = [job(f"a{n:03}", "n0", 100 + n) for n in range(SHAPES_MAX - 4 - third)]
         full += [job(f"b{n:03}", "n0", 200 + n, namespace="second") for n in range(4)]
         full += [job(f"c{n:03}", "n0", 400 + n, namespace="third") for n in range(third)]
-        more = [job(f"d{n:03}", "n0", 300 + n, namespace="second") for n in range(KINDS_MAX)]
+        more = [job(f"d{n:03}", "n0", 300 + n, namespace="second") for n in range(SHAPES_MAX)]
         found = came(looks(nodes, (0, []), (60, full), (70, [*full, *more])))
         assert Counter(cpu // 200 for cpu in found) == Counter(
             {0: first, 1: second, **({2: third} if third else {})}
@@ -526,10 +526,10 @@ class TestBounds:
 
     def test_of_kinds_that_came_as_often_it_is_always_the_same_that_goes(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 2 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 2 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 900, namespace="other")
         found = came(looks(nodes, (0, []), (60, many), (70, [*many, one])))
-        assert set(range(2, 2 + KINDS_MAX)) - found.keys() == {10}, "the first as it is written"
+        assert set(range(2, 2 + SHAPES_MAX)) - found.keys() == {10}, "the first as it is written"
 
     def test_who_asks_for_nodes_by_name_keeps_none(self) -> None:
         """Or a small pod for each node would keep them all."""
@@ -561,7 +561,7 @@ class TestBounds:
         nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000), node("n1", pods=0)]
         many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
         (held,) = looks(nodes, (0, []), (10, many), (400, [])).plan.reserve
-        assert held.why.message.startswith(f"it is kept for {PODS_MAX} pods: {PODS_MAX} of 1m")
+        assert held.why.message.startswith(f"it is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m")
 
     @pytest.mark.parametrize(
         ("first", "second"),
@@ -644,7 +644,7 @@ class TestHeld:
         moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
         assert kept(looks(nodes, *moments[:1])) == ["e0", "e1", "e2"]
         late = looks(nodes, *moments[:2]).plan.reserve
-        told = f"a new leader watches which pods arrive until {timestamp(START + 300)}"
+        told = f"a new leader observes pod arrivals until {timestamp(START + 300)}"
         assert {one.why for one in late} == {Blocker(RESERVE, told, until=START + 300)}
         assert kept(looks(nodes, *moments)) == []
 
@@ -682,7 +682,7 @@ class TestHeld:
     def test_what_does_not_keeps_the_node_that_takes_it(self) -> None:
         (held,) = self.found(job("a", None), job("b", None)).plan.reserve
         assert held.node == "e0"
-        assert held.why == (RESERVE, "it is kept for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
+        assert held.why == (RESERVE, "it is reserved for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
 
     def test_as_many_are_kept_as_are_needed(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
@@ -777,7 +777,7 @@ class TestHeld:
         (own,) = (one for one in writes if one.key == "e0")
         assert own.kind is WriteKind.SOFTEN
         assert own.annotations[GUARD_ANNOTATION] == "true"
-        assert "it is kept for 1 pod" in own.note
+        assert "it is reserved for 1 pod" in own.note
 
     @pytest.mark.parametrize(
         "changes",
@@ -806,7 +806,7 @@ class TestHeld:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, waits]), (400, [*standing, waits])
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is kept for 1 pod: 1 of 1 + 95.4Mi"
+            "it is reserved for 1 pod: 1 of 1 + 95.4Mi"
         ]
 
     def test_who_waits_is_placed_beside_the_pods_that_are_there(self) -> None:
@@ -818,7 +818,7 @@ class TestHeld:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is kept for 1 pod: 1 that waits"
+            "it is reserved for 1 pod: 1 pending"
         ]
 
     @pytest.mark.parametrize(
@@ -835,7 +835,7 @@ class TestHeld:
             [full, large], (0, standing), (10, [*standing, *come]), (400, standing)
         ).plan.reserve
         assert held.why.message == (
-            f"it is kept for {pods} pods: 2 that wait, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
+            f"it is reserved for {pods} pods: 2 pending, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
             f"1 of 100m + 95.4Mi, {rest}"
         )
 
@@ -843,7 +843,7 @@ class TestHeld:
         least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
         assert kept(self.found(config=least)) == ["e0"]
         (held,) = self.found(job("a", None, 3000), config=least).plan.reserve
-        assert held.why.message == "it is kept for 1 pod: 1 of 3 + 95.4Mi"
+        assert held.why.message == "it is reserved for 1 pod: 1 of 3 + 95.4Mi"
 
     def test_what_came_to_one_reach_is_no_headroom_of_another(self) -> None:
         """Nor are more that are smaller."""
@@ -1106,6 +1106,10 @@ class TestTakenBack:
         moments = (0, [self.BASE]), (400, [self.BASE, self.RUN]), (500, [self.BASE])
         found = looks(self.NODES, *moments)
         [why] = [one.why for one in found.plan.reserve]
-        assert (why.code, "needed again: it is kept until" in why.message) == ("reserve", True)
+        assert (
+            why.code,
+            "needed again after its release to the autoscaler, and is reserved until"
+            in why.message,
+        ) == ("reserve", True)
         assert found.requeue_at is not None
         assert found.requeue_at <= START + 700

@@ -8,7 +8,7 @@ import pytest
 
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Scope
-from core.engine.arrivals import KINDS_MAX, Arrivals
+from core.engine.arrivals import SHAPES_MAX, Arrivals
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.model.cluster import Cluster
@@ -241,7 +241,7 @@ def test_what_is_remembered_is_bounded() -> None:
         last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
         most = max(most, entries(last.state.arrivals))
     assert last is not None
-    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * KINDS_MAX
+    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * SHAPES_MAX
     assert len(last.state.arrivals.recent) <= 3600 // 60 + 2
     assert len(last.state.arrivals.daily) <= 7 * 86_400 // 2000 + 2
 

@@ -319,7 +319,7 @@ def test_the_one_whose_place_is_taken_starts_anew_and_the_one_bound_elsewhere_go
     assert chosen(due) == ["a", "c"]
     _, why = next(one.blockers for one in due.plan.kept if one.node == "b")  # and: no room
     assert (why.reason, why.pod) == (PLACE_TAKEN, "d/b")
-    assert why.message == "its place on node x is taken"
+    assert why.message == "its place on node x is taken by another pod"
 
     marks = tuple(marked(one, Mark.SOFT, 601) for one in made.nodes if one.name in "ac")
     going = changed(made, nodes=marks)

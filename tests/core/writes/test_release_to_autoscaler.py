@@ -299,7 +299,7 @@ def test_the_guard_of_a_node_without_a_mark(
         (
             Scope.EMPTY,
             (THERE,),
-            "min-nodes: the cluster would have 1 node that takes pods, fewer than minNodes: 1000",
+            "min-nodes: the cluster would have 1 schedulable node, fewer than minNodes: 1000",
         ),
         (
             Scope.ALL,
@@ -573,7 +573,7 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     new = reconcile(Cluster.of(begun, [THERE]), config, LeaderState(), NOW)
     (write,) = written(config, new)
     assert write.kind is WriteKind.HOLD
-    said = f"a new leader watches which pods arrive until {timestamp(NOW + 60)}"
+    said = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
     assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
     nodes = [applied(write, begun[0]), OTHER]
     assert reserved_for(nodes[0]) == said
