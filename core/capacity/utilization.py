@@ -1,8 +1,8 @@
-"""The sums that thresholds are checked on, kept up to date as nodes go (thesis 4.2 to 4.5).
+"""Maintain the sums that thresholds are checked against while nodes are removed.
 
-There is one for each reach (core.capacity.reaches), and one for the whole: all nodes that some
-movable pod reaches. Nodes have their ids of the Ground. Closed nodes (cordoned, not ready,
-leaving) give no capacity; the pods on them that would have to go elsewhere stay in the requests.
+Source: thesis 4.2 to 4.5. There is one sum for each reach (core.capacity.reaches), and one for all
+nodes that a movable pod reaches. Node ids are those of the NodeOrder. Unschedulable nodes
+(cordoned, not Ready, leaving) contribute no capacity, but their movable pods count as requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,33 +14,34 @@ from core.capacity.usable import NOTHING, Amount, UsabilityEvaluator
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
-"""(node, what it receives)."""
+"""Pairs of node id and added load."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """What is asked for on one node."""
+    """Requests on one node."""
 
     used: Amount
-    """Of each resource no more than there is."""
+    """Requests, limited to the node's allocatable resources."""
     resident: Amount
-    """The part that goes with the node."""
+    """Requests of the pods that terminate with the node."""
     overcommit: Amount
-    """What is asked for beyond what there is."""
+    """Requests beyond the node's allocatable resources."""
 
 
 _After = tuple[int, Amount, tuple[Amount, ...]]
-"""A node, and what would be used and usable on it."""
+"""Node id, with its requests and usable capacity after a removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalEffect:
-    """What would change if a node went: nothing has happened yet."""
+    """Changes that the removal of a node would cause; nothing has changed yet."""
 
     node: int
     after: Sequence[_After]
-    """Of the nodes that receive its pods."""
+    """New values of the nodes that receive its pods."""
     changes: Changes
+    """Changes of the sums."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,20 +49,21 @@ class _Group:
     """Nodes that count in the same sums."""
 
     sums: tuple[ReachUtilization, ...]
-    """The whole first."""
+    """Sums that include the nodes; the whole cluster comes first."""
     evaluator: UsabilityEvaluator
+    """Evaluates the usability settings of the sums."""
     usability_columns: tuple[int, ...]
-    """By sums: the first column of their usability in a row of the group."""
+    """First column of each sum's usable capacity in a row of the group."""
     columns: int
-    """Of a row of the group: CPU and memory requested, then usable by each usability."""
+    """Length of a row: CPU and memory requested, then usable with each usability setting."""
 
     def without(self, amount: Amount) -> list[int]:
-        """Return the row of so much less that is asked for, with nothing more usable."""
+        """Return the row for *amount* less requests and unchanged usable capacity."""
         return [-amount[0], -amount[1], *(0,) * (self.columns - 2)]
 
 
 class UtilizationLedger:
-    """Capacity, requests and usable capacity of every node, and of all reaches."""
+    """Capacity, requests and usable capacity of every node and of all reaches."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class UtilizationLedger:
         loads: Sequence[NodeLoad],
         is_open: Sequence[bool],
     ) -> None:
-        """Sum up; *sums*: empty ones, the whole first, then by reach."""
+        """Compute the sums; *sums*: empty ones, the whole cluster first, then by reach."""
         self.total, *self.reaches = sums
         self._is_schedulable = is_open
         self._used = [load.used for load in loads]
@@ -88,11 +90,12 @@ class UtilizationLedger:
         ]
         self._usable: list[tuple[Amount, ...]] = []
         self.schedulable_count = 0
-        """Open nodes, those that nobody reaches too."""
+        """Number of schedulable nodes, including nodes that no pod reaches."""
         self.changed: list[int] = []
-        """Nodes, as they change: what was worked out when it was shorter holds for all others."""
+        """Log of changed nodes. A value computed at an earlier length is still valid for all other
+        nodes."""
         self.displaced_requests = NOTHING
-        """Asked for by the pods of nodes that count as gone, wherever these go."""
+        """Requests of pods displaced by assumed removals, which have no new node yet."""
         self._removed: set[int] = set()
         rows = {group: [0] * group.columns for group in groups.values()}
         for number, group in enumerate(self._groups):
@@ -107,7 +110,7 @@ class UtilizationLedger:
         self._sum_up_capacity()
 
     def _sum_up_capacity(self) -> None:
-        """Sum up by group first: there are few of them."""
+        """Sum up the capacity, by group first because there are few groups."""
         found: dict[_Group, tuple[int, int, int]] = {}
         for number, group in enumerate(self._groups):
             if group and self._is_schedulable[number]:
@@ -120,7 +123,7 @@ class UtilizationLedger:
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
     def _row_lost(self, node: int, group: _Group) -> list[int]:
-        """Return what its going takes away from the row of the node's group."""
+        """Return the row that the removal of the node takes away from its group."""
         used = self._used[node]
         if not self._is_schedulable[node]:
             return group.without(used.minus(self._resident[node]))
@@ -130,47 +133,47 @@ class UtilizationLedger:
         return row
 
     def is_last(self, node: int) -> bool:
-        """Say whether no other node would be left that could take the node's part."""
+        """Report whether no other node could replace the node."""
         nodes = self.schedulable_count if self._groups[node] is None else self.total.nodes
         return nodes <= (1 if self._is_schedulable[node] else 0)
 
     def is_reached(self, node: int) -> bool:
-        """Say whether some movable pod reaches the node; it is in no sum otherwise."""
+        """Report whether a movable pod reaches the node; other nodes are in no sum."""
         return self._groups[node] is not None
 
     def is_schedulable(self, node: int) -> bool:
-        """Say whether the node takes pods and has not gone."""
+        """Report whether the node is schedulable and not removed."""
         return self._is_schedulable[node] and node not in self._removed
 
     def is_removed(self, node: int) -> bool:
-        """Say whether it went, or counts as gone."""
+        """Report whether the node is removed, or assumed to be."""
         return node in self._removed
 
     def used(self, node: int) -> Amount:
-        """Return what is asked for on the node, with pods moved as far as it has been decided.
+        """Return the requests on the node after the decided moves.
 
-        Of each resource no more than there is.
+        They are limited to the node's allocatable resources.
         """
         return self._used[node]
 
     def requested(self, node: int) -> Amount:
-        """Return the same with what is asked for beyond what the node has."""
+        """Return the requests on the node after the decided moves, with overcommitted ones."""
         beyond = self._overcommit.get(node)
         return self._used[node].plus(beyond) if beyond else self._used[node]
 
     def capacity(self, node: int) -> Amount:
-        """Return what the node has for pods."""
+        """Return the allocatable resources of the node."""
         return self._capacity[node]
 
     def totals_without(self, node: int) -> tuple[Amount, Amount]:
-        """Return requests and capacity of the whole without the node."""
+        """Return requests and capacity of the whole cluster without the node."""
         requests, whole = self.total.requests, self.total.capacity
         if not self._is_schedulable[node]:
             return requests, whole
         return requests.minus(self._resident[node]), whole.minus(self._capacity[node])
 
     def removal_effect(self, node: int, received: Received) -> RemovalEffect:
-        """Work out what changes if *node* goes and others *received* its pods."""
+        """Return the changes if *node* is removed and its pods are *received* by others."""
         moved: dict[_Group, list[int]] = {}
         group = self._groups[node]
         if group is not None:
@@ -179,7 +182,7 @@ class UtilizationLedger:
         return RemovalEffect(node, after, _by_sums(moved))
 
     def _with_load(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
-        """Return a node with *amount* more on it, and add the change to its group's row."""
+        """Return the node's values with *amount* more load, and update its group's row."""
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
         if group is None:  # no movable pod reaches it: none is placed there
@@ -199,7 +202,7 @@ class UtilizationLedger:
         return node, used, usable
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would be over their thresholds (thesis 4.5)."""
+        """Yield the sums that would exceed their thresholds (thesis 4.5)."""
         group = self._groups[trial.node]
         own = group.sums if group else (self.total,)
         for sums, change in trial.changes.items():
@@ -207,7 +210,7 @@ class UtilizationLedger:
                 yield Exceeded(sums, change, sums in own)
 
     def remove(self, trial: RemovalEffect) -> None:
-        """Let the node go: its daemons vanish, its other pods go to the receivers."""
+        """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
         self._remove_capacity(trial.node)
         self._apply(trial.after, trial.changes)
 
@@ -232,13 +235,13 @@ class UtilizationLedger:
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
     def add_load(self, received: Received) -> None:
-        """Add pods to nodes."""
+        """Add load to nodes."""
         moved: dict[_Group, list[int]] = {}
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         self._apply(after, _by_sums(moved))
 
     def remove_load(self, node: int, amount: Amount) -> None:
-        """Take away from a node what has found another place, or goes with it."""
+        """Remove the load of pods that have another place or terminate with the node."""
         self.changed.append(node)
         if beyond := self._overcommit.get(node):
             first = amount.at_most(beyond)
@@ -249,7 +252,7 @@ class UtilizationLedger:
             self._apply((), _by_sums({group: group.without(amount)}))
 
     def assume_removed(self, node: int) -> None:
-        """Count the node as gone, wherever its pods go; for the checks of sums alone."""
+        """Remove the node without placing its pods, for checks that read sums only."""
         if self._is_schedulable[node]:
             self._remove_capacity(node)
             self.remove_load(node, self._resident[node])

@@ -1,4 +1,4 @@
-"""Who is asked about by whom: the tallies that there are, and the groups of pods alike in them."""
+"""Derive inter-pod rules from the pods: the counts that are needed, and groups of equal pods."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -32,11 +32,12 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 TOGETHER_MAX: Final = 16
-"""Sets of anti-affinity terms that a term is counted in, before each is counted alone."""
+"""Maximum number of combined counts that a term of anti-affinity is in; further ones are
+separate."""
 
 
 class InterPodRules:
-    """First `group` for all pods that may be placed, then `write_rules`, then the rest."""
+    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then the rest."""
 
     def __init__(
         self,
@@ -50,20 +51,22 @@ class InterPodRules:
         self._tallies: dict[object, DomainCount] = {}
         self._spreads: dict[object, Spread] = {}
         self._ports: dict[tuple[int, str, str | None], DomainCount] = {}
-        """By number, protocol and address; None: whatever the address is. Who takes one address
-        asks who has it or all of them, who takes all of them asks who has any."""
+        """Counts by port number, protocol and address; None counts every address. A pod with one
+        address reads the counts of this address and of all-address pods. A pod with all addresses
+        reads the count of every address."""
         self._holders: dict[PodAffinityTerm, list[DomainCount]] = {}
-        """Tallies by the terms whose pods they count."""
+        """Counts by the anti-affinity term whose pods they count."""
         self._counted: Finder[tuple[DomainCount, bool]] = Finder()
-        """Tallies by whom they count; True: terminating pods too."""
+        """Counts by the pods that they count; True: terminating pods count too."""
         self._repelled: Finder[PodAffinityTerm] = Finder()
+        """Anti-affinity terms by the pods that they select."""
         for term in dict.fromkeys(term for company in pod_constraints for term in company.apart):
             self._repelled.add((term.selector,), term)
         asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
         spread = chain.from_iterable(one.spread for one in pod_constraints)
         selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
         self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
-        """The labels of pods that somebody asks about."""
+        """Pod labels that some selector reads."""
         self._by_object: dict[object, Group] = {}
         self._by_value: dict[object, Group] = {}
 
@@ -72,23 +75,23 @@ class InterPodRules:
         return Domains(range(len(self._nodes)))
 
     def group(self, pod: Pod) -> Group:
-        """Return the group of the pod; most pods share their objects with others.
-
-        What nobody asks about tells none apart: each pod of a StatefulSet has labels of its own.
-        """
+        """Return the group of the pod."""
         objects = (
             id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
         )  # fmt: skip
+        # Most pods share these objects with others, so objects are compared first.
         found = self._by_object.get(objects)
         if found is None:
             placing = pod.placing if pod.company.spread else None
+            # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
+            # a label of its own.
             labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
             value = (labels, pod.company, placing, pod.namespace, pod.terminating)
             found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
         return found
 
     def write_rules(self) -> None:
-        """Write the rules of all groups that there are, and open the tallies that they ask."""
+        """Set the rules of all groups, and create the counts that they read."""
         groups = list(self._by_value.values())
         spread = {group.like.placing for group in groups if group.like.company.spread}
         classes = NodeClasses(self._nodes, spread)
@@ -100,7 +103,7 @@ class InterPodRules:
             )
 
     def adds(self, group: Group) -> tuple[DomainCount, ...]:
-        """Return the tallies in which the group's pods count."""
+        """Return the counts that include the group's pods."""
         if group.adds is None:
             pod = group.like
             found = self._counted.matching(pod)
@@ -111,7 +114,7 @@ class InterPodRules:
                 (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
             )
             adds += [self._ports[port] for port in ports if port in self._ports]
-            # Counted once where several terms are about it: what counts is whether any is there.
+            # A pod that several terms select counts once: only whether there is any matters.
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
         return group.adds
 
@@ -160,24 +163,23 @@ class InterPodRules:
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
     ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
-        """Put terms over one topology together; what no node has a label of refuses nobody."""
+        """Group terms by topology key, without keys that no node has."""
         found: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
             found.setdefault(term.topology_key, []).append(term)
         return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
 
     def _holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> list[DomainCount]:
-        """Return what counts the pods that ask for any of the terms, together if that can be.
-
-        Of ten terms there are a thousand sets: pods that hold all would count in each of them.
-        """
+        """Return counts of the pods with any of the terms, in one count if possible."""
+        # Ten terms have a thousand combinations, and a pod with all terms would count in each of
+        # them.
         if any(len(self._holders.get(term, ())) >= TOGETHER_MAX for term in terms):
             return [self._any_holding((term,), topology_key) for term in terms]
         return [self._any_holding(terms, topology_key)]
 
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> DomainCount:
-        """Count the pods that ask for any of the terms."""
-        key = ("any holding", *map(id, terms))  # each is one object, in `_repelled`
+        """Return the count of the pods with any of the terms."""
+        key = ("any holding", *map(id, terms))  # `_repelled` contains one object for each term
         found = self._tallies.get(key)
         if found is None:
             found = self._tallies[key] = DomainCount(self._labelled(topology_key))
@@ -194,10 +196,11 @@ class InterPodRules:
         return found
 
     def _spread(self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses) -> Spread:
-        """Count the pods of a constraint on the nodes that the scheduler takes into account.
+        """Return the count for a topology spread constraint.
 
-        Those are the nodes with the labels of all the pod's constraints that match the pod's own
-        node selectors (honor_affinity) and whose taints it tolerates (honor_taints).
+        It includes the nodes that have the labels of all the pod's constraints. If the policies of
+        the constraint honor them, the nodes must also match the pod's node selectors
+        (honor_affinity) and have only tolerated taints (honor_taints).
         """
         placing = NodeConstraints()
         filters: Filters = ()

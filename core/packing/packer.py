@@ -1,15 +1,15 @@
-"""First-fit decreasing (thesis 4.7.1): where pods would go.
+"""Place pods by first-fit decreasing (thesis 4.7.1).
 
-The order is part of the specification, so that every answer repeats:
+The order is part of the specification, so that results are reproducible:
 
 - pods: largest first by dominant share of the cluster's capacity (CPU, memory, extended
-  resources), then by the total_capacity request, then by template, then by namespace/name;
+  resources), then by all requests, then by template, then by namespace and name;
 - nodes: fullest first by dominant share of their own capacity at the start, then by name.
 
-Amounts are vectors (core.packing.vectors): one integer for all resources. Two facts make it fast.
-While pods are placed, free space only falls: a node that refused a pod refuses every pod like it,
-so a scan never turns back. And pods of one group (equal requests, equal template) share one list of
-the nodes that fit them, in first-fit order, found on demand.
+Resources are vectors (core.packing.vectors): one integer for all of them. Two facts make packing
+fast. While pods are placed, free space only shrinks: a node that has no room for a pod has none
+for any equal pod, so a scan never goes back. And all pods of an equivalence group share one list
+of feasible nodes, which is extended on demand.
 """
 
 from bisect import bisect_left, insort
@@ -36,57 +36,64 @@ from core.packing.node_order import NodeOrder
 from core.packing.parts import FreeSpace, PackingOrder, pods_by_node
 
 NOT_ADMITTED: Final = (
-    f"no other node admits it (remaining_pods: {', '.join(one.name for one in FILTERS)})"
+    f"no other node admits it (filters: {', '.join(one.name for one in FILTERS)})"
 )
+"""Message for pods that the filters exclude from all other nodes."""
 SWEEPS_MAX: Final = 16
-"""So often pods are remaining_pods that others refuse, as long as some of them find places."""
+"""Maximum number of rounds in which pods that inter-pod rules refused are tried again."""
 RefusalAnswers = dict[tuple[int, int], tuple[int, set[str]]]
-"""By group and inter_pod of pods that found no place: how many pods had one then, and who refused."""
+"""By equivalence group and inter-pod group: number of assignments at the time of a refusal, and
+the rules that refused."""
 NOT_LOOKED_UP: Final = {"not looked up"}
-"""Stands for the rules that refuse a pod, where nobody asks for them."""
+"""Placeholder for the refusing rules where nobody reads them."""
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
+"""Entry of a group that was not refused yet."""
 AdmittingNodes = Callable[[NodeConstraints], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
 
 
 def _admitting(node_order: NodeOrder, placings: Mapping[NodeConstraints, int]) -> AdmittingNodes:
-    """Return what names the nodes that the filters admit a template to."""
+    """Return a function that returns the nodes whose filters admit a template."""
     return NodeClasses(node_order.nodes, placings).allowing
 
 
 @dataclass(slots=True)
 class Attempt:
-    """Where a set of pods would go: nothing has happened yet."""
+    """A possible placement of pods; nothing is changed until it is committed."""
 
     assignments: list[tuple[int, int]]
-    """(pod id, node id) in packing order, but for those whom other pods had to come before."""
+    """Pairs of pod id and node id in packing order, apart from pods that had to wait for other
+    pods."""
     unassigned: list[int]
-    """Pod ids that found no node."""
+    """Ids of the pods without a feasible node."""
     free_after: dict[int, int]
-    """Free vector of every node that would receive pods, afterwards."""
+    """Free vector after the placement, for every node that would receive pods."""
     refused_by: dict[int, set[str]] = field(default_factory=dict)
-    """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
+    """Inter-pod rules that refused nodes with room, by id of the unassigned pod."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """An attempt in which other pods matter."""
+    """An attempt to place pods that inter-pod rules concern."""
 
     result: Attempt
     excluded: int
-    """The nodes that take nobody."""
+    """Nodes that accept no pods, as bits."""
     for_good: bool
+    """True if the pods are placed permanently."""
     answers: RefusalAnswers = field(default_factory=dict)
+    """Latest refusals."""
     full: dict[int, int] = field(default_factory=dict)
-    """By group: nodes that have no room beside what is on search."""
+    """Nodes without room next to the pods placed by this attempt, as bits, by equivalence
+    group."""
 
 
 class Packer:
-    """The free space of a cluster, and first-fit decreasing on it.
+    """Free space of a cluster, with first-fit decreasing.
 
-    Nodes and pods are known by total_capacity numbers: node ids count in first-fit order, pod ids in
-    packing order. `nodes` and `pods` give the objects back, `on` the pod ids on each node.
-    Only pods that may move, or that are pending, have ids; the rest is part of what is used.
+    Node ids are positions in first-fit order, and pod ids are positions in packing order. `nodes`
+    and `pods` contain the objects, `on` the pod ids on each node. Only movable and pending pods
+    have ids; the requests of all others are part of the used space.
     """
 
     def __init__(
@@ -99,13 +106,13 @@ class Packer:
         admitting: AdmittingNodes | None = None,
         total_capacity: Resources | None = None,
     ) -> None:
-        """Index *cluster*, which stands on *node_order*.
+        """Index the pods of *cluster* on the nodes of *node_order*.
 
-        *movable*: pods that may be placed, those in one inter_pod alike by requests and template and
-        in the order of their names (`alike`).
-        *placeholders* are pods that do not exist, for whom room is preferred: they are packed as the others.
-        *admitting* names the nodes that admit a template, None: as the rules of fit say; *total_capacity*
-        is what shares of pods are of, None: what all nodes offer.
+        *movable*: pods that may be placed, in groups with equal requests and template, each sorted
+        by name. *placeholders*: pods that do not exist but for which room is kept. *admitting*:
+        returns the nodes that admit a template; by default the filters of core.fit decide.
+        *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
+        of all nodes.
         """
         space = FreeSpace.of(cluster, node_order, placeholders)
         order = PackingOrder.of(
@@ -122,19 +129,22 @@ class Packer:
         own = set(map(id, placeholders))
         self.placeholders = frozenset(n for n in self.pending if id(self.pods[n]) in own)
         self.placeholder_nodes: dict[int, int] = {}
-        """By pod id of those that do not exist: the node where there is room for it."""
+        """Node by id of the placeholder that has room there."""
         self._displaced: dict[int, list[tuple[int, int]]] = {}
-        """By group: see `spared`; true until more is placed."""
+        """Results of `_displacing_placeholders` by equivalence group, until more pods are
+        placed."""
         self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods)
         self._set_open_nodes()
 
     def _set_open_nodes(self) -> None:
-        """Write the allowed nodes of each group as bits; those of one template share their list."""
+        """Set the candidates of each group as bits, if inter-pod rules concern some pod."""
         if not self._topology.involves(range(len(self.pods))):
             return
         known: dict[int, int] = {}
+
         for group in self._groups:
+            # Groups with the same template share the list of candidates.
             allowed = id(group.candidates)
             if allowed not in known:
                 known[allowed] = bits_of(len(self.nodes), group.candidates)
@@ -147,10 +157,10 @@ class Packer:
         excluded: frozenset[int] = frozenset(),
         preferred: Sequence[tuple[int, int]] = (),
     ) -> Attempt:
-        """Place *pods* (ascending ids) on nodes other than *leaving* and *excluded*; see Attempt.
+        """Try to place *pods* (ascending ids) on nodes other than *leaving* and *excluded*.
 
-        Places that are *preferred* (pod id, node id) come first, in their order, as far as they hold.
-        A pod without a place does not end the attempt, so that all of them are known.
+        Valid *preferred* placements (pod id, node id) are taken first, in their order. A pod
+        without a feasible node does not end the attempt, so that all such pods are known.
         """
         excluded = excluded if leaving < 0 else excluded | {leaving}
         pods = list(pods)
@@ -163,10 +173,10 @@ class Packer:
         return result
 
     def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
-        """Place *pods* as an attempt would, for good; return that, and what is `received`.
+        """Place *pods* permanently; return the attempt, and the load added to nodes.
 
-        What is placed counts at once, so that none of thousands of sizes asks a node in vain that
-        those before have filled.
+        Each placement takes effect at once, so that pods of thousands of sizes do not check nodes
+        that earlier pods have filled.
         """
         pods, before = list(pods), list(self.free)
         if self._topology.involves(pods):
@@ -187,7 +197,10 @@ class Packer:
         *,
         for_good: bool = False,
     ) -> None:
-        """Place pods to which no other pods matter; *for_good*: they are free space no longer."""
+        """Place pods that no inter-pod rule concerns.
+
+        *for_good*: update the free space at once.
+        """
         guard, free, group_of, free_after = (
             self.guard,
             self.free,
@@ -225,7 +238,7 @@ class Packer:
         preferred: Sequence[tuple[int, int]],
         excluded: frozenset[int],
     ) -> list[int]:
-        """Place pods where they are to go, if that still can be; return the others."""
+        """Place pods on their preferred nodes where these are feasible; return the other pods."""
         guard, free_after, topology = self.guard, result.free_after, self._topology
         for pod, node in preferred:
             group, inter_pod = self._group_of[pod], topology.group(pod)
@@ -251,16 +264,13 @@ class Packer:
         *,
         for_good: bool = False,
     ) -> Attempt:
-        """Do the same where other pods matter to some of the pods: on search in the Topology.
-
-        Whom such rules refuse is remaining_pods again once others have their places, as a scheduler does: a
-        pod that must be near a smaller one comes before it. *for_good*: what refused a pod is not
-        looked up; nobody is remaining_pods why what waits has found no place.
-        """
+        """Place pods if inter-pod rules concern some of them."""
         result, topology = Attempt([], [], {}), self._topology
         topology.try_without(pods)
         remaining_pods = self._place_preferred(result, pods, preferred, excluded)
         search = _Search(result, bits_of(len(self.nodes), excluded), for_good)
+        # A refused pod is tried again after others have been placed, as a scheduler does. Its
+        # affinity may be to a smaller pod, which comes later in packing order.
         for _ in range(SWEEPS_MAX):
             result.unassigned = [pod for pod in result.unassigned if pod not in result.refused_by]
             result.refused_by, before = {}, len(result.assignments)
@@ -273,9 +283,9 @@ class Packer:
         return result
 
     def _place_each(self, search: _Search, pods: Iterable[int]) -> None:
-        """Place the pods, each once.
+        """Try to place each pod once.
 
-        As long as nobody is placed, pods alike get the answer that one of them got.
+        Equivalent pods reuse the last refusal until a placement changes the state.
         """
         topology, result, answers = self._topology, search.result, search.answers
         for pod in pods:
@@ -297,6 +307,7 @@ class Packer:
                 continue
             free_after = (result.free_after.get(node) or self.free[node]) - group.request
             result.free_after[node] = free_after
+
             if search.for_good:
                 self.free[node] = free_after
             result.assignments.append((pod, node))
@@ -305,7 +316,7 @@ class Packer:
     def _first_feasible(
         self, search: _Search, group: EquivalenceGroup, inter_pod: Group | None
     ) -> int | None:
-        """Return the first node that takes a pod of the inter_pod; None: there is none."""
+        """Return the first node that is feasible for a pod of the group, or None."""
         nodes = self._nodes_to_try(search, group)
         if inter_pod is not None and inter_pod.rules:
             nodes = inter_pod.admitted(nodes)
@@ -323,11 +334,8 @@ class Packer:
     def _refusing_rules(
         self, search: _Search, group: EquivalenceGroup, inter_pod: Group
     ) -> set[str]:
-        """Return the rules that refuse nodes with room; none where asking again is no use.
-
-        What is placed for good is never taken back, so what a rule refuses for those that are
-        there, it refuses whoever else comes.
-        """
+        """Return the rules that refuse nodes with room, or none if trying again is useless."""
+        # Committed pods never leave, so a monotone rule cannot start to admit later.
         if search.for_good:
             return set() if inter_pod.monotone else NOT_LOOKED_UP
         nodes, found = self._nodes_to_try(search, group), set[str]()
@@ -339,22 +347,20 @@ class Packer:
         return found
 
     def _nodes_to_try(self, search: _Search, group: EquivalenceGroup) -> int:
-        """Return the nodes that may have room for the group, and are not excluded."""
+        """Return the nodes that may have room for the group and are not excluded."""
         full = search.full.get(id(group), 0) if search.full else 0
         return group.open_nodes & ~(search.excluded | full)
 
     def _nodes_with_room(
         self, search: _Search, group: EquivalenceGroup, nodes: int
     ) -> Iterator[int]:
-        """Yield those of the *nodes* that have room for a pod of the group, ascending.
-
-        Free space only falls: who has no room now is not remaining_pods again.
-        """
+        """Yield those of the *nodes* that have room for a pod of the group, ascending."""
         while nodes:
             block = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES
             start = block * BLOCK_NODES
             some = nodes >> start & BLOCK_BITS
             nodes ^= some << start
+            # Free space only shrinks, so a full block is not checked again.
             if self._free_space_index.may_fit(block, group.request):
                 yield from self._nodes_with_room_in(search, group, block, some)
             else:
@@ -363,7 +369,7 @@ class Packer:
     def _nodes_with_room_in(
         self, search: _Search, group: EquivalenceGroup, block: int, some: int
     ) -> Iterator[int]:
-        """Yield those that have room of *some* of one block: bits from its first node on."""
+        """Yield the nodes of a block with room; *some*: bits from the block's first node."""
         guard, free, free_after, request = (
             self.guard,
             self.free,
@@ -387,7 +393,7 @@ class Packer:
             self._free_space_index.count_misses(block, full.bit_count(), free)
 
     def _advance_head(self, group: EquivalenceGroup) -> int:
-        """Step over entries that have filled up for good since they were scanned."""
+        """Skip nodes that have become full since they were scanned, and return the position."""
         guard, free, fits, request = self.guard, self.free, group.feasible, group.request
         head = group.first_feasible
         while head < len(fits) and (free[fits[head]] - request) & guard != guard:
@@ -396,7 +402,7 @@ class Packer:
         return head
 
     def _scan(self, group: EquivalenceGroup) -> bool:
-        """Find the next nodes with room for the group; False: there are none."""
+        """Find the next nodes with room for the group; return False if there are none."""
         guard, free, request, blocks = self.guard, self.free, group.request, self._free_space_index
         allowed, found = group.candidates, group.feasible
         known = len(found)
@@ -413,7 +419,7 @@ class Packer:
         return len(found) > known
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
-        """Carry the attempt out; *leaving* takes no pods from now on and has none."""
+        """Carry out the attempt; the *leaving* node becomes empty and accepts no more pods."""
         self._displaced.clear()
         for node, vector in attempt.free_after.items():
             self.free[node] = vector
@@ -427,10 +433,7 @@ class Packer:
             self.on[leaving] = []
 
     def remove_placeholders(self, placeholders: Iterable[int]) -> Attempt:
-        """Take pods that do not exist off their nodes; return what puts them back by a commit.
-
-        There is more free space then than before: all nodes are remaining_pods anew.
-        """
+        """Remove placeholders from their nodes; return an attempt that puts them back."""
         back = Attempt([], [], {})
         for pod in placeholders:
             node = self.placeholder_nodes.pop(pod)
@@ -439,6 +442,7 @@ class Packer:
             self.free[node] += self._group_of[pod].request
             self.on[node].remove(pod)
             self._free_space_index.raise_to(node, self.free[node])
+        # There is more free space than before, so all nodes are scanned again.
         self._topology.remove(back.assignments)
         for group in self._groups:
             group.scanned, group.feasible, group.first_feasible = 0, [], 0
@@ -447,7 +451,7 @@ class Packer:
         return back
 
     def fork(self) -> "Packer":
-        """Return the same pods and nodes with free space of its own, where room is promised."""
+        """Return a copy with its own free space, for reservations."""
         fork = copy(self)
         fork.free, fork._free_space_index = list(self.free), self._free_space_index.fork()  # noqa: SLF001
         own = {
@@ -463,9 +467,9 @@ class Packer:
         return fork
 
     def reserve(self, attempt: Attempt, of: "Packer") -> None:
-        """Count what was placed by an attempt *of* this one, or of what this is a fork of.
+        """Reserve the room of an attempt *of* this packer, or of the one that it was forked from.
 
-        What is promised first on a node is not counted; where there is too little, none is free_after.
+        The first reservation on a node is free. If the room does not suffice, none remains.
         """
         for node, free_after in attempt.free_after.items():
             if node in self._reserved:
@@ -474,7 +478,7 @@ class Packer:
             self._reserved.add(node)
 
     def load_added(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return (node id, CPU and memory) where there would be more; headroom is no load."""
+        """Return the added load by node id; placeholders add none."""
         return self._load_added(attempt, self.free)
 
     def _load_added(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
@@ -487,7 +491,7 @@ class Packer:
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
-        """Return a pod that does not exist, without which this one would have found room."""
+        """Return a placeholder without which the pod would have found room, or None."""
         group, inter_pod = self._group_of[pod], self._topology.group(pod)
         found = self._displaced.get(id(group))
         if found is None:
@@ -498,7 +502,7 @@ class Packer:
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield the nodes that had room but for a pod that does not exist, and that pod."""
+        """Yield the nodes that would have room without a placeholder, with this placeholder."""
         guard = self.guard
         for placeholders, at in self.placeholder_nodes.items():
             more = self.free[at] + self._group_of[placeholders].request
@@ -506,7 +510,7 @@ class Packer:
                 yield at, placeholders
 
     def never_fits(self, attempt: Attempt, leaving: int) -> bool:
-        """Say whether a pod will never find a place, whatever goes: free space only falls."""
+        """Report whether a pod of the attempt will never have room; free space only shrinks."""
         if not attempt.unassigned or self._topology.group(attempt.unassigned[0]) is not None:
             return False
         free, guard, group = self.free, self.guard, self._group_of[attempt.unassigned[0]]
@@ -516,22 +520,22 @@ class Packer:
         )
 
     def is_repeatable(self, leaving: int) -> bool:
-        """Say whether the node's pods find the same places again and again, as nodes go.
+        """Report whether the node's pods find the same places until pods move on nodes involved.
 
-        So it is until pods move on the node, or on those where some of its pods find places, if
-        no rule asks about more than a node: what counts over a zone, other nodes change too.
+        The nodes involved are the node itself and the receivers of its pods. It is so if no rule
+        reads more than one node: a count over a zone changes with other nodes too.
         """
         found = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in found)
 
     def explain(self, pod: int, leaving: int, attempt: Attempt) -> str:
-        """Say in words what preferred the pod from every node but *leaving* in the attempt."""
+        """Return a message that says why no node other than *leaving* is feasible for the pod."""
         if self._group_of[pod].admitting_nodes in ([], [leaving]):
             return NOT_ADMITTED
         if refused := attempt.refused_by.get(pod):
             rules = ", ".join(sorted(refused))
-            return f"every other node that admits it and has room is refused by: {rules}"
-        return "no other node that stays admits it and has room"
+            return f"on all other nodes that admit it and have room, it violates: {rules}"
+        return "no other remaining node admits it and has room"
 
 
 def _admits(group: EquivalenceGroup, node: int) -> bool:

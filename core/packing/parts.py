@@ -1,4 +1,4 @@
-"""What a Packer begins with: the free space of the nodes, and the pods in packing order."""
+"""Build the initial state of a Packer: free space of the nodes, and pods in packing order."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
@@ -15,16 +15,16 @@ from core.packing.vectors import Vectors, lane_minimum
 
 
 class FreeSpace(NamedTuple):
-    """Free amounts by node id, as vectors (core.packing.vectors)."""
+    """Free space by node id, as vectors (core.packing.vectors)."""
 
     vectors: Vectors
     guard: int
-    """The guard bits of a vector; they are set in `free`."""
+    """Guard bits of a vector; they are set in `free`."""
     free: list[int]
 
     @staticmethod
     def of(cluster: Cluster, node_order: NodeOrder, placeholders: Collection[Pod]) -> "FreeSpace":
-        """Return the free space of *node_order*; vectors have room for *placeholders* pods' resources too."""
+        """Return the free space, with lanes for the resources of *placeholders* too."""
         vectors = Vectors(chain(cluster.pods, placeholders), cluster.nodes)
         free = [
             vectors.guard
@@ -39,11 +39,11 @@ class FreeSpace(NamedTuple):
 
 
 class PackingOrder(NamedTuple):
-    """Pods largest first (thesis 4.7.1), and the equivalence_groups that they are of."""
+    """Pods in packing order, largest first (thesis 4.7.1), and their equivalence groups."""
 
     pods: list[Pod]
     group_of: list[EquivalenceGroup]
-    """By pod id."""
+    """Equivalence group by pod id."""
     equivalence_groups: list[EquivalenceGroup]
 
     @staticmethod
@@ -53,9 +53,9 @@ class PackingOrder(NamedTuple):
         admits: Callable[[Mapping[NodeConstraints, int]], Callable[[NodeConstraints], list[int]]],
         total_capacity: Resources,
     ) -> "PackingOrder":
-        """Order the pods of these groups by their dominant share of *total_capacity*.
+        """Sort the pods of the groups by their dominant share of *total_capacity*.
 
-        *admits*: returns, for templates, what names the nodes that admit one of them.
+        *admits*: returns, for templates, a function that returns the nodes that admit one of them.
         """
         placings = {placing: number for number, placing in enumerate(templates(groups))}
         found = group_by_value(groups, placings)
@@ -85,11 +85,12 @@ class PackingOrder(NamedTuple):
 def _equivalence_groups(
     admitting: Mapping[int, list[int]], ranked: Sequence[tuple[int, int]], space: FreeSpace
 ) -> list[EquivalenceGroup]:
-    """Make the equivalence_groups; nodes without room for the least that a template's pods request are out."""
+    """Return an equivalence group for each ranked request."""
     guard, free = space.guard, space.free
     least: dict[int, int] = {}
     for vector, placing in ranked:
         least[placing] = lane_minimum(least.get(placing, vector), vector, guard)
+    # Nodes without room for the smallest pod of a template are no candidates.
     allowed = {
         number: [node for node in ids if free[node] - least[number] & guard == guard]
         for number, ids in admitting.items()
@@ -101,7 +102,7 @@ def _equivalence_groups(
 
 
 def pods_by_node(pods: Sequence[Pod], node_order: NodeOrder) -> tuple[list[list[int]], list[int]]:
-    """Return the pod ids on each node, by node id, and those of pods on no node."""
+    """Return the pod ids on each node, by node id, and the ids of pending pods."""
     on: list[list[int]] = [[] for _ in node_order.nodes]
     pending: list[int] = []
     for number, pod in enumerate(pods):

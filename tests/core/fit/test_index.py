@@ -183,7 +183,7 @@ def test_all_nodes_at_once_are_what_each_is_alone() -> None:
                 assert kinds.allowing_by(placing, filters) == alone, (seed, placing)
                 for asked in (range(NODES), alone, alone[:1]):
                     within = set(asked) <= set(alone)
-                    assert kinds.allows(placing, kinds.of(asked), filters) == within
+                    assert kinds.allows(placing, kinds.classes_of(asked), filters) == within
     assert min(yes, no) > SEEDS
 
 
