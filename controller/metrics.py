@@ -38,13 +38,13 @@ def _shares(one: ReachSums) -> Iterable[float]:
 def _reserved(found: PassResult) -> Samples:
     """Return what all reserved nodes offer: cores, bytes."""
     names = {held.node for held in found.plan.reserve}
-    nodes = (node for node in found.survey.cluster.nodes if node.name in names)
+    nodes = (node for node in found.snapshot.cluster.nodes if node.name in names)
     offered = Resources.total(node.allocatable for node in nodes)
     return {("cpu",): offered.cpu_millis / 1000, ("memory",): offered.memory_bytes}
 
 
 def _new_nodes(found: PassResult) -> Samples:
-    seconds = found.memory.new_nodes.seconds
+    seconds = found.state.provisioning_times.seconds
     reaches = (one for one in tightest(found.plan.reaches) if one.key in seconds)
     return {(one.name,): seconds[one.key] for one in reaches}
 
@@ -62,7 +62,7 @@ def _published(namespace: str) -> Callable[[PassResult], Samples]:
     """Return what tells of Ebb's buffers: others may bear its label, in other namespaces."""
 
     def told(found: PassResult) -> Samples:
-        ours = [one for one in found.survey.cluster.buffers if one.namespace == namespace]
+        ours = [one for one in found.snapshot.cluster.buffers if one.namespace == namespace]
         return {
             ("asked",): sum(one.published or 0 for one in ours),
             ("accepted",): sum(one.accepted for one in ours),
@@ -83,7 +83,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "ebb_engine_marked_nodes",
         "Nodes that carry a mark.",
         (),
-        lambda found: {(): len(found.survey.marks)},
+        lambda found: {(): len(found.snapshot.marks)},
     ),
     ReportedGauge(
         "ebb_engine_removable_nodes",
@@ -113,7 +113,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "ebb_engine_next_in_line_nodes",
         "Nodes without a mark that scale-ins are to empty next, where `scaleInOrder` is in force.",
         (),
-        lambda found: {(): len(found.memory.next_in_line)},
+        lambda found: {(): len(found.state.scale_in_targets)},
     ),
     ReportedGauge(
         "ebb_engine_reserved_allocatable",
@@ -160,7 +160,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         _by_resource(lambda one: map(float, one.enter)),
     ),
     *(
-        ReportedGauge(one.name, one.what, one.labels, _figures(one.name))
+        ReportedGauge(one.name, one.help, one.labels, _figures(one.name))
         for policy in POLICIES.values()
         for one in policy.gauges
     ),

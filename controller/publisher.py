@@ -89,7 +89,7 @@ class Publisher:
         self._absent = found.absent
         if found.absent:
             return
-        self._inherit(found, seen.memory.arrivals.since)
+        self._inherit(found, seen.memory.arrivals.counting_since)
         await self._write(found, await asyncio.to_thread(_wanted, config, seen, self._inherited))
 
     def _inherit(self, found: Found, since: int | None) -> None:
@@ -108,7 +108,7 @@ class Publisher:
     def _sees_some(self) -> bool:
         """Say whether the last pass saw some of Ebb's: a leader of before may write late."""
         last = self._told.last
-        buffers = last.survey.cluster.buffers if last else ()
+        buffers = last.snapshot.cluster.buffers if last else ()
         return any(one.published is not None for one in buffers)
 
     async def _write(self, found: Found, asked: dict[str, Wanted]) -> None:
@@ -135,7 +135,7 @@ class Publisher:
 def _seen(last: PassResult | None) -> _Seen | None:
     if last is None:
         return None
-    return _Seen(last.memory, last.survey.machines, last.short, last.at)
+    return _Seen(last.state, last.snapshot.total_allocatable, last.short_reaches, last.at)
 
 
 def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
@@ -146,9 +146,9 @@ def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict
     for what is *inherited*.
     """
     reserve = config.budgets.reserve
-    counts = seen.memory.expected(seen.machines, Now(seen.at))
+    counts = seen.memory.expected_pods(seen.machines, Now(seen.at))
     counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
-    since = seen.memory.arrivals.since
+    since = seen.memory.arrivals.counting_since
     if since is None or seen.at - since >= reserve.over_seconds:
         inherited = {}
     return wanted(counts, seen.machines, reserve.buffers, inherited)

@@ -100,7 +100,7 @@ class Reconciler:
         config = self.config
         refusing, self._refusing = self._refusing, set()
         last = self._last
-        memory = (last.memory if last else LeaderState()).refusing(
+        memory = (last.state if last else LeaderState()).with_failed_writes(
             frozenset(refusing),
             Now(now_seconds),
             delay_seconds=config.delay_seconds,
@@ -109,17 +109,17 @@ class Reconciler:
         self._last = found = reconcile(
             cluster, config, memory, now_seconds, in_time=in_time, last=last
         )
-        hard = any(one.mark is Mark.HARD for one in found.survey.marks.values())
-        self.doubts = hard and bool(found.memory.placed)
+        hard = any(one.mark is Mark.HARD for one in found.snapshot.marks.values())
+        self.doubts = hard and bool(found.state.pending_since)
         looked = self._looked(cluster, config, found)
         drain = looked.drain if looked else NOTHING
         watch = LeaderObservations(
             found.watched_seconds,
-            found.against_hard,
+            found.no_schedule_blockers,
             drain.hard,
             drain.memory.failed,
-            found.memory.held.at,
-            found.memory.reserved.at,
+            found.state.last_protected.at,
+            found.state.last_reserved.at,
         )
         writes = decide(
             cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
@@ -127,7 +127,7 @@ class Reconciler:
         self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
         if not found.skipped:
             self._metrics.of_a_pass.tell(found)
-        costs = self._costs(cluster, config, found.memory.next_in_line)
+        costs = self._costs(cluster, config, found.state.scale_in_targets)
         return PassReport(config, found, writes, 0, costs, looked)
 
     def _costs(
@@ -150,7 +150,7 @@ class Reconciler:
                 cluster=cluster,
                 plan=found.plan,
                 config=config,
-                against_hard=found.against_hard,
+                against_hard=found.no_schedule_blockers,
                 watched_seconds=found.watched_seconds,
                 now_seconds=found.at,
                 own_namespace=self._evictor.own_namespace,
@@ -167,7 +167,7 @@ class Reconciler:
         wanted, told = split(report.writes, mode)
         for write in told:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
-        closed = report.found.survey.closed
+        closed = report.found.snapshot.unschedulable_nodes
         batch = await self._writers.carry_out(wanted, report.config.taint_key, sight, closed)
         refused = (
             one for one in batch.refused if one.kind is WriteKind.MARK or makes_schedulable(one)

@@ -19,7 +19,7 @@ from core.engine.leader_state import LeaderState, observe, rate_limits
 from core.engine.limits import RemovalLimits
 from core.engine.plan import Placement, Plan
 from core.engine.planner import Planner
-from core.engine.reconcile import against_hard, prepare
+from core.engine.reconcile import no_schedule_blockers, prepare
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
 from core.fit.filters import first_failing_filter
@@ -135,7 +135,7 @@ class Explainer:
         removal = self._removals.get(name)
         placements, unassigned = self._if_only_removal(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
-        ground, reaches = self._snapshot.ground, self._snapshot.reaches
+        ground, reaches = self._snapshot.node_order, self._snapshot.reaches
         return NodeAnswer(
             node=node,
             pods=pods,
@@ -148,12 +148,12 @@ class Explainer:
             not_evicted=self._not_evicted(pods),
             placements=removal.placements if removal else placements,
             unassigned=() if removal else unassigned,
-            policy_text=self._planner.about(name),
+            policy_text=self._planner.describe(name),
             price=self._config.price_of(node.labels),
             to_move=len(placements) + len(unassigned),
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
             reached=self._snapshot.reaches_node(name),
-            reaches=tuple(reaches.all[number] for number in reaches.of[ground.ids[name]]),
+            reaches=tuple(reaches.all[number] for number in reaches.by_node[ground.ids[name]]),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
@@ -179,7 +179,7 @@ class Explainer:
             node_answer=node_answer,
             target=target,
             why_no_target=why_no_target,
-            reach=reaches.of_placing(pod.placing) if moves else None,
+            reach=reaches.reach_of(pod.placing) if moves else None,
             admitted=len(reaches.members(pod.placing)) if moves else 0,
             feasible=tuple(name for name in feasible if name not in marked),
             feasible_marked=tuple(marked),
@@ -201,9 +201,9 @@ class Explainer:
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
             node = self._nodes[removal.node]
-            found[node.name] = tuple(removal_limits.refusals(node))
+            found[node.name] = tuple(removal_limits.blockers(node))
             if not found[node.name]:
-                removal_limits.take(node)
+                removal_limits.count_removal(node)
         return found
 
     def _reserved(self, node: Node) -> tuple[Blocker, ...]:
@@ -211,13 +211,13 @@ class Explainer:
 
         The annotation may remain on a node that has pods again, so such a node is not reported.
         """
-        reserve_text = None if node.name in self._snapshot.occupied else reserved_for(node)
+        reserve_text = None if node.name in self._snapshot.non_empty_nodes else reserved_for(node)
         return (Blocker(RESERVE, reserve_text),) if reserve_text else ()
 
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        return against_hard(self._snapshot, {}, self._now)[node.name]
+        return no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
 
     @cached_property
     def _drain_context(self) -> DrainContext:
@@ -244,11 +244,11 @@ class Explainer:
         """Return where pods would go if only this node is removed, and the pods without a node."""
         packer = self._planner.packer
         node = packer.node_ids[name]
-        attempt = packer.attempt(packer.on[node], node)
+        attempt = packer.try_place(packer.on[node], node)
         unassigned = (
-            (packer.pods[pod].key, packer.why_not(pod, node, attempt))
-            for pod in attempt.unplaced
-            if pod not in packer.spare
+            (packer.pods[pod].key, packer.explain(pod, node, attempt))
+            for pod in attempt.unassigned
+            if pod not in packer.placeholders
         )
         return self._planner.placements(attempt), tuple(unassigned)
 
@@ -263,7 +263,7 @@ class Explainer:
         if (
             node_answer is None
             or node_answer.order is not None
-            or node_answer.node.name in self._snapshot.gone
+            or node_answer.node.name in self._snapshot.leaving_nodes
         ):
             target = self._planned_nodes.get(pod.key)
         else:
@@ -281,18 +281,18 @@ def _feasible_nodes(
 
     First-fit runs repeatedly, each time without the nodes that it has returned before.
     """
-    packer = Packer(snapshot.cluster, snapshot.ground, movable=[[pod]])
+    packer = Packer(snapshot.cluster, snapshot.node_order, movable=[[pod]])
     own = packer.node_ids.get(pod.node or "", -1)
     feasible: list[str] = []
-    while not (attempt := packer.attempt([0], own)).unplaced:
-        _, node = attempt.placements[0]
+    while not (attempt := packer.try_place([0], own)).unassigned:
+        _, node = attempt.assignments[0]
         packer.free[node] = packer.guard
         feasible.append(packer.nodes[node].name)
-    inter_pod_filters = ", ".join(sorted(attempt.refused.get(0, ()))) or "other pods"
+    inter_pod_filters = ", ".join(sorted(attempt.refused_by.get(0, ()))) or "other pods"
     not_rejecting = {pod.node, *feasible}
     counts = Counter(
         _rejection(snapshot, pod, node) or inter_pod_filters
-        for node in snapshot.ground.nodes
+        for node in snapshot.node_order.nodes
         if node.name not in not_rejecting
     )
     return feasible, tuple(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
@@ -300,14 +300,14 @@ def _feasible_nodes(
 
 def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
     """Return why a node takes no pods or which filter rejects the pod; empty if neither is so."""
-    conditions = (node.virtual, node.name in snapshot.gone, why_unready(node) is not None)
+    conditions = (node.virtual, node.name in snapshot.leaving_nodes, why_unready(node) is not None)
     if any(conditions):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[conditions.index(True)].code
     if (failing := first_failing_filter(node, pod.placing)) is not None:
         return failing
-    if node.name in snapshot.closed:
+    if node.name in snapshot.unschedulable_nodes:
         return (CORDONED if node.unschedulable else UNREADABLE).code
-    ground = snapshot.ground
+    ground = snapshot.node_order
     insufficient = _insufficient(
         pod.requests, node.allocatable - ground.used[ground.ids[node.name]]
     )

@@ -1,10 +1,10 @@
-"""Which nodes are there for which pods: the reaches of a cluster.
+"""Compute the reaches of a cluster: which nodes exist for which pods.
 
-A reach is the set of nodes that the hard constraints of some movable pod admit: selectors,
-required affinity, taints and declared features; not resources, not other pods, not volumes. What
-stands on a node for a while only (a cordon, a passing taint, Ebb's own) is set aside. Different
-pods, one set: one reach. Free capacity on a node is of use to the pods that reach it alone, so
-thresholds hold there.
+A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
+node affinity, taints and declared features, but not resources, other pods or volumes. Transient
+node properties are ignored: cordons, transient taints, and Ebb's own taint. Pods with the same set
+of nodes have the same reach. Free capacity on a node helps only the pods that reach it, so
+thresholds apply to each reach.
 """
 
 from collections import Counter
@@ -23,49 +23,50 @@ from core.model.node_lifecycle import is_transient_taint
 from core.model.pod import Pod
 
 REACHES_MAX: Final = 256
-"""So many are told apart; every namespace's first comes before any namespace's second."""
+"""Maximum number of reaches that are tracked; namespaces take turns."""
 NAME_CHARACTERS_MAX: Final = 60
+"""Maximum length of a reach's name."""
 BETWEEN: Final = ", "
 GENERAL: Final = "general"
-"""The reach of pods that ask nothing of their node."""
+"""Name of the reach of pods without node constraints."""
 
 _Set = tuple[str, tuple[int, ...]]
-"""A reach that has no name yet: key and nodes."""
+"""Key and nodes of a reach that has no name yet."""
 Groups = Sequence[Sequence[Pod]]
-"""Pods, those with equal requests and templates together."""
+"""Groups of pods with equal requests and template."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A set of at least two nodes; a pod that is bound to a single one is not held to thresholds.
+    """A set of at least two nodes. Pods that can use one node only are not held to thresholds.
 
-    Source: a cluster's general nodes, a pool behind a taint, a zone.
+    Examples: the general nodes of a cluster, a pool behind a taint, a zone.
     """
 
     key: str
-    """What defines it, whole: the same from one look at the cluster to the next, unless somebody
-    asks for the same nodes in shorter words (core.engine.reach_keys)."""
+    """Full text of its constraints. It is stable between passes, unless a pod selects the same
+    nodes in a shorter way (core.engine.reach_keys)."""
     nodes: tuple[int, ...]
-    """Ids, ascending."""
+    """Node ids, ascending."""
     name: str
-    """For people; unique in one cluster."""
+    """Name for people, unique within a cluster."""
 
 
 class Reaches:
-    """The reaches of the pods that may move; nodes are known by their places in *nodes*."""
+    """Reaches of the movable pods; node ids are positions in *nodes*."""
 
     def __init__(
         self,
         nodes: Sequence[Node],
         asked: Mapping[NodeConstraints, Groups],
         others: Iterable[NodeConstraints] = (),
-        lately: Collection[NodeConstraints] = (),
+        recent: Collection[NodeConstraints] = (),
     ) -> None:
-        """Tell the reaches apart; *asked*: the movable pods by template without its volumes.
+        """Compute the reaches; *asked*: the movable pods by template without volumes.
 
-        Virtual nodes take nothing, so they are in no reach. *others* are templates that make no
-        reach, of which it is asked all the same which nodes admit them. *lately*: templates that
-        pods had a short time ago; where no pod asks for the same nodes now, their reach stays.
+        Virtual nodes are in no reach, because they accept no pods. *others*: templates that define
+        no reach but are looked up with `members`. *recent*: templates that pods had recently;
+        their reach is kept even if no pod selects the same nodes now.
         """
         self._nodes = nodes
         self._bare = [bare(node) for node in nodes]
@@ -73,56 +74,60 @@ class Reaches:
         self._passing = frozenset(
             number for number, node in enumerate(nodes) if self._bare[number].taints != node.taints
         )
-        self._kinds = NodeClasses(self._bare, chain(asked, others, lately))
-        self._shown = _Shown(self._bare, self._kinds)
+        self._classes = NodeClasses(self._bare, chain(asked, others, recent))
+        self._shown = _Shown(self._bare, self._classes)
         self._members: dict[int, tuple[int, ...]] = {}
         by_nodes: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for placing in asked:
             if members := self.members(placing):
                 by_nodes.setdefault(members, []).append(placing)
         here = frozenset(by_nodes)
-        for placing in lately:
+        for placing in recent:
             members = self.members(placing)
             if members and members not in here:
                 by_nodes.setdefault(members, []).append(placing)
         self.all: tuple[Reach, ...]
-        """Most nodes first, then by key; those of one node are not among them."""
-        self.beyond: frozenset[NodeConstraints]
-        """Templates of reaches that are too many to be told apart."""
-        self.all, self.beyond = self._told_apart(by_nodes, asked)
+        """Reaches with at least two nodes, largest first, then by key."""
+        self.untracked: frozenset[NodeConstraints]
+        """Templates whose reach is beyond REACHES_MAX."""
+        self.all, self.untracked = self._track(by_nodes, asked)
         self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
         self._asking = [by_nodes[one.nodes] for one in self.all]
-        told = [members for members in by_nodes if len(members) == 1 or members in self._by_nodes]
-        self.reached: frozenset[int] = frozenset(node for nodes in told for node in nodes)
-        """The nodes that at least one movable pod reaches."""
-        self.templates: Sequence[NodeConstraints] = [
-            by_nodes[nodes][0] for nodes in told if nodes in here
+        tracked = [
+            members for members in by_nodes if len(members) == 1 or members in self._by_nodes
         ]
-        """One for each set of nodes that pods ask for now."""
-        self.left: Sequence[NodeConstraints] = [by_nodes[n][0] for n in told if n not in here]
-        """One for each that they only did lately."""
-        self.of: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
-        """By node: the numbers of its reaches in `all`."""
+        self.reached: frozenset[int] = frozenset(node for nodes in tracked for node in nodes)
+        """Nodes that at least one movable pod reaches."""
+        self.current_templates: Sequence[NodeConstraints] = [
+            by_nodes[nodes][0] for nodes in tracked if nodes in here
+        ]
+        """One template for each set of nodes that pods select now."""
+        self.recent_templates: Sequence[NodeConstraints] = [
+            by_nodes[n][0] for n in tracked if n not in here
+        ]
+        """One template for each set of nodes that only recent pods selected."""
+        self.by_node: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
+        """Positions in `all` of the reaches of each node."""
 
     def members(self, placing: NodeConstraints) -> tuple[int, ...]:
-        """Return the nodes that admit the template for good: its reach, if a pod of it moves."""
-        ids = self._kinds.allowing(without_volumes(placing))
+        """Return the nodes that admit the template apart from transient properties."""
+        ids = self._classes.allowing(without_volumes(placing))
         found = self._members.get(id(ids))
         if found is None:
             found = self._members[id(ids)] = tuple(n for n in ids if n not in self._virtual)
         return found
 
-    def of_placing(self, placing: NodeConstraints) -> Reach | None:
-        """Return the reach of a template; None for that of one node, of none, or one beyond."""
+    def reach_of(self, placing: NodeConstraints) -> Reach | None:
+        """Return the reach of a template; None if it has fewer than two nodes or is untracked."""
         return self._by_nodes.get(self.members(placing))
 
-    def asking(self, number: int) -> Sequence[NodeConstraints]:
-        """Return the templates whose reach has that number."""
+    def templates_of(self, number: int) -> Sequence[NodeConstraints]:
+        """Return the templates that define the reach."""
         return self._asking[number]
 
     def admitting(self, placing: NodeConstraints) -> list[int]:
-        """Return the nodes that admit the template as they are, but for cordons; ascending."""
-        ids = self._kinds.allowing(placing)
+        """Return the nodes that admit the template now, apart from cordons; ascending."""
+        ids = self._classes.allowing(placing)
         if not self._virtual and not self._passing:
             return ids
         return [
@@ -132,20 +137,20 @@ class Reaches:
             and (n not in self._passing or TAINT_TOLERATION.admits(self._nodes[n], placing))
         ]
 
-    def also_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
-        """Return the unreached nodes that one of these templates of other pods admits for good."""
+    def unreached_nodes_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
+        """Return the unreached nodes that one of the templates of other pods admits."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
         asked = {without_volumes(placing) for placing in placings} if left else ()
-        kinds = NodeClasses([self._bare[n] for n in left], asked)
-        return frozenset(left[n] for n in chain.from_iterable(map(kinds.allowing, asked)))
+        classes = NodeClasses([self._bare[n] for n in left], asked)
+        return frozenset(left[n] for n in chain.from_iterable(map(classes.allowing, asked)))
 
-    def _told_apart(
+    def _track(
         self,
         by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
         asked: Mapping[NodeConstraints, Groups],
     ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
-        """Return the reaches, and the templates of those that are too many."""
+        """Return the tracked reaches, and the templates of the untracked ones."""
         found: list[_Set] = []
         for nodes, placings in by_nodes.items():
             if len(nodes) > 1:
@@ -162,6 +167,7 @@ class Reaches:
 
 
 def _by_node(reaches: Sequence[Reach], nodes: int) -> list[tuple[int, ...]]:
+    """Return the positions of the reaches of each node."""
     of: list[list[int]] = [[] for _ in range(nodes)]
     for number, reach in enumerate(reaches):
         for node in reach.nodes:
@@ -174,7 +180,7 @@ def _fair(
     by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
     asked: Mapping[NodeConstraints, Groups],
 ) -> list[_Set]:
-    """Choose those that are told apart: nobody's many reaches push out another's few."""
+    """Choose the tracked reaches, so that no namespace displaces the reaches of another."""
     counts = {nodes: _namespaces(by_nodes[nodes], asked) for _, nodes in found}
     by_namespace: dict[str, list[tuple[int, _Set]]] = {}
     for one in found:
@@ -184,7 +190,7 @@ def _fair(
     for own in by_namespace.values():
         for rank, (_, (_, nodes)) in enumerate(sorted(own)):
             best[nodes] = min(best.get(nodes, rank), rank)
-    last = len(found)  # nobody's: pods asked for them lately
+    last = len(found)  # reaches of recent templates belong to no namespace
     found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
     return found[:REACHES_MAX]
 
@@ -192,13 +198,14 @@ def _fair(
 def _namespaces(
     placings: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
 ) -> Counter[str]:
+    """Count the pods with these templates by namespace."""
     return Counter(
         pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
     )
 
 
 def bare(node: Node) -> Node:
-    """Return the node as it is for good."""
+    """Return the node without cordon and transient taints."""
     taints = tuple(taint for taint in node.taints if not is_transient_taint(taint.key))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
@@ -206,17 +213,17 @@ def bare(node: Node) -> Node:
 
 
 class _Shown:
-    """What a template asks, in words, as far as it tells the nodes of this cluster apart."""
+    """Describe templates by the constraints that distinguish the nodes of this cluster."""
 
-    def __init__(self, bare: Sequence[Node], kinds: NodeClasses) -> None:
+    def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
         found = {taint for node in real for taint in node.taints if is_blocking(taint)}
         self._by_name = Taints(found)
-        self._kinds = kinds
-        self._real = kinds.of(n for n, node in enumerate(bare) if not node.virtual)
+        self._classes = classes
+        self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, placing: NodeConstraints) -> list[str]:
-        """Return one text for each thing that it asks or tolerates."""
+        """Return a text for each constraint and each tolerated taint."""
         parts = [
             f"{key}={value}"
             for key, value in placing.labels
@@ -234,7 +241,7 @@ class _Shown:
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: NodeConstraints) -> bool:
-        return self._kinds.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
+        return self._classes.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
 
 
 def _taint(taint: Taint) -> str:
@@ -261,13 +268,13 @@ def _requirement(asked: Requirement) -> str:
 
 
 def _short(key: str) -> str:
-    """Shorten the key for people; kubernetes.io/os and its like are known without their domain."""
+    """Shorten the key for people; the domain of labels like kubernetes.io/os is dropped."""
     name = BETWEEN.join(part.removeprefix("kubernetes.io/") for part in key.split(BETWEEN))
     return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 3]}..."
 
 
 def _numbered(texts: Iterable[str]) -> list[str]:
-    """Tell those apart that are the same: two templates may read alike and mean other nodes."""
+    """Append numbers to equal texts: two templates may read alike and select different nodes."""
     found: dict[str, None] = {}
     for text in texts:
         number, own = 1, text

@@ -1,4 +1,4 @@
-"""What is asked for and what is usable in one reach, or in the whole, held to its thresholds.
+"""Compare requests with usable capacity in one reach, or in the whole cluster.
 
 Source: thesis 4.2 to 4.5.
 """
@@ -15,51 +15,54 @@ from core.fields import value_types
 
 RESOURCE_NAMES: Final = ("cpu", "memory")
 LIMITS_MAX: Final = 256
-"""Texts of limits that are kept."""
+"""Number of formatted limits that are cached."""
 DECIMALS_MAX: Final = 12
-"""Of a percentage; limits in the file have fewer."""
+"""Maximum number of decimals of a percentage; limits in the file have fewer."""
 
 
 Limit = tuple[int, int, int, int, int, int]
-"""A Share as whole numbers, part and of, and what is kept beside what is used: `(used + kept) * of
-<= part * whole`; for CPU, then for memory."""
+"""A Share and an extra amount as integers: numerator, denominator and extra, for CPU, then memory.
+A sum is within the limit if `(used + extra) * denominator <= numerator * capacity`."""
 
 
 @dataclass(slots=True, eq=False)
 class ReachUtilization:
-    """Of one reach, or of the whole.
+    """Requests and usable capacity of one reach, or of the whole cluster.
 
-    The checks are asked for every node of every plan, so the sums are plain whole numbers:
-    CPU and memory requested, CPU and memory usable.
+    They are checked for every node of every plan, so `row` contains plain integers: CPU and memory
+    requested, CPU and memory usable.
     """
 
     reach: Reach | None
-    """None: the whole."""
+    """Reach, or None for the whole cluster."""
     usability: Usability | None
     enter: Share
-    leave: Share
-    """For nodes that carry a mark."""
-    reserve: Amount = NOTHING
-    """What the busiest moment needed beyond what is asked for now."""
+    """Thresholds for unmarked nodes."""
+    release: Share
+    """Thresholds for marked nodes (`leaveThresholds`)."""
+    peak_excess: Amount = NOTHING
+    """Difference between the highest requests of the peak window and the current ones."""
     nodes: int = 0
+    """Number of schedulable nodes."""
     capacity: Amount = NOTHING
+    """Allocatable resources of the schedulable nodes."""
     row: list[int] = field(default_factory=lambda: [0] * COLUMNS)
     limits: tuple[Limit, Limit] = field(init=False)
-    """For a node without a mark, and for one that carries one."""
+    """Limits for an unmarked node, and for a marked one."""
 
     def __post_init__(self) -> None:
-        """Work out once what is asked for every node."""
+        """Compute the limits once, because they are used for every node."""
         self.limits = self._limit(marked=False), self._limit(marked=True)
 
     def totals(self) -> Totals:
-        """Return the sums as they stand."""
+        """Return the current totals."""
         return Totals(
             nodes=self.nodes, capacity=self.capacity, requests=self.requests, usable=self.usable
         )
 
     @property
     def requests(self) -> Amount:
-        """Return what is asked for."""
+        """Return the requests."""
         return Amount(self.row[0], self.row[1])
 
     @property
@@ -67,16 +70,14 @@ class ReachUtilization:
         """Return the usable capacity."""
         return Amount(self.row[2], self.row[3])
 
-    def held(self, *, marked: bool) -> Amount:
-        """Return what is kept beside what is asked for: nothing under a node that carries a mark.
+    def peak_excess_for(self, *, marked: bool) -> Amount:
+        """Return the peak excess that applies to a node; none applies to marked nodes."""
+        # A marked node passed the peak check when it was marked. Peak demand of nodes that have
+        # left must not release it.
+        return NOTHING if marked else self.peak_excess
 
-        It stood the busiest moment then, or came after it; and what was asked for at that moment
-        may have gone since together with its nodes.
-        """
-        return NOTHING if marked else self.reserve
-
-    def over(self, change: Sequence[int], *, marked: bool) -> bool:
-        """Say whether the *change* would bring the requests, with the reserve, over the limit."""
+    def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
+        """Report whether requests plus peak excess would exceed the limit after the *change*."""
         row, limit = self.row, self.limits[marked]
         cpu, memory = row[2] + change[2], row[3] + change[3]
         return (
@@ -87,11 +88,11 @@ class ReachUtilization:
         )
 
     def thresholds(self, *, marked: bool) -> Share:
-        """Return those that hold for a node that carries a mark, or for one without."""
-        return self.leave if marked else self.enter
+        """Return the thresholds for a marked or an unmarked node."""
+        return self.release if marked else self.enter
 
     def _limit(self, *, marked: bool) -> Limit:
-        (cpu, memory), kept = self.thresholds(marked=marked), self.held(marked=marked)
+        (cpu, memory), kept = self.thresholds(marked=marked), self.peak_excess_for(marked=marked)
         return (
             *(cpu.numerator, cpu.denominator, kept.cpu_millis),
             *(memory.numerator, memory.denominator, kept.memory_bytes),
@@ -99,23 +100,24 @@ class ReachUtilization:
 
 
 class Exceeded(NamedTuple):
-    """Sums that would be over their thresholds."""
+    """Sums that would exceed their thresholds."""
 
     sums: ReachUtilization
     change: Sequence[int]
-    """By how much its row would change."""
+    """Change of the row."""
     own: bool
-    """They are the whole's, or those of a reach of the node that would go: wherever its pods go,
-    this stays so."""
+    """True for the whole cluster and for reaches that contain the removed node. They are exceeded
+    wherever its pods are placed."""
 
 
 COLUMNS: Final = 4
+"""Length of a row."""
 Changes = Mapping[ReachUtilization, Sequence[int]]
-"""By sums: what is added to their row."""
+"""Change of the row by sums."""
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
-    """Say which resources are over their threshold, as a person writes it; empty: none."""
+    """Return a text for the resources that exceed their threshold; empty if there are none."""
     parts = []
     for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
         if total <= 0:
@@ -126,25 +128,25 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
 
 
 def requested(used: Amount, whole: Amount) -> str:
-    """Say how much of each resource that is there is asked for."""
+    """Return a text with the requested share of each resource that the node has."""
     parts = zip(RESOURCE_NAMES, used, whole, strict=True)
     return ", ".join(f"{name} {percent(part, of)}" for name, part, of in parts if of > 0)
 
 
 def beside(part: int, whole: int, limit: Fraction) -> str:
-    """Write a share with the decimals that its limit has, so that what is over it looks so."""
+    """Format a share with the decimals of its limit, so that a value over the limit looks so."""
     _, _, decimals = limit_text(limit).rstrip("%").partition(".")
     return percent(part, whole, max(1, min(len(decimals), DECIMALS_MAX)))
 
 
 @lru_cache(maxsize=LIMITS_MAX)
 def limit_text(share: Fraction) -> str:
-    """Write a limit as it stands in the file."""
+    """Format a limit as in the configuration."""
     return value_types.percent(share)
 
 
 def percent(part: int, whole: int, decimals: int = 1) -> str:
-    """Write a share, rounded up, so that what is over a limit looks so; no zeros at the end."""
+    """Format a share, rounded up so that a value over a limit looks so, without trailing zeros."""
     units = -(-part * 100 * 10**decimals // whole)
     head, tail = divmod(units, 10**decimals)
     digits = f"{tail:0{decimals}}".rstrip("0")

@@ -1,7 +1,7 @@
-"""How much a cluster has, how much is asked for, and how much of the rest a pod could really use.
+"""Compute how much of a cluster's free capacity pods can really use.
 
 Units: CPU millicores, memory bytes. Source: thesis 4.2 (capacity, requests) and 4.3 (usable
-capacity), with the repairs: an unusable node counts with its requests, not with nothing.
+capacity), with one repair: an unusable node counts with its requests instead of nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,30 +16,30 @@ BYTES_PER_GB: Final = 10**9
 
 
 class Amount(NamedTuple):
-    """The two resources that thresholds speak of."""
+    """CPU and memory, the two resources that have thresholds."""
 
     cpu_millis: int
     memory_bytes: int
 
     @staticmethod
     def of(asked: Resources) -> "Amount":
-        """Return those two of all resources."""
+        """Return CPU and memory of the resources."""
         return Amount(asked.cpu_millis, asked.memory_bytes)
 
     def plus(self, other: "Amount") -> "Amount":
-        """Add, resource by resource."""
+        """Return the sum, by resource."""
         return Amount(self[0] + other[0], self[1] + other[1])
 
     def minus(self, other: "Amount") -> "Amount":
-        """Subtract, resource by resource."""
+        """Return the difference, by resource."""
         return Amount(self[0] - other[0], self[1] - other[1])
 
     def at_most(self, other: "Amount") -> "Amount":
-        """Take the smaller, resource by resource."""
+        """Return the minimum, by resource."""
         return Amount(min(self[0], other[0]), min(self[1], other[1]))
 
     def within(self, share: "Share", whole: "Amount") -> bool:
-        """Say whether this is at most *share* of *whole* in both resources; no share of nothing.
+        """Report whether this is at most *share* of *whole* in both resources.
 
         Thesis 4.4: `<=`, and a cluster without capacity fails. Compared by cross-multiplication.
         """
@@ -56,7 +56,7 @@ NOTHING: Final = Amount(0, 0)
 
 
 class Share(NamedTuple):
-    """A threshold: the largest allowed part of each resource, exact."""
+    """Thresholds as exact fractions."""
 
     cpu: Fraction
     memory: Fraction
@@ -64,17 +64,19 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usability:
-    """When free capacity is of use to a pod (thesis 4.3, UT)."""
+    """Conditions under which a pod can use free capacity (thesis 4.3, UT)."""
 
     min_cpu_millis: int
+    """Minimum free CPU."""
     min_memory_bytes: int
+    """Minimum free memory."""
     max_cpu_per_gb: Fraction
-    """Cores per 10^9 bytes: no pod asks for more CPU beside its memory than this."""
+    """Usable cores per 10^9 bytes of free memory."""
     max_gb_per_cpu: Fraction
-    """10^9 bytes per core."""
+    """Usable memory in 10^9 bytes per free core."""
 
     def usable_free(self, free: Amount) -> Amount:
-        """Return the part of *free* that pods can use; rounds down, so it never overstates."""
+        """Return the usable part of *free*, rounded down."""
         if free.cpu_millis < self.min_cpu_millis or free.memory_bytes < self.min_memory_bytes:
             return NOTHING
         cpu, gb = self.max_cpu_per_gb, self.max_gb_per_cpu
@@ -88,21 +90,23 @@ class Usability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """A cluster in sums."""
+    """Totals of a cluster or reach."""
 
     nodes: int
+    """Number of schedulable nodes."""
     capacity: Amount
-    """Allocatable (thesis 4.2.1 says capacity), all nodes."""
+    """Allocatable resources of the schedulable nodes; the thesis (4.2.1) calls them capacity."""
     requests: Amount
-    """Of the pods on the nodes; pending pods are not in it (thesis 4.2.2)."""
+    """Requests of the pods on the nodes, without pending pods (thesis 4.2.2)."""
     usable: Amount
+    """Usable capacity."""
 
 
 def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) -> Amount:
-    """Return the usable capacity of one node with allocatable *whole* and requests *used*.
+    """Return the usable capacity of a node with allocatable *whole* and requests *used*.
 
-    Thesis 4.3: free usable plus requests. Overcommitted nodes return their requests. Without
-    usability settings everything allocatable is usable, as far as it is not overcommitted.
+    It is the usable free capacity plus the requests (thesis 4.3). An overcommitted node has its
+    requests only. Without usability settings everything allocatable is usable.
     """
     free = whole.minus(used)
     if free.cpu_millis < 0 or free.memory_bytes < 0:
@@ -111,7 +115,11 @@ def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) ->
 
 
 class UsabilityEvaluator:
-    """Several usabilities of one node at once: most nodes are in reaches whose pods are alike."""
+    """Evaluate several usability settings of one node at once.
+
+    Most nodes are in reaches with similar pods, so one comparison usually decides for all
+    settings.
+    """
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
         self._all, self._count = tuple(usabilities), len(usabilities)
@@ -120,11 +128,12 @@ class UsabilityEvaluator:
             min(one.min_cpu_millis if one else 0 for one in usabilities),
             min(one.min_memory_bytes if one else 0 for one in usabilities),
         )
-        """Free capacity of less is usable by none of them."""
+        """Free capacity below this is unusable with every setting."""
         self._most = Amount(
             max((one.min_cpu_millis for one in known), default=0),
             max((one.min_memory_bytes for one in known), default=0),
         )
+        """Free capacity above this is large enough with every setting."""
         cpu = min((one.max_cpu_per_gb for one in known), default=None)
         gb = min((one.max_gb_per_cpu for one in known), default=None)
         self._cpu = (0, 0) if cpu is None else (
@@ -135,7 +144,7 @@ class UsabilityEvaluator:
         )  # fmt: skip
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
-        """Return `usable_capacity` by each usability."""
+        """Return `usable_capacity` with each setting."""
         cpu, memory = whole[0] - used[0], whole[1] - used[1]
         least, most = self._least, self._most
         if cpu < least[0] or memory < least[1]:
@@ -153,26 +162,26 @@ class UsabilityEvaluator:
 
 
 LOW_PERCENT: Final = 5
-"""Of a reach's pods, so many of a hundred may be smaller than what counts as a usable rest."""
+"""Percentage of a reach's pods that may be smaller than the minimum usable amount."""
 PODS_MIN: Final = 3
-"""Among so many pods one alone says nothing about the others."""
+"""Number of pods from which the smallest one alone does not decide."""
 
 
 class PooledRatios:
-    """The largest ratios of all pods that can use some of the same nodes.
+    """Largest ratios of all pods that can use some of the same nodes.
 
-    Without them what a few small pods of one shape cannot use would count as lost, though other
-    pods fill it.
+    Otherwise capacity that a few small pods of one shape cannot use would count as unusable,
+    although other pods fill it.
     """
 
     def __init__(self, known: Iterable[tuple[frozenset[int], Usability]]) -> None:
-        """*known*: nodes, and what is of use to the pods that can run there."""
+        """Sort the ratios; *known*: sets of nodes, with the usability that their pods need."""
         areas = list(known)
         self._cpu = _ranked((one.max_cpu_per_gb, nodes) for nodes, one in areas)
         self._memory = _ranked((one.max_gb_per_cpu, nodes) for nodes, one in areas)
 
     def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
-        """Return *own*, of pods on *nodes* that are among those known, with the ratios of all."""
+        """Return *own* with the largest ratios of all sets that share a node with *nodes*."""
         cpu, memory = (
             next(ratio for ratio, others in ranked if not nodes.isdisjoint(others))
             for ranked in (self._cpu, self._memory)
@@ -187,13 +196,14 @@ def _ranked(
 
 
 def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
-    """Derive the four numbers from live pods: `usability: auto`; None when no pod says anything.
+    """Derive the usability settings from pods (`usability: auto`), or None if no pod qualifies.
 
-    *shapes*: how many pods ask for so much CPU and memory. Those that do not ask for both say
-    nothing. Thesis 4.3: the minimum lies just under what pods typically ask for at least (its
-    example: 0.1 becomes 0.09, so nine tenths), here under the 5th percentile by nearest rank, and
-    of three pods or more not under the smallest: one tiny pod that comes and goes does not make
-    every scrap usable, and marks stand. The ratios are the largest of any pod.
+    *shapes*: number of pods by CPU and memory request. Pods that do not request both are ignored.
+
+    Thesis 4.3: the minimum is slightly below the smallest typical request (its example: 0.1
+    becomes 0.09, nine tenths). Here it is nine tenths of the 5th percentile by nearest rank. Among
+    three or more pods the smallest one does not decide, so that one tiny pod does not make every
+    scrap usable and release marks. The ratios are the largest of any pod.
     """
     asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
     if not asked:
@@ -208,7 +218,7 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
 
 
 def _low(counted: Iterable[tuple[int, int]]) -> int:
-    """Return the low percentile of numbers that stand there so many times each."""
+    """Return the low percentile of the values; *counted*: pairs of value and number of pods."""
     ordered = sorted(counted)
     pods = sum(count for _, count in ordered)
     rank = max(-(-pods * LOW_PERCENT // 100), 1 if pods < PODS_MIN else 2)

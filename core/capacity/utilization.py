@@ -1,8 +1,8 @@
-"""The sums that thresholds are checked on, kept up to date as nodes go (thesis 4.2 to 4.5).
+"""Maintain the sums that thresholds are checked against while nodes are removed.
 
-There is one for each reach (core.capacity.reaches), and one for the whole: all nodes that some
-movable pod reaches. Nodes have their ids of the Ground. Closed nodes (cordoned, not ready,
-leaving) give no capacity; the pods on them that would have to go elsewhere stay in the requests.
+Source: thesis 4.2 to 4.5. There is one sum for each reach (core.capacity.reaches), and one for all
+nodes that a movable pod reaches. Node ids are those of the NodeOrder. Unschedulable nodes
+(cordoned, not Ready, leaving) contribute no capacity, but their movable pods count as requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,33 +14,34 @@ from core.capacity.usable import NOTHING, Amount, UsabilityEvaluator
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
-"""(node, what it receives)."""
+"""Pairs of node id and added load."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLoad:
-    """What is asked for on one node."""
+    """Requests on one node."""
 
     used: Amount
-    """Of each resource no more than there is."""
+    """Requests, limited to the node's allocatable resources."""
     resident: Amount
-    """The part that goes with the node."""
-    beyond: Amount
-    """What is asked for beyond what there is."""
+    """Requests of the pods that terminate with the node."""
+    overcommit: Amount
+    """Requests beyond the node's allocatable resources."""
 
 
 _After = tuple[int, Amount, tuple[Amount, ...]]
-"""A node, and what would be used and usable on it."""
+"""Node id, with its requests and usable capacity after a removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemovalEffect:
-    """What would change if a node went: nothing has happened yet."""
+    """Changes that the removal of a node would cause; nothing has changed yet."""
 
     node: int
     after: Sequence[_After]
-    """Of the nodes that receive its pods."""
+    """New values of the nodes that receive its pods."""
     changes: Changes
+    """Changes of the sums."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,20 +49,21 @@ class _Group:
     """Nodes that count in the same sums."""
 
     sums: tuple[ReachUtilization, ...]
-    """The whole first."""
-    measure: UsabilityEvaluator
-    which: tuple[int, ...]
-    """By sums: the first column of their usability in a row of the group."""
+    """Sums that include the nodes; the whole cluster comes first."""
+    evaluator: UsabilityEvaluator
+    """Evaluates the usability settings of the sums."""
+    usability_columns: tuple[int, ...]
+    """First column of each sum's usable capacity in a row of the group."""
     columns: int
-    """Of a row of the group: CPU and memory requested, then usable by each usability."""
+    """Length of a row: CPU and memory requested, then usable with each usability setting."""
 
     def without(self, amount: Amount) -> list[int]:
-        """Return the row of so much less that is asked for, with nothing more usable."""
+        """Return the row for *amount* less requests and unchanged usable capacity."""
         return [-amount[0], -amount[1], *(0,) * (self.columns - 2)]
 
 
 class UtilizationLedger:
-    """Capacity, requests and usable capacity of every node, and of all reaches."""
+    """Capacity, requests and usable capacity of every node and of all reaches."""
 
     def __init__(
         self,
@@ -72,43 +74,46 @@ class UtilizationLedger:
         loads: Sequence[NodeLoad],
         is_open: Sequence[bool],
     ) -> None:
-        """Sum up; *sums*: empty ones, the whole first, then by reach."""
-        self.whole, *self.reaches = sums
-        self._open = is_open
+        """Compute the sums; *sums*: empty ones, the whole cluster first, then by reach."""
+        self.total, *self.reaches = sums
+        self._is_schedulable = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
-        self._beyond = {n: load.beyond for n, load in enumerate(loads) if load.beyond != NOTHING}
+        self._overcommit = {
+            n: load.overcommit for n, load in enumerate(loads) if load.overcommit != NOTHING
+        }
         self._capacity = [Amount.of(node.allocatable) for node in nodes]
-        groups = {of: _group(sums, of) for of in set(reaches.of)}
+        groups = {of: _group(sums, of) for of in set(reaches.by_node)}
         self._groups = [
             groups[of] if number in reaches.reached else None
-            for number, of in enumerate(reaches.of)
+            for number, of in enumerate(reaches.by_node)
         ]
         self._usable: list[tuple[Amount, ...]] = []
-        self.standing = 0
-        """Open nodes, those that nobody reaches too."""
+        self.schedulable_count = 0
+        """Number of schedulable nodes, including nodes that no pod reaches."""
         self.changed: list[int] = []
-        """Nodes, as they change: what was worked out when it was shorter holds for all others."""
-        self.adrift = NOTHING
-        """Asked for by the pods of nodes that count as gone, wherever these go."""
-        self._gone: set[int] = set()
+        """Log of changed nodes. A value computed at an earlier length is still valid for all other
+        nodes."""
+        self.displaced_requests = NOTHING
+        """Requests of pods displaced by assumed removals, which have no new node yet."""
+        self._removed: set[int] = set()
         rows = {group: [0] * group.columns for group in groups.values()}
         for number, group in enumerate(self._groups):
-            self.standing += is_open[number]
+            self.schedulable_count += is_open[number]
             whole, used = self._capacity[number], self._used[number]
-            self._usable.append(group.measure.usable(whole, used) if group else ())
+            self._usable.append(group.evaluator.usable(whole, used) if group else ())
             if group:
                 row = rows[group]
-                for column, lost in enumerate(self._lost(number, group)):
+                for column, lost in enumerate(self._row_lost(number, group)):
                     row[column] -= lost
-        self._take((), _by_sums(rows))
+        self._apply((), _by_sums(rows))
         self._sum_up_capacity()
 
     def _sum_up_capacity(self) -> None:
-        """Sum up by group first: there are few of them."""
+        """Sum up the capacity, by group first because there are few groups."""
         found: dict[_Group, tuple[int, int, int]] = {}
         for number, group in enumerate(self._groups):
-            if group and self._open[number]:
+            if group and self._is_schedulable[number]:
                 nodes, cpu, memory = found.get(group, (0, 0, 0))
                 one = self._capacity[number]
                 found[group] = nodes + 1, cpu + one[0], memory + one[1]
@@ -117,10 +122,10 @@ class UtilizationLedger:
                 sums.nodes += nodes
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
-    def _lost(self, node: int, group: _Group) -> list[int]:
-        """Return what its going takes away from the row of the node's group."""
+    def _row_lost(self, node: int, group: _Group) -> list[int]:
+        """Return the row that the removal of the node takes away from its group."""
         used = self._used[node]
-        if not self._open[node]:
+        if not self._is_schedulable[node]:
             return group.without(used.minus(self._resident[node]))
         row = [-used[0], -used[1]]
         for amount in self._usable[node]:
@@ -128,56 +133,56 @@ class UtilizationLedger:
         return row
 
     def is_last(self, node: int) -> bool:
-        """Say whether no other node would be left that could take the node's part."""
-        nodes = self.standing if self._groups[node] is None else self.whole.nodes
-        return nodes <= (1 if self._open[node] else 0)
+        """Report whether no other node could replace the node."""
+        nodes = self.schedulable_count if self._groups[node] is None else self.total.nodes
+        return nodes <= (1 if self._is_schedulable[node] else 0)
 
-    def reached(self, node: int) -> bool:
-        """Say whether some movable pod reaches the node; it is in no sum otherwise."""
+    def is_reached(self, node: int) -> bool:
+        """Report whether a movable pod reaches the node; other nodes are in no sum."""
         return self._groups[node] is not None
 
-    def takes(self, node: int) -> bool:
-        """Say whether the node takes pods and has not gone."""
-        return self._open[node] and node not in self._gone
+    def is_schedulable(self, node: int) -> bool:
+        """Report whether the node is schedulable and not removed."""
+        return self._is_schedulable[node] and node not in self._removed
 
-    def has_gone(self, node: int) -> bool:
-        """Say whether it went, or counts as gone."""
-        return node in self._gone
+    def is_removed(self, node: int) -> bool:
+        """Report whether the node is removed, or assumed to be."""
+        return node in self._removed
 
     def used(self, node: int) -> Amount:
-        """Return what is asked for on the node, with pods moved as far as it has been decided.
+        """Return the requests on the node after the decided moves.
 
-        Of each resource no more than there is.
+        They are limited to the node's allocatable resources.
         """
         return self._used[node]
 
-    def asked(self, node: int) -> Amount:
-        """Return the same with what is asked for beyond what the node has."""
-        beyond = self._beyond.get(node)
+    def requested(self, node: int) -> Amount:
+        """Return the requests on the node after the decided moves, with overcommitted ones."""
+        beyond = self._overcommit.get(node)
         return self._used[node].plus(beyond) if beyond else self._used[node]
 
     def capacity(self, node: int) -> Amount:
-        """Return what the node has for pods."""
+        """Return the allocatable resources of the node."""
         return self._capacity[node]
 
-    def without(self, node: int) -> tuple[Amount, Amount]:
-        """Return requests and capacity of the whole without the node."""
-        requests, whole = self.whole.requests, self.whole.capacity
-        if not self._open[node]:
+    def totals_without(self, node: int) -> tuple[Amount, Amount]:
+        """Return requests and capacity of the whole cluster without the node."""
+        requests, whole = self.total.requests, self.total.capacity
+        if not self._is_schedulable[node]:
             return requests, whole
         return requests.minus(self._resident[node]), whole.minus(self._capacity[node])
 
-    def trial(self, node: int, received: Received) -> RemovalEffect:
-        """Work out what changes if *node* goes and others *received* its pods."""
+    def removal_effect(self, node: int, received: Received) -> RemovalEffect:
+        """Return the changes if *node* is removed and its pods are *received* by others."""
         moved: dict[_Group, list[int]] = {}
         group = self._groups[node]
         if group is not None:
-            moved[group] = self._lost(node, group)
-        after = [self._with(receiver, amount, moved) for receiver, amount in received]
+            moved[group] = self._row_lost(node, group)
+        after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         return RemovalEffect(node, after, _by_sums(moved))
 
-    def _with(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
-        """Return a node with *amount* more on it, and add the change to its group's row."""
+    def _with_load(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
+        """Return the node's values with *amount* more load, and update its group's row."""
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
         if group is None:  # no movable pod reaches it: none is placed there
@@ -187,7 +192,7 @@ class UtilizationLedger:
             row = moved[group] = [0] * group.columns
         row[0] += amount[0]
         row[1] += amount[1]
-        usable = group.measure.usable(self._capacity[node], used)
+        usable = group.evaluator.usable(self._capacity[node], used)
         if usable != before:
             column = 2
             for new, old in zip(usable, before, strict=True):
@@ -197,19 +202,19 @@ class UtilizationLedger:
         return node, used, usable
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would be over their thresholds (thesis 4.5)."""
+        """Yield the sums that would exceed their thresholds (thesis 4.5)."""
         group = self._groups[trial.node]
-        own = group.sums if group else (self.whole,)
+        own = group.sums if group else (self.total,)
         for sums, change in trial.changes.items():
-            if sums.over(change, marked=marked):
+            if sums.exceeds(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
 
     def remove(self, trial: RemovalEffect) -> None:
-        """Let the node go: its daemons vanish, its other pods go to the receivers."""
-        self._drop(trial.node)
-        self._take(trial.after, trial.changes)
+        """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
+        self._remove_capacity(trial.node)
+        self._apply(trial.after, trial.changes)
 
-    def _take(self, after: Iterable[_After], changes: Changes) -> None:
+    def _apply(self, after: Iterable[_After], changes: Changes) -> None:
         for node, used, usable in after:
             self._used[node], self._usable[node] = used, usable
             self.changed.append(node)
@@ -218,40 +223,40 @@ class UtilizationLedger:
             for column, value in enumerate(change):
                 row[column] += value
 
-    def _drop(self, node: int) -> None:
+    def _remove_capacity(self, node: int) -> None:
         group = self._groups[node]
-        self._gone.add(node)
+        self._removed.add(node)
         self.changed.append(node)
-        if not self._open[node]:  # counted nowhere
+        if not self._is_schedulable[node]:  # counted nowhere
             return
-        self.standing -= 1
+        self.schedulable_count -= 1
         for sums in group.sums if group else ():
             sums.nodes -= 1
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
-    def receive(self, received: Received) -> None:
-        """Add pods to nodes."""
+    def add_load(self, received: Received) -> None:
+        """Add load to nodes."""
         moved: dict[_Group, list[int]] = {}
-        after = [self._with(receiver, amount, moved) for receiver, amount in received]
-        self._take(after, _by_sums(moved))
+        after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
+        self._apply(after, _by_sums(moved))
 
-    def leave(self, node: int, amount: Amount) -> None:
-        """Take away from a node what has found another place, or goes with it."""
+    def remove_load(self, node: int, amount: Amount) -> None:
+        """Remove the load of pods that have another place or terminate with the node."""
         self.changed.append(node)
-        if beyond := self._beyond.get(node):
+        if beyond := self._overcommit.get(node):
             first = amount.at_most(beyond)
-            self._beyond[node], amount = beyond.minus(first), amount.minus(first)
+            self._overcommit[node], amount = beyond.minus(first), amount.minus(first)
         self._used[node] = self._used[node].minus(amount)
         group = self._groups[node]
         if group is not None:
-            self._take((), _by_sums({group: group.without(amount)}))
+            self._apply((), _by_sums({group: group.without(amount)}))
 
-    def expect(self, node: int) -> None:
-        """Count the node as gone, wherever its pods go; for the checks of sums alone."""
-        if self._open[node]:
-            self._drop(node)
-            self.leave(node, self._resident[node])
-            self.adrift = self.adrift.plus(self._used[node])
+    def assume_removed(self, node: int) -> None:
+        """Remove the node without placing its pods, for checks that read sums only."""
+        if self._is_schedulable[node]:
+            self._remove_capacity(node)
+            self.remove_load(node, self._resident[node])
+            self.displaced_requests = self.displaced_requests.plus(self._used[node])
 
 
 def _group(sums: Sequence[ReachUtilization], of: tuple[int, ...]) -> _Group:
@@ -265,7 +270,7 @@ def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[ReachUtilization, li
     found: dict[ReachUtilization, list[int]] = {}
     for group, row in moved.items():
         cpu, memory = row[0], row[1]
-        for sums, column in zip(group.sums, group.which, strict=True):
+        for sums, column in zip(group.sums, group.usability_columns, strict=True):
             change = found.get(sums)
             if change is None:
                 found[sums] = [cpu, memory, row[column], row[column + 1]]

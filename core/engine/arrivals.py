@@ -1,12 +1,13 @@
-"""Which pods have come, and when, as far as room is to be kept for others like them; pure.
+"""Count the pods that are created, so that room can be reserved for similar pods.
 
-A pod has come when a look sees it that the last one did not, whatever its creationTimestamp says:
-one clock counts, and what a leader has not seen it does not guess from the pods that happen to be
-left. A pod whose controller keeps a number of pods, and of which one has left a short time ago,
-takes that one's place: a rollout or an eviction asks for no more room than its surge. So does a
-Job's pod that asks for the same as one of its namespace which ended a short time ago: a stream of
-Jobs that begin as others end needs the room of those that run. Bare pods count each, and none that
-asks for a node by its name: no other comes there in its place.
+A pod has arrived when a pass sees it that the previous pass did not see. Its creationTimestamp is
+ignored: only the leader's clock counts, and the pods that still exist say little about those that
+a leader has not seen.
+
+A pod that replaces a departed pod of the same workload is not counted, because a rollout or an
+eviction needs no room beyond its surge. A pod of a Job replaces a departed pod of any Job with
+equal requests and constraints in its namespace, because a stream of Jobs needs only the room of
+the running ones. Bare pods are always counted. Pods that select a node by name are never counted.
 """
 
 from bisect import bisect_left
@@ -29,211 +30,234 @@ from core.model.volumes import CLAIMS_FIELD
 from core.model.workload import JOB, KEEPERS, Workload, workload_of
 from core.packing.node_order import dominant_share
 
-STEPS: Final = 5
-"""Into so many slots a length is cut: the busiest one begins at any of them."""
-SLOTS_MAX: Final = 1024
-"""So many are remembered at most; of a long time they are longer."""
+BUCKETS_PER_WINDOW: Final = 5
+"""Buckets per window; the busiest window begins at any of them."""
+BUCKETS_MAX: Final = 1024
+"""Maximum number of buckets; if the lookback is long, buckets are longer."""
 DAYS: Final = 7
+"""Earlier days of which the same time of the day counts."""
 DAY_SECONDS: Final = 86_400
-DAY_SLOT_SECONDS: Final = 300
-"""What days before are remembered by, at least: 2,016 of them."""
-ONE: Final = "node: "
-KINDS_MAX: Final = 64
-"""Different pods that a slot tells apart, of no namespace many more than of another that asks."""
+DAILY_BUCKET_SECONDS_MIN: Final = 300
+"""Minimum bucket length for earlier days (2,016 buckets a week)."""
+SINGLE_NODE: Final = "node: "
+"""Prefix of the key of a reach that is a single node."""
+SHAPES_MAX: Final = 64
+"""Pod shapes counted per bucket, shared fairly between namespaces."""
 TEMPLATE_CHARACTERS_MAX: Final = 2048
-"""Of a kind's template, written out, some five times a usual one: it is remembered for days."""
+"""Maximum length of a template's text, about five times the usual length. Templates are kept for
+days."""
 WORKLOADS_MAX: Final = 4096
-"""Workloads of which it is remembered that pods have left; those that lost one last."""
+"""Maximum number of workloads with remembered departures; those with the latest departures are
+kept."""
 
 
 class PodShape(NamedTuple):
-    """What a pod that has come asks for; the next like it is packed by that."""
+    """Requests and constraints of arrived pods; placeholders are made from it."""
 
     reach: str
-    """The key of its reach; of pods that a single node admits, that node's name behind ONE."""
+    """Key of the reach; for pods that a single node admits, SINGLE_NODE and the name of this
+    node."""
     requests: Resources
     placing: NodeConstraints
-    """Without its volumes."""
+    """Node constraints without volumes."""
 
 
 Counts = Mapping[PodShape, int]
-Slots = Mapping[int, Counts]
-"""By number: the slot's first second, over how long a slot is."""
+"""Number of pods by shape."""
+Buckets = Mapping[int, Counts]
+"""Counts by bucket number, which is the start of the bucket divided by the bucket length."""
 
 
 class LastBucket(NamedTuple):
-    """The slot that was counted in last."""
+    """The bucket that was counted in last."""
 
-    slot: int = 0
-    whose: Mapping[PodShape, str] = MappingProxyType({})
-    """The namespace whose pod was the first of the kind there."""
+    number: int = 0
+    namespace_of: Mapping[PodShape, str] = MappingProxyType({})
+    """Namespace of the first pod of each shape in the bucket."""
 
 
 NOTHING: Final = LastBucket()
-Gone = Mapping[int, int]
-"""By slot: how many pods have left whose place no other has taken."""
+Departures = Mapping[int, int]
+"""Number of departed pods that no other has replaced, by bucket number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBuckets:
-    """How time is cut, seconds."""
+    """Lengths of the buckets that arrivals are counted in, seconds."""
 
-    slot: int
-    length: int
-    """How many slots a length is."""
-    over: int
-    """For how long a slot is remembered."""
-    day: int
-    """How long the slots are by which days before are remembered."""
+    bucket_seconds: int
+    window_buckets: int
+    """Number of buckets in a window."""
+    lookback_seconds: int
+    """Time for which a bucket is kept."""
+    daily_bucket_seconds: int
+    """Length of the buckets for earlier days."""
 
     @staticmethod
     def of(reserve: Reserve) -> "TimeBuckets":
-        """Cut as the settings ask, as finely as the bounds allow."""
+        """Return the finest buckets that the settings and the limits allow."""
         length, over = reserve.length_seconds, reserve.over_seconds
-        slot = max(1, length // STEPS, -(-over // SLOTS_MAX))
-        return TimeBuckets(slot, -(-length // slot), over, max(length, DAY_SLOT_SECONDS))
-
-    def counts_as(self, other: "TimeBuckets") -> bool:
-        """Say whether what was counted by the other one is counted alike, for however long."""
-        return replace(self, over=other.over) == other
-
-    def remembers(self, slot: int, now_seconds: int) -> bool:
-        """Say whether something of the slot is still within the time that counts."""
-        return (
-            now_seconds - self.over < (slot + 1) * self.slot and slot <= now_seconds // self.slot
+        number = max(1, length // BUCKETS_PER_WINDOW, -(-over // BUCKETS_MAX))
+        return TimeBuckets(
+            number, -(-length // number), over, max(length, DAILY_BUCKET_SECONDS_MIN)
         )
 
-    def days_before(self, now_seconds: int) -> list[range]:
-        """Return, for each day before, the slots that began as the next time that counts does."""
-        many = -(-self.over // self.day)
-        begins = ((now_seconds - back * DAY_SECONDS) // self.day for back in range(1, DAYS + 1))
+    def is_compatible(self, other: "TimeBuckets") -> bool:
+        """Report whether the buckets are those of *other*, apart from the lookback."""
+        return replace(self, lookback_seconds=other.lookback_seconds) == other
+
+    def is_within(self, number: int, now_seconds: int) -> bool:
+        """Report whether a part of the bucket is within the lookback."""
+        return (
+            now_seconds - self.lookback_seconds < (number + 1) * self.bucket_seconds
+            and number <= now_seconds // self.bucket_seconds
+        )
+
+    def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
+        """Return for each earlier day the buckets that began at this time, for one lookback."""
+        many = -(-self.lookback_seconds // self.daily_bucket_seconds)
+        begins = (
+            (now_seconds - back * DAY_SECONDS) // self.daily_bucket_seconds
+            for back in range(1, DAYS + 1)
+        )
         return [range(first, first + many) for first in begins]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """What is remembered."""
+    """Counted arrivals."""
 
-    grain: TimeBuckets | None = None
-    """By what it was counted; None: there was no look, or no room is kept."""
+    buckets: TimeBuckets | None = None
+    """Lengths of the buckets; None before the first pass, or if no room is reserved."""
     pods: Sequence[Pod] = field(default=(), compare=False)
-    """Those of the last look, sorted by name, the cluster's own tuple; of them it matters who was
-    there, not what else they are."""
-    slots: Slots = field(default_factory=dict)
-    slot_of: LastBucket = NOTHING
-    days: Slots = field(default_factory=dict)
-    day_of: LastBucket = NOTHING
-    gone: Mapping[Workload, Gone] = field(default_factory=dict)
-    since: int | None = None
-    """Unix seconds of the look at which counting began; None: there was none."""
+    """Pods of the last pass, sorted by name. Comparisons ignore them, since only their identity
+    matters."""
+    recent: Buckets = field(default_factory=dict)
+    """Arrivals within the lookback."""
+    last_recent: LastBucket = NOTHING
+    daily: Buckets = field(default_factory=dict)
+    """Arrivals of earlier days, in longer buckets."""
+    last_daily: LastBucket = NOTHING
+    departed: Mapping[Workload, Departures] = field(default_factory=dict)
+    """Departures by workload."""
+    counting_since: int | None = None
+    """Time of the pass in which counting began, unix seconds; None before it."""
 
     def observe(self, seen: ClusterSnapshot, now: Now) -> "Arrivals":
-        """Return the state after a look; it starts anew when the reserve counts differently."""
-        return _followed(self, seen, now)
+        """Return the state after a pass; counting restarts if the bucket lengths have changed."""
+        return _observed(self, seen, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
-        """Return the state after the same cluster was seen again: what has expired is dropped."""
+        """Return the state after a pass that was skipped, without expired buckets."""
         return without_expired(self, now)
 
     def renamed(self, keys: RenamedKeys) -> "Arrivals":
-        """Return the state under the keys that the reaches have now."""
+        """Return the state under the new keys of the reaches."""
         return replace(
             self,
-            slots={slot: _under(counts, keys) for slot, counts in self.slots.items()},
-            slot_of=_latest_under(self.slot_of, keys),
-            days={slot: _under(counts, keys) for slot, counts in self.days.items()},
-            day_of=_latest_under(self.day_of, keys),
+            recent={
+                number: _renamed_counts(counts, keys) for number, counts in self.recent.items()
+            },
+            last_recent=_renamed_last(self.last_recent, keys),
+            daily={number: _renamed_counts(counts, keys) for number, counts in self.daily.items()},
+            last_daily=_renamed_last(self.last_daily, keys),
         )
 
 
-def _followed(before: Arrivals, survey: ClusterSnapshot, now: Now) -> Arrivals:
-    reserve = survey.config.budgets.reserve
+def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals:
+    reserve = snapshot.config.budgets.reserve
     if not reserve.over_seconds:
         return Arrivals()
-    grain, pods = TimeBuckets.of(reserve), survey.cluster.pods
-    if before.grain is None or not grain.counts_as(before.grain):
-        return Arrivals(grain=grain, pods=pods, since=now.seconds)
-    left, came = _news(before.pods, pods)
-    known = without_expired(replace(before, grain=grain), now)
-    gone = {workload: dict(slots) for workload, slots in known.gone.items()}
+    buckets, pods = TimeBuckets.of(reserve), snapshot.cluster.pods
+    if before.buckets is None or not buckets.is_compatible(before.buckets):
+        return Arrivals(buckets=buckets, pods=pods, counting_since=now.seconds)
+    left, arrived = _changes(before.pods, pods)
+    known = without_expired(replace(before, buckets=buckets), now)
+    departed = {workload: dict(counted) for workload, counted in known.departed.items()}
     for pod in left:
         if workload := _workload(pod):
-            found = gone.setdefault(workload, {})
-            slot = now.seconds // grain.slot
-            found[slot] = found.get(slot, 0) + 1
-    new = [pod for pod in came if _asks_for_room(pod) and not _takes_a_place(pod, gone)]
-    found_kinds = ((pod.namespace, _kind(pod, survey)) for pod in by_namespace_in_turns(new))
-    kinds = [(namespace, kind) for namespace, kind in found_kinds if kind is not None]
-    slots, slot_of = _counted(known.slots, known.slot_of, now.seconds // grain.slot, kinds)
-    days, day_of = _counted(known.days, known.day_of, now.seconds // grain.day, kinds)
+            found = departed.setdefault(workload, {})
+            number = now.seconds // buckets.bucket_seconds
+            found[number] = found.get(number, 0) + 1
+    new = [pod for pod in arrived if _needs_room(pod) and not _replaces_departed(pod, departed)]
+    found_shapes = ((pod.namespace, _shape(pod, snapshot)) for pod in by_namespace_in_turns(new))
+    shapes = [(namespace, shape) for namespace, shape in found_shapes if shape is not None]
+    counted, last_recent = _count_in_bucket(
+        known.recent, known.last_recent, now.seconds // buckets.bucket_seconds, shapes
+    )
+    daily, last_daily = _count_in_bucket(
+        known.daily, known.last_daily, now.seconds // buckets.daily_bucket_seconds, shapes
+    )
     return Arrivals(
-        grain=grain,
+        buckets=buckets,
         pods=pods,
-        slots=slots,
-        slot_of=slot_of,
-        days=days,
-        day_of=day_of,
-        gone=_bounded(gone),
-        since=known.since,
+        recent=counted,
+        last_recent=last_recent,
+        daily=daily,
+        last_daily=last_daily,
+        departed=_bounded(departed),
+        counting_since=known.counting_since,
     )
 
 
 def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
-    """Return the arrivals without the slots that have expired.
+    """Return the arrivals without expired buckets.
 
-    Nothing here registers a moment: `expected` does so for the slots that decide, and the rest is
-    read only when pods come or leave.
+    This registers no time with Now. `expected_pods` does so for the buckets that matter, and the
+    other ones are read only when pods arrive or depart.
     """
-    grain = arrivals.grain
-    if grain is None:
+    buckets = arrivals.buckets
+    if buckets is None:
         return arrivals
     seconds = now.seconds
-    oldest = (seconds - DAYS * DAY_SECONDS) // grain.day
-    today = seconds // grain.day
+    oldest = (seconds - DAYS * DAY_SECONDS) // buckets.daily_bucket_seconds
+    today = seconds // buckets.daily_bucket_seconds
     return replace(
         arrivals,
-        slots={n: one for n, one in arrivals.slots.items() if grain.remembers(n, seconds)},
-        days={n: one for n, one in arrivals.days.items() if oldest <= n <= today},
-        gone=_recent(arrivals.gone, grain, seconds),
+        recent={n: one for n, one in arrivals.recent.items() if buckets.is_within(n, seconds)},
+        daily={n: one for n, one in arrivals.daily.items() if oldest <= n <= today},
+        departed=_recent(arrivals.departed, buckets, seconds),
     )
 
 
-def _latest_under(latest: LastBucket, keys: RenamedKeys) -> LastBucket:
-    return LastBucket(latest.slot, {_named(kind, keys): its for kind, its in latest.whose.items()})
+def _renamed_last(last: LastBucket, keys: RenamedKeys) -> LastBucket:
+    return LastBucket(
+        last.number, {_renamed_shape(shape, keys): its for shape, its in last.namespace_of.items()}
+    )
 
 
-def _named(kind: PodShape, keys: RenamedKeys) -> PodShape:
-    return kind._replace(reach=keys.get(kind.reach, kind.reach))
+def _renamed_shape(shape: PodShape, keys: RenamedKeys) -> PodShape:
+    return shape._replace(reach=keys.get(shape.reach, shape.reach))
 
 
-def _under(counts: Counts, keys: RenamedKeys) -> Counts:
-    if not any(kind.reach in keys for kind in counts):
+def _renamed_counts(counts: Counts, keys: RenamedKeys) -> Counts:
+    if not any(shape.reach in keys for shape in counts):
         return counts
     found: Counter[PodShape] = Counter()
-    for kind, many in counts.items():
-        found[_named(kind, keys)] += many
+    for shape, many in counts.items():
+        found[_renamed_shape(shape, keys)] += many
     return found
 
 
-def _news(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return who has left or is leaving since, and who has come, both by name."""
-    gone, came = changes(before, now)
-    was, stands = {pod.key: pod for pod in gone}, {pod.key: pod for pod in came}
-    left = [pod for pod in gone if not pod.terminating and not _goes_on(pod, stands.get(pod.key))]
-    new = [pod for pod in came if (old := was.get(pod.key)) is None or old.uid != pod.uid]
+def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+    """Return the pods that have departed or are terminating, and the arrived pods, by name."""
+    departed, arrived = changes(before, now)
+    was, stands = {pod.key: pod for pod in departed}, {pod.key: pod for pod in arrived}
+    left = [
+        pod for pod in departed if not pod.terminating and not _continues(pod, stands.get(pod.key))
+    ]
+    new = [pod for pod in arrived if (old := was.get(pod.key)) is None or old.uid != pod.uid]
     return left, new
 
 
-def _goes_on(pod: Pod, now: Pod | None) -> bool:
+def _continues(pod: Pod, now: Pod | None) -> bool:
     return now is not None and now.uid == pod.uid and not now.terminating
 
 
-def _asks_for_room(pod: Pod) -> bool:
-    """Say whether room is to be kept for others like it; for whom others go, there is room.
-
-    A claim that waits for its first consumer is not known yet when its pod is seen first, and
-    volumes are no part of what is asked for others.
-    """
+def _needs_room(pod: Pod) -> bool:
+    """Report whether room should be reserved for similar pods."""
+    # A claim that waits for its first consumer is still unknown when its pod is first seen.
+    # Volumes are not part of the shape, so such a pod counts.
     known = pod.evaluable or (
         pod.unsupported == (CLAIMS_FIELD,) and not (pod.too_much or pod.unreadable)
     )
@@ -241,220 +265,225 @@ def _asks_for_room(pod: Pod) -> bool:
 
 
 def _workload(pod: Pod) -> Workload | None:
-    """Return whose pods take each other's places; of Jobs, those that ask for the same."""
+    """Return the workload whose pods replace each other, or None."""
     if pod.owner_kind == JOB:
         return Workload(pod.namespace, JOB, repr((pod.requests, without_volumes(pod.placing))))
     return workload_of(pod) if pod.owner_kind in KEEPERS else None
 
 
-def _takes_a_place(pod: Pod, gone: dict[Workload, dict[int, int]]) -> bool:
-    """Say whether another of its workload has left for it, the first of whom it stands for now."""
+def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bool:
+    """Report whether the pod replaces a departed pod of its workload, and use up the oldest."""
     workload = _workload(pod)
-    left = gone.get(workload) if workload else None
+    left = departed.get(workload) if workload else None
     if not workload or not left:
         return False
-    slot = min(left)
-    left[slot] -= 1
-    if not left[slot]:
-        del left[slot]
+    number = min(left)
+    left[number] -= 1
+    if not left[number]:
+        del left[number]
     if not left:
-        del gone[workload]
+        del departed[workload]
     return True
 
 
-def _kind(pod: Pod, survey: ClusterSnapshot) -> PodShape | None:
-    """Return what the pod stands for; None: no node of this cluster is one for it, or one by name.
+def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
+    """Return the shape of the pod, or None if no room is to be reserved for such pods.
 
-    By names who may create pods could have every empty node kept, with a small pod for each; nor
-    does a pod stand for others whose template is too long to be remembered.
+    That is so for pods that no node can hold or that select a node by name, for pods on virtual
+    nodes, and for overlong templates.
     """
     placing = without_volumes(pod.placing)
-    if (pod.requests, pod.placing) in survey.hopeless or names_node(placing):
+    # With node names, a user could have every empty node reserved with one small pod for each.
+    if (pod.requests, pod.placing) in snapshot.unplaceable or names_node(placing):
         return None
-    members = survey.reaches.members(placing)
-    if survey.census.virtual.get(pod.node or "") or not members:
+    members = snapshot.reaches.members(placing)
+    if snapshot.pod_index.virtual.get(pod.node or "") or not members:
         return None
     if len(repr(placing)) > TEMPLATE_CHARACTERS_MAX:
         return None
-    reach = survey.reaches.of_placing(placing)
+    reach = snapshot.reaches.reach_of(placing)
     if reach is None and len(members) > 1:
-        return None  # beyond those that are told apart, or nobody who can be judged goes there yet
-    key = reach.key if reach else f"{ONE}{survey.ground.nodes[members[0]].name}"
+        return None  # the reach is untracked, or no pod that Ebb can evaluate uses it yet
+    key = reach.key if reach else f"{SINGLE_NODE}{snapshot.node_order.nodes[members[0]].name}"
     return PodShape(key, pod.requests, placing)
 
 
 def _recent(
-    gone: Mapping[Workload, Gone], grain: TimeBuckets, now_seconds: int
-) -> Mapping[Workload, Gone]:
-    """Return those that have left within one length."""
-    now = now_seconds // grain.slot
-    first = now - grain.length
+    departed: Mapping[Workload, Departures], buckets: TimeBuckets, now_seconds: int
+) -> Mapping[Workload, Departures]:
+    """Return the departures within one window."""
+    now = now_seconds // buckets.bucket_seconds
+    first = now - buckets.window_buckets
     kept = {
-        workload: {slot: many for slot, many in slots.items() if first < slot <= now}
-        for workload, slots in gone.items()
+        workload: {number: many for number, many in counted.items() if first < number <= now}
+        for workload, counted in departed.items()
     }
-    return {workload: slots for workload, slots in kept.items() if slots}
+    return {workload: counted for workload, counted in kept.items() if counted}
 
 
-def _bounded(gone: Mapping[Workload, Gone]) -> Mapping[Workload, Gone]:
-    if len(gone) <= WORKLOADS_MAX:
-        return gone
-    latest = sorted(gone, key=lambda workload: (-max(gone[workload]), workload))
-    return {workload: gone[workload] for workload in latest[:WORKLOADS_MAX]}
+def _bounded(departed: Mapping[Workload, Departures]) -> Mapping[Workload, Departures]:
+    """Return at most WORKLOADS_MAX workloads, those with the latest departures."""
+    if len(departed) <= WORKLOADS_MAX:
+        return departed
+    last = sorted(departed, key=lambda workload: (-max(departed[workload]), workload))
+    return {workload: departed[workload] for workload in last[:WORKLOADS_MAX]}
 
 
-def _counted(
-    slots: Slots, latest: LastBucket, slot: int, kinds: Sequence[tuple[str, PodShape]]
-) -> tuple[Slots, LastBucket]:
-    """Count the kinds, each with its namespace, in the slot, as far as it tells them apart.
+def _count_in_bucket(
+    counted: Buckets, last: LastBucket, number: int, shapes: Sequence[tuple[str, PodShape]]
+) -> tuple[Buckets, LastBucket]:
+    """Count shapes, each with its namespace, in the bucket, up to SHAPES_MAX different ones.
 
-    Once it is full, a kind of a namespace that has fewer takes the place of the rarest of the one
-    that has most.
+    If the bucket is full, a shape of a namespace with fewer shapes replaces the rarest shape of
+    the namespace with most.
     """
-    if not kinds:
-        return slots, latest
-    counts = Counter(slots.get(slot, {}))
-    whose = dict(latest.whose) if latest.slot == slot else {}
+    if not shapes:
+        return counted, last
+    counts = Counter(counted.get(number, {}))
+    whose = dict(last.namespace_of) if last.number == number else {}
     had = Counter(whose.values())
-    for namespace, kind in kinds:
-        if kind not in counts:
-            if len(counts) >= KINDS_MAX:
+    for namespace, shape in shapes:
+        if shape not in counts:
+            if len(counts) >= SHAPES_MAX:
                 most = max(sorted(had), key=lambda one: had[one], default="")
                 if had[most] <= had[namespace] + 1:
                     continue
                 own = [one for one, its in whose.items() if its == most]
-                gone = min(own, key=lambda one: (counts[one], repr(one)))
-                del counts[gone], whose[gone]
+                departed = min(own, key=lambda one: (counts[one], repr(one)))
+                del counts[departed], whose[departed]
                 had[most] -= 1
-            whose[kind] = namespace
+            whose[shape] = namespace
             had[namespace] += 1
-        counts[kind] += 1
-    return {**slots, slot: counts}, LastBucket(slot, whose)
+        counts[shape] += 1
+    return {**counted, number: counts}, LastBucket(number, whose)
 
 
 def expected_pods(
-    arrivals: Arrivals, whole: Resources, now: Now, at_least: Mapping[str, int]
+    arrivals: Arrivals, total: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
-    """Return the pods that room is kept for: of each reach those of its busiest length.
+    """Return the pods to reserve room for: for each reach, those of its busiest window.
 
-    That asks for most, by dominant share of *whole*, then has most pods, then came last; the
-    same time of the days before counts like the time that has passed. *at_least*: so many seconds
-    is the length of a reach, where that is more than the setting.
+    The busiest window has the largest requests by dominant share of *total*, then the most pods,
+    then the latest end. The same time on earlier days counts like the recent past. *at_least*:
+    minimum length of the window by reach, seconds.
     """
-    grain = arrivals.grain
-    if grain is None:
+    buckets = arrivals.buckets
+    if buckets is None:
         return {}
-    for moment in _turns(arrivals, now.seconds):
+    for moment in _change_times(arrivals, now.seconds):
         now.before(moment)
-    shares = _Shares(whole)
+    shares = _Shares(total)
     best: dict[str, tuple[tuple[int, int], Counts]] = {}
-    for reach, counts in _windows(arrivals, grain, now.seconds, at_least):
+    for reach, counts in _count_windows(arrivals, buckets, now.seconds, at_least):
         asked = shares.of(counts)
         if reach not in best or asked >= best[reach][0]:
             best[reach] = asked, dict(counts)
-    return {kind: many for _, counts in best.values() for kind, many in counts.items()}
+    return {shape: many for _, counts in best.values() for shape, many in counts.items()}
 
 
 class _Shares:
-    """How much kinds ask for, of one whole; each is divided once."""
+    """Dominant shares of shapes; each is computed once."""
 
-    def __init__(self, whole: Resources) -> None:
-        self._whole = whole
+    def __init__(self, total: Resources) -> None:
+        self._whole = total
         self._of: dict[Resources, int] = {}
 
     def of(self, counts: Counts) -> tuple[int, int]:
-        """Return the share that all of them ask for, and how many they are."""
-        return sum(many * self._one(kind) for kind, many in counts.items()), sum(counts.values())
+        """Return the total share of the pods, and their number."""
+        return sum(many * self._one(shape) for shape, many in counts.items()), sum(counts.values())
 
-    def _one(self, kind: PodShape) -> int:
-        found = self._of.get(kind.requests)
+    def _one(self, shape: PodShape) -> int:
+        found = self._of.get(shape.requests)
         if found is None:
-            found = self._of[kind.requests] = dominant_share(kind.requests, self._whole)
+            found = self._of[shape.requests] = dominant_share(shape.requests, self._whole)
         return found
 
 
-def _windows(
-    arrivals: Arrivals, grain: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
+def _count_windows(
+    arrivals: Arrivals, buckets: TimeBuckets, now_seconds: int, at_least: Mapping[str, int]
 ) -> Iterable[tuple[str, Counter[PodShape]]]:
-    """Yield what came to each reach in each stretch of one length; the days before first."""
-    days = grain.days_before(now_seconds)
-    before = [_known(arrivals.days, day) for day in days]
-    near = _known(
-        arrivals.slots, (n for n in sorted(arrivals.slots) if grain.remembers(n, now_seconds))
+    """Yield the arrivals of each reach in each window; earlier days come first."""
+    daily = buckets.same_time_on_earlier_days(now_seconds)
+    before = [_select(arrivals.daily, day) for day in daily]
+    near = _select(
+        arrivals.recent, (n for n in sorted(arrivals.recent) if buckets.is_within(n, now_seconds))
     )
-    keys = _latest_keys((*reversed(before), near))
-    for day, known in zip(days, before, strict=True):
-        for reach, slots in _by_reach(known, keys).items():
-            many = -(-at_least.get(reach, 0) // grain.day) or 1
-            yield from ((reach, _sum(slots, range(first, first + many))) for first in day)
-    for reach, slots in _by_reach(near, keys).items():
-        many = max(grain.length, -(-at_least.get(reach, 0) // grain.slot))
-        yield from ((reach, counts) for counts in _sliding(slots, many))
+    keys = _current_reaches((*reversed(before), near))
+    for day, known in zip(daily, before, strict=True):
+        for reach, counted in _by_reach(known, keys).items():
+            many = -(-at_least.get(reach, 0) // buckets.daily_bucket_seconds) or 1
+            yield from ((reach, _sum(counted, range(first, first + many))) for first in day)
+    for reach, counted in _by_reach(near, keys).items():
+        many = max(buckets.window_buckets, -(-at_least.get(reach, 0) // buckets.bucket_seconds))
+        yield from ((reach, counts) for counts in _sliding(counted, many))
 
 
-def _known(slots: Slots, asked: Iterable[int]) -> Slots:
-    """Return those that are there, in the order in which they are asked for."""
-    return {slot: slots[slot] for slot in asked if slot in slots}
+def _select(counted: Buckets, asked: Iterable[int]) -> Buckets:
+    """Return the existing buckets among *asked*, in that order."""
+    return {number: counted[number] for number in asked if number in counted}
 
 
-def _latest_keys(times: Iterable[Slots]) -> dict[NodeConstraints, str]:
-    """Return by template the reach that its pods came to last; *times*: the oldest first.
+def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
+    """Return by template the reach of its latest pods; *times*: oldest first.
 
-    A template has one reach at a time, and another one when a second node of its pool comes, say,
-    or nodes that it cannot use: what came to the one before are pods of the one that it has.
+    The reach of a template changes when nodes are added, such as a second node of its pool.
+    Earlier arrivals count for the current reach.
     """
     return {
-        kind.placing: kind.reach for slots in times for counts in slots.values() for kind in counts
+        shape.placing: shape.reach
+        for counted in times
+        for counts in counted.values()
+        for shape in counts
     }
 
 
 def _by_reach(
-    slots: Slots, keys: Mapping[NodeConstraints, str]
+    counted: Buckets, keys: Mapping[NodeConstraints, str]
 ) -> dict[str, dict[int, Counter[PodShape]]]:
-    """Return what came to each reach in each slot, those in order."""
+    """Return the arrivals by reach and bucket."""
     found: dict[str, dict[int, Counter[PodShape]]] = {}
-    for slot, counts in slots.items():
-        for kind, many in counts.items():
-            reach = keys[kind.placing]
-            one = kind if kind.reach == reach else kind._replace(reach=reach)
-            found.setdefault(reach, {}).setdefault(slot, Counter())[one] += many
+    for number, counts in counted.items():
+        for shape, many in counts.items():
+            reach = keys[shape.placing]
+            one = shape if shape.reach == reach else shape._replace(reach=reach)
+            found.setdefault(reach, {}).setdefault(number, Counter())[one] += many
     return found
 
 
-def _sum(slots: Slots, asked: range) -> Counter[PodShape]:
+def _sum(counted: Buckets, asked: range) -> Counter[PodShape]:
     total: Counter[PodShape] = Counter()
-    for slot in asked:
-        total.update(slots.get(slot, {}))
+    for number in asked:
+        total.update(counted.get(number, {}))
     return total
 
 
-def _sliding(slots: Slots, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield what came in so many slots up to each: a long time may be many short ones.
+def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
+    """Yield the sum of *many* buckets up to each bucket.
 
-    It is the same counter each time: who keeps what it says copies it.
+    It yields the same Counter every time; copy it to keep it.
     """
     total: Counter[PodShape] = Counter()
-    behind = deque(slots)
-    for last, counts in slots.items():
+    behind = deque(counted)
+    for last, counts in counted.items():
         total.update(counts)
         while behind[0] <= last - many:
-            for kind, gone in slots[behind.popleft()].items():
-                total[kind] -= gone
-                if not total[kind]:
-                    del total[kind]
+            for shape, departed in counted[behind.popleft()].items():
+                total[shape] -= departed
+                if not total[shape]:
+                    del total[shape]
         yield total
 
 
-def _turns(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the unix seconds, past ones too, at which time alone changes the expected pods."""
-    grain = arrivals.grain
-    if grain is None:
+def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
+    """Yield the times, including past ones, at which the expected pods change by time alone."""
+    buckets = arrivals.buckets
+    if buckets is None:
         return
-    for slot in arrivals.slots:
-        yield (slot + 1) * grain.slot + grain.over
-    known = sorted(arrivals.days)
-    for back, day in enumerate(grain.days_before(now_seconds), 1):
-        for slot in known[bisect_left(known, day.start) :][:1]:
-            yield (slot + 1) * grain.day + back * DAY_SECONDS
-        for slot in known[bisect_left(known, day.stop) :][:1]:
-            yield (slot - len(day) + 1) * grain.day + back * DAY_SECONDS
+    for number in arrivals.recent:
+        yield (number + 1) * buckets.bucket_seconds + buckets.lookback_seconds
+    known = sorted(arrivals.daily)
+    for back, day in enumerate(buckets.same_time_on_earlier_days(now_seconds), 1):
+        for number in known[bisect_left(known, day.start) :][:1]:
+            yield (number + 1) * buckets.daily_bucket_seconds + back * DAY_SECONDS
+        for number in known[bisect_left(known, day.stop) :][:1]:
+            yield (number - len(day) + 1) * buckets.daily_bucket_seconds + back * DAY_SECONDS

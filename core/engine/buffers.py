@@ -1,9 +1,9 @@
-"""The room that CapacityBuffers of others ask for, and how much of it is kept; pure.
+"""Plan room for the CapacityBuffers that Ebb did not create.
 
-An autoscaler that honours them takes no node that their pods need, so Ebb plans with them as with
-headroom: they are packed last, on what is free now, and never load. Whoever may write a buffer, or
-its status, may ask for anything: all of them together are kept a bounded share of the nodes that
-they can use, and of all nodes; what there is goes to the namespace that has least.
+An autoscaler that honors them keeps the nodes that their pods need. So Ebb packs these pods last,
+like headroom, and never counts them as load. Users who may write a buffer or its status can
+request any amount. So all buffers together get a bounded share of the nodes that they can use, and
+of all nodes, and the namespace that has least comes first.
 """
 
 from collections import Counter
@@ -21,23 +21,23 @@ from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE, share_of_room
 
 BUFFERS_MAX: Final = 256
-"""So many are looked at; every namespace's first comes before any namespace's second."""
+"""Maximum number of CapacityBuffers in a pass; namespaces take turns."""
 PODS_MAX: Final = 2000
-"""Of all buffers together."""
+"""Maximum number of pods of all CapacityBuffers."""
 ALL: Final = None
-"""Stands for all nodes, where others are counted by a number."""
+"""Key for all nodes, where sets of nodes have numbers as keys."""
 
 BUFFERED: Final = Reason(
     "buffer",
-    "Without the node there would be no room for pods of a CapacityBuffer, for which room must be "
-    "left: an autoscaler that honours it would keep the node.",
-    "ask for less in the CapacityBuffer, or set `reserve.buffers` lower in the configuration",
-    "that many pods of it find a place on the nodes that stay, or none do now",
+    "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
+    "honors the buffer would keep the node.",
+    "reduce the CapacityBuffer, or lower `reserve.buffers` in the configuration",
+    "the remaining nodes have room for the pods of the buffer, or not even all nodes have",
 )
 
 
 class RequestedRoom(NamedTuple):
-    """A buffer, and for how many of its pods room is kept, as far as there is some."""
+    """A CapacityBuffer and the number of its pods to keep room for, if there is room."""
 
     buffer: Buffer
     pod: Pod
@@ -46,18 +46,18 @@ class RequestedRoom(NamedTuple):
 
 
 Offered = tuple[tuple[int, ...], Resources]
-"""Nodes, and what they offer together."""
+"""A set of nodes, and their total allocatable resources."""
 
 
 def requesting_buffers(buffers: Iterable[Buffer]) -> list[tuple[Buffer, Pod]]:
-    """Return those that ask for room, as many as are looked at, each with a pod of it."""
+    """Return up to BUFFERS_MAX CapacityBuffers that request room, each with one of its pods."""
     wanted = [one for one in buffers if one.pod is not None and one.replicas]
     found = ((one, one.pod) for one in by_namespace_in_turns(wanted)[:BUFFERS_MAX])
     return [(one, pod) for one, pod in found if pod is not None]
 
 
 def buffer_of(pod: Pod) -> str | None:
-    """Return the key of the buffer whose pod this is; None: of none."""
+    """Return the key of the CapacityBuffer that the placeholder pod belongs to, or None."""
     return pod.owner_name if pod.owner_kind == BUFFER else None
 
 
@@ -67,13 +67,14 @@ def requested_rooms(
     whole: Resources,
     share: Fraction,
 ) -> tuple[RequestedRoom, ...]:
-    """Return for how many pods of each room is kept; *whole* is what all nodes offer.
+    """Return for each CapacityBuffer the number of pods to keep room for.
 
-    *offered* names the nodes that admit a template.
+    *offered*: returns the nodes that admit a template. *whole*: total allocatable resources of all
+    nodes.
 
-    The next pod is of the namespace that has least with it, and of its buffer that has least with
-    it, so that a large one comes late. One that is more than the share by itself is kept all the
-    same, once, and takes nothing of what the others have.
+    The next pod is taken from the namespace that has least including this pod, and from its buffer
+    that has least, so that large pods come late. A single pod that exceeds the share is allowed
+    once, and does not reduce the share of the others.
     """
     most = int(share * SHARE_SCALE)
     kept = dict.fromkeys((one.key for one, _ in asked), 0)
@@ -110,11 +111,8 @@ def requested_rooms(
 def _areas(
     asked: Sequence[tuple[Buffer, Pod]], offered: Callable[[NodeConstraints], Offered]
 ) -> list[tuple[int | None, int]]:
-    """Return for each a number of the nodes that admit it, and a pod's share of what they offer.
-
-    The same nodes have the same number; None: there are none. To hash thousands of them for each
-    pod would take longer than all the rest.
-    """
+    """Return for each buffer a number for its set of nodes, and a pod's share of them."""
+    # Hashing a set of thousands of nodes once per pod would take longer than all other steps.
     numbers: dict[tuple[int, ...], int] = {}
     found: list[tuple[int | None, int]] = []
     for _, pod in asked:

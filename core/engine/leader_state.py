@@ -1,4 +1,4 @@
-"""What has happened as far as it matters, and what follows from it now; pure."""
+"""Keep what a leader remembers between passes, and derive the current rate limits from it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,136 +21,145 @@ from core.model.now import Now
 from core.model.resources import Resources
 
 REFUSED_SECONDS: Final = 60
-"""So long at least a node is left alone whose mark could not be written, or not taken away."""
+"""Minimum time for which a node is skipped after a write of its mark failed."""
 
 
 class FailedWrite(NamedTuple):
-    """A node on which a mark could not be written, or a hard one not taken away."""
+    """A node whose mark could not be written, or whose NoSchedule mark could not be removed."""
 
     times: int
+    """Number of consecutive failures."""
     until: int
-    """Unix seconds; it is left alone until then."""
+    """Time until which the node is skipped, unix seconds."""
 
 
 class RecordedMark(NamedTuple):
     """A mark that was set."""
 
     since: int
+    """Time at which the mark was set, unix seconds."""
     pool: str
-    """Empty: none."""
+    """Name of the node's pool; empty if it is in none."""
     reached: bool
-    """Whether some movable pod reached the node."""
+    """True if a movable pod reached the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """What has happened; a program that starts anew knows nothing, and waits the delay anyway."""
+    """Memory of a leader; a new leader starts with an empty one and restarts all delays."""
 
-    first: int | None = None
-    """Unix seconds of the first look; None: there was none."""
+    first_pass_at: int | None = None
+    """Time of the first pass, unix seconds; None before it."""
     candidates: Mapping[str, int] = field(default_factory=dict)
-    """Since when each node has been a candidate without a break."""
+    """Time since which each node has been a candidate without interruption, unix seconds."""
     policy: str = ""
-    """By whose rule they have been; empty: there was no look."""
-    places: Hints = field(default_factory=Hints)
-    """Where pods of candidates are to go, under a policy that finds them places."""
-    looked: int = 0
-    """Unix seconds of the last look; 0: there was none."""
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    """Those of the last look, by name the uid: one that is made anew is another; empty: not read
-    yet."""
-    added: int | None = None
-    """Unix seconds of the last machine that came; None: none since the first look."""
-    waiting: frozenset[str] = frozenset()
-    """Pods (namespace/name) that are unschedulable and that some node would admit, or would have
-    admitted since they wait: a node that comes and goes makes none of them wait anew."""
-    waited: int | None = None
-    """When the last of them began to wait."""
-    marked: Mapping[str, RecordedMark] = field(default_factory=dict)
-    """Marks within the window, and those that stand."""
-    refused: Mapping[str, FailedWrite] = field(default_factory=dict)
-    standing: frozenset[str] = frozenset()
-    """Nodes that carried a mark at the last look."""
-    paced: int | None = None
-    """Unix seconds of the last mark, or of the last release of a node that did not empty."""
+    """Name of the policy that nominated the candidates; empty before the first pass."""
+    hints: Hints = field(default_factory=Hints)
+    """Planned placements of candidates' pods, for a policy that remembers them."""
+    last_pass_at: int = 0
+    """Time of the last pass, unix seconds; 0 before the first one."""
+    node_uids: Mapping[str, str] = field(default_factory=dict)
+    """UID by name of each node of the last pass; empty if the Node has none. A Node that was
+    deleted and created again has another UID."""
+    node_added_at: int | None = None
+    """Time at which the last node was added, virtual nodes aside, unix seconds; None if
+    unknown."""
+    pending_pods: frozenset[str] = frozenset()
+    """Unschedulable pods (namespace/name) that some node admits, or admitted while they were
+    pending. A node that comes and goes does not restart their time."""
+    pod_pending_at: int | None = None
+    """Time at which the last of these pods became unschedulable, unix seconds."""
+    recent_marks: Mapping[str, RecordedMark] = field(default_factory=dict)
+    """Marks by node: those that exist, and those set within the window."""
+    failed_writes: Mapping[str, FailedWrite] = field(default_factory=dict)
+    """Nodes on which a write failed, by name."""
+    marked_before: frozenset[str] = frozenset()
+    """Nodes that had a mark in the last pass."""
+    last_mark_at: int | None = None
+    """Time of the last mark, or of the last release of a node that did not empty, unix seconds."""
     peak: Peak = field(default_factory=Peak)
-    """The highest requests of the peak window, by reach."""
+    """Highest requests within the peak window, by reach."""
     recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
-    """Templates that pods have had within the peak window."""
-    words: ReachKeys = field(default_factory=ReachKeys)
-    """The reaches of the last look, by the keys under which they are remembered."""
-    placed: Mapping[str, int] = field(default_factory=dict)
-    """Since when pods wait for which there was a place (core.engine.unschedulable)."""
-    against_hard: RecentReasons = field(default_factory=RecentReasons)
-    """What spoke against hard marks a short time ago."""
+    """Node constraints that pods had within the peak window."""
+    reach_keys: ReachKeys = field(default_factory=ReachKeys)
+    """Reaches of the last pass, by their keys."""
+    pending_since: Mapping[str, int] = field(default_factory=dict)
+    """Time since which each pod is pending although the plan found a place for it, unix
+    seconds."""
+    no_schedule_reasons: RecentReasons = field(default_factory=RecentReasons)
+    """Reasons against NoSchedule marks that exist, or ended recently."""
     arrivals: Arrivals = field(default_factory=Arrivals)
-    """Which pods have come, and when."""
-    new_nodes: ProvisioningTimes = field(default_factory=ProvisioningTimes)
-    """How long they take."""
-    back: ReserveHits = field(default_factory=ReserveHits)
+    """Pods that were created recently, counted by time."""
+    provisioning_times: ProvisioningTimes = field(default_factory=ProvisioningTimes)
+    """Time that new nodes take until pods run on them."""
+    reserve_hits: ReserveHits = field(default_factory=ReserveHits)
     """Nodes that the reserve needed again after they had been released to the autoscaler."""
-    held: LastSeen = field(default_factory=LastSeen)
-    """When each node was last protected from scale-down without a mark."""
-    reserved: LastSeen = field(default_factory=LastSeen)
-    """When each node was last kept empty for expected pods."""
-    next_in_line: Mapping[str, int] = field(default_factory=dict)
-    """Nodes without a mark that scale-ins are to empty next, each with its number: the lower, the
-    sooner (core.engine.scale_in_targets)."""
+    last_protected: LastSeen = field(default_factory=LastSeen)
+    """Time at which each unmarked node was last protected from scale-down."""
+    last_reserved: LastSeen = field(default_factory=LastSeen)
+    """Time at which each node was last kept empty for expected pods."""
+    scale_in_targets: Mapping[str, int] = field(default_factory=dict)
+    """Unmarked nodes that scale-ins should empty next, each with its rank; the lowest rank is
+    emptied first (core.engine.scale_in_targets)."""
 
-    def expected(self, whole: Resources, now: Now) -> Counts:
-        """Return the pods that room is kept for; *whole*: what all nodes offer."""
-        return expected_pods(self.arrivals, whole, now, self.new_nodes.seconds)
+    def expected_pods(self, total: Resources, now: Now) -> Counts:
+        """Return the pods to reserve room for; *total*: allocatable resources of all nodes."""
+        return expected_pods(self.arrivals, total, now, self.provisioning_times.seconds)
 
-    def following(self, words: ReachKeys) -> "LeaderState":
-        """Return the memory under the keys that the reaches have now."""
-        keys = renamed(self.words, words)
+    def with_reach_keys(self, words: ReachKeys) -> "LeaderState":
+        """Return the state under the current keys of the reaches."""
+        keys = renamed(self.reach_keys, words)
         states = self._states() if keys else {}
         return replace(
-            self, words=words, **{name: one.renamed(keys) for name, one in states.items()}
+            self, reach_keys=words, **{name: one.renamed(keys) for name, one in states.items()}
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
-        """Return the memory after the same cluster was seen again, without a reconciliation."""
+        """Return the state after a pass that was skipped, because the cluster had not changed."""
         states = {name: one.unchanged(now) for name, one in self._states().items()}
-        return replace(self, looked=now.seconds, **states)
+        return replace(self, last_pass_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
-        """Return by field every part that may change with time or with the keys of reaches."""
+        """Return by field the parts that may change with time or with the keys of reaches."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, State)}
 
-    def keeping(self, held: Collection[str], reserved: Collection[str], now: Now) -> "LeaderState":
-        """Return the memory after a plan that protects these nodes, and keeps these in reserve."""
+    def with_kept_nodes(
+        self, held: Collection[str], reserved: Collection[str], now: Now
+    ) -> "LeaderState":
+        """Return the state after a plan that protects *held* and reserves *reserved* nodes."""
         return replace(
             self,
-            held=self.held.observe((held, self.nodes), now),
-            reserved=self.reserved.observe((reserved, self.nodes), now),
+            last_protected=self.last_protected.observe((held, self.node_uids), now),
+            last_reserved=self.last_reserved.observe((reserved, self.node_uids), now),
         )
 
-    def refusing(
+    def with_failed_writes(
         self, nodes: frozenset[str], now: Now, *, delay_seconds: int, max_seconds: int
     ) -> "LeaderState":
-        """Return the memory in which the marks of these nodes could not be written, or opened.
+        """Return the state after writes on these nodes failed.
 
-        Their delay begins anew, and one that is empty waits as well: who may have every write on
-        some nodes refused would else have them tried in each pass, before all others. They wait
-        twice as long each time, *max_seconds* at most; what fails meanwhile does not count.
+        The nodes are skipped twice as long after each failure, up to *max_seconds*. Failures of
+        nodes that are skipped already do not count.
         """
-        nodes -= self.left_alone(now).keys()
-        refused = dict(self.refused)
+        nodes -= self.skipped_until(now).keys()
+        refused = dict(self.failed_writes)
         for name in nodes:
             times = refused[name].times + 1 if name in refused else 1
             seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
-        return replace(self.forgetting(nodes), refused=refused) if nodes else self
+        # Their delay restarts, and empty nodes are skipped too. Otherwise a user who can have
+        # every write on some nodes rejected would make each pass try these nodes before all
+        # others.
+        return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
 
-    def left_alone(self, now: Now) -> Mapping[str, int]:
-        """Return the nodes whose write failed, and until when (unix seconds) they are skipped."""
-        left = self.refused.items()
+    def skipped_until(self, now: Now) -> Mapping[str, int]:
+        """Return the nodes whose last write failed, and when the backoff ends (unix seconds)."""
+        left = self.failed_writes.items()
         return {name: one.until for name, one in left if now.before(one.until)}
 
-    def forgetting(self, nodes: frozenset[str]) -> "LeaderState":
-        """Return the memory in which these nodes have not been candidates yet."""
+    def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
+        """Return the state in which the delay of these nodes restarts."""
         if nodes.isdisjoint(self.candidates):
             return self
         kept = {name: at for name, at in self.candidates.items() if name not in nodes}
@@ -158,166 +167,167 @@ class LeaderState:
 
 
 Ends = Mapping[str, tuple[int, ...]]
-"""By pool, "" for the cluster: unix seconds, in order."""
+"""Times in unix seconds, ascending, by pool; the key "" is the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """What limits new marks at this moment; all times are unix seconds."""
+    """Limits on new marks at this moment; all times are unix seconds."""
 
     cooling_until: int | None = None
-    """No node is marked until then, as a node was added; None: none was."""
+    """End of the cooldown after the last node was added; None if it has ended."""
     pending_until: int | None = None
-    """No node is marked until then, as a pod became unschedulable; None: none did."""
+    """End of the cooldown after a pod became unschedulable; None if it has ended."""
     spacing_until: int | None = None
-    """No node is marked until then, as another one was marked or did not empty in time."""
+    """End of the interval after the last mark, or after a node did not empty in time."""
     window_ends: Ends = field(default_factory=dict)
-    """When each mark of the window leaves it."""
+    """Times at which the marks of the window leave it."""
     reached_ends: Ends = field(default_factory=dict)
-    """The same for marks on nodes that some movable pod reaches."""
+    """The same times, for marks on nodes that a movable pod reaches."""
     backing_off: Mapping[str, int] = field(default_factory=dict)
-    """By node: until when it is skipped, as it did not empty before its deadline."""
-    refused: Mapping[str, int] = field(default_factory=dict)
-    """By node: until when it is skipped, as its mark could not be written or removed."""
-    reserve: Mapping[str, Amount] = field(default_factory=dict)
-    """By reach: how much the highest requests of the peak window exceed the current ones."""
+    """End of the backoff by node, after the node did not empty before its deadline."""
+    failed_writes: Mapping[str, int] = field(default_factory=dict)
+    """End of the backoff by node, after a write of its mark failed."""
+    peak_excess: Mapping[str, Amount] = field(default_factory=dict)
+    """Difference between the highest requests of the peak window and the current ones, by
+    reach."""
 
     @property
     def in_window(self) -> Mapping[str, int]:
-        """Return by pool how many marks are within the window."""
+        """Return by pool the number of marks within the window."""
         return {pool: len(ends) for pool, ends in self.window_ends.items()}
 
 
-def observe(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> LeaderState:
-    """Return the memory after a look at the cluster."""
-    cluster, config = survey.cluster, survey.config
+def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderState:
+    """Return the state after the snapshot was taken."""
+    cluster, config = snapshot.cluster, snapshot.config
     budgets = config.budgets
-    nodes = {node.name: node.uid or memory.nodes.get(node.name, "") for node in cluster.nodes}
-    new = _new(memory, cluster, nodes)
-    words = ReachKeys.of([node.name for node in survey.ground.nodes], survey.reaches.all)
-    memory = memory.following(words).forgetting(new)
-    waiting = _waiting(memory, cluster, config.taint_key)
-    open_to_all = {name for name, one in survey.marks.items() if one.mark is not Mark.HARD}
+    nodes = {node.name: node.uid or state.node_uids.get(node.name, "") for node in cluster.nodes}
+    new = _new(state, cluster, nodes)
+    words = ReachKeys.of([node.name for node in snapshot.node_order.nodes], snapshot.reaches.all)
+    state = state.with_reach_keys(words).without_candidates(new)
+    waiting = _waiting(state, cluster, config.taint_key)
+    open_to_all = {name for name, one in snapshot.marks.items() if one.mark is not Mark.HARD}
     may_refuse = nodes.keys() - new - open_to_all
     return replace(
-        memory,
-        first=now.seconds if memory.first is None else memory.first,
-        candidates=memory.candidates if memory.policy in {"", config.policy} else {},
+        state,
+        first_pass_at=now.seconds if state.first_pass_at is None else state.first_pass_at,
+        candidates=state.candidates if state.policy in {"", config.policy} else {},
         policy=config.policy,
-        looked=now.seconds,
-        nodes=nodes,
-        added=now.seconds if new else _added(memory, cluster, now),
-        waiting=waiting,
-        waited=memory.waited if waiting <= memory.waiting else now.seconds,
-        marked=_marked(memory, survey, now),
-        refused={
+        last_pass_at=now.seconds,
+        node_uids=nodes,
+        node_added_at=now.seconds if new else _added(state, cluster, now),
+        pending_pods=waiting,
+        pod_pending_at=state.pod_pending_at if waiting <= state.pending_pods else now.seconds,
+        recent_marks=_marked(state, snapshot, now),
+        failed_writes={
             name: one
-            for name, one in memory.refused.items()
+            for name, one in state.failed_writes.items()
             if name in may_refuse and now.before(one.until + budgets.backoff.max_seconds)
         },
-        standing=frozenset(survey.marks),
-        paced=_paced(memory, survey, now),
-        peak=memory.peak.observe(survey, now),
-        recent_templates=memory.recent_templates.observe(survey, now),
-        arrivals=memory.arrivals.observe(survey, now),
-        new_nodes=memory.new_nodes.observe(AddedNodes(survey, new), now),
+        marked_before=frozenset(snapshot.marks),
+        last_mark_at=_paced(state, snapshot, now),
+        peak=state.peak.observe(snapshot, now),
+        recent_templates=state.recent_templates.observe(snapshot, now),
+        arrivals=state.arrivals.observe(snapshot, now),
+        provisioning_times=state.provisioning_times.observe(AddedNodes(snapshot, new), now),
     )
 
 
-def _new(memory: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
-    """Return the machines that have come since the last look; at the first one, none has.
-
-    Virtual nodes come with every pod, and none is a scale-up; nor is a node that is one no more,
-    as its kubelet may say in turns.
-    """
-    if memory.first is None:
+def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
+    """Return the nodes that were added since the last pass; none in the first pass."""
+    if state.first_pass_at is None:
         return frozenset()
+    # Virtual nodes come with every pod, so they are no scale-up. Neither is a node that stops
+    # being virtual, because its kubelet could change that at will.
     machines = (node.name for node in cluster.nodes if not node.virtual)
-    return frozenset(name for name in machines if memory.nodes.get(name) not in ("", nodes[name]))
+    return frozenset(
+        name for name in machines if state.node_uids.get(name) not in ("", nodes[name])
+    )
 
 
-def _marked(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
-    """Return the marks within the window, and those that stand.
-
-    Since when is believed of who says it as in `_paced`: no kubelet, and no leader whose clock
-    was ahead, uses up the window for longer than one mark does.
-    """
-    budgets = survey.config.budgets
+def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
+    """Return the marks that exist, and those that were set within the window."""
+    budgets = snapshot.config.budgets
     marked = {
         name: mark
-        for name, mark in memory.marked.items()
+        for name, mark in state.recent_marks.items()
         if now.before(mark.since + budgets.window_seconds)
     }
-    for name, mark in survey.marks.items():
-        known = memory.marked.get(name) if name in memory.standing else None
-        since = known.since if known else max(mark.since, memory.looked)
-        pool = budgets.pool_of(survey.ground.nodes[survey.ground.ids[name]].labels)
+    for name, mark in snapshot.marks.items():
+        known = state.recent_marks.get(name) if name in state.marked_before else None
+        # A kubelet, or a leader whose clock was ahead, may have written the time. So a mark keeps
+        # the time of the first pass that saw it, and can use up the window only once.
+        since = known.since if known else max(mark.since, state.last_pass_at)
+        pool = budgets.pool_of(snapshot.node_order.nodes[snapshot.node_order.ids[name]].labels)
         marked[name] = RecordedMark(
-            now.capped(since), pool.name if pool else "", survey.reaches_node(name)
+            now.capped(since), pool.name if pool else "", snapshot.reaches_node(name)
         )
     return marked
 
 
-def _waiting(memory: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
+def _waiting(state: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
+    """Return the unschedulable pods that some node admits, or admitted while they were pending."""
     found = frozenset(pod.key for pod in feasible_unschedulable(cluster, taint_key))
-    if found >= memory.waiting:
+    if found >= state.pending_pods:
         return found
-    return found | memory.waiting.intersection(
+    return found | state.pending_pods.intersection(
         pod.key for pod in cluster.pods if is_unschedulable(pod)
     )
 
 
-def _added(memory: LeaderState, cluster: Cluster, now: Now) -> int | None:
-    """Return when the last node came, at the first look by what stands on the nodes.
-
-    Later looks see them come: what an API server's clock says is asked for once.
-    """
-    if memory.first is not None:
-        return memory.added
+def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
+    """Return when the last node was added."""
+    if state.first_pass_at is not None:
+        return state.node_added_at
+    # Only the first pass reads the creation times, which the clock of the API server sets. Later
+    # passes see nodes being added.
     made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((now.capped(at) for at in made if at is not None), default=None)
 
 
-def _paced(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> int | None:
-    """Return when the last mark was set, or a node that did not empty was released.
-
-    A node's kubelet may write the annotations that say when, not the mark itself. So they are
-    believed at the first look alone, and later where a mark has come or gone since the last one:
-    no kubelet holds the engine back for longer than the spacing, or hides a mark from it.
-    """
-    first = memory.first is None
-    new = survey.marks.keys() - memory.standing
-    found = [max(survey.marks[name].since, memory.looked) for name in new]
-    rules = survey.config.budgets.backoff
-    for node in survey.cluster.nodes:
+def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
+    """Return when the last mark was set, or a node that did not empty was released."""
+    first = state.first_pass_at is None
+    # A node's kubelet may write the annotations that contain the times, but not the mark. So the
+    # times are read only in the first pass, and later on nodes whose mark was set or removed since
+    # the last pass. A kubelet can neither stop the controller for longer than the interval nor
+    # hide a mark from it.
+    new = snapshot.marks.keys() - state.marked_before
+    found = [max(snapshot.marks[name].since, state.last_pass_at) for name in new]
+    rules = snapshot.config.budgets.backoff
+    for node in snapshot.cluster.nodes:
         one = backoff_of(node.annotations)
-        if one and node.name not in survey.marks and (first or node.name in memory.standing):
+        if one and node.name not in snapshot.marks and (first or node.name in state.marked_before):
             found.append(one.until - rules.seconds(one.times))
-    known = [] if memory.paced is None else [memory.paced]
+    known = [] if state.last_mark_at is None else [state.last_mark_at]
     return max((*known, *map(now.capped, found)), default=None)
 
 
-def rate_limits(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> RateLimits:
-    """Return what limits new marks now; *memory* has seen the cluster last."""
-    budgets = survey.config.budgets
+def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> RateLimits:
+    """Return the current limits on new marks; *state* must have observed the snapshot."""
+    budgets = snapshot.config.budgets
     marks = [
-        mark for mark in memory.marked.values() if now.before(mark.since + budgets.window_seconds)
+        mark
+        for mark in state.recent_marks.values()
+        if now.before(mark.since + budgets.window_seconds)
     ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
-    found = ((node.name, backoff_of(node.annotations)) for node in survey.cluster.nodes)
+    found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
     return RateLimits(
-        cooling_until=_end(memory.added, cooldown.after_node_add_seconds, now),
-        pending_until=_end(memory.waited, cooldown.after_pending_seconds, now),
-        spacing_until=_end(memory.paced, budgets.spacing_seconds, now),
+        cooling_until=_end(state.node_added_at, cooldown.after_node_add_seconds, now),
+        pending_until=_end(state.pod_pending_at, cooldown.after_pending_seconds, now),
+        spacing_until=_end(state.last_mark_at, budgets.spacing_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
         backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
-        refused=memory.left_alone(now),
-        reserve=memory.peak.beyond_current(),
+        failed_writes=state.skipped_until(now),
+        peak_excess=state.peak.beyond_current(),
     )
 
 
 def _window_ends(marks: Iterable[RecordedMark], window_seconds: int) -> Ends:
+    """Return the times at which marks leave the window, by pool and for the cluster."""
     found: dict[str, list[int]] = {"": []}
     for mark in marks:
         for pool in {"", mark.pool}:
@@ -326,15 +336,15 @@ def _window_ends(marks: Iterable[RecordedMark], window_seconds: int) -> Ends:
 
 
 def _end(since: int | None, seconds: int, now: Now) -> int | None:
-    """Return when a time that began at *since* ends; None: it has ended, or never began."""
+    """Return the end of a period that began at *since*, or None if it has ended or never began."""
     return None if since is None or now.reached(since + seconds) else since + seconds
 
 
-def watched_until(memory: LeaderState, length_seconds: int) -> int | None:
-    """Return when the leader has counted arrivals for a whole window of the reserve, unix seconds.
+def watched_until(state: LeaderState, length_seconds: int) -> int | None:
+    """Return when the leader will have counted arrivals for a whole window of the reserve.
 
-    Where new nodes are known to take longer, for that time. None: it does not count.
+    Unix seconds. The window is at least as long as new nodes take. None: arrivals are not counted.
     """
-    longest = max((length_seconds, *memory.new_nodes.seconds.values()))
-    since = memory.arrivals.since
+    longest = max((length_seconds, *state.provisioning_times.seconds.values()))
+    since = state.arrivals.counting_since
     return None if since is None else since + longest

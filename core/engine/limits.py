@@ -1,7 +1,8 @@
-"""What keeps the engine from going on although nodes could go: counted while a plan is made.
+"""Limit removals and marks: budgets, minimums, zone balance and rate limits.
 
-A brake is a function that returns why a node must not be removed next, or None, and an entry in a
-list. A brake that ends with time returns Timed. It knows no time but the ends in Pace.
+A limit is a function that returns a message if the node must not be removed next, or None. Each
+limit is listed with its reason at the end of this module. A limit that ends with time returns
+Timed. The ends are computed in RateLimits; no limit reads the clock.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 from core.config.budgets import Budget
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.zones import TAKING, Zones
+from core.engine.zones import SCHEDULABLE_NODE, Zones
 from core.marks.mark import backoff_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.humanize import duration, plural, timestamp
@@ -24,23 +25,23 @@ _CLUSTER: Final = "the cluster"
 
 @dataclass(slots=True)
 class _Count:
-    """How many nodes there are of some kind, and how it stands while a plan is made."""
+    """Number of nodes in a scope, updated while a plan is made."""
 
     nodes: int = 0
-    """That there are now."""
-    working: int = 0
-    """Of them, those that take pods, without those that go."""
-    bare: int = 0
-    """Of all, those that carry no taint of others, without those that go."""
-    untainted: int = 0
-    """Of these, those that take pods."""
+    """Nodes that exist now."""
+    schedulable: int = 0
+    """Schedulable nodes, without the nodes that the plan removes."""
+    without_taint: int = 0
+    """Nodes without taints other than Ebb's, without the nodes that the plan removes."""
+    schedulable_without_taint: int = 0
+    """Nodes in both of the above."""
     marked: int = 0
-    """Now and, as far as it has been planned, from now on."""
+    """Marked nodes, including the nodes that the plan marks."""
     in_window: int = 0
-    """Marked within the window, those that have left since among them, and from now on."""
+    """Marks set within the window, including the plan's and those of nodes that have left."""
     window_ends: tuple[int, ...] = ()
-    """When the marks leave the window that were set before this plan, unix seconds, in order."""
-    gone: int = 0
+    """Times at which earlier marks leave the window, unix seconds, ascending."""
+    removed: int = 0
     """Nodes that the plan removes."""
 
 
@@ -48,8 +49,8 @@ class _Count:
 class _Scope:
     """A pool or the cluster.
 
-    What nobody reaches changes no verdict on other nodes, so nodes that some movable pod reaches
-    are counted for themselves; the others are judged by the counts of all.
+    The nodes that a movable pod reaches have a count of their own, because removing other nodes
+    does not affect pods. The other nodes are checked against the count of all nodes.
     """
 
     name: str
@@ -59,47 +60,55 @@ class _Scope:
 
 
 class RemovalLimits:
-    """Counts the steps of one plan and says which further step is one too many."""
+    """Count the removals of one plan, and report the limits that the next removal would exceed."""
 
-    def __init__(self, survey: ClusterSnapshot, pace: RateLimits | None) -> None:
-        """Count what there is; without a *pace* the lasting limits alone hold."""
-        budgets = survey.config.budgets
-        self._budgets, self._survey = budgets, survey
-        self.pace = pace or RateLimits()
-        self._for_new = (ENTERING, *(() if pace is None else (PACING, BUDGETS)))
-        self._whole = self._scope("", _CLUSTER, budgets.cluster)
+    def __init__(self, snapshot: ClusterSnapshot, rate_limits: RateLimits | None) -> None:
+        """Count the existing nodes; without *rate_limits* only the lasting limits apply."""
+        budgets = snapshot.config.budgets
+        self._budgets, self._survey = budgets, snapshot
+        self.rate_limits = rate_limits or RateLimits()
+        self._for_new = (
+            LASTING_UNMARKED_ONLY,
+            *(() if rate_limits is None else (RATE_LIMITS, BUDGETS)),
+        )
+        self._cluster_scope = self._scope("", _CLUSTER, budgets.cluster)
         self._pools = {
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
             for pool in budgets.pools
         }
-        nodes = survey.cluster.nodes
+        nodes = snapshot.cluster.nodes
         self._scopes = {node.name: self._scopes_of(node) for node in nodes}
-        self._judging = {
+        self._judged_by = {
             node.name: [
-                (scope, scope.reached if survey.reaches_node(node.name) else scope.all)
+                (scope, scope.reached if snapshot.reaches_node(node.name) else scope.all)
                 for scope in self._scopes[node.name]
             ]
             for node in nodes
         }
-        """By node: the scopes that it is in, each with the count that it is judged by."""
-        standing = [node for node in nodes if node.name not in survey.gone and not node.virtual]
-        self._bare = frozenset(n.name for n in survey.ground.nodes if others_taint(n) is None)
-        """By ground: without Ebb's own taint."""
+        """Scopes of each node, each with the count that the node is checked against."""
+        standing = [
+            node for node in nodes if node.name not in snapshot.leaving_nodes and not node.virtual
+        ]
+        self._without_foreign_taint = frozenset(
+            n.name for n in snapshot.node_order.nodes if others_taint(n) is None
+        )
+        """Nodes without taints other than Ebb's; the node order does not contain Ebb's taint."""
         self._marks_one = False
-        """Whether the plan lets a node go that has no mark yet."""
+        """True if the plan removes a node that has no mark yet."""
         for node in standing:
-            marked = node.name in survey.marks
+            marked = node.name in snapshot.marks
             for count in self._counts(node):
                 count.nodes += 1
-                count.working += self._works(node)
-                count.bare += node.name in self._bare
-                count.untainted += self._is_untainted(node)
+                count.schedulable += self._is_schedulable(node)
+                count.without_taint += node.name in self._without_foreign_taint
+                count.schedulable_without_taint += self._is_untainted(node)
                 count.marked += marked
-        self._zones = Zones(survey, standing) if budgets.balance_zones else None
+        self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
         window, reached = (
-            ends.get(pool, ()) for ends in (self.pace.window_ends, self.pace.reached_ends)
+            ends.get(pool, ())
+            for ends in (self.rate_limits.window_ends, self.rate_limits.reached_ends)
         )
         return _Scope(
             name,
@@ -110,36 +119,40 @@ class RemovalLimits:
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
         pool = self._budgets.pool_of(node.labels)
-        return (self._whole,) if pool is None else (self._whole, self._pools[pool.name])
+        return (
+            (self._cluster_scope,)
+            if pool is None
+            else (self._cluster_scope, self._pools[pool.name])
+        )
 
     def _counts(self, node: Node) -> Iterable[_Count]:
-        """Yield those in which the node counts."""
+        """Yield the counts that include the node."""
         for scope in self._scopes[node.name]:
             yield scope.all
             if self._survey.reaches_node(node.name):
                 yield scope.reached
 
-    def _works(self, node: Node) -> bool:
-        return node.name not in self._survey.closed
+    def _is_schedulable(self, node: Node) -> bool:
+        return node.name not in self._survey.unschedulable_nodes
 
     def _is_untainted(self, node: Node) -> bool:
-        return self._works(node) and node.name in self._bare
+        return self._is_schedulable(node) and node.name in self._without_foreign_taint
 
-    def refusals(self, node: Node) -> list[Blocker]:
-        """Return everything that holds the node back; a marked one is past most of it."""
+    def blockers(self, node: Node) -> list[Blocker]:
+        """Return every limit that blocks the node; most limits do not apply to marked nodes."""
         found: list[Blocker] = []
         marked = node.name in self._survey.marks
-        lasting = LASTING if marked or not self._works(node) else LASTING_FOR_NEW
+        lasting = LASTING if marked or not self._is_schedulable(node) else LASTING_FOR_NEW
         for rules in (lasting,) if marked else (lasting, *self._for_new):
             for reason, rule in rules.of_node:
                 found += self._blocker(reason, rule(self, node))
-            for scope, count in self._judging[node.name]:
+            for scope, count in self._judged_by[node.name]:
                 for reason, of_scope in rules.of_scope:
                     found += self._blocker(reason, of_scope(scope, count))
         return found
 
     def _blocker(self, reason: Reason, why: str | Timed | None) -> Iterable[Blocker]:
-        """Yield the reason, unless there is none or its end has come; without a time none has."""
+        """Yield the reason if there is a message and its end has not passed."""
         if isinstance(why, Timed):
             now = self._survey.now
             if now is None or now.before(why.until):
@@ -148,20 +161,20 @@ class RemovalLimits:
             yield Blocker(reason, why)
 
     def no_pool(self, node: Node) -> str | None:
-        """Say that pools are configured and none selects the node, or None."""
+        """Return a message if pools are configured and none selects the node, else None."""
         left_out = self._budgets.pools and len(self._scopes[node.name]) == 1
         return "it is in none of the configured pools" if left_out else None
 
     def zone_balance(self, node: Node) -> str | None:
-        """Say why the node's zone must not lose it, or None."""
-        return self._zones.refusal(node) if self._zones else None
+        """Return a message if the zone of the node must not lose it, else None."""
+        return self._zones.explain(node) if self._zones else None
 
     def min_untainted(self, node: Node) -> str | None:
-        """Say that too few nodes without taints would be left without the node, or None."""
+        """Return a message if too few nodes without taints would remain, else None."""
         marked = node.name in self._survey.marks
-        counts = node.name in self._bare if marked else self._is_untainted(node)
-        for scope, count in self._judging[node.name] if counts else ():
-            left = (count.bare if marked else count.untainted) - 1
+        counts = node.name in self._without_foreign_taint if marked else self._is_untainted(node)
+        for scope, count in self._judged_by[node.name] if counts else ():
+            left = (count.without_taint if marked else count.schedulable_without_taint) - 1
             least = scope.budget.min_untainted_nodes
             if left < least:
                 bare = plural(left, "node without a taint", "nodes without a taint")
@@ -169,136 +182,143 @@ class RemovalLimits:
         return None
 
     def spacing(self, _: Node) -> str | Timed | None:
-        """Return that a mark, or the release of a node, was too short a time ago, or None."""
-        if until := self.pace.spacing_until:
-            return Timed(f"a node was marked, or did not empty: {_nothing_until(until)}", until)
+        """Return a message if the last mark is too recent, else None.
+
+        The release of a node that did not empty before its deadline counts like a mark.
+        """
+        if until := self.rate_limits.spacing_until:
+            return Timed(
+                f"a node was marked, or did not empty in time: {_no_mark_until(until)}", until
+            )
         if self._marks_one and (seconds := self._budgets.spacing_seconds):
-            return f"another node is marked first, and nothing for {duration(seconds)} after it"
+            return f"another node is marked first, and the next one {duration(seconds)} later"
         return None
 
-    def take(self, node: Node) -> None:
-        """Count the node as one that goes."""
+    def count_removal(self, node: Node) -> None:
+        """Count the node as removed."""
         new = node.name not in self._survey.marks
         self._marks_one |= new
         for count in self._counts(node):
-            count.gone += 1
-            count.working -= self._works(node)
-            count.bare -= node.name in self._bare
-            count.untainted -= self._is_untainted(node)
+            count.removed += 1
+            count.schedulable -= self._is_schedulable(node)
+            count.without_taint -= node.name in self._without_foreign_taint
+            count.schedulable_without_taint -= self._is_untainted(node)
             count.marked += new
             count.in_window += new
         if self._zones:
-            self._zones.take(node)
+            self._zones.count_removal(node)
 
 
 NO_POOL: Final = Reason(
     "no-pool",
-    "Pools are configured and the node is in none of them; such nodes never go.",
+    "Pools are configured and the node is in none of them. Ebb never removes such nodes.",
     "add a pool whose nodeSelector matches the node's labels to `pools`",
     "a configured pool selects the node",
 )
 MIN_NODES: Final = Reason(
     "min-nodes",
     "The cluster, or the node's pool, would have fewer nodes than the configured minimum.",
-    "set `minNodes` (of `budgets`, or of the pool) lower, if the minimum is not meant",
-    "the cluster or pool has more nodes that take pods than `minNodes`, without those that go",
+    "lower `minNodes` (of `budgets`, or of the pool) if the minimum is not intended",
+    "the cluster or pool keeps more than `minNodes` schedulable nodes after the planned removals",
 )
 MIN_UNTAINTED: Final = Reason(
     "min-untainted-nodes",
     "The cluster, or the node's pool, would have fewer nodes without a taint than the configured "
     "minimum.",
-    "set `minUntaintedNodes` (of `budgets`, or of the pool) lower, if the minimum is not meant",
-    "the cluster or pool has more nodes than `minUntaintedNodes` that take pods and carry neither "
-    "a mark nor a taint of others",
+    "lower `minUntaintedNodes` (of `budgets`, or of the pool) if the minimum is not intended",
+    "the cluster or pool has more than `minUntaintedNodes` schedulable nodes without a mark and "
+    "without other taints",
 )
 SPACING: Final = Reason(
     "spacing",
-    "Another node was marked a short time ago, is marked first, or did not empty in time: marks "
-    "are set apart from each other.",
-    "wait; or set `spacing` shorter",
-    "no node has been marked, and none released that did not empty, for `spacing`",
+    "Another node was marked recently, is marked first in this plan, or did not empty before its "
+    "deadline. Ebb waits for a minimum interval between marks.",
+    "wait; or shorten `spacing`",
+    "for `spacing`, no node was marked, and no mark was released because its deadline passed",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
-    "The node's zone would fall behind another zone by more than one node.",
-    "wait for nodes of the larger zones to go; or set `balanceZones: false`",
-    "no zone has more nodes that take pods than the node's own, not counting those that go",
+    "The node's zone would have at least two schedulable nodes fewer than another zone.",
+    "wait until nodes of the larger zones are removed; or set `balanceZones: false`",
+    "no zone has more schedulable nodes than the node's zone after the planned removals",
 )
 COOLDOWN: Final = Reason(
     "cooldown",
-    "A node was added a short time ago: while the cluster grows, nothing is marked.",
-    "wait; or set `cooldown.afterNodeAdd` shorter",
+    "A node was added recently. Ebb marks no node while the cluster grows.",
+    "wait; or shorten `cooldown.afterNodeAdd`",
     "no node has been added for `cooldown.afterNodeAdd`",
 )
 PODS_PENDING: Final = Reason(
     "pods-pending",
-    "A pod turned unschedulable a short time ago that some node would admit: while room is "
-    "short, nothing is marked.",
-    "wait; or set `cooldown.afterPending` shorter",
-    "no pod has turned unschedulable for `cooldown.afterPending`",
+    "A pod that some node would admit became unschedulable recently. Ebb marks no node while "
+    "capacity is short.",
+    "wait; or shorten `cooldown.afterPending`",
+    "no pod has become unschedulable for `cooldown.afterPending`",
 )
 BACKOFF: Final = Reason(
     "backoff",
-    "The node was marked before and did not empty before its deadline, or its drain failed, so it "
-    "is left alone for a time that doubles with each such failure.",
-    "see what kept pods on it: ebb explain node {node}; to try again at once: "
+    "The node did not empty before the deadline of its last mark, or its drain failed. Ebb skips "
+    "it for a time that doubles with each failure.",
+    "see which pods stayed on it: ebb explain node {node}; to retry at once: "
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in its annotation {BACKOFF_ANNOTATION} has passed",
 )
 MARK_REFUSED: Final = Reason(
     "mark-refused",
-    "The node's mark could not be written: something refuses what is written on it, or no answer "
-    "came. It is left alone for a time that doubles with each such failure.",
-    "see what refuses it: the log of ebb-controller tells it; often an admission policy, or "
-    "annotations that are full",
+    "The mark could not be written: the API server rejected the write or did not answer. Ebb "
+    "skips the node for a time that doubles with each failure.",
+    "see the error in the log of ebb-controller; common causes are an admission policy and the "
+    "size limit of annotations",
     "the time has passed",
 )
 BUDGET_MARKED: Final = Reason(
     "budget-marked",
-    "As many nodes of the cluster, or of the pool, carry a mark as may at once.",
-    "wait for marked nodes to empty and go; or raise `maxMarked` (of `budgets`, or of the pool)",
+    "The cluster, or the pool, has as many marked nodes as `maxMarked` allows.",
+    "wait until marked nodes are removed; or raise `maxMarked` (of `budgets`, or of the pool)",
     "fewer nodes are marked than `maxMarked`",
 )
 BUDGET_WINDOW: Final = Reason(
     "budget-window",
-    "As many nodes of the cluster, or of the pool, were marked within the window as may be.",
-    "wait; or raise `maxInWindow` (of `budgets`, or of the pool), or make `budgets.window` "
-    "shorter",
-    "fewer marks than `maxInWindow` are younger than `budgets.window`",
+    "As many nodes of the cluster, or of the pool, were marked within `budgets.window` as "
+    "`maxInWindow` allows.",
+    "wait; or raise `maxInWindow` (of `budgets`, or of the pool), or shorten `budgets.window`",
+    "fewer than `maxInWindow` nodes were marked within `budgets.window`",
 )
 
 
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.nodes - count.gone - 1, scope.budget.min_nodes
+    left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
         return None
     return f"{scope.name} would have {plural(left, 'node')}, fewer than minNodes: {least}"
 
 
 def _min_working(scope: _Scope, count: _Count) -> str | None:
-    left, least = count.working - 1, scope.budget.min_nodes
+    left, least = count.schedulable - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return f"{scope.name} would have {plural(left, *TAKING)}, fewer than minNodes: {least}"
+    return (
+        f"{scope.name} would have {plural(left, *SCHEDULABLE_NODE)}, fewer than minNodes: {least}"
+    )
 
 
-def _nothing_until(until: int) -> str:
+def _no_mark_until(until: int) -> str:
     return f"no node is marked until {timestamp(until)}"
 
 
-def _cooldown(brakes: RemovalLimits, _: Node) -> Timed | None:
-    until = brakes.pace.cooling_until
-    return Timed(f"a node was added: {_nothing_until(until)}", until) if until else None
+def _cooldown(limits: RemovalLimits, _: Node) -> Timed | None:
+    until = limits.rate_limits.cooling_until
+    return Timed(f"a node was added: {_no_mark_until(until)}", until) if until else None
 
 
-def _pods_pending(brakes: RemovalLimits, _: Node) -> Timed | None:
-    until = brakes.pace.pending_until
+def _pods_pending(limits: RemovalLimits, _: Node) -> Timed | None:
+    until = limits.rate_limits.pending_until
     why = "a pod became unschedulable"
-    return Timed(f"{why}: {_nothing_until(until)}", until) if until else None
+    return Timed(f"{why}: {_no_mark_until(until)}", until) if until else None
 
 
-def _backoff(brakes: RemovalLimits, node: Node) -> Timed | None:
-    until = brakes.pace.backing_off.get(node.name)
+def _backoff(limits: RemovalLimits, node: Node) -> Timed | None:
+    until = limits.rate_limits.backing_off.get(node.name)
     if until is None:
         return None
     found = backoff_of(node.annotations)
@@ -306,8 +326,8 @@ def _backoff(brakes: RemovalLimits, node: Node) -> Timed | None:
     return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
 
 
-def _mark_refused(brakes: RemovalLimits, node: Node) -> Timed | None:
-    until = brakes.pace.refused.get(node.name)
+def _mark_refused(limits: RemovalLimits, node: Node) -> Timed | None:
+    until = limits.rate_limits.failed_writes.get(node.name)
     if until is None:
         return None
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
@@ -326,32 +346,32 @@ def _budget_window(scope: _Scope, count: _Count) -> str | Timed | None:
         return None
     marks = plural(count.in_window, "mark")
     message = f"{scope.name} had {marks} in the window, maxInWindow is {limit}"
-    # So many marks must leave the window first. Marks of this very plan have no end yet.
+    # This many marks must leave the window first. Marks of this plan have no end yet.
     leaving = count.in_window - limit.of(count.nodes) + 1
     ends = count.window_ends
     return Timed(message, ends[leaving - 1]) if leaving <= len(ends) else message
 
 
 class _Rules(NamedTuple):
-    """Brakes that hold at the same time."""
+    """Limits that apply in the same situations."""
 
     of_node: tuple[tuple[Reason, Callable[[RemovalLimits, Node], str | Timed | None]], ...] = ()
     of_scope: tuple[tuple[Reason, Callable[[_Scope, _Count], str | Timed | None]], ...] = ()
-    """Asked of the cluster, then of the node's pool."""
+    """Limits that are checked for the cluster, then for the node's pool."""
 
 
 LASTING: Final = _Rules(
     ((NO_POOL, RemovalLimits.no_pool), (MIN_UNTAINTED, RemovalLimits.min_untainted)),
     ((MIN_NODES, _min_nodes),),
 )
-"""At all times, and for marked nodes too."""
+"""Limits that always apply, also to marked nodes."""
 LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
-"""The same of nodes without a mark: what takes no pods is none of those that must be left. Marked
-ones go by all that stand, so that none is released because another is not ready for a minute; nor
-by `min_untainted`."""
-ENTERING: Final = _Rules(((ZONE_BALANCE, RemovalLimits.zone_balance),))
-"""At all times, for nodes without a mark."""
-PACING: Final = _Rules(
+"""Lasting limits for unmarked nodes, which are checked against schedulable nodes only.
+
+Marked nodes are checked against all nodes, so that one NotReady node does not release a mark."""
+LASTING_UNMARKED_ONLY: Final = _Rules(((ZONE_BALANCE, RemovalLimits.zone_balance),))
+"""Further limits that always apply to unmarked nodes."""
+RATE_LIMITS: Final = _Rules(
     (
         (COOLDOWN, _cooldown),
         (PODS_PENDING, _pods_pending),
@@ -360,17 +380,19 @@ PACING: Final = _Rules(
         (MARK_REFUSED, _mark_refused),
     )
 )
-"""In the running engine, for nodes without a mark."""
+"""Limits that apply to unmarked nodes in the running controller."""
 BUDGETS: Final = _Rules(
     of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
 )
-"""As PACING, and asked after it."""
+"""Limits like RATE_LIMITS, checked after them."""
 LASTING_REASONS: Final = frozenset(
-    reason for rules in (LASTING, ENTERING) for reason, _ in (*rules.of_node, *rules.of_scope)
+    reason
+    for rules in (LASTING, LASTING_UNMARKED_ONLY)
+    for reason, _ in (*rules.of_node, *rules.of_scope)
 )
-"""What falling requests do not lift."""
+"""Reasons that do not end when requests fall."""
 REASONS: Final = tuple(
     reason
-    for rules in (LASTING, ENTERING, BUDGETS, PACING)
+    for rules in (LASTING, LASTING_UNMARKED_ONLY, BUDGETS, RATE_LIMITS)
     for reason, _ in (*rules.of_node, *rules.of_scope)
 )

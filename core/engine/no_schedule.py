@@ -1,8 +1,8 @@
-"""May a soft mark become a hard one, or would the NoSchedule taint make other pods wait or go.
+"""Decide whether a PreferNoSchedule mark may become a NoSchedule mark without harm to other pods.
 
-Source: Kubernetes' DaemonSet controller (its pods need the toleration like all others), the
-scheduler's topology spread and pod affinity, which count pods on tainted nodes too, and its
-preemption, which does not look at nodes with a taint that the pod does not tolerate.
+Source: the DaemonSet controller (its pods need the toleration like all others), the scheduler's
+topology spread and pod affinity, which count pods on tainted nodes too, and preemption, which does
+not consider nodes with a taint that the pod does not tolerate.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,65 +29,65 @@ from core.model.resources import Resources
 from core.model.workload import DAEMON_SET
 
 PAUSE_SECONDS: Final = 300
-"""How long a mark stays soft after what made it so has ended: the scheduler tries every pod that
-waits at least that often, and marks must not change with every pod."""
+"""Time for which a mark stays PreferNoSchedule after the last reason has ended. The scheduler
+retries every pending pod within this time, and marks must not change with every pod."""
 SHAPES_MAX: Final = 256
-"""Different placings, or pods that wait, of which each is looked at; with more all marks stay
-soft."""
+"""Maximum number of pod shapes that a rule checks. If there are more, all marks stay
+PreferNoSchedule."""
 LOOKS_MAX: Final = 4096
-"""Sizes of pods for which room is looked for in one look; with more all marks that are left stay
-soft."""
+"""Maximum number of pod sizes that the preemption check tries in a pass. The marks that are not
+checked stay PreferNoSchedule."""
 _COMMON: Final = ("cpu", "memory", "ephemeral-storage")
 
 HARD_DAEMONSET: Final = Reason(
     "hard-daemonset",
-    "A DaemonSet of the node does not tolerate the taint, so its pod would not come back "
-    "there once it ends, or after an update.",
+    "A DaemonSet does not tolerate the NoSchedule taint, so its pod would not be recreated on the "
+    "node after it ends or is updated.",
     "add a toleration for {key} to the DaemonSet of pod {name} in {namespace}; or "
-    "leave the mark soft",
+    "keep the mark PreferNoSchedule",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
 HARD_SPREAD: Final = Reason(
     "hard-spread",
-    "Pods that must be spread evenly would count the node's domain although none of them "
-    "could enter it, and others of them would wait.",
-    "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in those topologySpreadConstraints; or "
-    "leave the mark soft",
-    "the domain has for five minutes had a node without a mark that takes such pods, or all such "
-    "constraints honor taints and have no `minDomains`",
+    "A topology spread constraint would count the node's domain although no pod could be "
+    "scheduled there, so pods could stay Pending.",
+    "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in these topologySpreadConstraints; or "
+    "keep the mark PreferNoSchedule",
+    "for five minutes, the domain has had an unmarked node that admits such pods, or all such "
+    "constraints have honored taints and set no `minDomains`",
 )
 HARD_AFFINITY: Final = Reason(
     "hard-affinity",
-    "Pods that must run beside certain others would find those on no node that they could enter, "
-    "and more of them would wait.",
-    "prefer the affinity to requiring it; or run one of the pods that they must be near on a node "
-    "without a mark; or leave the mark soft",
-    "an unmarked node that takes such pods has for five minutes had what they must be near",
+    "Pods with required pod affinity to pods on the node would match no schedulable node, so new "
+    "ones would stay Pending.",
+    "make the pod affinity preferred; or run one of the pods that it selects on an unmarked node; "
+    "or keep the mark PreferNoSchedule",
+    "for five minutes, an unmarked node that admits such pods has satisfied the affinity",
 )
 HARD_WAITING: Final = Reason(
     "hard-waiting",
-    "A pod waits that a hard mark may be keeping from the node: Ebb cannot judge all that the "
-    "pod asks for, or found it a place that the scheduler does not give it. The mark stays "
-    "soft while the pod waits, and five minutes longer.",
-    "see why the scheduler refuses it: kubectl -n {namespace} describe pod {name}",
-    "no such pod has waited for five minutes",
+    "A NoSchedule mark may keep a pod Pending: Ebb cannot evaluate all constraints of the pod, or "
+    "found a place for it that the scheduler does not use. The mark stays PreferNoSchedule until "
+    "five minutes after the pod is scheduled.",
+    "see why the scheduler rejects the nodes: kubectl -n {namespace} describe pod {name}",
+    "no such pod has been Pending for five minutes",
 )
 HARD_PREEMPTION: Final = Reason(
     "hard-preemption",
-    "A pod like the largest of its kind would find no room on the nodes without a mark. As "
-    "its priority is above the lowest, the scheduler would evict others for it, because it "
-    "does not look at a node with a hard mark, be it empty.",
-    "leave the mark soft; or let fewer nodes go (`thresholds`, `maxMarked`), so that unmarked "
-    "ones have room for a pod like {name} in {namespace}",
-    "an unmarked node that admits such a pod has had room for it for five minutes",
+    "A pod of this size would find no room on unmarked nodes, and its priority is above the "
+    "lowest. The scheduler would preempt other pods for it, because it ignores nodes with a "
+    "NoSchedule taint, even empty ones.",
+    "keep the mark PreferNoSchedule; or keep more nodes (`thresholds`, `maxMarked`), so that "
+    "unmarked nodes have room for a pod like {name} in {namespace}",
+    "for five minutes, an unmarked node that admits such a pod has had room for it",
 )
 HARD_NEW_LEADER: Final = Reason(
     "hard-new-leader",
-    "The mark was soft when another leader began, and what spoke against a hard one until then is "
-    "remembered nowhere: it holds for five minutes longer than its cause.",
-    "wait for five minutes; where leaders follow each other sooner than that, see why: "
-    "`ebb_leader`, and the log of `ebb-controller`",
-    "the leader has looked on for five minutes",
+    "The mark was PreferNoSchedule when a new leader started. The new leader does not know the "
+    "earlier reasons, so it keeps the mark as it is for five minutes.",
+    "wait for five minutes; if the leader changes more often than that, find out why from the "
+    "metric `ebb_leader` and the log of `ebb-controller`",
+    "the leader has run for five minutes",
 )
 REASONS: Final = (
     HARD_DAEMONSET,
@@ -99,48 +99,52 @@ REASONS: Final = (
 )
 
 Against = Mapping[str, tuple[Blocker, ...]]
-"""By marked node: why its mark must not be hard."""
+"""Reasons against a NoSchedule mark, by marked node."""
 
 
-_Found = tuple[str, Blocker]
-"""A node, and what speaks against a hard mark there."""
+_NodeBlocker = tuple[str, Blocker]
+"""A node, and a reason against a NoSchedule mark on it."""
 
 
-class _Ground(NamedTuple):
-    """What the rules that come and go rest on."""
+class _Context(NamedTuple):
+    """Inputs of the rules whose reasons are transient."""
 
     cluster: Cluster
     marked: Sequence[Node]
-    """With our taint set aside."""
+    """Marked nodes without Ebb's taint."""
     open: Sequence[tuple[Node, Resources]]
-    """Nodes without a mark that take pods, and what is free on them."""
+    """Unmarked schedulable nodes, each with its free resources."""
 
 
 def reasons_against(
-    survey: ClusterSnapshot, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
+    snapshot: ClusterSnapshot, stuck: Iterable[tuple[Pod, str]] = (), new: Collection[str] = ()
 ) -> dict[str, tuple[Blocker, ...]]:
-    """Return what speaks against a hard mark now, for every marked node.
+    """Return the reasons against a NoSchedule mark for every marked node.
 
-    *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable);
+    *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable).
     *new*: nodes that get a mark in this pass, so that they count as marked for the others.
     """
-    marks, used = survey.marks, survey.census.used
+    marks, used = snapshot.marks, snapshot.pod_index.requests
     if not marks:
         return {}
     found: dict[str, list[Blocker]] = {name: [] for name in marks}
-    nodes = sorted(survey.ground.nodes, key=lambda node: node.name)
+    nodes = sorted(snapshot.node_order.nodes, key=lambda node: node.name)
     unmarked = (node for node in nodes if node.name not in marks and node.name not in new)
-    ground = _Ground(
-        survey.cluster,
+    context = _Context(
+        snapshot.cluster,
         [node for node in nodes if node.name in marks],
-        [(n, n.allocatable - used[n.name]) for n in unmarked if n.name not in survey.closed],
+        [
+            (n, n.allocatable - used[n.name])
+            for n in unmarked
+            if n.name not in snapshot.unschedulable_nodes
+        ],
     )
     for name, blocker in chain(
-        _daemons(survey),
-        _domains_closed(ground),
-        _parted(ground),
-        _kept_waiting(ground, stuck),
-        _preempting(ground),
+        _daemon_sets_without_toleration(snapshot),
+        _closed_domains(context),
+        _separated_from_affinity(context),
+        _blocking_pending_pods(context, stuck),
+        _causing_preemption(context),
     ):
         if name in found:
             found[name].append(blocker)
@@ -148,31 +152,33 @@ def reasons_against(
 
 
 LASTING: Final = (HARD_DAEMONSET,)
-"""All else comes and goes with single pods, or with whether a node is Ready: the reserve too."""
+"""Reasons that end at once. All others, including the reserve, are transient: they change with
+single pods, or with the Ready condition of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentReasons:
-    """The transient reasons against hard marks, until PAUSE_SECONDS after they have ended."""
+    """Transient reasons against NoSchedule marks, kept until PAUSE_SECONDS after they ended."""
 
     last: Mapping[str, tuple[int, Blocker]] = field(default_factory=dict)
-    """By marked node: when such a reason was last found (unix seconds), and the reason."""
+    """Time at which a reason was last found (unix seconds) and the reason, by marked node."""
     current: frozenset[str] = frozenset()
-    """Nodes of which the last look found one."""
+    """Nodes for which the last pass found a reason."""
 
     @staticmethod
     def of_new_leader(marks: Mapping[str, ExistingMark], now: Now) -> "RecentReasons":
-        """Return the state of a leader that begins.
+        """Return the state of a new leader, in which every PreferNoSchedule mark has a reason.
 
-        It cannot know what kept a mark soft until now, so it keeps each soft mark for as long.
+        A new leader cannot know why a mark is still PreferNoSchedule, so the mark stays so for
+        now.
         """
-        message = "another leader began, and what it knew about the mark is lost"
+        message = "a new leader does not know why the mark was PreferNoSchedule"
         blocker = Blocker(HARD_NEW_LEADER, message)
         soft = (name for name, one in marks.items() if one.mark is Mark.SOFT)
         return RecentReasons(dict.fromkeys(soft, (now.seconds, blocker)))
 
     def observe(self, seen: Against, now: Now) -> "RecentReasons":
-        """Return the state after a look that has found these reasons."""
+        """Return the state after a pass that has found these reasons."""
         kept = {
             name: (now.capped(at), blocker)
             for name, (at, blocker) in self.last.items()
@@ -187,21 +193,19 @@ class RecentReasons:
         return RecentReasons(kept | found, frozenset(found))
 
     def unchanged(self, now: Now) -> "RecentReasons":
-        """Return the state after the same cluster was seen again."""
+        """Return the state after a pass that was skipped."""
         found = {name: (now.seconds, self.last[name][1]) for name in self.current}
         return replace(self, last={**self.last, **found})
 
     def renamed(self, keys: RenamedKeys) -> "RecentReasons":  # noqa: ARG002
-        """Return the state itself: it knows no reaches."""
+        """Return the state itself, because it contains no keys of reaches."""
         return self
 
-    def added_to(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
-        """Return what was *found*, and the reasons that ended less than PAUSE_SECONDS ago.
-
-        Whether a reason has ended is told by what was found, not by when: one second may see more
-        than one look.
-        """
+    def merged_with(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
+        """Return the reasons in *found*, and those that ended less than PAUSE_SECONDS ago."""
         added = dict(found)
+        # Whether a reason has ended depends on `current`, not on the time: two passes may run in
+        # the same second.
         for name in self.last.keys() & found.keys() - self.current:
             at, blocker = self.last[name]
             message = f"{blocker.message}; last seen {timestamp(at)}"
@@ -210,10 +214,13 @@ class RecentReasons:
         return added
 
 
-def _daemons(survey: ClusterSnapshot) -> Iterable[_Found]:
-    key = survey.config.taint_key
-    taints = {n.name: hard_taint(n, key) for n in survey.cluster.nodes if n.name in survey.marks}
-    for pod in survey.cluster.pods:
+def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes with pods of DaemonSets that do not tolerate the taint."""
+    key = snapshot.config.taint_key
+    taints = {
+        n.name: hard_taint(n, key) for n in snapshot.cluster.nodes if n.name in snapshot.marks
+    }
+    for pod in snapshot.cluster.pods:
         if pod.owner_kind != DAEMON_SET or pod.node not in taints:
             continue
         taint = taints[pod.node]
@@ -222,164 +229,173 @@ def _daemons(survey: ClusterSnapshot) -> Iterable[_Found]:
             yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
 
 
-def _domains_closed(ground: _Ground) -> Iterable[_Found]:
-    """Yield the marked nodes in whose domains pods to be spread would find no other node.
+def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes in whose topology domain a spread pod would find no other node.
 
-    A soft mark counts too: all of a domain's nodes may become hard in one pass. A node that such
-    pods could not use anyway closes nothing to them.
+    PreferNoSchedule marks count too, because all nodes of a domain may get a NoSchedule mark in
+    one pass. Nodes that such pods cannot use anyway are ignored.
     """
     keys: dict[str, dict[NodeConstraints, None]] = {}
-    # Objects before values: pods of one template share them, and hashing values is dear.
-    spread = {(id(p.company), id(p.placing)): p for p in ground.cluster.pods if p.company.spread}
+    # Compare objects before values: pods of one template share them, and hashing is slow.
+    spread = {(id(p.company), id(p.placing)): p for p in context.cluster.pods if p.company.spread}
     for pod in spread.values():
         for one in pod.company.spread:
-            if not one.honor_taints or one.min_domains > 1:  # one that is missing counts as empty
+            # With minDomains, a domain without nodes counts as one without pods.
+            if not one.honor_taints or one.min_domains > 1:
                 keys.setdefault(one.topology_key, {})[without_volumes(pod.placing)] = None
     every = dict.fromkeys(placing for placings in keys.values() for placing in placings)
     if len(every) > SHAPES_MAX:
         keys, every = {key: {} for key in keys}, {}
-    kinds, open_kinds = (
-        NodeClasses(nodes, every) for nodes in (ground.marked, [node for node, _ in ground.open])
+    classes, open_classes = (
+        NodeClasses(nodes, every) for nodes in (context.marked, [node for node, _ in context.open])
     )
     for key, placings in sorted(keys.items()):
-        closed: set[int] = set() if placings else set(range(len(ground.marked)))
+        closed: set[int] = set() if placings else set(range(len(context.marked)))
         for placing in placings:
-            open_to = {ground.open[n][0].labels.get(key) for n in open_kinds.allowing(placing)}
-            asked = kinds.allowing(placing)
-            closed |= {n for n in asked if ground.marked[n].labels.get(key) not in open_to}
+            open_to = {context.open[n][0].labels.get(key) for n in open_classes.allowing(placing)}
+            asked = classes.allowing(placing)
+            closed |= {n for n in asked if context.marked[n].labels.get(key) not in open_to}
         for number in sorted(closed):
-            node = ground.marked[number]
+            node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
-                message = f"pods spread over {key} would count {domain}, which no pod could enter"
+                message = (
+                    f"pods spread over {key} would count {domain}, without a node for them there"
+                )
                 yield node.name, Blocker(HARD_SPREAD, message)
 
 
-def _parted(ground: _Ground) -> Iterable[_Found]:
-    """Yield the marked nodes beside whose pods others must run that find such on no open node."""
-    likes = _companions(ground.cluster)
+def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes that hold the only pods that others must run near."""
+    likes = _pods_with_affinity(context.cluster)
     if not likes:
         return
-    marked, opened = ground.marked, [node for node, _ in ground.open]
+    marked, opened = context.marked, [node for node, _ in context.open]
     if len(likes) > SHAPES_MAX:
         blocker = Blocker(
-            HARD_AFFINITY, f"of more than {SHAPES_MAX} kinds pods must be near others"
+            HARD_AFFINITY, f"more than {SHAPES_MAX} distinct pod affinities, none was evaluated"
         )
         yield from ((node.name, blocker) for node in marked)
         return
     known = {node.name for node in (*marked, *opened)}
-    nodes = (*marked, *opened, *(n for n in ground.cluster.nodes if n.name not in known))
-    topology = PodTopology(ground.cluster, nodes, likes)
-    kinds, open_kinds = (
+    nodes = (*marked, *opened, *(n for n in context.cluster.nodes if n.name not in known))
+    topology = PodTopology(context.cluster, nodes, likes)
+    classes, open_classes = (
         NodeClasses(some, [pod.placing for pod in likes]) for some in (marked, opened)
     )
     for number, pod in enumerate(likes):
         group = topology.group(number)
         if group is None or any(
-            group.finds_company(len(marked) + there) for there in open_kinds.allowing(pod.placing)
+            group.finds_company(len(marked) + there)
+            for there in open_classes.allowing(pod.placing)
         ):
             continue
-        message = f"a pod like {pod.key} must be near pods that are on no unmarked node"
-        for here in kinds.allowing(pod.placing):
+        message = f"a pod like {pod.key} has affinity to pods that run on no unmarked node"
+        for here in classes.allowing(pod.placing):
             if group.finds_company(here):
                 yield marked[here].name, Blocker(HARD_AFFINITY, message, pod.key)
 
 
-def _companions(cluster: Cluster) -> list[Pod]:
-    """Return a pod of each kind that must be near others, as one that comes anew."""
+def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
+    """Return one unbound pod for each distinct required pod affinity."""
     near = {
         (id(pod.company), id(pod.placing), id(pod.labels)): pod
         for pod in cluster.pods
         if pod.company.near and not pod.stays_with_node
     }
-    kinds: dict[object, Pod] = {}
+    classes: dict[object, Pod] = {}
     for pod in near.values():
         terms, placing = pod.company.near, without_volumes(pod.placing)
         own = all(selects(term.selector, pod) for term in terms)
         alone = replace(pod, node=None, placing=placing, company=PodConstraints(near=terms))
-        kinds.setdefault((terms, placing, own), alone)
-    return list(kinds.values())
+        classes.setdefault((terms, placing, own), alone)
+    return list(classes.values())
 
 
-def _kept_waiting(ground: _Ground, stuck: Iterable[tuple[Pod, str]]) -> Iterable[_Found]:
-    """Yield the marked nodes that would take a pod that waits, one pod each."""
+def _blocking_pending_pods(
+    context: _Context, stuck: Iterable[tuple[Pod, str]]
+) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes that would admit a pending pod, each with one such pod."""
     shapes: dict[tuple[NodeConstraints, Resources], tuple[str, str]] = {}
     for pod, message in stuck:
         if len(shapes) <= SHAPES_MAX:
             shapes.setdefault(shape(pod), (message, pod.key))
-    kinds = NodeClasses(ground.marked, [placing for placing, _ in shapes])
-    left, too_many = set(range(len(ground.marked))), len(shapes) > SHAPES_MAX
+    classes = NodeClasses(context.marked, [placing for placing, _ in shapes])
+    left, too_many = set(range(len(context.marked))), len(shapes) > SHAPES_MAX
     for (placing, requests), (message, key) in shapes.items():
-        asked = left.intersection(kinds.allowing(placing))
-        for number in sorted(left if too_many else _takers(ground, asked, requests)):
+        asked = left.intersection(classes.allowing(placing))
+        for number in sorted(left if too_many else _large_enough(context, asked, requests)):
             left.discard(number)
-            yield ground.marked[number].name, Blocker(HARD_WAITING, message, key)
+            yield context.marked[number].name, Blocker(HARD_WAITING, message, key)
 
 
-def _takers(ground: _Ground, nodes: Iterable[int], requests: Resources) -> set[int]:
-    """Return those of the marked nodes that would take such a pod if it were alone."""
-    return {number for number in nodes if requests.fits_in(ground.marked[number].allocatable)}
+def _large_enough(context: _Context, nodes: Iterable[int], requests: Resources) -> set[int]:
+    """Return the nodes whose allocatable resources hold the requests."""
+    return {number for number in nodes if requests.fits_in(context.marked[number].allocatable)}
 
 
-def _preempting(ground: _Ground) -> Iterable[_Found]:
-    """Yield the marked nodes that a pod would have to do without that may preempt others instead.
+def _causing_preemption(context: _Context) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes without which a pod might preempt other pods.
 
-    For each placing the largest pods of more than the lowest priority that a marked node could
-    take must find room on a node that is open and not marked. Those that it could not take say
-    nothing of it, be they ever so large: a hard mark takes them nothing.
+    For each set of node constraints, the largest pods that a marked node could hold must find room
+    on an unmarked node. Only pods above the lowest priority count, since others cannot preempt.
+    Pods that no marked node could hold are ignored: a NoSchedule mark changes nothing for them.
     """
-    shapes = _shapes(ground.cluster)
+    shapes = _shapes(context.cluster)
     if len(shapes) > SHAPES_MAX:
         first = next(iter(next(iter(shapes.values())).values()))
-        yield from _kept_soft(ground, range(len(ground.marked)), first)
+        yield from _preemption_blockers(context, range(len(context.marked)), first)
         return
     if not shapes:
         return
-    kinds, open_kinds = (
-        NodeClasses(nodes, shapes) for nodes in (ground.marked, [node for node, _ in ground.open])
+    classes, open_classes = (
+        NodeClasses(nodes, shapes)
+        for nodes in (context.marked, [node for node, _ in context.open])
     )
-    left, looks = set(range(len(ground.marked))), 0
+    left, looks = set(range(len(context.marked))), 0
     for placing, alike in shapes.items():
-        rooms = [ground.open[number][1] for number in open_kinds.allowing(placing)]
+        rooms = [context.open[number][1] for number in open_classes.allowing(placing)]
         for pods in _ranked(alike.values()):
-            asked = left.intersection(kinds.allowing(placing))
-            for pod, takers in _first_taken(ground, asked, pods):
+            asked = left.intersection(classes.allowing(placing))
+            for pod, takers in _largest_pods_by_node(context, asked, pods):
                 looks += 1
                 found = left if looks > LOOKS_MAX else takers
                 if found is left or (takers and not any(map(pod.requests.fits_in, rooms))):
-                    yield from _kept_soft(ground, found, pod)
+                    yield from _preemption_blockers(context, found, pod)
                     left = left - found
 
 
-def _kept_soft(ground: _Ground, nodes: Iterable[int], pod: Pod) -> Iterable[_Found]:
-    """Yield the marked nodes for the pod that may preempt others."""
-    message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt"
+def _preemption_blockers(
+    context: _Context, nodes: Iterable[int], pod: Pod
+) -> Iterable[_NodeBlocker]:
+    """Yield a blocker for each of the nodes, about the pod that may preempt others."""
+    message = f"a pod like {pod.key} would find no room on unmarked nodes and may preempt others"
     blocker = Blocker(HARD_PREEMPTION, message, pod.key)
-    yield from ((ground.marked[number].name, blocker) for number in sorted(nodes))
+    yield from ((context.marked[number].name, blocker) for number in sorted(nodes))
 
 
-def _first_taken(
-    ground: _Ground, asked: Collection[int], pods: Iterable[Pod]
+def _largest_pods_by_node(
+    context: _Context, asked: Collection[int], pods: Iterable[Pod]
 ) -> Iterable[tuple[Pod, set[int]]]:
-    """Yield pods, and the marked nodes among *asked* of which each is the first that they take.
+    """Yield pods, each with the nodes among *asked* for which it is the first that fits.
 
-    What is larger than all that they have of some resource is passed over.
+    Pods that exceed the largest node in some resource are skipped.
     """
     left, most = set(asked), None
     for pod in pods:
         if not left:
             return
         if most is None or pod.requests.fits_in(most):
-            takers = _takers(ground, left, pod.requests)
+            takers = _large_enough(context, left, pod.requests)
             left -= takers
-            most = _most(ground, left) if takers or most is None else most
+            most = _largest_amounts(context, left) if takers or most is None else most
             yield pod, takers
 
 
-def _most(ground: _Ground, nodes: Iterable[int]) -> Resources:
-    """Return the most that one of the marked nodes has of each resource."""
+def _largest_amounts(context: _Context, nodes: Iterable[int]) -> Resources:
+    """Return for each resource the largest allocatable amount of the nodes."""
     most: dict[str, int] = {}
     for number in nodes:
-        have = ground.marked[number].allocatable
+        have = context.marked[number].allocatable
         for name, amount in (*_amounts(have), ("pods", have.pods)):
             most[name] = max(most.get(name, 0), amount)
     cpu, memory, ephemeral, pods = (most.pop(name, 0) for name in (*_COMMON, "pods"))
@@ -392,9 +408,9 @@ def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
 
 
 def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
-    """Return by placing, volumes set aside, and by what they ask for, a pod each.
+    """Return one pod for each distinct shape above the lowest priority.
 
-    Of those whose priority is above the lowest: the others have nobody to preempt.
+    The keys are node constraints without volumes, then requests.
     """
     movers = [pod for pod in cluster.pods if not pod.stays_with_node]
     lowest = min((pod.priority for pod in movers), default=0)
@@ -412,7 +428,7 @@ def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
 
 
 def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
-    """Yield them for each resource, those first that ask for most of it."""
+    """Yield a list of the pods for each resource, largest request first."""
     asking: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
     for pod in pods:
         for name, amount in _amounts(pod.requests):
@@ -424,7 +440,7 @@ def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
 
 
 def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:
-    """Return what the mark of a node should be that has had one for so long."""
+    """Return the kind of mark for a node that has been marked for *age_seconds*."""
     if hard_after_seconds is None or against or age_seconds < hard_after_seconds:
         return Mark.SOFT
     return Mark.HARD

@@ -1,4 +1,4 @@
-"""The busiest moment of the peak window, by reach: requests that may come back soon; pure."""
+"""Keep the highest requests of the peak window by reach, because this demand may return soon."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from core.engine.snapshot import ClusterSnapshot
 
 RECENT_TEMPLATES_MAX: Final = REACHES_MAX
-"""Templates that are remembered although no pod has them any more."""
+"""Maximum number of remembered templates that no current pod has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Requests by reach, as far as they may still be the highest of the window."""
+    """Requests by reach that may still be the highest of the window."""
 
     looks: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
-    """By the reach's key: the looks (unix seconds, requests) that no later one exceeds."""
+    """Samples (unix seconds, requests) that no later sample exceeds, by the key of a reach."""
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a look at the cluster."""
+        """Return the state after a pass."""
         seconds = seen.config.budgets.peak_window_seconds
         return replace(
             self,
@@ -36,7 +36,7 @@ class Peak:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after the same cluster was seen again."""
+        """Return the state after a pass that was skipped: the last sample is extended to *now*."""
         return replace(
             self,
             looks={
@@ -46,19 +46,20 @@ class Peak:
         )
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state under the keys that the reaches have now."""
+        """Return the state under the new keys of the reaches."""
         return replace(
             self, looks={keys.get(key, key): looks for key, looks in self.looks.items()}
         )
 
     def beyond_current(self) -> Mapping[str, Amount]:
-        """Return by reach how much the highest requests exceed the current ones."""
+        """Return by reach the difference between the highest requests and the current ones."""
         return {key: _beyond_current(looks) for key, looks in self.looks.items()}
 
 
 def _added(
     before: Iterable[tuple[int, Amount]], current: Amount, window_seconds: int, now: Now
 ) -> tuple[tuple[int, Amount], ...]:
+    """Append the current requests, and drop samples that are too old or not higher."""
     kept = [
         (second, amount)
         for second, amount in before
@@ -78,21 +79,22 @@ def _beyond_current(looks: Sequence[tuple[int, Amount]]) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class RecentTemplates:
-    """Templates that pods have had within the peak window, one for each set of nodes.
+    """Templates that pods had within the peak window, one for each set of nodes.
 
-    Their nodes stay in the sums that the peak is compared with. Otherwise the sums of other nodes
-    would be too full as soon as the last such pod has ended.
+    These sets of nodes remain reaches until the window has passed. If the last pod of a reach
+    ended and the reach disappeared at once, the other reaches would be compared with a peak that
+    includes its pods, without the capacity of its nodes.
     """
 
     seen_at: Mapping[NodeConstraints, int] = field(default_factory=dict)
-    """By template: unix seconds of the last look that saw such a pod."""
+    """Time of the last pass that saw a pod with the template, unix seconds."""
     current: frozenset[NodeConstraints] = frozenset()
-    """Templates of pods that were there at the last look."""
+    """Templates of the pods in the last pass."""
 
     def within(
         self, window_seconds: int, without: Collection[NodeConstraints], now: Now
     ) -> list[NodeConstraints]:
-        """Return those of the window that are not among the templates of current pods."""
+        """Return the templates of the window that are not in *without*, those of current pods."""
         return [
             one
             for one, at in self.seen_at.items()
@@ -100,25 +102,25 @@ class RecentTemplates:
         ]
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a look at the cluster."""
+        """Return the state after a pass."""
         if not seen.config.budgets.peak_window_seconds:
             return type(self)()
-        left = sorted(seen.reaches.left, key=lambda one: -self.seen_at[one])
+        left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:
-            # The next look does not know the templates that are forgotten here.
+            # The next pass does not know the templates that are dropped here, so it must run.
             now.expire()
         kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
-        current = frozenset(seen.reaches.templates)
+        current = frozenset(seen.reaches.current_templates)
         return replace(
             self,
-            seen_at=kept | dict.fromkeys(seen.reaches.templates, now.seconds),
+            seen_at=kept | dict.fromkeys(seen.reaches.current_templates, now.seconds),
             current=current,
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after the same cluster was seen again."""
+        """Return the state after a pass that was skipped."""
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
-        """Return the state itself: templates have no keys of reaches."""
+        """Return the state itself, because templates contain no keys of reaches."""
         return self

@@ -1,13 +1,13 @@
-"""Where the pods of nodes that are not needed are to go, remembered from look to look; pure.
+"""Remember placements for the pods of unneeded nodes between passes.
 
-A node is listed while its own pods would find places beside all that stands once marked nodes
-have gone; other listed nodes are not thought away for it. Its places stay what they are for as
-long as they hold. Where one does not, another is looked for; and if a node has gone since the
-last look, whose pods may have taken it, the listed node's time starts anew.
+A node is listed as unneeded while its pods would find places after the removal of the marked
+nodes. Other unneeded nodes count as staying. A node keeps its remembered placements while they are
+valid; otherwise another place is searched for. If a node has left since the last pass and its pods
+may have taken the place, the delay of the listed node restarts.
 
-First-fit takes the fullest nodes, so all listed nodes would count on the same room, and each one
-that goes would set all others back. So room that two of them count on already is passed over by
-a third, as long as there is other room.
+First-fit prefers the fullest nodes, so all unneeded nodes would rely on the same room, and each
+removal would restart the delay of the others. So a node avoids room that two others rely on
+already, if there is other room.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,155 +20,160 @@ from core.model.now import Now
 from core.packing.packer import Attempt, Packer
 
 Known = Sequence[tuple[int, int]]
-"""Pods and nodes, by their ids of the packer."""
+"""Pairs of pod id and node id of the packer."""
 PLACES_MAX: Final = 2**18
-"""Pods whose places are remembered; a node whose pods are beyond is not listed."""
+"""Maximum number of pods whose placements are remembered; nodes with further pods are not
+listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What is remembered."""
+    """Remembered placements."""
 
-    of: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
-    """By node that is listed, or marked and can go: the places of its pods, as they were found."""
-    standing: frozenset[str] = frozenset()
-    """Nodes that were there, had no mark and were not leaving."""
+    placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
+    """Placements by node, for unneeded nodes and for marked nodes that can be removed."""
+    unmarked_nodes: frozenset[str] = frozenset()
+    """Nodes of the last pass that were unmarked and not leaving."""
 
 
 class UnneededNodes:
-    """Which nodes are not needed, found out while one plan is made."""
+    """The unneeded nodes, found while one plan is made."""
 
     def __init__(
-        self, before: Hints, since: Mapping[str, int], survey: ClusterSnapshot, now: Now
+        self, before: Hints, since: Mapping[str, int], snapshot: ClusterSnapshot, now: Now
     ) -> None:
-        """Begin with what was remembered *before*, and *since* when who has been listed."""
+        """Start with the hints *before*, and the times *since* which nodes have been listed."""
         self._before, self._since, self._now = before, since, now
-        names = frozenset(node.name for node in survey.cluster.nodes)
-        self._standing = names - survey.gone - survey.marks.keys()
-        self._occupied = survey.occupied
-        self._has_gone = not before.standing <= self._standing
-        self._of: dict[str, tuple[Placement, ...]] = {}
+        names = frozenset(node.name for node in snapshot.cluster.nodes)
+        self._unmarked_nodes = names - snapshot.leaving_nodes - snapshot.marks.keys()
+        self._non_empty_nodes = snapshot.non_empty_nodes
+        self._node_left = not before.unmarked_nodes <= self._unmarked_nodes
+        self._placements: dict[str, tuple[Placement, ...]] = {}
         self._count = 0
         self._complete = True
         self.since: dict[str, int] = {}
-        """Since when each node that is listed has been so without a break."""
+        """Time since which each listed node has been listed without interruption, unix seconds."""
 
-    def was(self, node: str) -> bool:
-        """Say whether the node was listed at the last look."""
-        return node in self._since and node in self._before.of
+    def was_listed(self, node: str) -> bool:
+        """Report whether the node was listed in the last pass."""
+        return node in self._since and node in self._before.placements
 
-    def known(self, packer: Packer, node: int) -> Known:
-        """Return the places that pods on the node have, as far as they have been found."""
+    def known_placements(self, packer: Packer, node: int) -> Known:
+        """Return the remembered placements of the pods on the node."""
         name = packer.nodes[node].name
-        places = self._of.get(name)
+        places = self._placements.get(name)
         if places is None:
-            places = self._before.of.get(name, ())
+            places = self._before.placements.get(name, ())
         here = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
-        # On the node itself nothing is placed: that stands for nodes that have left the cluster.
+        # A pod is never placed on its own node, so that id stands for nodes that have left.
         return [(here[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in here]
 
-    def find(self, packer: Packer, nodes: Iterable[int], has_time: Callable[[str], bool]) -> None:
-        """List those of the *nodes* whose pods find places, as long as there is time.
+    def list_nodes(
+        self, packer: Packer, nodes: Iterable[int], has_time: Callable[[str], bool]
+    ) -> None:
+        """List those of the *nodes* whose pods find places, while there is time.
 
-        Those whose places all hold come first: the others are to know what they count on.
+        Nodes whose remembered placements are all valid come first, so that the other nodes know
+        which room is relied on.
         """
-        settled: list[Attempt] = []
+        kept_attempts: list[Attempt] = []
         waiting: list[tuple[int, Known, Attempt | None]] = []
         for node in nodes:
             if not has_time(packer.nodes[node].name):
-                self._leave(packer.nodes[node].name)
+                self._keep_as_before(packer.nodes[node].name)
                 continue
-            known = self.known(packer, node)
-            attempt = packer.attempt(packer.on[node], node, kept=known) if known else None
+            known = self.known_placements(packer, node)
+            attempt = packer.try_place(packer.on[node], node, preferred=known) if known else None
             if attempt is None or not _holds(packer, known, attempt):
                 waiting.append((node, known, attempt))
             else:
-                settled.append(attempt)
-                self._take(packer, node, attempt, known)
-        draft = packer.draft() if waiting else packer
-        for attempt in settled if waiting else ():
-            draft.promise(attempt, packer)
+                kept_attempts.append(attempt)
+                self._list(packer, node, attempt, known)
+        fork = packer.fork() if waiting else packer
+        for attempt in kept_attempts if waiting else ():
+            fork.reserve(attempt, packer)
         for node, known, alone in waiting:
             if has_time(packer.nodes[node].name):
-                self._look(packer, draft, node, known, alone)
+                self._search(packer, fork, node, known, alone)
             else:
-                self._leave(packer.nodes[node].name)
+                self._keep_as_before(packer.nodes[node].name)
 
-    def _look(
-        self, packer: Packer, draft: Packer, node: int, known: Known, alone: Attempt | None
+    def _search(
+        self, packer: Packer, fork: Packer, node: int, known: Known, alone: Attempt | None
     ) -> None:
-        """Look for places where not two others count on the room; if there are none, anywhere.
+        """Search for places that two other nodes do not rely on, or else for any places.
 
-        *alone*: with the *known* places, if there are any; those that hold are kept.
+        *alone*: attempt with the *known* placements, if there are any; valid ones are kept.
         """
-        found = alone or packer.attempt(packer.on[node], node)
-        if found.unplaced:
+        found = alone or packer.try_place(packer.on[node], node)
+        if found.unassigned:
             return
-        held = [one for one in known if one in found.placements]
-        beside = draft.attempt(draft.on[node], node, kept=held)
-        if beside.unplaced or lost(held, beside):
-            draft.promise(found, packer)
+        kept = [one for one in known if one in found.assignments]
+        reserving = fork.try_place(fork.on[node], node, preferred=kept)
+        if reserving.unassigned or lost_placements(kept, reserving):
+            fork.reserve(found, packer)
         else:
-            draft.promise(beside, draft)
-            found = beside
-        self._take(packer, node, found, known)
+            fork.reserve(reserving, fork)
+            found = reserving
+        self._list(packer, node, found, known)
 
-    def _take(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
-        """List the node; its time starts anew if it has lost a place since a node has gone."""
+    def _list(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
+        """List the node; its delay restarts if a node has left and the node has lost a place."""
         name = packer.nodes[node].name
-        if self.note(name, placements(packer, found)):
-            anew = not self.was(name) or (self._has_gone and lost(known, found))
-            self.since[name] = self._now.seconds if anew else self._since[name]
+        if self.remember(name, placements(packer, found)):
+            restart = not self.was_listed(name) or (
+                self._node_left and lost_placements(known, found)
+            )
+            self.since[name] = self._now.seconds if restart else self._since[name]
 
-    def _leave(self, node: str) -> None:
-        """Let stand what is known of a node that there is no time to look at."""
+    def _keep_as_before(self, node: str) -> None:
+        """Keep the node as it was in the last pass, because there is no time to check it."""
         self._complete = False
-        if self.was(node) and self.note(node, self._before.of[node]):
+        if self.was_listed(node) and self.remember(node, self._before.placements[node]):
             self.since[node] = self._since[node]
 
-    def note(self, node: str, places: tuple[Placement, ...]) -> bool:
-        """Remember these places, if there is room for them."""
-        count = self._count - len(self._of.get(node, ())) + len(places)
+    def remember(self, node: str, places: tuple[Placement, ...]) -> bool:
+        """Remember the placements of the node; return False if there are too many."""
+        count = self._count - len(self._placements.get(node, ())) + len(places)
         if count > PLACES_MAX:
             return False
-        self._of[node], self._count = places, count
+        self._placements[node], self._count = places, count
         return True
 
-    def delays(self, due_at: Callable[[int], int]) -> Mapping[str, int]:
-        """Return by listed node when its delay ends, unix seconds; of an empty node: at once.
+    def due_times(self, due_at: Callable[[int], int]) -> Mapping[str, int]:
+        """Return when the delay of each listed node ends, unix seconds; empty nodes have no delay.
 
-        *due_at*: returns that for a node that has been listed since a unix second.
+        *due_at*: returns the end of the delay for a node that has been listed since a given time.
         """
         return {
-            name: due_at(at) if name in self._occupied else at for name, at in self.since.items()
+            name: due_at(at) if name in self._non_empty_nodes else at
+            for name, at in self.since.items()
         }
 
-    def seen(self) -> Hints:
-        """Return what is to be remembered.
-
-        Where not every node could be looked at, who has gone is noticed at the next look again.
-        """
-        before = frozenset() if self._complete else self._before.standing
-        return Hints(self._of, self._standing | before)
+    def hints(self) -> Hints:
+        """Return the hints to remember."""
+        # If not every node was checked, the next pass must notice again which nodes have left.
+        before = frozenset() if self._complete else self._before.unmarked_nodes
+        return Hints(self._placements, self._unmarked_nodes | before)
 
 
-def lost(known: Iterable[tuple[int, int]], found: Attempt) -> Known:
-    """Return the known places that the attempt has not kept."""
-    kept = set(found.placements)
+def lost_placements(known: Iterable[tuple[int, int]], found: Attempt) -> Known:
+    """Return the known placements that the attempt does not contain."""
+    kept = set(found.assignments)
     return [one for one in known if one not in kept]
 
 
 def _holds(packer: Packer, known: Known, found: Attempt) -> bool:
-    """Say whether all pods are where they were to go, and no new ones are there."""
+    """Report whether all pods have their known placements and there are no new pods."""
     complete = len(placements(packer, found)) == len(known)
-    return complete and not found.unplaced and not lost(known, found)
+    return complete and not found.unassigned and not lost_placements(known, found)
 
 
 def placements(packer: Packer, attempt: Attempt) -> tuple[Placement, ...]:
-    """Write an attempt with names instead of ids, without the pods that do not exist."""
-    pods, nodes, spare = packer.pods, packer.nodes, packer.spare
+    """Return the assignments of an attempt by name, without placeholder pods."""
+    pods, nodes, spare = packer.pods, packer.nodes, packer.placeholders
     return tuple(
         Placement(pods[pod].key, nodes[node].name)
-        for pod, node in attempt.placements
+        for pod, node in attempt.assignments
         if pod not in spare
     )

@@ -1,4 +1,4 @@
-"""The engine's answer: which nodes go, in which order, and why the others stay; values only."""
+"""Define the result of the engine: nodes to remove, in order, and why the others stay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,53 +10,54 @@ from core.model.reason import Blocker
 from core.policies.policy import PolicyMetric
 
 REACHES_SHOWN: Final = 12
-"""In tables and metrics; all are in JSON."""
+"""Maximum number of reaches in tables and metrics; JSON contains all."""
 
 
 class Placement(NamedTuple):
-    """Where a pod would go."""
+    """The node on which a pod would be placed."""
 
     pod: str
-    """namespace/name."""
+    """Pod as namespace/name."""
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A node that can go, after those of lower order have gone."""
+    """A node that can be removed after the nodes of lower order."""
 
     node: str
     order: int
-    """From 1."""
+    """Position of the removal in the plan, from 1."""
     placements: tuple[Placement, ...]
-    """Every pod that must move, in packing order, those among them that earlier removals of the
-    plan have put here too."""
+    """Placements of all pods that must move, in packing order. This includes pods that earlier
+    removals of the plan place on the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnremovableNode:
-    """A node that stays, with every reason."""
+    """A node that cannot be removed, with every reason."""
 
     node: str
     blockers: tuple[Blocker, ...]
 
 
 class BufferRoom(NamedTuple):
-    """A CapacityBuffer, and for how many of its pods there is room, which is kept."""
+    """The room that is kept for a CapacityBuffer."""
 
     buffer: str
-    """namespace/name."""
+    """CapacityBuffer as namespace/name."""
     asked: int
+    """Pods that the buffer requests."""
     allowed: int
-    """So many of them are within the share of the nodes that is kept for buffers."""
+    """Requested pods that are within the share of capacity for CapacityBuffers."""
     placed: int
-    """So many of these find room."""
+    """Allowed pods that have room now."""
     fault: str
-    """Why it counts for nothing; empty: it counts."""
+    """Error in the buffer, because of which it is ignored; empty if there is none."""
 
 
 class ReservedNode(NamedTuple):
-    """An empty node that no autoscaler is to take yet, and what for."""
+    """An empty node that is not released to the autoscaler yet, with the reason."""
 
     node: str
     why: Blocker
@@ -64,7 +65,7 @@ class ReservedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachSums:
-    """A reach before and after the plan."""
+    """Totals of a reach before and after the plan."""
 
     name: str
     key: str
@@ -77,46 +78,46 @@ class ReachSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The answer for a whole cluster."""
+    """The plan for a whole cluster."""
 
     policy: str
     usability: Usability | None
-    """What was used; None: everything allocatable is usable."""
+    """Usability settings of the plan; None means that all allocatable capacity is usable."""
     usability_derived: bool
     before: Totals
-    """Of all nodes that some movable pod reaches; pods that the plan places are in it."""
+    """Totals of all nodes that a movable pod reaches, including the placements of pending pods."""
     after: Totals
     reaches: tuple[ReachSums, ...]
-    """Most nodes first; those of one node are not among them."""
+    """Reaches with at least two nodes, largest first."""
     removals: tuple[Removal, ...]
     kept: tuple[UnremovableNode, ...]
-    """By name."""
+    """Nodes that cannot be removed, by name."""
     pending: tuple[Placement, ...]
-    """Pending pods, packed first; their room is not spare."""
+    """Placements of pending pods, which are placed before any removal."""
     marked_infeasible: tuple[str, ...]
-    """Nodes that carry a mark and can not go any more, by name."""
+    """Marked nodes that cannot be removed any more, by name."""
     figures: tuple[PolicyMetric, ...] = ()
-    """What the policy tells, of the state before any node goes."""
+    """Metrics of the policy before any removal."""
     reserve: tuple[ReservedNode, ...] = ()
-    """Empty nodes that are kept for pods to be expected, marked ones among them, by name; nothing
-    but what a running engine has seen makes it."""
+    """Empty nodes that are kept for expected pods, by name, including marked ones. Only a running
+    controller computes them."""
     buffers: tuple[BufferRoom, ...] = ()
-    """The CapacityBuffers of others, by name."""
+    """CapacityBuffers that Ebb did not create, by name."""
     held: frozenset[str] = frozenset()
-    """Nodes without a mark that no autoscaler is to take (core.engine.protection)."""
+    """Unmarked nodes to protect from scale-down (core.engine.protection)."""
     complete: bool = True
-    """Every node was tried: there was time."""
+    """True if the pass had time to try every node."""
 
 
 def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:
-    """Return the *count* reaches that come nearest to their limits, in the order of the plan."""
+    """Return the *count* reaches that are closest to their thresholds, in plan order."""
     nearest = sorted(reaches, key=lambda one: (_left(one), one.name))[:count]
     names = {one.name for one in nearest}
     return [one for one in reaches if one.name in names]
 
 
 def _left(one: ReachSums) -> Fraction:
-    """Return the share that is left below the nearer limit; of a reach without capacity: none."""
+    """Return the smallest distance to a threshold, negative for requests without capacity."""
     return min(
         share - Fraction(used, whole) if whole else -Fraction(used > 0)
         for used, whole, share in zip(one.after.requests, one.after.usable, one.enter, strict=True)

@@ -1,6 +1,6 @@
-"""The pods of a cluster, sorted out once; the next look follows what has changed since.
+"""Index the pods of a cluster, and update the index with the changes since the last pass.
 
-What a node is does not matter here, but for whether it is one and whether it is virtual.
+The only node properties that matter here are whether the node exists and whether it is virtual.
 """
 
 from bisect import bisect_left, insort
@@ -17,47 +17,52 @@ from core.model.resources import Resources
 from core.model.workload import goes_by_cost
 from core.packing.equivalence_groups import BY_NAME, group_by_identity, merged
 
-FOLLOWED_SHARE: Final = 8
-"""Where more than one pod of so many has come, gone or changed, all are sorted out anew."""
+UPDATE_ONE_IN: Final = 8
+"""If more than one pod in this many has changed, the index is rebuilt."""
 BLOCK: Final = 128
-"""Pods that are compared at once."""
+"""Number of pods that are compared at once."""
 Alike = tuple[Resources, NodeConstraints]
+"""Requests and constraints that the pods of a group share."""
 _NONE: Final = Resources()
 
 
 @dataclass(frozen=True, slots=True)
 class PodIndex:
-    """Read only; what two looks have in common they share."""
+    """Pods sorted by what the engine needs to know, read-only.
+
+    Consecutive indexes share their unchanged parts.
+    """
 
     pods: tuple[Pod, ...]
     virtual: Mapping[str, bool]
-    """By name, of all nodes."""
-    used: Mapping[str, Resources]
-    """By node: the requests on it."""
-    resident: Mapping[str, Resources]
-    """The part of it that goes with the node; no key: nothing."""
-    scaled: Mapping[str, int]
-    """By node: how many pods on it a scale-in might take."""
+    """Whether the node is virtual, by name, for all nodes."""
+    requests: Mapping[str, Resources]
+    """Total requests by node."""
+    resident_requests: Mapping[str, Resources]
+    """Requests of DaemonSet and static pods by node, which terminate with it; nodes without are
+    absent."""
+    scale_in_pods: Mapping[str, int]
+    """Number of pods by node that a scale-in may delete."""
     groups: Mapping[Alike, Sequence[Pod]]
-    """Pods that the engine can place, each group by namespace and name."""
-    odd: Sequence[Pod]
-    """Pods of which not all is known that they ask, by namespace and name.
+    """Pods that Ebb can place, by group, sorted by namespace and name."""
+    unevaluable: Sequence[Pod]
+    """Pods that Ebb cannot evaluate, by namespace and name.
 
-    Expendable pods that wait are in none of these. One whose node has left the cluster is there as
-    one that waits, if it is made anew."""
+    Pending expendable pods are in no part of the index. A pod whose node has left the cluster is
+    indexed as a pending pod if its controller will replace it."""
 
     @staticmethod
     def of(cluster: Cluster) -> "PodIndex":
-        """Sort out all pods."""
+        """Build the index of all pods."""
         virtual = {node.name: node.virtual for node in cluster.nodes}
         stays: dict[str, list[Resources]] = {}
         movable: list[Pod] = []
         odd: list[Pod] = []
         scaled: Counter[str] = Counter()
         for there in cluster.pods:
-            pod = there if there.node is None or there.node in virtual else _anew(there)
+            pod = there if there.node is None or there.node in virtual else _replacement(there)
             if pod is None or (pod.node is None and pod.expendable):
-                continue  # nobody makes it anew, or no autoscaler adds a node for it
+                continue  # it is not replaced, or no autoscaler adds a node for it
             if not pod.evaluable:
                 odd.append(pod)
             if pod.node is not None and goes_by_cost(pod):
@@ -73,28 +78,32 @@ class PodIndex:
         return PodIndex(
             pods=cluster.pods,
             virtual=virtual,
-            used=cluster.used(),
-            resident={name: Resources.total(found) for name, found in stays.items()},
-            scaled=scaled,
+            requests=cluster.used(),
+            resident_requests={name: Resources.total(found) for name, found in stays.items()},
+            scale_in_pods=scaled,
             groups={key: merged(found) for key, found in parts.items()},
-            odd=odd,
+            unevaluable=odd,
         )
 
-    def movers(self, node: str) -> int:
-        """Return how many pods stand on the node that do not go with it."""
-        return self.used[node].pods - self.resident.get(node, _NONE).pods
+    def count_movable(self, node: str) -> int:
+        """Return the number of pods on the node that do not terminate with it."""
+        return self.requests[node].pods - self.resident_requests.get(node, _NONE).pods
 
-    def followed(self, cluster: Cluster) -> "PodIndex":
-        """Return that of the *cluster*, which may be this one after some changes."""
+    def updated(self, cluster: Cluster) -> "PodIndex":
+        """Return the index of *cluster*, built from this index if few pods have changed."""
         if cluster.pods is self.pods:
             gone: list[Pod] = []
             came: list[Pod] = []
         else:
             gone, came = changes(self.pods, cluster.pods)
-        many = (len(gone) + len(came)) * FOLLOWED_SHARE > len(cluster.pods)
+        many = (len(gone) + len(came)) * UPDATE_ONE_IN > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return PodIndex.of(cluster)
-        used, resident, scaled = dict(self.used), dict(self.resident), Counter(self.scaled)
+        used, resident, scaled = (
+            dict(self.requests),
+            dict(self.resident_requests),
+            Counter(self.scale_in_pods),
+        )
         for pods, sign in ((gone, -1), (came, 1)):
             for pod in pods:
                 if pod.node in used:
@@ -107,14 +116,14 @@ class PodIndex:
         return PodIndex(
             pods=cluster.pods,
             virtual=self.virtual,
-            used=used,
-            resident=resident,
-            scaled=scaled,
-            groups=self._regrouped(gone, few.groups),
-            odd=_exchanged(self.odd, gone, few.odd),
+            requests=used,
+            resident_requests=resident,
+            scale_in_pods=scaled,
+            groups=self._updated_groups(gone, few.groups),
+            unevaluable=_replaced(self.unevaluable, gone, few.unevaluable),
         )
 
-    def _regrouped(
+    def _updated_groups(
         self, gone: Iterable[Pod], came: Mapping[Alike, Sequence[Pod]]
     ) -> dict[Alike, Sequence[Pod]]:
         left: dict[Alike, list[Pod]] = {}
@@ -122,7 +131,7 @@ class PodIndex:
             left.setdefault((pod.requests, pod.placing), []).append(pod)
         groups = dict(self.groups)
         for key in {**left, **came}:
-            found = _exchanged(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
+            found = _replaced(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
             if found:
                 groups[key] = found
             else:
@@ -130,17 +139,15 @@ class PodIndex:
         return groups
 
 
-def _anew(pod: Pod) -> Pod | None:
-    """Return what comes in the place of a pod whose node has left the cluster; None: nothing.
-
-    It stands there for about a minute, until PodGC collects it; then its like waits.
-    """
+def _replacement(pod: Pod) -> Pod | None:
+    """Return the pending pod that replaces a pod whose node has left the cluster, or None."""
+    # The pod exists for about a minute, until PodGC deletes it. Then its replacement is pending.
     collected = pod.terminating or pod.stays_with_node or not pod.owner_kind
     return None if collected else replace(pod, node=None)
 
 
 def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return which objects are gone, and which have come; both are sorted by name."""
+    """Return the pods that are gone and the pods that are new, both sorted by name."""
     gone: list[Pod] = []
     came: list[Pod] = []
     here = there = 0
@@ -158,8 +165,8 @@ def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[
     return [*gone, *before[here:]], [*came, *now[there:]]
 
 
-def _exchanged(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
-    """Return *pods* without some of them and with others; they are not looked at one by one."""
+def _replaced(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
+    """Return *pods* without the *gone* and with the *came* pods, found by binary search."""
     found = list(pods)
     for pod in gone:
         place = bisect_left(found, BY_NAME(pod), key=BY_NAME)

@@ -1,11 +1,12 @@
-"""Which nodes without a mark no autoscaler is to take, because Ebb has not handed them over; pure.
+"""Decide which unmarked nodes to protect from the autoscaler's scale-down.
 
-With `scope: all` that is every node that holds pods, and in any but `marked` every empty one that
-Ebb will mark once it can do without it. A node that Ebb leaves alone is its autoscaler's: one
-that somebody works on or keeps, that is not ready, or in no pool; an empty one also while it backs
-off or has refused its mark, or if something keeps Ebb from ever marking it. Nobody would hand
-these over. So it is with
-one that is empty for its autoscaler alone: Ebb looks for places for its pods, and may find none.
+`scope: all` protects every node, `scope: empty` only empty nodes, and `scope: marked` no unmarked
+node.
+
+Nodes that Ebb ignores are not protected, because Ebb would never release them: nodes that are
+cordoned, opted out, not Ready, or in no pool. The same holds for an empty node with a reason that
+keeps it from being marked, such as a backoff. A node that only an autoscaler considers empty is
+not protected either, because Ebb may find no places for its pods.
 """
 
 from collections.abc import Iterable
@@ -19,39 +20,41 @@ from core.model.node import Node
 
 
 def protected_unmarked(
-    survey: ClusterSnapshot, reserve: Iterable[ReservedNode], pace: RateLimits
+    snapshot: ClusterSnapshot, reserve: Iterable[ReservedNode], limits: RateLimits
 ) -> frozenset[str]:
-    """Return them by name; *reserve*: the empty nodes that are kept for pods to be expected."""
-    scope = survey.config.hand_over.scope
-    left_alone = (pace.backing_off.keys() | pace.refused.keys()) - {one.node for one in reserve}
+    """Return the names of the unmarked nodes to protect; *reserve*: the reserved nodes."""
+    scope = snapshot.config.hand_over.scope
+    skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - {
+        one.node for one in reserve
+    }
     return frozenset(
         node.name
-        for node in survey.cluster.nodes
-        if node.name not in survey.marks
-        and _is_ours(survey, node)
+        for node in snapshot.cluster.nodes
+        if node.name not in snapshot.marks
+        and _is_ours(snapshot, node)
         and (
             scope is Scope.ALL
-            if node.name in survey.occupied
-            else not survey.blockers[node.name]
-            and node.name not in left_alone
-            and not survey.census.movers(node.name)
+            if node.name in snapshot.non_empty_nodes
+            else not snapshot.blockers[node.name]
+            and node.name not in skipped
+            and not snapshot.pod_index.count_movable(node.name)
         )
     )
 
 
-def protects_empty(survey: ClusterSnapshot, node: Node) -> bool:
-    """Say whether Ebb would hold the node, which is empty, where it is kept for somebody."""
-    return _may_hold(survey.config, node) and not survey.census.movers(node.name)
+def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
+    """Report whether Ebb would protect the empty node if it were reserved."""
+    return _may_hold(snapshot.config, node) and not snapshot.pod_index.count_movable(node.name)
 
 
 def _may_hold(config: Config, node: Node) -> bool:
-    """Say whether the node is in a pool, and nodes without a mark are held at all."""
+    """Report whether the node is in a pool, and the scope includes unmarked nodes."""
     budgets = config.budgets
     in_pool = not budgets.pools or budgets.pool_of(node.labels) is not None
     return in_pool and config.hand_over.scope is not Scope.MARKED
 
 
-def _is_ours(survey: ClusterSnapshot, node: Node) -> bool:
-    """Say whether nothing but its pods, and the moment, may speak against its going."""
-    own = any(one.reason in REASONS for one in survey.blockers[node.name])
-    return not own and _may_hold(survey.config, node)
+def _is_ours(snapshot: ClusterSnapshot, node: Node) -> bool:
+    """Report whether no reason of the Node itself blocks its removal."""
+    own = any(one.reason in REASONS for one in snapshot.blockers[node.name])
+    return not own and _may_hold(snapshot.config, node)

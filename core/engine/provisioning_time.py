@@ -1,8 +1,8 @@
-"""How long a new node takes, as those pods tell that waited for one; pure.
+"""Measure how long new nodes take, from pods that were waiting for them.
 
-It is the time from the look that saw a pod wait first to the one that sees it on a node which has
-come since: the autoscaler's decision, the machine's start, its readiness and the scheduler are all
-in it. The leader's clock alone counts, and each node once for each reach, whoever came to it.
+The time begins with the pass that first sees a pod unschedulable. It ends with the pass that sees
+the pod on a node added since. So it includes the autoscaler's decision, the start of the machine,
+its readiness, and the scheduler. Only the leader's clock counts. Each node counts once per reach.
 """
 
 from collections.abc import Mapping
@@ -18,106 +18,110 @@ from core.model.now import Now
 from core.model.startup_taints import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
-"""Of the last so many nodes of a reach the median counts, or one odd pod would decide."""
+"""Number of nodes in the median of a reach, so that one unusual pod does not decide."""
 PodId = tuple[str, str]
-"""Key and uid."""
+"""Key and UID of a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningTimes:
-    """What is remembered."""
+    """Pending pods, added nodes and measured durations."""
 
-    waiting: Mapping[PodId, int] = field(default_factory=dict)
-    """Since when they wait, unix seconds."""
-    came: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that came while one of them waited, and when; until such a pod is seen there."""
-    took: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """By reach how long nodes took, seconds, the last one last; reaches in the order in which they
-    were told of last."""
+    pending_since: Mapping[PodId, int] = field(default_factory=dict)
+    """Time since which pods have been unschedulable, unix seconds."""
+    added_at: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that were added while a pod was unschedulable, with the time, until such a pod runs
+    there."""
+    durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Durations by reach, seconds, latest last. The reaches are in the order of their latest
+    duration."""
 
     @property
     def seconds(self) -> Mapping[str, int]:
-        """Return how long a new node takes, by reach; a reach that nobody waited in has none."""
-        return {reach: sorted(times)[len(times) // 2] for reach, times in self.took.items()}
+        """Return the median time that a new node takes, by reach."""
+        return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
     def observe(self, seen: "AddedNodes", now: Now) -> "ProvisioningTimes":
-        """Return the state after a look that is the first to see the new nodes."""
-        return _followed(self, seen.survey, seen.new, now.seconds)
+        """Return the state after a pass that first sees the new nodes."""
+        return _observed(self, seen.snapshot, seen.new, now.seconds)
 
     def unchanged(self, now: Now) -> "ProvisioningTimes":  # noqa: ARG002
-        """Return the state itself: it changes only when pods or nodes come."""
+        """Return the state itself, because it changes only when pods or nodes do."""
         return self
 
     def renamed(self, keys: RenamedKeys) -> "ProvisioningTimes":
-        """Return the state under the keys that the reaches have now."""
-        took: dict[str, tuple[int, ...]] = {}
-        for reach, times in self.took.items():
+        """Return the state under the new keys of the reaches."""
+        durations: dict[str, tuple[int, ...]] = {}
+        for reach, times in self.durations.items():
             key = keys.get(reach, reach)
-            took[key] = (*took.pop(key, ()), *times)[-NODES_MAX:]
-        return replace(self, took=took)
+            durations[key] = (*durations.pop(key, ()), *times)[-NODES_MAX:]
+        return replace(self, durations=durations)
 
 
 class AddedNodes(NamedTuple):
-    """A look, and the nodes that it is the first to see."""
+    """A snapshot, and the nodes that no earlier snapshot contained."""
 
-    survey: ClusterSnapshot
+    snapshot: ClusterSnapshot
     new: frozenset[str]
 
 
-def _followed(
-    before: ProvisioningTimes, survey: ClusterSnapshot, new: frozenset[str], now_seconds: int
+def _observed(
+    before: ProvisioningTimes, snapshot: ClusterSnapshot, new: frozenset[str], now_seconds: int
 ) -> ProvisioningTimes:
-    if not survey.config.budgets.reserve.over_seconds:
+    if not snapshot.config.budgets.reserve.over_seconds:
         return ProvisioningTimes()
-    names = survey.ground.ids.keys()
-    came = {name: at for name, at in before.came.items() if name in names}
-    came |= dict.fromkeys(sorted(new), now_seconds)
-    found = _found(before, survey, came, now_seconds)
-    waiting = _waiting(before, survey, now_seconds)
+    names = snapshot.node_order.ids.keys()
+    added_at = {name: at for name, at in before.added_at.items() if name in names}
+    added_at |= dict.fromkeys(sorted(new), now_seconds)
+    found = _durations(before, snapshot, added_at, now_seconds)
+    waiting = _pending_since(before, snapshot, now_seconds)
     seen = {name for name, _ in found}
     first = min(waiting.values(), default=now_seconds)
     return ProvisioningTimes(
-        waiting=waiting,
-        came={name: at for name, at in came.items() if first < at and name not in seen},
-        took=_told(before.took, found),
+        pending_since=waiting,
+        added_at={name: at for name, at in added_at.items() if first < at and name not in seen},
+        durations=_added(before.durations, found),
     )
 
 
-def _waiting(
-    before: ProvisioningTimes, survey: ClusterSnapshot, now_seconds: int
+def _pending_since(
+    before: ProvisioningTimes, snapshot: ClusterSnapshot, now_seconds: int
 ) -> dict[PodId, int]:
-    without = [pod for pod in survey.cluster.pods if pod.node is None]
+    without = [pod for pod in snapshot.cluster.pods if pod.node is None]
     pods = by_namespace_in_turns(
         pod for pod in without if is_unschedulable(pod) and pod.evaluable and pod.occupies
     )
     ids = [(pod.key, pod.uid) for pod in pods[:WAITING_PODS_MAX]]
-    return {one: before.waiting.get(one, now_seconds) for one in ids}
+    return {one: before.pending_since.get(one, now_seconds) for one in ids}
 
 
-def _found(
-    before: ProvisioningTimes, survey: ClusterSnapshot, came: Mapping[str, int], now_seconds: int
+def _durations(
+    before: ProvisioningTimes,
+    snapshot: ClusterSnapshot,
+    added_at: Mapping[str, int],
+    now_seconds: int,
 ) -> dict[tuple[str, str], int]:
-    """Return how long nodes took on which pods that waited are seen now, by node and reach."""
+    """Return the measured durations by node and reach, of pods that run on a new node now."""
     found: dict[tuple[str, str], int] = {}
-    if not came or not before.waiting:
+    if not added_at or not before.pending_since:
         return found
-    for pod in survey.cluster.pods:
-        if pod.node is None or pod.node not in came:
+    for pod in snapshot.cluster.pods:
+        if pod.node is None or pod.node not in added_at:
             continue
-        since = before.waiting.get((pod.key, pod.uid))
-        if since is None or since >= came[pod.node]:
+        since = before.pending_since.get((pod.key, pod.uid))
+        if since is None or since >= added_at[pod.node]:
             continue
-        if reach := survey.reaches.of_placing(without_volumes(pod.placing)):
+        if reach := snapshot.reaches.reach_of(without_volumes(pod.placing)):
             one = pod.node, reach.key
             found[one] = max(found.get(one, 0), min(now_seconds - since, START_SECONDS_MAX))
     return found
 
 
-def _told(
+def _added(
     before: Mapping[str, tuple[int, ...]], found: Mapping[tuple[str, str], int]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Add what has been *found*, nodes by name; the reach that was told of longest ago goes."""
-    took = dict(before)
+    """Add the durations in *found* by node name, and drop the reaches with the oldest ones."""
+    durations = dict(before)
     for (_, reach), seconds in sorted(found.items()):
-        took[reach] = (*took.pop(reach, ()), seconds)[-NODES_MAX:]
-    return {reach: took[reach] for reach in list(took)[-REACHES_MAX:]}
+        durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]
+    return {reach: durations[reach] for reach in list(durations)[-REACHES_MAX:]}

@@ -1,8 +1,9 @@
-"""A reach that other words name now: what is remembered of it moves along; pure.
+"""Keep history when the key of a reach changes.
 
-A reach is named by the shortest words in which some pod asks for its nodes. Anybody may ask for
-the same nodes in shorter ones, and whoever asked so may leave: what has happened there stays true.
-Nodes come and go all the time, so they are compared as far as both looks have seen them.
+The key of a reach is the shortest text of the constraints that select its nodes. It changes when a
+pod selects the same nodes in a shorter way, or when the last such pod is deleted. The history of
+these nodes stays valid. Since nodes come and go, reaches are compared by the nodes that exist in
+both snapshots.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,31 +12,31 @@ from typing import NamedTuple
 from core.capacity.reaches import Reach
 
 RenamedKeys = Mapping[str, str]
-"""By the key that it had: the key that a reach has."""
+"""Current key of a reach by its previous key."""
 
 
 class ReachKeys(NamedTuple):
-    """The reaches of a look."""
+    """Reaches of a snapshot."""
 
     nodes: Sequence[str] = ()
-    """All nodes, by id."""
+    """Names of all nodes, by id."""
     reaches: Mapping[str, tuple[int, ...]] = {}
-    """By key."""
+    """Node ids of each reach, by its key."""
 
     @staticmethod
     def of(nodes: Sequence[str], reaches: Iterable[Reach]) -> "ReachKeys":
-        """Note them."""
+        """Return the keys of the reaches."""
         return ReachKeys(nodes, {one.key: one.nodes for one in reaches})
 
     def within(self, key: str, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of the reach's nodes."""
+        """Return the names of the reach's nodes that are in *nodes*."""
         return nodes.intersection(self.nodes[number] for number in self.reaches[key])
 
 
 def renamed(before: ReachKeys, now: ReachKeys) -> RenamedKeys:
-    """Return which reaches of the look *before* have another key now.
+    """Return the new keys of the reaches whose key has changed since *before*.
 
-    Where several had the same nodes, the largest of then becomes the largest of now.
+    If several reaches have the same common nodes, they are paired by size, largest first.
     """
     gone = before.reaches.keys() - now.reaches.keys()
     new = now.reaches.keys() - before.reaches.keys()

@@ -1,7 +1,8 @@
-"""The engine: which nodes can the cluster do without, together, and why must the others stay.
+"""Run one pass: decide which nodes the cluster can do without, and why the others must stay.
 
-Pure: same cluster, same configuration, same answer. The steps are those of thesis 4.4, 4.5 and
-4.7, extended to a joint plan: what one removal moves is committed before the next is judged.
+All functions are pure: the same cluster, configuration, state and time give the same result. The
+steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: the pods that one removal
+displaces are placed before the next node is checked.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,144 +27,161 @@ from core.model.now import Now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """What one pass has found."""
+    """The result of one pass."""
 
-    survey: ClusterSnapshot = field(compare=False)
-    """What it was judged on; the nodes of a cluster without news may be of another version."""
-    memory: LeaderState
+    snapshot: ClusterSnapshot = field(compare=False)
+    """Snapshot that the plan was made for. If the pass was skipped, the Node objects in it may
+    have an older resource version."""
+    state: LeaderState
     plan: Plan
-    pace: RateLimits
-    against_hard: no_schedule.Against
-    """Empty where no mark is to become hard."""
+    rate_limits: RateLimits
+    no_schedule_blockers: no_schedule.Against
+    """Reasons against NoSchedule marks, by node; empty if the configuration asks for none."""
     at: int
-    """Unix seconds."""
-    again: int | None
-    """When time alone may change something, unix seconds; None: never."""
-    short: frozenset[str]
-    """Reaches in which too few of the pods that are to be expected would find room, by key."""
+    """Time of the pass, unix seconds."""
+    requeue_at: int | None
+    """Time at which the next pass is due if the cluster does not change, unix seconds. None means
+    that time alone changes nothing."""
+    short_reaches: frozenset[str]
+    """Keys of the reaches in which too few of the expected pods would find room."""
     skipped: bool = False
-    """Nothing had changed since the last one, whose answer this is."""
+    """True if nothing had changed, so the plan is that of the previous pass."""
 
     @property
     def watched_seconds(self) -> int:
-        """Return for how long the leader has looked on."""
-        return self.at - (self.at if self.memory.first is None else self.memory.first)
+        """Return how long this leader has watched the cluster."""
+        since = self.state.first_pass_at
+        return self.at - (self.at if since is None else since)
 
-    def holds(
-        self, cluster: Cluster, config: Config, memory: LeaderState, now_seconds: int
+    def is_valid_for(
+        self, cluster: Cluster, config: Config, state: LeaderState, now_seconds: int
     ) -> bool:
-        """Say whether a pass over this would find the same."""
+        """Report whether a pass over these inputs would have the same result."""
         return (
-            memory is self.memory
-            and config is self.survey.config
+            state is self.state
+            and config is self.snapshot.config
             and self.at <= now_seconds
-            and (self.again is None or now_seconds < self.again)
-            and cluster == self.survey.cluster
+            and (self.requeue_at is None or now_seconds < self.requeue_at)
+            and cluster == self.snapshot.cluster
         )
 
 
 def reconcile(
     cluster: Cluster,
     config: Config,
-    memory: LeaderState,
+    state: LeaderState,
     now_seconds: int,
     *,
     in_time: InTime = unlimited_time,
     last: PassResult | None = None,
 ) -> PassResult:
-    """Return the plan for the cluster at *now_seconds* (unix), and what the leader remembers.
+    """Return the plan for the cluster at *now_seconds* (unix), and the new state of the leader.
 
     A node is removed once it has been a candidate for longer than the delay (thesis 4.5: `>`), or
-    as its policy says; an empty node at once. If nothing has changed since the *last* pass, that
-    pass is answered again.
+    as long as its policy requires. An empty candidate is removed at once. If nothing has changed
+    since the *last* pass, its plan is returned again.
     """
     now = Now(now_seconds)
-    if last is not None and last.holds(cluster, config, memory, now_seconds):
-        return replace(last, memory=memory.unchanged(now), at=now_seconds, skipped=True)
-    survey = ClusterSnapshot(
+    if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
+        return replace(last, state=state.unchanged(now), at=now_seconds, skipped=True)
+    snapshot = ClusterSnapshot(
         cluster,
         config,
         now,
-        last.survey.census if last else None,
-        recent=memory.recent_templates,
-        shut=memory.left_alone(now),
+        last.snapshot.pod_index if last else None,
+        recent_templates=state.recent_templates,
+        write_blocked=state.skipped_until(now),
     )
-    seen = observe(memory, survey, now)
-    held = rate_limits(seen, survey, now)
-    found, seen = _judged(survey, seen, held, now, in_time)
-    waiting = {one.pod for one in found.pending}
-    placed = unschedulable.pending_since(seen.placed, cluster, waiting, now)
-    kept, short, back = _reserve(seen, survey, now)
-    found = replace(found, reserve=kept, held=protected_unmarked(survey, kept, held))
-    goes = frozenset(one.node for one in found.removals)
-    against = against_hard(survey, placed, now, kept, goes) if config.hardens else {}
-    begins = RecentReasons.of_new_leader(survey.marks, now) if memory.first is None else None
-    lately = (begins or seen.against_hard).observe(against, now)
-    following = scale_in_targets.choose_targets(seen.next_in_line, survey, found.kept)
-    seen = replace(seen, placed=placed, against_hard=lately, back=back, next_in_line=following)
-    seen = seen.keeping(found.held, [one.node for one in kept], now)
+    new_state = observe(state, snapshot, now)
+    limits = rate_limits(new_state, snapshot, now)
+    result, new_state = _plan_and_candidates(snapshot, new_state, limits, now, in_time)
+    placed = {placement.pod for placement in result.pending}
+    pending_since = unschedulable.pending_since(new_state.pending_since, cluster, placed, now)
+    reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
+    protected = protected_unmarked(snapshot, reserved, limits)
+    result = replace(result, reserve=reserved, held=protected)
+    to_mark = frozenset(removal.node for removal in result.removals)
+    blockers = (
+        no_schedule_blockers(snapshot, pending_since, now, reserved, to_mark)
+        if config.hardens
+        else {}
+    )
+    if state.first_pass_at is None:
+        reasons = RecentReasons.of_new_leader(snapshot.marks, now)
+    else:
+        reasons = new_state.no_schedule_reasons
+    reasons = reasons.observe(blockers, now)
+    targets = scale_in_targets.choose_targets(new_state.scale_in_targets, snapshot, result.kept)
+    new_state = replace(
+        new_state,
+        pending_since=pending_since,
+        no_schedule_reasons=reasons,
+        reserve_hits=reserve_hits,
+        scale_in_targets=targets,
+    )
     return PassResult(
-        survey=survey,
-        memory=seen,
-        plan=found,
-        pace=held,
-        against_hard=lately.added_to(against),
+        snapshot=snapshot,
+        state=new_state.with_kept_nodes(protected, [one.node for one in reserved], now),
+        plan=result,
+        rate_limits=limits,
+        no_schedule_blockers=reasons.merged_with(blockers),
         at=now_seconds,
-        short=short,
-        again=now.next_change if found.complete else now_seconds,
+        short_reaches=short_reaches,
+        requeue_at=now.next_change if result.complete else now_seconds,
     )
 
 
 def _reserve(
-    memory: LeaderState, survey: ClusterSnapshot, now: Now
+    state: LeaderState, snapshot: ClusterSnapshot, now: Now
 ) -> tuple[tuple[ReservedNode, ...], frozenset[str], ReserveHits]:
-    """Return the empty nodes that are kept, the reaches short of room, and what to remember."""
-    needed, short = reserve_nodes(memory, survey, now)
-    until = watched_until(memory, survey.config.budgets.reserve.length_seconds)
-    knows = until is None or now.reached(until)
-    seen = NeededNodes(survey, frozenset(one.node for one in needed if knows))
-    back = memory.back.observe(seen, now)
-    return back.kept_longer(survey, needed, RESERVE, now), short, back
+    """Return the reserved nodes, the reaches that are short of room, and the new reserve hits."""
+    needed, short_reaches = reserve_nodes(state, snapshot, now)
+    until = watched_until(state, snapshot.config.budgets.reserve.length_seconds)
+    # A new leader reserves every empty node, because it does not know which ones are needed.
+    knows_arrivals = until is None or now.reached(until)
+    names = frozenset(one.node for one in needed if knows_arrivals)
+    hits = state.reserve_hits.observe(NeededNodes(snapshot, names), now)
+    return hits.extend(snapshot, needed, RESERVE, now), short_reaches, hits
 
 
-def _judged(
-    survey: ClusterSnapshot, memory: LeaderState, held: RateLimits, now: Now, in_time: InTime
+def _plan_and_candidates(
+    snapshot: ClusterSnapshot, state: LeaderState, limits: RateLimits, now: Now, in_time: InTime
 ) -> tuple[Plan, LeaderState]:
-    """Make the plan of this moment, and remember since when each node has been a candidate."""
-    if survey.rule.finds_places:
-        listing = UnneededNodes(memory.places, memory.candidates, survey, now)
-        found = make_plan(survey, pace=held, in_time=in_time, listed=listing)
-        return found, replace(memory, candidates=listing.since, places=listing.seen())
-    candidates = _candidates(survey, memory.candidates, now)
-    due_at, delay = survey.rule.due_at, survey.config.delay_seconds
+    """Make the plan, and record since when each node has been a candidate."""
+    if snapshot.policy_type.remembers_placements:
+        unneeded = UnneededNodes(state.hints, state.candidates, snapshot, now)
+        result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=unneeded)
+        return result, replace(state, candidates=unneeded.since, hints=unneeded.hints())
+    candidates = _candidates(snapshot, state.candidates, now)
+    due_at, delay = snapshot.policy_type.due_at, snapshot.config.delay_seconds
     delays = {
-        name: due_at(at, delay) if name in survey.occupied else at
-        for name, at in candidates.items()
+        name: due_at(since, delay) if name in snapshot.non_empty_nodes else since
+        for name, since in candidates.items()
     }
-    found = make_plan(survey, pace=held, in_time=in_time, listed=delays)
-    return found, replace(memory, candidates=candidates, places=Hints())
+    result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=delays)
+    return result, replace(state, candidates=candidates, hints=Hints())
 
 
-def against_hard(
-    survey: ClusterSnapshot,
-    placed: Mapping[str, int],
+def no_schedule_blockers(
+    snapshot: ClusterSnapshot,
+    pending_since: Mapping[str, int],
     now: Now,
-    kept: Sequence[ReservedNode] = (),
-    goes: Collection[str] = (),
+    reserved: Sequence[ReservedNode] = (),
+    to_mark: Collection[str] = (),
 ) -> no_schedule.Against:
-    """Say what speaks against hard marks now, asked for or not; *placed*: as in Memory.
+    """Return the reasons against a NoSchedule mark for every marked node.
 
-    *kept* are nodes that must be open to pods that come, *goes* those that are to have a mark.
+    *pending_since*: see LeaderState. *reserved*: nodes that must stay open to expected pods.
+    *to_mark*: nodes that get a mark in this pass.
     """
-    cluster = survey.cluster
-    stuck = unschedulable.blocked_by_no_schedule(
-        cluster, placed, now, survey.reaches.beyond, survey.unseen
+    blocked_pods = unschedulable.blocked_by_no_schedule(
+        snapshot.cluster, pending_since, now, snapshot.reaches.untracked, snapshot.unevaluated
     )
-    found = no_schedule.reasons_against(survey, stuck, goes)
-    for node, why in kept:
-        if node in found:
-            found[node] = (*found[node], why)
-    return found
+    blockers = no_schedule.reasons_against(snapshot, blocked_pods, to_mark)
+    for node, blocker in reserved:
+        if node in blockers:
+            blockers[node] = (*blockers[node], blocker)
+    return blockers
 
 
 def plan(
@@ -172,83 +190,88 @@ def plan(
     *,
     due: frozenset[str] | None = None,
     removals_max: int | None = None,
-    pace: RateLimits | None = None,
+    limits: RateLimits | None = None,
     now_seconds: int | None = None,
 ) -> Plan:
-    """Choose which nodes can go together, and say where their pods would go: see `judge`."""
-    survey = ClusterSnapshot(
-        cluster, config, Now.at(now_seconds), shut=pace.refused if pace else ()
+    """Take a snapshot of the cluster and make a plan for it; see `make_plan`."""
+    snapshot = ClusterSnapshot(
+        cluster, config, Now.at(now_seconds), write_blocked=limits.failed_writes if limits else ()
     )
-    return make_plan(survey, due=due, removals_max=removals_max, pace=pace)
+    return make_plan(snapshot, due=due, removals_max=removals_max, limits=limits)
 
 
 def make_plan(
-    survey: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     *,
     due: frozenset[str] | None = None,
     removals_max: int | None = None,
-    pace: RateLimits | None = None,
+    limits: RateLimits | None = None,
     in_time: InTime = unlimited_time,
-    listed: Delays | UnneededNodes | None = None,
+    candidates: Delays | UnneededNodes | None = None,
 ) -> Plan:
-    """Choose which nodes can go together, and say where their pods would go.
+    """Choose which nodes can be removed together, and where their pods would be placed.
 
-    Nodes that already carry a mark are judged first, in the order of their marks, and need not be
-    due. *due* names the others whose delay has elapsed; None: all. At most *removals_max* nodes
-    go, the marked ones among them; None: no limit. *pace* is what holds back at this moment; None:
-    what could go in the long run, under the lasting limits alone. Once *in_time* says that there
-    is no time left, no further node is tried that carries no mark. *listed* names the candidates
-    of this moment, for a policy that counts them, or finds them out while the plan is made, and
-    who of them is due; None: time plays no part.
+    Marked nodes are tried first, in the order of their marks, and have no delay. An unmarked node
+    is removable if every reach stays within the thresholds without it. A marked node is removable
+    if every reach stays within the higher `leaveThresholds`, so that small changes of the load
+    do not release marks.
 
-    A node that is not marked goes if every reach stays within the thresholds without it; one that
-    is marked, if it stays within the leave thresholds: a load that moves a little changes nothing.
+    Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until
+    none of the remaining nodes can be removed. Plan.kept has the reasons for these.
 
-    Candidates are tried in order (price, pods to move, utilization, name) until none of those
-    that are left can go. Raises: nothing; "no" stands in Plan.kept.
+    *due* names the unmarked nodes whose delay has passed; None means all. *removals_max* limits
+    the number of removals, including marked nodes; None means no limit. *limits* are the rate
+    limits of this pass; without them only the lasting limits apply, which shows what can be
+    removed in the long run. When *in_time* returns False, no further unmarked node is tried.
+    *candidates* are the current candidates with the ends of their delays, or the object that
+    finds them while the plan is made; None means that no delay applies.
     """
-    work, pending = prepare(survey, due=due, pace=pace, in_time=in_time, listed=listed)
-    before, figures, buffers = _totals(work.account), work.figures(), work.buffers()
-    removals = work.remove_all(removals_max)
-    gone = {removal.node for removal in removals}
-    after = _totals(work.account)
+    planner, pending = prepare(
+        snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates
+    )
+    before, metrics = _totals(planner.ledger), planner.policy_metrics()
+    buffers = planner.buffers()
+    removals = planner.remove_all(removals_max)
+    removed = {removal.node for removal in removals}
+    after = _totals(planner.ledger)
+    has_thresholds = snapshot.policy_type.thresholds
     return Plan(
-        policy=survey.config.policy,
-        usability=work.account.whole.usability,
-        usability_derived=survey.rule.thresholds and survey.config.usability is UsabilityMode.AUTO,
+        policy=snapshot.config.policy,
+        usability=planner.ledger.total.usability,
+        usability_derived=has_thresholds and snapshot.config.usability is UsabilityMode.AUTO,
         before=before[0],
         after=after[0],
-        reaches=_reaches(work.account, before[1:], after[1:]) if survey.rule.thresholds else (),
+        reaches=_reach_sums(planner.ledger, before[1:], after[1:]) if has_thresholds else (),
         removals=removals,
-        kept=work.kept(gone),
+        kept=planner.unremovable(removed),
         pending=pending,
-        marked_infeasible=tuple(sorted(work.marked - gone)),
-        figures=figures,
+        marked_infeasible=tuple(sorted(planner.marked - removed)),
+        figures=metrics,
         buffers=buffers,
-        complete=not work.out_of_time,
+        complete=not planner.out_of_time,
     )
 
 
 def prepare(
-    survey: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     *,
     due: frozenset[str] | None = None,
-    pace: RateLimits | None = None,
+    limits: RateLimits | None = None,
     in_time: InTime = unlimited_time,
-    listed: Delays | UnneededNodes | None = None,
+    candidates: Delays | UnneededNodes | None = None,
 ) -> tuple[Planner, tuple[Placement, ...]]:
-    """Return a plan's work before any node went, and where the pods go that look for a place."""
-    work = Planner(survey, due=due, pace=pace, in_time=in_time, listed=listed)
-    return work, work.settle()
+    """Return a planner before its first removal, and the placements of pending pods."""
+    planner = Planner(snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates)
+    return planner, planner.place_pending()
 
 
-def _totals(account: UtilizationLedger) -> list[Totals]:
-    """Return the sums as they stand, of the whole first."""
-    return [sums.totals() for sums in (account.whole, *account.reaches)]
+def _totals(ledger: UtilizationLedger) -> list[Totals]:
+    """Return the current totals of the cluster, followed by those of each reach."""
+    return [sums.totals() for sums in (ledger.total, *ledger.reaches)]
 
 
-def _reaches(
-    account: UtilizationLedger, before: Sequence[Totals], after: Sequence[Totals]
+def _reach_sums(
+    ledger: UtilizationLedger, before: Sequence[Totals], after: Sequence[Totals]
 ) -> tuple[ReachSums, ...]:
     return tuple(
         ReachSums(
@@ -256,32 +279,32 @@ def _reaches(
             key=sums.reach.key,
             usability=sums.usability,
             enter=sums.enter,
-            leave=sums.leave,
-            before=was,
-            after=is_now,
+            leave=sums.release,
+            before=totals_before,
+            after=totals_after,
         )
-        for sums, was, is_now in zip(account.reaches, before, after, strict=True)
+        for sums, totals_before, totals_after in zip(ledger.reaches, before, after, strict=True)
         if sums.reach is not None
     )
 
 
-def _candidates(survey: ClusterSnapshot, before: Mapping[str, int], now: Now) -> dict[str, int]:
-    """Return since when each node has been a candidate without a break (thesis 4.4).
+def _candidates(snapshot: ClusterSnapshot, before: Mapping[str, int], now: Now) -> dict[str, int]:
+    """Return since when each node has been a candidate without interruption (thesis 4.4).
 
-    Nodes that pass and were listed keep their time, new ones get *now*, those that fail
-    or are gone are left out. Marked nodes are on their way: they are not listed, and the others
-    are judged as if they had gone.
+    Nodes that still pass the check keep their time from *before*, new candidates get *now*. Marked
+    nodes are not listed; the other nodes are checked as if the marked nodes were removed.
     """
-    account = survey.account()
-    policy = survey.policy(account)
-    nodes = survey.ground.nodes
-    marked = {survey.ground.ids[name] for name in survey.marks.keys() - survey.gone}
+    ledger = snapshot.new_ledger()
+    policy = snapshot.policy(ledger)
+    nodes = snapshot.node_order.nodes
+    leaving = snapshot.leaving_nodes
+    marked = {snapshot.node_order.ids[name] for name in snapshot.marks.keys() - leaving}
     for number in sorted(marked):
-        account.expect(number)
+        ledger.assume_removed(number)
     return {
         node.name: before.get(node.name, now.seconds)
         for number, node in enumerate(nodes)
         if number not in marked
-        and node.name not in survey.gone
-        and policy.listed(number, was=node.name in before)
+        and node.name not in leaving
+        and policy.is_candidate(number, was=node.name in before)
     }

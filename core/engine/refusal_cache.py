@@ -1,9 +1,8 @@
-"""Which refusals go on while other nodes go, so that no pods are packed for nothing.
+"""Remember why nodes cannot be removed, so that the same pods are not packed again in vain.
 
-While a plan is made free space only falls, a pod leaves a node only together with all others, and
-such a node takes none any more. So pods that are packed again find the same places as before, as
-long as nothing has moved on their node and on those that would receive some of them: a node that
-had no room for one has none now, and one that was refused for what stands on it is so still.
+While a plan is made, free space only shrinks. The pods of a node leave only together, and a
+removed node accepts no pods. So the pods of a node find the same places as before until pods move
+on the node itself or on one of the receiving nodes.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,23 +13,25 @@ from core.packing.packer import Attempt, Packer
 
 
 class _Refusal(NamedTuple):
+    """A refusal that holds until pods move on certain nodes."""
+
     receivers: Collection[int]
-    """The nodes on which pods would find places."""
+    """Nodes that would receive pods."""
     over: Exceeded | None
-    """Sums of the node's own that would be over a threshold; None: a pod found no place."""
+    """Sums of the node's own reach that would exceed a threshold; None if a pod had no place."""
 
 
 class RefusalCache:
-    """The nodes that need not be tried, as things stand."""
+    """Nodes that need not be tried again in the current state."""
 
     def __init__(self, packer: Packer) -> None:
         self._packer = packer
-        self._hopeless: set[int] = set()
-        """Nodes with a pod that finds no place, and never will while this plan is made."""
+        self._never_fit: set[int] = set()
+        """Nodes with a pod that will find no place while this plan is made."""
         self._until_moved: dict[int, _Refusal] = {}
-        """By node; true until pods move on it or on a receiver."""
+        """Refusals by node, valid until pods move on it or on a receiver."""
 
-    def note(
+    def add(
         self,
         node: int,
         attempt: Attempt,
@@ -39,35 +40,37 @@ class RefusalCache:
         *,
         marked: bool,
     ) -> None:
-        """Remember what refused the node: pods without a place, or sums that would be over.
+        """Remember why the node was refused: pods without a place, or sums over a threshold.
 
-        *attempt* is the one that asks all nodes. For sums of its own a node is refused wherever
-        its pods go; a *marked* one is held to two thresholds, so what it was over says too little.
-        *beside* is another that was refused, if *attempt* was made without pods that are there.
+        *beside* is an earlier failed attempt, if *attempt* was made without headroom.
         """
         packer = self._packer
-        if not beside and packer.hopeless(attempt, node):
-            self._hopeless.add(node)
-        elif packer.repeats(node):
+        if not beside and packer.never_fits(attempt, node):
+            self._never_fit.add(node)
+        elif packer.is_repeatable(node):
+            # Its own reaches refuse a node wherever its pods go. A marked node is checked against
+            # two thresholds, so the exceeded one is not enough to know.
             own = [one for one in over if one.own and not marked]
-            if attempt.unplaced or own:
-                # The whole comes first, and changes with every node that goes.
-                receivers = {**attempt.left, **beside.left} if beside else attempt.left
+            if attempt.unassigned or own:
+                # The sums of the cluster come first and change with every removal: take the last.
+                receivers = (
+                    {**attempt.free_after, **beside.free_after} if beside else attempt.free_after
+                )
                 self._until_moved[node] = _Refusal(receivers, own[-1] if own else None)
 
-    def holds(self, node: int) -> bool:
-        """Say whether the node would be refused again; False: it may be, or may not."""
-        if node in self._hopeless:
+    def is_still_refused(self, node: int) -> bool:
+        """Report whether the node would certainly be refused again."""
+        if node in self._never_fit:
             return True
         found = self._until_moved.get(node)
         if found is None:
             return False
         over = found.over
-        return over is None or over.sums.over(over.change, marked=False)
+        return over is None or over.sums.exceeds(over.change, marked=False)
 
-    def move(self, leaving: int, attempt: Attempt) -> None:
-        """Forget what no longer holds when the attempt is carried out."""
-        moved = {leaving, *attempt.left}
+    def invalidate(self, leaving: int, attempt: Attempt) -> None:
+        """Drop the refusals that the removal of *leaving* with this attempt may change."""
+        moved = {leaving, *attempt.free_after}
         known = self._until_moved
         stale = [n for n, one in known.items() if not moved.isdisjoint(one.receivers)]
         for node in moved.union(stale):

@@ -1,10 +1,10 @@
-"""Which empty nodes are kept for pods that are to be expected, and for which; pure.
+"""Reserve empty nodes for expected pods: do not release them to the autoscaler yet.
 
-The pods that came in the busiest length of time of each reach are packed into the room of all
-nodes that stay, fullest first, those with a soft mark among them; what finds no room there is
-packed on empty nodes, those without a mark first, then the cheapest. These are not handed to the
-autoscaler. What finds no room there either may have it on nodes that an autoscaler has made and
-that start still: nobody need be told to make them once more.
+Expected pods are as many as were created in the busiest time span of each reach. They are packed
+like placeholders: first on the nodes that stay, fullest first, including nodes with a
+PreferNoSchedule mark; then on empty nodes, unmarked ones first, then the cheapest. The empty nodes
+that receive expected pods are reserved. What still has no room may fit on nodes that are starting,
+so that no autoscaler is asked to add nodes twice.
 """
 
 from collections import Counter
@@ -34,142 +34,142 @@ from core.packing.node_order import dominant_share
 from core.packing.packer import Packer
 
 PODS_MAX: Final = 10_000
-"""Pods that room is kept for; every reach has an equal part, and what others leave of theirs."""
+"""Maximum number of placeholders. Every reach gets an equal share; unused shares go to the
+others."""
 KINDS_SHOWN: Final = 3
+"""Maximum number of pod sizes in a message."""
 SHORT: Final = Fraction(1, 4)
-"""A reach is short of room when more than this of what its expected pods ask for finds none."""
+"""A reach is short of room if more than this share of its expected requests has none."""
 EXPECTED: Final = "Reserve"
-"""Whose the expected pods are, of the reach as its name."""
+"""Owner kind of placeholder pods; the owner name is the key of their reach."""
 
 RESERVE: Final = Reason(
     "reserve",
-    "The node is empty, and not handed to the autoscaler: room is kept for as many pods as came "
-    "in the busiest stretch of the last time, and the nodes that stay have too little.",
-    "wait; or set `reserve.length` or `reserve.over` shorter in the configuration",
-    "pods like those that came find room on the nodes that stay",
+    "The node is empty but is not released to the autoscaler. Ebb reserves room for as many pods "
+    "as were created in the busiest recent time span, and the other nodes have too little.",
+    "wait; or shorten `reserve.length` or `reserve.over` in the configuration",
+    "the other nodes have room for the expected pods",
 )
 
 
 class Reserved(NamedTuple):
-    """What follows from what is expected."""
+    """Result of the reserve computation."""
 
-    held: tuple[ReservedNode, ...] = ()
-    """The empty nodes that are kept, by name."""
-    short: frozenset[str] = frozenset()
-    """The reaches of which too few of the expected pods would find room that stays, by key."""
+    nodes: tuple[ReservedNode, ...] = ()
+    """Reserved nodes, by name."""
+    short_reaches: frozenset[str] = frozenset()
+    """Keys of the reaches in which too few of the expected pods would find room that remains."""
 
 
-def reserve_nodes(memory: LeaderState, survey: ClusterSnapshot, now: Now) -> Reserved:
-    """Return what is kept now; *memory* has seen the cluster last.
+def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Reserved:
+    """Return the nodes to reserve; *state* must have observed the snapshot.
 
-    A leader that has not looked on for one length does not know what comes: it keeps all.
+    A leader that has watched for less than one window does not know what to expect, so it reserves
+    every empty node.
     """
-    settings = survey.config.budgets.reserve
+    settings = snapshot.config.budgets.reserve
     if not settings.over_seconds:
-        return ReservePlanner(survey, None).reserved() if survey.buffered else Reserved()
-    found = ReservePlanner(survey, memory.expected(survey.machines, now))
-    until = watched_until(memory, settings.length_seconds)
+        return ReservePlanner(snapshot, None).reserve() if snapshot.buffer_rooms else Reserved()
+    found = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
+    until = watched_until(state, settings.length_seconds)
     if until is not None and now.before(until):
-        return found.unwatched(until)
-    return found.reserved()
+        return found.keep_all(until)
+    return found.reserve()
 
 
 class ReservePlanner:
-    """What is to be packed, and where there is room."""
+    """The expected pods, and the nodes that have or may get room for them."""
 
-    def __init__(self, survey: ClusterSnapshot, expected: Counts | None) -> None:
-        """Prepare to keep room for these pods, and at least for the headroom; None: for neither.
+    def __init__(self, snapshot: ClusterSnapshot, expected: Counts | None) -> None:
+        """Prepare placeholders for the expected pods and the headroom, or for neither if None.
 
-        What buffers of others ask for comes on top.
+        Placeholders of CapacityBuffers are added in both cases.
         """
-        self._survey = survey
-        self.expected = [(room.pod, room.kept) for room in survey.buffered if room.kept]
-        """For which pods room is kept, and for how many like each."""
+        self._survey = snapshot
+        self.placeholders = [(room.pod, room.kept) for room in snapshot.buffer_rooms if room.kept]
+        """Pods to reserve room for, each with the number of such pods."""
         if expected is not None:
-            self.expected += [*_bounded(expected), *self._headroom(expected)]
+            self.placeholders += [*_bounded(expected), *self._headroom(expected)]
 
-    def reserved(self) -> Reserved:
-        """Return the empty nodes that are kept, and what finds no room on them either."""
+    def reserve(self) -> Reserved:
+        """Return the reserved nodes, and the reaches that are short of room even then."""
         if not (
-            (self.empties or self._survey.config.publishes) and (self.expected or self._waiting)
+            (self.empty_nodes or self._survey.config.publishes)
+            and (self.placeholders or self._pending)
         ):
             return Reserved()
-        packer, empties = self._packer(self.empties), frozenset(self.empties)
-        apart = packer.spare
-        waiting = [n for n in (*packer.homeless, *self._displaced(packer)) if n not in apart]
+        packer, empties = self._packer(self.empty_nodes), frozenset(self.empty_nodes)
+        apart = packer.placeholders
+        waiting = [n for n in (*packer.pending, *self._displaced(packer)) if n not in apart]
         found: dict[str, Counter[Resources | str]] = {}
         waited: Counter[str] = Counter()
         homeless: list[Pod] = []
         for pods in (sorted(waiting), sorted(apart)):
-            attempt, _ = packer.settle(pods)
-            for pod, number in attempt.placements:
+            attempt, _ = packer.place(pods)
+            for pod, number in attempt.assignments:
                 name = packer.nodes[number].name
                 if name in empties and pod in apart:
                     found.setdefault(name, Counter())[_shape(packer.pods[pod])] += 1
                 elif name in empties:
                     waited[name] += 1
-                if not self._stays(packer.nodes[number]):
+                if not self._remains(packer.nodes[number]):
                     homeless.append(packer.pods[pod])
-            homeless += (packer.pods[pod] for pod in attempt.unplaced)
+            homeless += (packer.pods[pod] for pod in attempt.unassigned)
         names = sorted({*found, *waited})
         held = tuple(
             ReservedNode(one, _why(found.get(one, Counter()), waited[one])) for one in names
         )
-        return Reserved(held, self._short(homeless))
+        return Reserved(held, self._short_reaches(homeless))
 
-    def _short(self, homeless: Iterable[Pod]) -> frozenset[str]:
-        """Return the reaches of which too many of the expected pods have found no room."""
+    def _short_reaches(self, homeless: Iterable[Pod]) -> frozenset[str]:
+        """Return the reaches in which too many of the expected pods have no room."""
         if not self._survey.config.publishes:
             return frozenset()
         without = Counter(pod.name for pod in homeless if pod.owner_kind == EXPECTED)
         asked, lacking = Counter[str](), Counter[str]()
-        for pod, many in self.expected:
+        for pod, many in self.placeholders:
             if pod.owner_kind == EXPECTED:
-                share = max(dominant_share(pod.requests, self._survey.machines), 1)
+                share = max(dominant_share(pod.requests, self._survey.total_allocatable), 1)
                 asked[pod.owner_name] += share * many
                 lacking[pod.owner_name] += share * without[pod.name]
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
 
-    def _stays(self, node: Node) -> bool:
-        """Say whether the room on the node is there as long as Ebb asks nobody for it.
+    def _remains(self, node: Node) -> bool:
+        """Report whether the node remains although Ebb requests no node from an autoscaler."""
+        snapshot, name = self._survey, node.name
+        # An empty node that Ebb does not protect is removed as soon as it is not requested. Its
+        # room would be missing again, and an autoscaler would add and remove it endlessly.
+        kept = snapshot.blockers[name] and name not in snapshot.starting_nodes
+        stays = kept or name in snapshot.non_empty_nodes or name in snapshot.marks
+        return bool(stays) or protects_empty(snapshot, node)
 
-        An empty one that Ebb does not hold goes as soon as it is not asked for: it would be
-        missing again, and be added anew, without end.
-        """
-        survey, name = self._survey, node.name
-        kept = survey.blockers[name] and name not in survey.starting
-        stays = kept or name in survey.occupied or name in survey.marks
-        return bool(stays) or protects_empty(survey, node)
-
-    def unwatched(self, until: int) -> Reserved:
-        """Return every empty node: a new leader has not watched arrivals for long enough.
-
-        *until*: unix seconds at which it has.
-        """
-        message = f"a new leader watches which pods arrive until {timestamp(until)}"
+    def keep_all(self, until: int) -> Reserved:
+        """Reserve every empty node until *until* (unix seconds), when arrivals are known."""
+        message = f"a new leader observes pod arrivals until {timestamp(until)}"
         why = Blocker(RESERVE, message, until=until)
-        held = tuple(ReservedNode(name, why) for name in sorted(self.empties))
+        held = tuple(ReservedNode(name, why) for name in sorted(self.empty_nodes))
         return Reserved(
-            held, self.reserved().short if self._survey.config.publishes else frozenset()
+            held, self.reserve().short_reaches if self._survey.config.publishes else frozenset()
         )
 
     @cached_property
-    def empties(self) -> Sequence[str]:
-        """Return the nodes that the autoscaler would take if it might, in the order of their use.
+    def empty_nodes(self) -> Sequence[str]:
+        """Return the empty nodes that the autoscaler could remove, in the order of their use.
 
-        Those without a mark first, since a plan keeps them; of the marked ones those last that are
-        handed over, so that they stay so; behind all, those that nobody would hold, which are the
-        autoscaler's at any moment; of each, the cheapest. Those with a hard mark among them: it
-        becomes soft where they are kept. Not those that stay whatever comes, which are room like
-        others.
+        Unmarked nodes come first, because a plan keeps them. Among the marked nodes, those
+        released to the autoscaler come last, so that they stay released. Nodes that Ebb does not
+        protect come after all others, because the autoscaler may remove them at any time. Within
+        each group the cheapest comes first. A NoSchedule mark does not exclude a node; it becomes
+        PreferNoSchedule if the node is reserved. Nodes that cannot be removed are not listed;
+        their room counts like that of others.
         """
-        survey = self._survey
+        snapshot = self._survey
         found = [
             node
-            for node in survey.ground.nodes
-            if node.name not in survey.occupied
-            and node.name not in survey.closed
-            and not survey.blockers[node.name]
+            for node in snapshot.node_order.nodes
+            if node.name not in snapshot.non_empty_nodes
+            and node.name not in snapshot.unschedulable_nodes
+            and not snapshot.blockers[node.name]
         ]
         found.sort(key=self._order)
         return [node.name for node in found]
@@ -177,7 +177,7 @@ class ReservePlanner:
     def _order(self, node: Node) -> tuple[object, ...]:
         marked = node.name in self._survey.marks
         price = self._survey.config.price_of(node.labels)
-        goes = not self._stays(node)
+        goes = not self._remains(node)
         return (
             goes,
             marked,
@@ -188,39 +188,41 @@ class ReservePlanner:
         )
 
     @cached_property
-    def _hard(self) -> frozenset[str]:
+    def _no_schedule_nodes(self) -> frozenset[str]:
         marks = self._survey.marks
         return frozenset(name for name, one in marks.items() if one.mark is Mark.HARD)
 
     def _packer(self, empties: Sequence[str]) -> Packer:
-        """Return a packer on which empty nodes come last, behind them those on their way.
+        """Return a packer in which empty nodes come last, followed only by starting nodes.
 
-        So a node that is not there yet keeps no place of an empty one that is. Nodes with a hard
-        mark that hold pods are no room: it does not become soft for what is only expected. Pods
-        that stay are only in its sums.
+        Starting nodes come last so that they do not replace an empty node that exists. Non-empty
+        nodes with a NoSchedule mark have no room, because expected pods alone do not change their
+        mark.
         """
-        survey = self._survey
-        cluster = survey.cluster
-        waiting = self._waiting
-        spare = [pod for pod, many in self.expected for _ in range(many)]
-        # Where nobody waits, nobody's neighbours matter: these pods ask nothing of others.
+        snapshot = self._survey
+        cluster = snapshot.cluster
+        waiting = self._pending
+        placeholders = [pod for pod, many in self.placeholders for _ in range(many)]
+        # Placeholders have no inter-pod constraints. Without pending pods no other pod matters.
         others = cluster.pods if waiting else ()
-        starting = survey.starting
+        starting = snapshot.starting_nodes
         last = [*empties, *sorted(starting.keys() - set(empties))]
-        closed = survey.closed - starting.keys() | (self._hard - set(empties))
-        ground = survey.ground.behind(last, closed, starting)
+        closed = snapshot.unschedulable_nodes - starting.keys() | (
+            self._no_schedule_nodes - set(empties)
+        )
+        node_order = snapshot.node_order.with_last(last, closed, starting)
         return Packer(
             replace(cluster, pods=others),
-            ground,
+            node_order,
             movable=[[pod] for pod in waiting],
-            spare=spare,
-            whole=survey.whole,
+            placeholders=placeholders,
+            total_capacity=snapshot.reachable_allocatable,
         )
 
     @cached_property
-    def _waiting(self) -> Sequence[Pod]:
-        """Return the pods that look for room now: they come before those that are expected."""
-        gone = self._survey.gone
+    def _pending(self) -> Sequence[Pod]:
+        """Return the pods that need a place now; they are placed before expected pods."""
+        gone = self._survey.leaving_nodes
         return [
             pod
             for members in self._survey.movable
@@ -229,26 +231,26 @@ class ReservePlanner:
         ]
 
     def _displaced(self, packer: Packer) -> Iterable[int]:
-        return (n for name in self._survey.gone for n in packer.on[packer.node_ids[name]])
+        return (n for name in self._survey.leaving_nodes for n in packer.on[packer.node_ids[name]])
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
-        """Return what the headroom asks beyond pods that are expected and at least as large."""
-        survey = self._survey
+        """Return the headroom pods in excess of expected pods that are at least as large."""
+        snapshot = self._survey
         made: list[tuple[Pod, int]] = []
-        for pod in survey.headroom(1):
-            reach = survey.reaches.of_placing(pod.placing)
+        for pod in snapshot.headroom(1):
+            reach = snapshot.reaches.reach_of(pod.placing)
             as_large = sum(
                 many
                 for kind, many in expected.items()
                 if reach and kind.reach == reach.key and pod.requests.fits_in(kind.requests)
             )
-            if (lacking := survey.config.budgets.headroom - as_large) > 0:
+            if (lacking := snapshot.config.budgets.headroom - as_large) > 0:
                 made.append((pod, lacking))
         return made
 
 
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
-    """Return a pod for each kind, and how many of it; of too many, those that come first."""
+    """Return a pod of each shape with the number to reserve for, within the share of its reach."""
     left = _parts(expected)
     found: list[tuple[Pod, int]] = []
     for number, kind in enumerate(sorted(expected, key=_largest)):
@@ -267,15 +269,13 @@ def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
 
 
 def _parts(expected: Counts) -> dict[str, int]:
-    """Return for how many pods of each reach room is kept, those that ask for least first.
-
-    What one leaves of its part the others have.
-    """
+    """Return the number of pods to reserve for by reach, smallest first."""
     asked = Counter[str]()
     for kind, many in expected.items():
         asked[kind.reach] += many
     left, found = PODS_MAX, dict[str, int]()
     for reach in sorted(asked, key=lambda one: (asked[one], one)):
+        # The part of a share that one reach does not use goes to the next ones.
         found[reach] = min(asked[reach], left // (len(asked) - len(found)))
         left -= found[reach]
     return found
@@ -287,21 +287,21 @@ def _largest(kind: PodShape) -> tuple[object, ...]:
 
 
 def _shape(pod: Pod) -> Resources | str:
-    """Return what is told of the pod: of a buffer's, whose it is."""
+    """Return the text or the requests that describe the pod in messages."""
     buffer = buffer_of(pod)
     return pod.requests if buffer is None else f"{BUFFER} {buffer}"
 
 
 def _why(expected: Counter[Resources | str], waiting: int) -> Blocker:
-    """Say for which pods a node is kept, those of most first."""
-    told = ["1 that waits" if waiting == 1 else f"{waiting} that wait"] if waiting else []
+    """Return a blocker that names the pods for which a node is reserved, most frequent first."""
+    parts = [f"{waiting} pending"] if waiting else []
     ranked = sorted(expected.items(), key=lambda entry: (-entry[1], repr(entry[0])))
-    told += [f"{many} of {_size(asked)}" for asked, many in ranked[:KINDS_SHOWN]]
+    parts += [f"{many} of {_size(asked)}" for asked, many in ranked[:KINDS_SHOWN]]
     if rest := sum(many for _, many in ranked[KINDS_SHOWN:]):
-        told.append("1 other" if rest == 1 else f"{rest} others")
+        parts.append("1 other" if rest == 1 else f"{rest} others")
     count = waiting + expected.total()
     pods = "1 pod" if count == 1 else f"{count} pods"
-    return Blocker(RESERVE, f"it is kept for {pods}: {', '.join(told)}")
+    return Blocker(RESERVE, f"it is reserved for {pods}: {', '.join(parts)}")
 
 
 def _size(asked: Resources | str) -> str:

@@ -1,10 +1,9 @@
-"""Which nodes the reserve has taken back from their autoscaler, and how long they are kept; pure.
+"""Keep a node reserved for longer if the reserve needed it again after its release.
 
-What the nodes that stay have room for changes with every pod. A node that is needed while a pod of
-a CronJob runs would be handed over each time that it ends, and taken back before its autoscaler
-could have it, which takes no node that has been empty for less than ten minutes. So a node that
-has been taken back is kept longer than it is needed: for one length of the reserve, twice as long
-each further time, and never longer than the reserve looks back.
+The room on the other nodes changes with every pod. A node that is needed while a pod of a CronJob
+runs would be released each time the pod ends, and protected again before the autoscaler, which
+waits about ten minutes, could remove it. So such a node stays reserved for one `reserve.length`
+after it was needed last, twice as long after each repetition, up to `reserve.over`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,42 +20,43 @@ from core.model.now import Now
 from core.model.reason import Blocker, Reason
 
 DOUBLINGS_MAX: Final = 32
-"""More are longer than any time that can be configured."""
+"""Maximum number of doublings; more would exceed any duration that can be configured."""
 
 
 class ReserveHit(NamedTuple):
-    """A node that the reserve needed once more after it had been released."""
+    """A node that the reserve needed again after it had been released."""
 
     times: int
+    """Number of times that the node was needed again."""
     needed: int
-    """Unix seconds of the last look that found it needed."""
+    """Time of the last pass that needed the node, unix seconds."""
 
 
 class NeededNodes(NamedTuple):
-    """A look, and the nodes that the reserve needs now."""
+    """A snapshot, and the nodes that the reserve needs now."""
 
-    survey: ClusterSnapshot
+    snapshot: ClusterSnapshot
     needed: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveHits:
-    """The nodes that the reserve has taken back from the autoscaler."""
+    """Nodes that the reserve needed again after their release."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
-    """By name; forgotten when the reserve looks back on nothing of it any more."""
+    """Hits by node; dropped `reserve.over` after the node was needed last."""
     current: frozenset[str] = frozenset()
-    """Those that the last look found needed."""
+    """Nodes that the reserve needed in the last pass."""
 
     def observe(self, seen: NeededNodes, now: Now) -> "ReserveHits":
-        """Return the state after a look.
+        """Return the state after a pass.
 
-        A new leader that keeps every empty node, because it has not watched for long enough,
-        passes none as needed: it does not know whether one is.
+        A new leader that reserves every empty node passes no needed nodes, because it does not
+        know yet which ones are needed.
         """
-        settings = seen.survey.config.budgets.reserve
+        settings = seen.snapshot.config.budgets.reserve
         found: dict[str, ReserveHit] = {}
-        for node in seen.survey.ground.nodes:
+        for node in seen.snapshot.node_order.nodes:
             known = self.nodes.get(node.name)
             if known and now.reached(known.needed + settings.over_seconds):
                 known = None
@@ -71,36 +71,37 @@ class ReserveHits:
         return ReserveHits(found, frozenset(found.keys() & set(seen.needed)))
 
     def unchanged(self, now: Now) -> "ReserveHits":
-        """Return the state after the same cluster was seen again."""
+        """Return the state after a pass that was skipped."""
         found = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
         return replace(self, nodes={**self.nodes, **found})
 
     def renamed(self, keys: RenamedKeys) -> "ReserveHits":  # noqa: ARG002
-        """Return the state itself: it knows no reaches."""
+        """Return the state itself, because it contains no keys of reaches."""
         return self
 
-    def kept_longer(
-        self, survey: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
+    def extend(
+        self, snapshot: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
     ) -> tuple[ReservedNode, ...]:
-        """Return the nodes that are *kept*, and those that were needed lately, by name."""
-        settings = survey.config.budgets.reserve
+        """Return the reserved nodes *kept* and those that were needed recently, by name."""
+        settings = snapshot.config.budgets.reserve
         found = {one.node: one for one in kept}
         for name, one in self.nodes.items():
             until = _until(one, settings)
-            if now.before(until) and name not in found and _is_empty_and_marked(survey, name):
+            if now.before(until) and name not in found and _is_empty_and_marked(snapshot, name):
                 message = (
-                    f"it was released to the autoscaler and needed again: it is kept until "
-                    f"{timestamp(until)}"
+                    "it was needed again after its release to the autoscaler, and is reserved "
+                    f"until {timestamp(until)}"
                 )
                 found[name] = ReservedNode(name, Blocker(reason, message, until=until))
         return tuple(found[name] for name in sorted(found))
 
 
 def _until(one: ReserveHit, settings: Reserve) -> int:
+    """Return the time until which a node stays reserved."""
     seconds: int = settings.length_seconds << min(one.times - 1, DOUBLINGS_MAX)
     return one.needed + min(seconds, settings.over_seconds)
 
 
-def _is_empty_and_marked(survey: ClusterSnapshot, name: str) -> bool:
-    empty = name not in survey.occupied and name not in survey.closed
-    return empty and name in survey.marks and not survey.blockers[name]
+def _is_empty_and_marked(snapshot: ClusterSnapshot, name: str) -> bool:
+    empty = name not in snapshot.non_empty_nodes and name not in snapshot.unschedulable_nodes
+    return empty and name in snapshot.marks and not snapshot.blockers[name]

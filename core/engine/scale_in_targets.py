@@ -1,10 +1,11 @@
-"""Which nodes without a mark scale-ins are to empty next; pure.
+"""Choose unmarked nodes that scale-ins should empty next.
 
-A scale-in that is told nothing takes pods where many of their set are, so it leaves a few pods on
-each node and empties none. Here it is told of a few nodes beside the marked ones: those of which
-least is asked for, and of these first the ones that hold no pods but such as scale-ins take. They
-empty, and are marked when the others can take what is left on them. A node that was chosen stays
-chosen, so that pods are written once and one node empties before the next.
+By default a scale-in deletes pods from nodes with many pods of their ReplicaSet, so it leaves a
+few pods on each node and empties none. Ebb sets a low pod deletion cost on the pods of a few nodes
+beside the marked ones. It chooses the nodes with the smallest requests, preferring nodes that hold
+only pods that scale-ins can delete. These nodes empty and can be marked when other nodes have room
+for the rest. A chosen node stays chosen, so that each pod is written once and one node empties
+before the next.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,35 +17,39 @@ from core.engine.plan import UnremovableNode
 from core.engine.snapshot import ClusterSnapshot
 
 ONE_IN: Final = 10
-"""Of so many nodes that a pod can use one is chosen, and of fewer one too."""
+"""One node of this many in a reach is chosen, and at least one."""
 NODES_MAX: Final = 100
-"""In all, so that new costs for the pods of a large cluster are written within minutes."""
+"""Maximum number of chosen nodes, so that pod deletion costs of a large cluster are written within
+minutes."""
 
 
 def choose_targets(
-    before: Mapping[str, int], survey: ClusterSnapshot, kept: Iterable[UnremovableNode]
+    before: Mapping[str, int], snapshot: ClusterSnapshot, kept: Iterable[UnremovableNode]
 ) -> dict[str, int]:
-    """Return them by name, each with its number: the lower, the sooner it is to be empty.
+    """Return the chosen nodes with their rank; the node with the lowest rank is emptied first.
 
-    *before*: those of the last look, *kept*: the plan's nodes that stay. A node that was chosen
-    stays so as long as it is there, has no mark, and holds pods that scale-ins take.
-
-    None of them is kept by anything but its pods' room and the moment: to empty one that a budget
-    or its zone keeps anyway would free nothing.
+    *before*: targets of the last pass. *kept*: nodes that cannot be removed. A target stays one
+    while it exists, is unmarked, and has pods that a scale-in can delete.
     """
-    ids, census = survey.ground.ids, survey.census
-    scaled = census.scaled
+    ids, census = snapshot.node_order.ids, snapshot.pod_index
+    scaled = census.scale_in_pods
 
     def may(name: str) -> bool:
-        return bool(scaled.get(name)) and not (name in survey.marks or survey.blockers[name])
+        return bool(scaled.get(name)) and not (name in snapshot.marks or snapshot.blockers[name])
 
     def rank(name: str) -> tuple[bool, int, str]:
-        return census.movers(name) > scaled[name], survey.ground.share(ids[name]), name
+        return (
+            census.count_movable(name) > scaled[name],
+            snapshot.node_order.share(ids[name]),
+            name,
+        )
 
     stays = {name: number for name, number in before.items() if name in ids and may(name)}
-    missing = _missing(survey, stays)
+    missing = _missing(snapshot, stays)
     if len(stays) >= NODES_MAX or not any(many > 0 for many in missing):
         return stays
+    # A node that a budget or zone balance keeps anyway is not chosen: emptying it would free
+    # nothing.
     free = (
         one.node
         for one in kept
@@ -52,7 +57,7 @@ def choose_targets(
     )
     chosen: list[str] = []
     for name in sorted(free, key=rank):
-        its = survey.reaches.of[ids[name]]
+        its = snapshot.reaches.by_node[ids[name]]
         if name not in stays and any(missing[reach] > 0 for reach in its):
             chosen.append(name)
             for reach in its:
@@ -61,11 +66,11 @@ def choose_targets(
     return stays | dict(islice(numbered, NODES_MAX - len(stays)))
 
 
-def _missing(survey: ClusterSnapshot, there: Iterable[str]) -> list[int]:
-    """Return by reach how many nodes there are too few; below 0: too many."""
-    reaches, ids = survey.reaches, survey.ground.ids
+def _missing(snapshot: ClusterSnapshot, there: Iterable[str]) -> list[int]:
+    """Return the number of missing targets by reach; negative if there are too many."""
+    reaches, ids = snapshot.reaches, snapshot.node_order.ids
     missing = [-(-len(reach.nodes) // ONE_IN) for reach in reaches.all]
     for name in there:
-        for reach in reaches.of[ids[name]]:
+        for reach in reaches.by_node[ids[name]]:
             missing[reach] -= 1
     return missing

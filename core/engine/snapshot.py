@@ -1,4 +1,4 @@
-"""One look at a cluster: who may move, who may go, what is used, before anything is decided."""
+"""Derive from one cluster state the facts that the engine's steps share, before any decision."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final
 
-from core.capacity.reaches import Reach, Reaches
+from core.capacity.reaches import REACHES_MAX, Reach, Reaches
 from core.capacity.sums import ReachUtilization
 from core.capacity.usable import NOTHING, Amount, PooledRatios, Share, Usability, derive_usability
 from core.capacity.utilization import NodeLoad, UtilizationLedger
@@ -37,28 +37,28 @@ from core.policies.all import POLICIES
 from core.policies.policy import Policy, PolicyInput
 
 NO_LABELS: Final[Mapping[str, str]] = {}
-"""No pool selects them: what holds for them holds for the cluster."""
+"""Labels that no pool selects, so that the settings of the cluster apply."""
 Shapes = Counter[tuple[int, int]]
-"""How many pods ask for so many millicores and bytes."""
+"""Number of pods by their requests (CPU millicores, memory bytes)."""
 NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
-"""Stands for the whole where things are kept by a reach's key."""
-BEYOND: Final = "asks for nodes of its own, beyond as many sets as are told apart"
+"""Key for the whole cluster in mappings that are keyed by reach."""
+BEYOND: Final = f"the nodes that it can use are not among the {REACHES_MAX} sets that Ebb tracks"
 """Message for pods beyond the REACHES_MAX limit."""
 
 UNREACHED: Final = Reason(
     "unreached",
-    "Only pods that Ebb cannot evaluate could use the node, so no threshold would protect them.",
-    "see those pods' own reasons: ebb explain pod; or mark nothing here",
-    "a pod that Ebb can evaluate could use the node, or none that it cannot",
+    "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
+    "find out why Ebb cannot evaluate these pods: ebb explain pod; or exclude the node",
+    "a pod that Ebb can evaluate can use the node, or no pod can use it at all",
 )
 
 
 class ClusterSnapshot:
-    """The facts about a cluster that the engine's steps share; read only.
+    """Facts about a cluster, read-only.
 
-    Each fact is worked out from the inputs and from other facts when it is first asked for. Ids of
-    nodes are those of `ground`.
+    Each fact is computed from the inputs and from other facts when it is first read. Node ids are
+    positions in `node_order`.
     """
 
     def __init__(
@@ -68,228 +68,246 @@ class ClusterSnapshot:
         now: Now | None = None,
         before: PodIndex | None = None,
         *,
-        recent: RecentTemplates = NO_TEMPLATES,
-        shut: Collection[str] = (),
+        recent_templates: RecentTemplates = NO_TEMPLATES,
+        write_blocked: Collection[str] = (),
     ) -> None:
-        """Take the inputs; *now*: None if no time is to have passed.
+        """Store the inputs.
 
-        *before*: the pods as they were at the last look, None: there was none. *recent*: templates
-        that pods have had within the peak window. *shut*: nodes of which those with a hard mark
-        take no pods: it cannot be taken away.
+        *now*: None if no time is to pass. *before*: pod index of the previous snapshot, or None.
+        *recent_templates*: templates that pods had within the peak window. *write_blocked*: nodes
+        whose last write failed; if such a node has a NoSchedule mark, the mark cannot be removed,
+        so the node counts as unschedulable.
         """
         self.cluster, self.config, self.now = cluster, config, now
-        self.census = before.followed(cluster) if before else PodIndex.of(cluster)
-        self._recent, self._shut = recent, shut
+        self.pod_index = before.updated(cluster) if before else PodIndex.of(cluster)
+        self._recent_templates, self._write_blocked = recent_templates, write_blocked
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
-        """Return the marks by name of the node; nobody else reads them in a pass."""
+        """Return the marks by node name. All steps of a pass read marks here."""
         return existing_marks(self.cluster.nodes, self.config.taint_key)
 
     @cached_property
-    def gone(self) -> frozenset[str]:
-        """Return the nodes that are leaving."""
+    def leaving_nodes(self) -> frozenset[str]:
+        """Return the nodes that are being deleted or have a taint that announces it."""
         return frozenset(node.name for node in self.cluster.nodes if is_terminating(node))
 
     @cached_property
-    def closed(self) -> frozenset[str]:
-        """Return the nodes that take no pods, the leaving ones among them."""
-        hard = (name for name in self._shut if self._is_hard(name))
-        return frozenset(_closed(self.cluster, self._unread)) | self.gone | frozenset(hard)
+    def unschedulable_nodes(self) -> frozenset[str]:
+        """Return the nodes that accept no pods, including leaving nodes."""
+        hard = (name for name in self._write_blocked if self._is_hard(name))
+        return (
+            frozenset(_closed(self.cluster, self._nodes_with_unreadable_pods))
+            | self.leaving_nodes
+            | frozenset(hard)
+        )
 
     def _is_hard(self, name: str) -> bool:
         return name in self.marks and self.marks[name].mark is Mark.HARD
 
     @cached_property
-    def _unread(self) -> frozenset[str]:
-        """Return the nodes with pods that could not be read."""
-        return frozenset(pod.node or "" for pod in self.census.odd if pod.unreadable)
+    def _nodes_with_unreadable_pods(self) -> frozenset[str]:
+        """Return the nodes with pods that could not be decoded."""
+        return frozenset(pod.node or "" for pod in self.pod_index.unevaluable if pod.unreadable)
 
     @cached_property
-    def ground(self) -> NodeOrder:
+    def node_order(self) -> NodeOrder:
         """Return the nodes in first-fit order."""
-        return NodeOrder(self.cluster, self.config.taint_key, self.closed, self.census.used)
+        return NodeOrder(
+            self.cluster, self.config.taint_key, self.unschedulable_nodes, self.pod_index.requests
+        )
 
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        """Return by node what the node itself and its pods say against its removal."""
+        """Return by node the reasons against its removal that the node and its pods carry."""
         found = {node.name: node_blockers(node) for node in self.cluster.nodes}
-        for pod in self._unmovable:
+        for pod in self._unevaluable_pods:
             if pod.node is not None:
                 found[pod.node] += pod_blockers(pod)
-        for pod in self._beyond:
+        for pod in self._pods_beyond_reaches:
             if pod.node is not None:
                 found[pod.node] += self.pod_blockers(pod)
-        message = "only pods that Ebb cannot evaluate could use it"
-        for number in self.reaches.also_for(pod.placing for pod in self._unsupported):
-            blockers = found[self.ground.nodes[number].name]
+        message = "only pods that Ebb cannot evaluate can use it"
+        for number in self.reaches.unreached_nodes_for(
+            pod.placing for pod in self._unsupported_pods
+        ):
+            blockers = found[self.node_order.nodes[number].name]
             if not blockers:
                 blockers.append(Blocker(UNREACHED, message))
         return found
 
     @cached_property
-    def _unmovable(self) -> Sequence[Pod]:
-        """Return the pods that the engine cannot place and that do not leave with their node."""
+    def _unevaluable_pods(self) -> Sequence[Pod]:
+        """Return the pods that Ebb cannot evaluate and that must move if their node is removed."""
         return [
             pod
-            for pod in self.census.odd
-            if not pod.stays_with_node and not self.census.virtual.get(pod.node or "")
+            for pod in self.pod_index.unevaluable
+            if not pod.stays_with_node and not self.pod_index.virtual.get(pod.node or "")
         ]
 
     @cached_property
-    def _unsupported(self) -> Sequence[Pod]:
-        """Return those of them that need room like other pods."""
-        return [pod for pod in self._unmovable if not pod.too_much and not pod.unreadable]
+    def _unsupported_pods(self) -> Sequence[Pod]:
+        """Return the unevaluable pods whose requests are known and not excessive."""
+        return [pod for pod in self._unevaluable_pods if not pod.too_much and not pod.unreadable]
 
     @cached_property
-    def hopeless(self) -> AbstractSet[Alike]:
+    def unplaceable(self) -> AbstractSet[Alike]:
         """Return the groups of pods that no node can ever hold.
 
-        No room is short, or to be kept, for them.
+        No room is missing for these pods, and none is reserved.
         """
-        return self._hopeless.keys()
+        return self._unplaceable_evaluated.keys()
 
     @cached_property
-    def unseen(self) -> frozenset[Alike]:
-        """Return those among the hopeless that were not looked at, after too many others."""
-        return frozenset(alike for alike, seen in self._hopeless.items() if not seen)
+    def unevaluated(self) -> frozenset[Alike]:
+        """Return the groups in `unplaceable` that were not checked, because of IMPOSSIBLE_MAX."""
+        return frozenset(alike for alike, seen in self._unplaceable_evaluated.items() if not seen)
 
     @cached_property
-    def _hopeless(self) -> Mapping[Alike, bool]:
-        """Return the groups of which no pod is bound, nor could be, and whether that was seen."""
-        groups = self.census.groups.values()
+    def _unplaceable_evaluated(self) -> Mapping[Alike, bool]:
+        """Return the pending groups that no node can hold, and whether each group was checked."""
+        groups = self.pod_index.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
         found = never_schedulable(self.cluster, waiting, self.config.taint_key)
         return {(pod.requests, pod.placing): seen for pod, seen in found}
 
     @cached_property
-    def _placeable(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that the engine can place, whatever reach they have."""
-        groups = self.census.groups.items()
-        return sorted((own for alike, own in groups if alike not in self.hopeless), key=_first)
+    def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
+        """Return the groups of pods that Ebb can place, in any reach."""
+        groups = self.pod_index.groups.items()
+        return sorted((own for alike, own in groups if alike not in self.unplaceable), key=_first)
 
     @cached_property
-    def _by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
-        """Return these groups by template without its volumes."""
+    def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
+        """Return the placeable groups by their template without volumes."""
         found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
-        for members in self._placeable:
+        for members in self._placeable_groups:
             found.setdefault(without_volumes(members[0].placing), []).append(members)
         return found
 
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that the engine can place: on nodes that move, and pending."""
-        beyond = self.reaches.beyond
-        return [own for own in self._placeable if without_volumes(own[0].placing) not in beyond]
+        """Return the groups of pods that Ebb can place, bound to nodes or pending."""
+        beyond = self.reaches.untracked
+        return [
+            own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
+        ]
 
     @cached_property
-    def _beyond(self) -> Sequence[Pod]:
-        """Return the pods whose reach is beyond those that are told apart."""
-        beyond = self.reaches.beyond
+    def _pods_beyond_reaches(self) -> Sequence[Pod]:
+        """Return the pods whose reach is beyond the REACHES_MAX limit."""
+        beyond = self.reaches.untracked
         aside = (
-            own for own in self._placeable if beyond and without_volumes(own[0].placing) in beyond
+            own
+            for own in self._placeable_groups
+            if beyond and without_volumes(own[0].placing) in beyond
         )
         return [pod for own in aside for pod in own]
 
     @cached_property
-    def _asking_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
-        """Return the CapacityBuffers that ask for room, each with one of its pods."""
+    def _requesting_buffers(self) -> Sequence[tuple[Buffer, Pod]]:
+        """Return the CapacityBuffers that request room, each with one of its pods."""
         return requesting_buffers(self.cluster.buffers)
 
     @cached_property
     def reaches(self) -> Reaches:
         """Return the sets of nodes that pods can use."""
-        asked, seconds = self._by_template, self.config.budgets.peak_window_seconds
-        lately = self._recent.within(seconds, asked.keys(), self.now) if self.now else ()
-        return Reaches(self.ground.nodes, asked, self._others(), lately)
+        asked, seconds = self._groups_by_template, self.config.budgets.peak_window_seconds
+        lately = self._recent_templates.within(seconds, asked.keys(), self.now) if self.now else ()
+        return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
 
-    def _others(self) -> Mapping[NodeConstraints, None]:
-        """Return the templates of pods that make no reach, of which it is asked who admits them.
+    def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
+        """Return the templates that define no reach but whose feasible nodes are needed.
 
-        They are those of buffers, those that cannot be judged, and those without hope.
+        These are the templates of CapacityBuffers, of unsupported pods and of unplaceable pods.
         """
-        found = [pod.placing for _, pod in self._asking_buffers]
-        found += (pod.placing for pod in self._unsupported)
-        found += (placing for _, placing in self.hopeless)
+        found = [pod.placing for _, pod in self._requesting_buffers]
+        found += (pod.placing for pod in self._unsupported_pods)
+        found += (placing for _, placing in self.unplaceable)
         return dict.fromkeys(map(without_volumes, found))
 
     def pod_blockers(self, pod: Pod) -> list[Blocker]:
-        """Return every reason why no place is looked for, for a pod that does not stay."""
+        """Return every reason why Ebb does not place a pod that has to leave its node."""
         found = pod_blockers(pod)
-        if not found and without_volumes(pod.placing) in self.reaches.beyond:
+        if not found and without_volumes(pod.placing) in self.reaches.untracked:
             found.append(Blocker(ASKS_TOO_MUCH, BEYOND, pod.key))
         return found
 
     @cached_property
-    def sticky(self) -> Mapping[str, int]:
-        """Count by node the pods that rarely leave by themselves; 0: no key."""
+    def long_lived_pods(self) -> Mapping[str, int]:
+        """Return by node the number of pods that rarely terminate by themselves, except 0."""
         return count_long_lived_pods(self.cluster.pods, self.now)
 
     @cached_property
-    def occupied(self) -> frozenset[str]:
-        """Return the nodes that an autoscaler does not take for empty."""
+    def non_empty_nodes(self) -> frozenset[str]:
+        """Return the nodes that an autoscaler does not consider empty."""
         return frozenset(occupants(self.cluster, self.now))
 
     @cached_property
-    def starting(self) -> Mapping[str, Node]:
-        """Return by name the nodes that are on their way, as they are when they have started."""
+    def starting_nodes(self) -> Mapping[str, Node]:
+        """Return by name the nodes that are starting, as they will be when they have started."""
         now = self.now
         if now is None:
             return {}
         return {
             node.name: started(node)
-            for node in self.ground.nodes
-            if not (_stays_closed(node, self._unread) or node.name in self.gone)
+            for node in self.node_order.nodes
+            if not (
+                _stays_closed(node, self._nodes_with_unreadable_pods)
+                or node.name in self.leaving_nodes
+            )
             and not (node.ready and started(node) is node)
             and is_young(node, now)
         }
 
     def reaches_node(self, node: str) -> bool:
-        """Say whether some movable pod reaches the node."""
-        return self.ground.ids[node] in self.reaches.reached
+        """Report whether the node is in the reach of a movable pod."""
+        return self.node_order.ids[node] in self.reaches.reached
 
-    def packer(self, spare: Sequence[Pod] = ()) -> Packer:
-        """Return a packer for the movable pods, and for *spare* ones that do not exist."""
+    def packer(self, placeholders: Sequence[Pod] = ()) -> Packer:
+        """Return a packer for the movable pods and for *placeholders*, pods that do not exist."""
         return Packer(
             self.cluster,
-            self.ground,
+            self.node_order,
             movable=self.movable,
-            spare=spare,
+            placeholders=placeholders,
             admitting=self.reaches.admitting,
-            whole=self.whole,
+            total_capacity=self.reachable_allocatable,
         )
 
     @cached_property
-    def whole(self) -> Resources:
-        """Return what the nodes offer that some movable pod reaches."""
-        nodes = self.ground.nodes
+    def reachable_allocatable(self) -> Resources:
+        """Return the total allocatable resources of the nodes that a movable pod reaches."""
+        nodes = self.node_order.nodes
         return Resources.total(nodes[n].allocatable for n in sorted(self.reaches.reached))
 
     @cached_property
-    def machines(self) -> Resources:
-        """Return what all nodes offer but the virtual ones.
+    def total_allocatable(self) -> Resources:
+        """Return the total allocatable resources of all nodes except virtual ones.
 
-        Pods that are expected need not be there, so whether some pod reaches a node is no matter.
+        Expected pods need not exist yet, so it does not matter whether a pod reaches a node.
         """
-        return Resources.total(one.allocatable for one in self.ground.nodes if not one.virtual)
+        return Resources.total(one.allocatable for one in self.node_order.nodes if not one.virtual)
 
-    def account(self, reserve: Mapping[str, Amount] | None = None) -> UtilizationLedger:
-        """Open an account; *reserve*: by a reach's key, or WHOLE."""
-        kept = reserve or {}
-        sums = [self._sums(None, kept.get(WHOLE, NOTHING))]
-        sums += [self._sums(reach, kept.get(reach.key, NOTHING)) for reach in self.reaches.all]
-        nodes = self.ground.nodes
+    def new_ledger(self, peak_excess: Mapping[str, Amount] | None = None) -> UtilizationLedger:
+        """Return a new ledger; *peak_excess*: see RateLimits, by the key of a reach or WHOLE."""
+        excess = peak_excess or {}
+        sums = [self._sums(None, excess.get(WHOLE, NOTHING))]
+        sums += [self._sums(reach, excess.get(reach.key, NOTHING)) for reach in self.reaches.all]
+        nodes = self.node_order.nodes
         return UtilizationLedger(
             nodes,
             self.reaches,
             sums,
             loads=self._loads,
-            is_open=[node.name not in self.closed and not node.virtual for node in nodes],
+            is_open=[
+                node.name not in self.unschedulable_nodes and not node.virtual for node in nodes
+            ],
         )
 
     @property
-    def rule(self) -> type[Policy]:
-        """Return the configured policy."""
+    def policy_type(self) -> type[Policy]:
+        """Return the class of the configured policy."""
         return POLICIES[self.config.policy]
 
     def policy(
@@ -298,26 +316,26 @@ class ClusterSnapshot:
         to_move: Callable[[int], int] = lambda _: 0,
         listed: Collection[str] | None = None,
     ) -> Policy:
-        """Return the configured policy, to be asked along with *account*; see Look."""
-        ids, nodes = self.ground.ids, self.ground.nodes
+        """Return the configured policy; for the arguments see PolicyInput."""
+        ids, nodes = self.node_order.ids, self.node_order.nodes
         look = PolicyInput(
             nodes=nodes,
-            account=account,
+            ledger=account,
             settings=self.config.policy_settings(),
-            marked=frozenset(ids[name] for name in self.marks.keys() - self.gone),
-            listed=None if listed is None else frozenset(ids[name] for name in listed),
-            blocked=lambda node: bool(self.blockers[nodes[node].name]),
-            pods=lambda node: self._bound.get(nodes[node].name, ()),
+            marked=frozenset(ids[name] for name in self.marks.keys() - self.leaving_nodes),
+            candidates=None if listed is None else frozenset(ids[name] for name in listed),
+            is_blocked=lambda node: bool(self.blockers[nodes[node].name]),
+            pods_on=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
-            sticky=self.sticky,
-            to_move=to_move,
-            share=self.ground.share,
+            long_lived_pods=self.long_lived_pods,
+            count_to_move=to_move,
+            share=self.node_order.share,
         )
-        return self.rule(look)
+        return self.policy_type(look)
 
     @cached_property
-    def _bound(self) -> Mapping[str, Sequence[Pod]]:
-        """Return by node the pods that are bound to it."""
+    def _pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
+        """Return the pods that are bound to each node."""
         found: dict[str, list[Pod]] = {}
         for pod in self.cluster.pods:
             if pod.node is not None:
@@ -326,39 +344,38 @@ class ClusterSnapshot:
 
     @cached_property
     def _loads(self) -> list[NodeLoad]:
-        """Return what is asked for by node, of each resource no more than there is.
-
-        Whoever may bind a pod by `spec.nodeName`, and each kubelet, can write more on a node: that
-        is nobody's load elsewhere.
-        """
+        """Return the requests on each node, limited to its allocatable resources."""
         loads = []
-        for node, used in zip(self.ground.nodes, self.ground.used, strict=True):
-            whole, asked = Amount.of(node.allocatable), Amount.of(used)
-            resident = Amount.of(self.census.resident.get(node.name, Resources()))
-            most = asked.at_most(whole)
-            loads.append(NodeLoad(most, resident.at_most(whole), asked.minus(most)))
+        for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
+            allocatable, asked = Amount.of(node.allocatable), Amount.of(used)
+            resident = Amount.of(self.pod_index.resident_requests.get(node.name, Resources()))
+            # A pod with `spec.nodeName` set, or a kubelet, can request more than the node has.
+            # That must not count as load of other nodes.
+            most = asked.at_most(allocatable)
+            loads.append(NodeLoad(most, resident.at_most(allocatable), asked.minus(most)))
         return loads
 
-    def _sums(self, reach: Reach | None, reserve: Amount) -> ReachUtilization:
+    def _sums(self, reach: Reach | None, peak_excess: Amount) -> ReachUtilization:
         numbers = reach.nodes if reach else ()
         enter, leave = (
             _strictest({id(own[n]): own[n] for n in numbers}.values(), whole)
             if own
             else _strictest((), whole)
-            for own, whole in self._limits
+            for own, whole in self._thresholds
         )
-        return ReachUtilization(reach, self._usability(reach), enter, leave, reserve)
+        return ReachUtilization(reach, self._usability(reach), enter, leave, peak_excess)
 
     @cached_property
-    def _limits(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
-        """By node those for entering and for leaving, asked of each pool once, and the whole's."""
+    def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
+        """Return the enter and release thresholds by node, each with those of the cluster."""
         config = self.config
         pools = config.budgets.pools
         some = any(pool.thresholds or pool.leave_thresholds for pool in pools)
-        labels = [node.labels for node in self.ground.nodes] if some else []
+        labels = [node.labels for node in self.node_order.nodes] if some else []
         of = [config.budgets.pool_of(one) for one in labels]
         found = []
         for limit in (config.thresholds_of, config.leave_of):
+            # A pool's thresholds are looked up once, not for every node.
             known: dict[int, Thresholds] = {}
             row = []
             for pool, one in zip(of, labels, strict=True):
@@ -369,26 +386,26 @@ class ClusterSnapshot:
         return tuple(found)
 
     def _usability(self, reach: Reach | None) -> Usability | None:
-        if not self.rule.thresholds:
+        if not self.policy_type.thresholds:
             return None
         match self.config.usability:
             case UsabilityMode.AUTO:
-                return self._derived.get(reach.key if reach else WHOLE)
+                return self._derived_usability.get(reach.key if reach else WHOLE)
             case UsabilityMode.NONE:
                 return None
             case given:
                 return given
 
     @cached_property
-    def _derived(self) -> Mapping[str, Usability | None]:
-        """By the reach's key; its own pods say how small a scrap is of use.
+    def _derived_usability(self) -> Mapping[str, Usability | None]:
+        """Return the derived usability by the key of a reach.
 
-        How much of one resource is, beside how little of the other, say all pods that can use
-        some of its nodes.
+        The minimum sizes come from the pods of the reach. The ratios come from all pods that can
+        use some of its nodes.
         """
         shapes: dict[str, Shapes] = {WHOLE: Counter()}
         alone: dict[int, Shapes] = {}
-        for members, reach in self._by_reach:
+        for members, reach in self._groups_by_reach:
             asked = members[0].requests.cpu_millis, members[0].requests.memory_bytes
             shapes[WHOLE][asked] += len(members)
             if reach is not None:
@@ -405,15 +422,15 @@ class ClusterSnapshot:
         return own
 
     @cached_property
-    def _by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
+    def _groups_by_reach(self) -> list[tuple[Sequence[Pod], Reach | None]]:
         of = {id(members[0].placing): members[0].placing for members in self.movable}
-        found = {number: self.reaches.of_placing(placing) for number, placing in of.items()}
+        found = {number: self.reaches.reach_of(placing) for number, placing in of.items()}
         return [(members, found[id(members[0].placing)]) for members in self.movable]
 
     @cached_property
-    def buffered(self) -> tuple[RequestedRoom, ...]:
-        """Return for how many pods of which CapacityBuffers room is kept, where there is some."""
-        nodes = self.ground.nodes
+    def buffer_rooms(self) -> tuple[RequestedRoom, ...]:
+        """Return for each CapacityBuffer the number of pods to keep room for, if there is room."""
+        nodes = self.node_order.nodes
         found: dict[NodeConstraints, Offered] = {}
 
         def offered(placing: NodeConstraints) -> Offered:
@@ -424,17 +441,20 @@ class ClusterSnapshot:
             return found[placing]
 
         return requested_rooms(
-            self._asking_buffers, offered, self.machines, self.config.budgets.reserve.buffers
+            self._requesting_buffers,
+            offered,
+            self.total_allocatable,
+            self.config.budgets.reserve.buffers,
         )
 
     def headroom(self, pods: int) -> list[Pod]:
-        """Return pods that do not exist, for whom room must be left: so many for each reach.
+        """Return placeholder pods that room must be left for, *pods* of them for each reach.
 
-        They are as large as the largest of the reach, by CPU, then memory, then the rest, and ask
-        the same of their node; of other pods and of volumes they ask nothing.
+        They request as much as the largest pod of the reach, by CPU, then memory, then other
+        resources. They have its node constraints, but neither volumes nor inter-pod constraints.
         """
         own: dict[str, list[Pod]] = {}
-        for members, reach in self._by_reach if pods else ():
+        for members, reach in self._groups_by_reach if pods else ():
             if reach is not None:
                 own.setdefault(reach.key, []).append(members[0])
         made = []
@@ -449,17 +469,18 @@ class ClusterSnapshot:
         return made
 
     def demand(self) -> Mapping[str, Amount]:
-        """Sum up by reach, and for the WHOLE, what asks for room that would ask for it elsewhere.
+        """Return the requests by reach, and for WHOLE, that would have to move or are pending.
 
-        Pods on a reach's nodes, and the pending ones whose own reach it is.
+        The demand of a reach is the load of the movable pods on its nodes, plus the pending pods
+        with this reach.
         """
         found = {WHOLE: NOTHING, **{reach.key: NOTHING for reach in self.reaches.all}}
         for number in self.reaches.reached:
             load = self._loads[number]
             amount = load.used.minus(load.resident)
-            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.of[number])):
+            for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.by_node[number])):
                 found[key] = found[key].plus(amount)
-        for members, reach in self._by_reach:
+        for members, reach in self._groups_by_reach:
             if waiting := sum(pod.node is None for pod in members):
                 asked = members[0].requests
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
@@ -479,9 +500,9 @@ def _first(members: Sequence[Pod]) -> tuple[str, str]:
 
 
 def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
-    """Name the nodes that take no pods.
+    """Yield the names of the nodes that accept no pods.
 
-    *unread*: those with pods that cannot be read, so that what they take is not known.
+    *unread*: nodes with pods that could not be decoded, so that their free capacity is unknown.
     """
     for node in cluster.nodes:
         if why_unready(node) or _stays_closed(node, unread):
@@ -489,12 +510,12 @@ def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
 
 
 def _stays_closed(node: Node, unread: Container[str]) -> bool:
-    """Say whether the node takes no pods even when it is ready."""
+    """Report whether the node accepts no pods even once it is Ready."""
     odd = node.unreadable or node.virtual or node.name in unread
     return bool(odd or node.unschedulable)
 
 
 def _strictest(found: Iterable[Thresholds], whole: Thresholds) -> Share:
-    """Return the smallest of these limits; of none, those of the whole."""
+    """Return the smallest threshold for each resource, by default that of the cluster."""
     those = list(found) or [whole]
     return Share(min(one.cpu for one in those), min(one.memory for one in those))

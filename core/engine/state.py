@@ -1,7 +1,7 @@
-"""What a leader remembers from one reconciliation to the next: the interface of each such state.
+"""Define the interface of the states that a leader remembers between passes.
 
-Each state is an immutable value. When it changes by time alone is known to the Now that it is
-asked with: every comparison with the time registers its moment there.
+Each state is immutable. Now registers every comparison with the time, so it knows when a state
+changes by time alone.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -16,29 +16,29 @@ Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 @runtime_checkable
 class State(Protocol[Seen_contra]):
-    """State that survives from one reconciliation to the next."""
+    """A state that survives from one pass to the next."""
 
     def observe(self, seen: Seen_contra, now: Now) -> Self:
-        """Return the state after a reconciliation has *seen* this."""
+        """Return the state after a pass that has *seen* this value."""
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after the same cluster was seen again, without a reconciliation."""
+        """Return the state after a pass that was skipped, because the cluster had not changed."""
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state under the keys that the reaches have now."""
+        """Return the state under the new keys of the reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """When each node was last found in some situation; nodes that have left are forgotten."""
+    """Time at which each existing node was last in some situation."""
 
     at: Mapping[str, int] = field(default_factory=dict)
-    """By node: unix seconds of the last look that found it so."""
+    """Time of the last pass in which the node was in the situation, unix seconds, by node."""
     current: frozenset[str] = frozenset()
-    """Nodes that the last look found so."""
+    """Nodes that were in the situation in the last pass."""
 
     def observe(self, seen: tuple[Collection[str], Container[str]], now: Now) -> Self:
-        """Return the state after a look; *seen*: the nodes found so, and all nodes there are."""
+        """Return the state after a pass; *seen*: nodes in the situation, and all nodes."""
         found, nodes = seen
         known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
         return replace(
@@ -46,9 +46,9 @@ class LastSeen:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after the same cluster was seen again."""
+        """Return the state after a pass that was skipped."""
         return replace(self, at={**self.at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
-        """Return the state itself: it knows no reaches."""
+        """Return the state itself, because it contains no keys of reaches."""
         return self

@@ -1,9 +1,9 @@
-"""Pods that wait although the scheduler has tried them, and what Ebb makes of their waiting.
+"""Classify unschedulable pods: pods that the scheduler has tried and could not place.
 
-Two questions. Does room seem to be short, so that nothing more is marked (`hosted`)? And does a
-hard mark keep a pod waiting that Ebb cannot judge, or has misjudged (`stuck`)? Everything about a
-pod is written by its tenant: what one namespace asks must not hide what another does, so pods are
-looked at in turns, and what costs time is bounded.
+Two questions matter. Does capacity seem to be short, so that Ebb marks no further node
+(`feasible_unschedulable`)? May a NoSchedule mark keep a pod Pending that Ebb cannot evaluate, or
+has misjudged (`blocked_by_no_schedule`)? Tenants write these pods. So that no namespace hides the
+pods of another, namespaces take turns, and the work is bounded.
 """
 
 from collections import Counter
@@ -28,30 +28,32 @@ from core.model.resources import Resources
 Named_ = TypeVar("Named_", Pod, Buffer)
 Any_ = TypeVar("Any_")
 WAIT_SECONDS: Final = 5
-"""How long a pod may wait after Ebb found it a place, before Ebb doubts what it knows."""
+"""Time for which a pod may stay Pending after Ebb found a place for it. After that Ebb assumes
+that it does not know all constraints of the pod."""
 WAITING_PODS_MAX: Final = 4096
-"""Pods of which it is remembered since when they wait; others count as new at every look."""
+"""Maximum number of pods whose waiting time is remembered; others count as new in every pass."""
 IMPOSSIBLE_MAX: Final = 64
-"""Different pods that no node can hold, after which the rest are not looked at in one look: they
-count as if no node could, but no mark stays hard that may keep one of them waiting."""
+"""Maximum number of distinct unplaceable pods that a pass checks. The rest count as unplaceable
+too, but no NoSchedule mark is kept that may block one of them."""
 
 
 def is_unschedulable(pod: Pod) -> bool:
-    """Say whether every node has refused the pod, as far as its status could be read.
+    """Report whether the scheduler could not place the pod on any node.
 
-    Expendable ones may wait: no autoscaler adds a node for them.
+    A pod whose status could not be decoded counts as unschedulable. Expendable pods do not count,
+    because autoscalers add no nodes for them.
     """
     refused = pod.unschedulable or bool(pod.unreadable)
     return pod.node is None and refused and not (pod.terminating or pod.expendable)
 
 
 def by_namespace_in_turns(found: Iterable[Named_]) -> list[Named_]:
-    """Order them so that every namespace's first comes before any namespace's second."""
+    """Return the items sorted so that namespaces take turns."""
     return round_robin(sorted(found, key=lambda one: one.key), lambda one: one.namespace)
 
 
 def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[Any_]:
-    """Return everyone's first before anyone's second, and else in the order that there is."""
+    """Return the items in turns by owner, otherwise in the given order."""
     had: Counter[str] = Counter()
     turns: list[list[Any_]] = []
     for one in ordered:
@@ -64,17 +66,25 @@ def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[A
 
 
 def shape(pod: Pod) -> tuple[NodeConstraints, Resources]:
-    """Return what can be judged of any pod: where it may go without its volumes, and how large."""
+    """Return what Ebb can evaluate of any pod: constraints without volumes, and requests."""
     return without_volumes(pod.placing), pod.requests
 
 
 class EmptyNodes:
-    """What nodes hold beside the pods that go with them, marks set aside."""
+    """The room on nodes if only DaemonSet and static pods ran there and no node were marked."""
 
     def __init__(
-        self, cluster: Cluster, pods: Iterable[Pod], taint_key: str, *, ever: bool = False
+        self,
+        cluster: Cluster,
+        pods: Iterable[Pod],
+        taint_key: str,
+        *,
+        ignore_cordons: bool = False,
     ) -> None:
-        """Prepare for those *pods*; *ever*: cordons and taints that pass are set aside too."""
+        """Index the nodes for these *pods*.
+
+        *ignore_cordons*: also ignore cordons and transient taints.
+        """
         resident: dict[str | None, list[Resources]] = {}
         for pod in cluster.pods:
             if pod.stays_with_node:
@@ -84,60 +94,60 @@ class EmptyNodes:
             for node in cluster.nodes
             if not (node.virtual or node.unreadable or is_terminating(node))
         ]
-        if ever:
+        if ignore_cordons:
             nodes = [bare(node) for node in nodes]
-        self._room = [
+        self._free = [
             node.allocatable - Resources.total(resident.get(node.name, ())) for node in nodes
         ]
-        self._kinds = NodeClasses(nodes, {pod.placing for pod in pods})
+        self._classes = NodeClasses(nodes, {pod.placing for pod in pods})
         self._judged: dict[tuple[NodeConstraints, Resources], bool] = {}
         self._impossible = 0
 
-    def hold(self, pod: Pod) -> bool | None:
-        """Say whether some node would admit the pod; pods of one template are judged once.
+    def can_hold(self, pod: Pod) -> bool | None:
+        """Report whether some node would admit the pod, or None if the pod is beyond the limit.
 
-        None: it is beyond those that are looked at.
+        Pods with equal requests and constraints are checked once.
         """
         alike = pod.placing, pod.requests
         if alike not in self._judged and self._impossible < IMPOSSIBLE_MAX:
-            allowed = self._kinds.allowing(pod.placing)
-            found = any(pod.requests.fits_in(self._room[number]) for number in allowed)
+            allowed = self._classes.allowing(pod.placing)
+            found = any(pod.requests.fits_in(self._free[number]) for number in allowed)
             self._judged[alike] = found
             self._impossible += not found
         return self._judged.get(alike)
 
 
 def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
-    """Yield the pods that wait, can be judged, and that some node would admit were it empty.
+    """Yield the unschedulable pods that some node would admit if it were empty.
 
-    What no node could ever hold is nobody's lack of room, and what cannot be judged is none that
-    is known of: neither keeps the engine from marking.
+    A pod that no node could ever hold does not show a lack of capacity, and one that Ebb cannot
+    evaluate does not either. Neither blocks marks.
     """
     waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.evaluable]
     if waiting:
-        hosts = EmptyNodes(cluster, waiting, taint_key)
-        yield from (pod for pod in by_namespace_in_turns(waiting) if hosts.hold(pod))
+        empty_nodes = EmptyNodes(cluster, waiting, taint_key)
+        yield from (pod for pod in by_namespace_in_turns(waiting) if empty_nodes.can_hold(pod))
 
 
 def never_schedulable(
     cluster: Cluster, waiting: Iterable[Pod], taint_key: str
 ) -> Iterator[tuple[Pod, bool]]:
-    """Yield those that no node could hold even when all are ready, and those beyond the bound.
+    """Yield the pods that no node could hold even if all were Ready, and whether each was checked.
 
-    Each with whether it was looked at.
+    Pods beyond IMPOSSIBLE_MAX are yielded as not checked.
     """
     found = by_namespace_in_turns(waiting)
     if found:
-        hosts = EmptyNodes(cluster, found, taint_key, ever=True)
-        held = ((pod, hosts.hold(pod)) for pod in found)
+        empty_nodes = EmptyNodes(cluster, found, taint_key, ignore_cordons=True)
+        held = ((pod, empty_nodes.can_hold(pod)) for pod in found)
         yield from ((pod, holds is not None) for pod, holds in held if not holds)
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
-    """Say whether one of the pods that have *turned* unschedulable needs a pass at once.
+    """Report whether a pod that has just *turned* unschedulable requires a pass at once.
 
-    Those that can be judged do if some node could hold them; the others if a hard mark may be
-    what keeps them waiting.
+    A pod that Ebb can evaluate requires one if some node could hold it. Another pod requires one
+    if a NoSchedule mark may be what blocks it.
     """
     marks = existing_marks(cluster.nodes, taint_key)
     hard = [n for n in cluster.nodes if n.name in marks and marks[n.name].mark is Mark.HARD]
@@ -149,7 +159,7 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
     }
     behind = EmptyNodes(replace(cluster, nodes=tuple(hard), pods=()), others.values(), taint_key)
     return any(
-        known.hold(pod) if pod.evaluable else bool(hard) and behind.hold(others[pod.key])
+        known.can_hold(pod) if pod.evaluable else bool(hard) and behind.can_hold(others[pod.key])
         for pod in by_namespace_in_turns(turned)
     )
 
@@ -157,9 +167,9 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
 def pending_since(
     since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now: Now
 ) -> dict[str, int]:
-    """Return since when each pod (namespace/name) waits for which the plan *placed* it somewhere.
+    """Return the time since which pods are pending for which the plan has *placed* found a place.
 
-    *since* is the answer of the last look.
+    Unix seconds by namespace/name. *since*: the result of the previous pass.
     """
     waiting = [
         pod
@@ -174,19 +184,21 @@ def blocked_by_no_schedule(
     cluster: Cluster,
     since: Mapping[str, int],
     now: Now,
-    beyond: Collection[NodeConstraints] = frozenset(),
-    unseen: Collection[tuple[Resources, NodeConstraints]] = frozenset(),
+    untracked: Collection[NodeConstraints] = frozenset(),
+    unevaluated: Collection[tuple[Resources, NodeConstraints]] = frozenset(),
 ) -> Iterator[tuple[Pod, str]]:
-    """Yield the pods that a hard mark may keep waiting, and why, namespaces in turns.
+    """Yield the pods that a NoSchedule mark may keep Pending, and why; namespaces take turns.
 
-    Pods with a placing *beyond* those that are told apart (Reaches) are not judged either, nor
-    those like *unseen* ones, which come after too many that no node could hold.
+    Pods in *untracked* reaches and pods like *unevaluated* ones count as pods that Ebb cannot
+    evaluate.
     """
     for pod in by_namespace_in_turns(pod for pod in cluster.pods if is_unschedulable(pod)):
         placed_at = since.get(pod.key, now.seconds)
-        too_many = without_volumes(pod.placing) in beyond or (pod.requests, pod.placing) in unseen
+        too_many = (
+            without_volumes(pod.placing) in untracked or (pod.requests, pod.placing) in unevaluated
+        )
         if not pod.evaluable or too_many:
-            yield pod, f"pod {pod.key} waits, and Ebb cannot judge what it asks for"
+            yield pod, f"pod {pod.key} is Pending, and Ebb cannot evaluate its constraints"
         elif now.reached(placed_at + WAIT_SECONDS):
             found = f"although Ebb found room for it at {timestamp(placed_at)}"
             yield pod, f"pod {pod.key} is still Pending, {found}"

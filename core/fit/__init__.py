@@ -1,1 +1,1 @@
-"""The filters of kube-scheduler: may this pod run on that node, beside those pods."""
+"""Filters of kube-scheduler: whether a pod can run on a node beside the pods that are there."""

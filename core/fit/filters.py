@@ -1,12 +1,12 @@
-"""The filters: which nodes admit a pod template, as kube-scheduler's Filter plugins decide.
+"""Filter nodes for a pod template, as kube-scheduler's Filter plugins do.
 
-A filter reads the template and the node alone, so that nodes which agree in the fields that the
-filters read are asked once. Resources (core.packing) and other pods (core.fit.inter_pod) change
+A filter reads the template and the node only, so nodes with equal values in the fields that
+filters read are checked once. Resources (core.packing) and other pods (core.fit.inter_pod) change
 while pods are placed, so they are checked elsewhere. A constraint that no filter can evaluate is
 listed in Pod.unsupported and makes the pod unmovable.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
-bound claims), VolumeZone and NodeDeclaredFeatures (from 1.36 on; an older scheduler does not know
+bound claims), VolumeZone and NodeDeclaredFeatures (from 1.36; an older scheduler does not know
 these features and may admit a pod that is refused here).
 """
 
@@ -76,10 +76,10 @@ class Filter(ABC):
 
 
 class VolumeFilter(Filter):
-    """A filter that reads the volumes of a template and nothing else of it, one at a time.
+    """A filter that reads only the volumes of a template, one at a time.
 
-    NodeKinds keeps the answer for each volume. The pods of a StatefulSet with local volumes have a
-    template each, and asking every node about every template would be slow.
+    NodeClasses keeps the answer for each volume. The pods of a StatefulSet with local volumes have
+    a template each, and asking every node about every template would be slow.
     """
 
     @abstractmethod

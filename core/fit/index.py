@@ -16,7 +16,8 @@ from core.model.constraints import Requirement, Toleration
 from core.model.node import Node, Taint
 
 FEW_NODES: Final = 8
-"""A value that no more nodes have is kept as their places: most values are of one node."""
+"""Maximum number of nodes with a value that is stored as places instead of bits. Most values
+belong to one node."""
 NAME_FIELD: Final = "metadata.name"
 
 
@@ -30,7 +31,7 @@ class ValueIndex:
         for place, value in values:
             self._places.setdefault(value, []).append(place)
         self._many: dict[str, int] = {}
-        """By value: the nodes, where they are more than a few."""
+        """Nodes as bits by value, for values of more than FEW_NODES nodes."""
 
     def matching(self, asked: Requirement) -> int:
         """Return the nodes whose value, or lack of one, matches the requirement."""
@@ -79,7 +80,7 @@ class ValueIndex:
 
     @cached_property
     def _ordered(self) -> tuple[list[int], list[int]]:
-        """Return the values that are numbers, ascending, and the nodes from each one upward."""
+        """Return the numeric values, ascending, and the nodes with each value or a larger one."""
         read = ((number_in(text), places) for text, places in self._places.items())
         found = sorted((number, places) for number, places in read if number is not None)
         upward = [0]
@@ -89,7 +90,7 @@ class ValueIndex:
 
 
 class Taints:
-    """Different taints, by what tolerations name: thousands of tenants may have one each."""
+    """Distinct taints by key and value, because thousands of tenants may have a taint each."""
 
     def __init__(self, taints: Iterable[Taint]) -> None:
         self._by_key: dict[str, dict[str, list[Taint]]] = {}
@@ -97,7 +98,7 @@ class Taints:
             self._by_key.setdefault(taint.key, {}).setdefault(taint.value, []).append(taint)
 
     def covered(self, tolerations: Iterable[Toleration]) -> Iterator[Taint]:
-        """Yield those that one of the tolerations covers, some of them several times."""
+        """Yield the taints that one of the tolerations covers; some several times."""
         for one in tolerations:
             values = [self._by_key[one.key]] if one.key in self._by_key else []
             values = values if one.key else list(self._by_key.values())
@@ -112,7 +113,7 @@ class Taints:
 class _TaintIndex:
     """The nodes by their blocking taints.
 
-    What is kept grows with the nodes, and with the different tolerations that are asked about.
+    Its size grows with the nodes, and with the distinct tolerations that are looked up.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
@@ -142,7 +143,7 @@ class _TaintIndex:
 
 
 class NodeIndex:
-    """Some nodes, by the fields that filters read."""
+    """Nodes by the fields that filters read."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes

@@ -1,13 +1,13 @@
-"""May a pod run beside those pods: ports, claims, attached volumes, pod affinity, spread.
+"""Evaluate inter-pod rules: host ports, claims, attach limits, pod affinity, topology spread.
 
-Every rule here is a question about a count: how many pods of one description stand in the node's
-domain (its value of a topology label; for a port, the node itself). So all the state is Tallies,
-which change by one when a pod comes or goes. Pods that ask nothing of others and are asked about
-by nobody belong to no Group and cost nothing; where all pods are such, nothing is counted.
+Each rule reads a count: the number of certain pods in the node's domain, which is the node's value
+of a topology label, or the node itself for a port. So the whole state consists of DomainCounts,
+which change by one when a pod comes or leaves. A pod that no rule concerns has no Group and costs
+nothing. If all pods are like that, nothing is counted.
 
-All nodes of the cluster count with the pods on them: cordoned ones, and those that have been
-chosen to go, as empty of the pods that moved, because they stand in the cluster, marked, for a
-long time. Their DaemonSets' pods count too while they stand.
+The pods on all nodes count, including cordoned nodes. Nodes that the plan removes count without
+the pods that moved, because they exist for a long time while they are marked. Their DaemonSet pods
+count too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,77 +21,77 @@ from core.model.pod import Pod
 
 
 class PodTopology:
-    """Where the pods stand that somebody's rules are about, and what that allows.
+    """Nodes of the pods that inter-pod rules concern.
 
-    Pods are known by the Packer's ids, nodes too. What `lift` and `put` change is on trial until
-    `undo`; `move` is for good.
+    Pod ids and node ids are those of the Packer. Changes by `try_without` and `try_with` are
+    undone by `undo`; `commit` is permanent.
     """
 
     def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
-        """Count all pods of *cluster*; *movable* are those that may be placed."""
+        """Count all pods of *cluster*; *movable*: pods that may be placed."""
         self._groups: dict[int, Group] = {}
-        self._at: dict[int, int] = {}
-        self._trial: list[tuple[Group, int, int]] = []
-        companies = {id(pod.company): pod.company for pod in cluster.pods}
-        if all(company == NO_POD_CONSTRAINTS for company in companies.values()):
+        self._node_of: dict[int, int] = {}
+        self._tried: list[tuple[Group, int, int]] = []
+        pod_constraints = {id(pod.company): pod.company for pod in cluster.pods}
+        if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
             return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
-        book = InterPodRules(nodes, companies.values(), Attachments(limits))
-        groups = [book.group(pod) for pod in movable]
-        book.write_rules()
+        rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits))
+        groups = [rules.group(pod) for pod in movable]
+        rules.write_rules()
         node_ids = {node.name: number for number, node in enumerate(nodes)}
         for pod in cluster.pods:
             if pod.node in node_ids:
-                for tally in book.adds(book.group(pod)):
+                for tally in rules.adds(rules.group(pod)):
                     tally.add(node_ids[pod.node], 1)
         for number, (pod, group) in enumerate(zip(movable, groups, strict=True)):
-            if book.adds(group) or group.rules:
+            if rules.adds(group) or group.rules:
                 self._groups[number] = group
                 if pod.node is not None:
-                    self._at[number] = node_ids[pod.node]
+                    self._node_of[number] = node_ids[pod.node]
 
     def group(self, pod: int) -> Group | None:
-        """Return the pod's group; None: it asks nothing here and is asked about by nobody."""
+        """Return the pod's group, or None if no inter-pod rule concerns it."""
         return self._groups.get(pod)
 
     def involves(self, pods: Iterable[int]) -> bool:
-        """Say whether any of the pods has a group."""
+        """Report whether one of the pods has a group."""
         return bool(self._groups) and not self._groups.keys().isdisjoint(pods)
 
-    def lift(self, pods: Iterable[int]) -> None:
-        """Try without the pods where they stand."""
+    def try_without(self, pods: Iterable[int]) -> None:
+        """Remove the pods from their nodes until `undo`."""
         for pod in pods:
-            if pod in self._at:
-                self._try(self._groups[pod], self._at[pod], -1)
+            if pod in self._node_of:
+                self._try(self._groups[pod], self._node_of[pod], -1)
 
-    def put(self, pod: int, node: int) -> None:
-        """Try with a lifted or pending pod on the node."""
+    def try_with(self, pod: int, node: int) -> None:
+        """Place a removed or pending pod on the node until `undo`."""
         if pod in self._groups:
             self._try(self._groups[pod], node, 1)
 
     def undo(self) -> None:
-        """Forget what was tried."""
-        for group, node, by in reversed(self._trial):
+        """Undo the tried changes."""
+        for group, node, by in reversed(self._tried):
             _count(group, node, -by)
-        self._trial.clear()
+        self._tried.clear()
 
-    def move(self, placements: Iterable[tuple[int, int]]) -> None:
-        """Let pods change their place; those without a new one stand where they stood."""
+    def commit(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Move pods to their new nodes; pods without a placement keep theirs."""
         for pod, node in placements:
             if pod in self._groups:
-                if pod in self._at:
-                    _count(self._groups[pod], self._at[pod], -1)
-                self._at[pod] = node
+                if pod in self._node_of:
+                    _count(self._groups[pod], self._node_of[pod], -1)
+                self._node_of[pod] = node
                 _count(self._groups[pod], node, 1)
 
-    def leave(self, placements: Iterable[tuple[int, int]]) -> None:
-        """Let pods stand nowhere; *placements*: (pod id, the node where each stood)."""
+    def remove(self, placements: Iterable[tuple[int, int]]) -> None:
+        """Remove pods from their nodes; *placements*: pairs of pod id and current node."""
         for pod, node in placements:
-            if self._at.pop(pod, None) is not None:
+            if self._node_of.pop(pod, None) is not None:
                 _count(self._groups[pod], node, -1)
 
     def _try(self, group: Group, node: int, by: int) -> None:
-        self._trial.append((group, node, by))
+        self._tried.append((group, node, by))
         _count(group, node, by)
 
 

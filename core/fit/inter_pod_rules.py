@@ -1,4 +1,4 @@
-"""Who is asked about by whom: the tallies that there are, and the groups of pods alike in them."""
+"""Derive inter-pod rules from the pods: the counts that are needed, and groups of equal pods."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -32,16 +32,17 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 TOGETHER_MAX: Final = 16
-"""Sets of anti-affinity terms that a term is counted in, before each is counted alone."""
+"""Maximum number of combined counts that a term of anti-affinity is in; further ones are
+separate."""
 
 
 class InterPodRules:
-    """First `group` for all pods that may be placed, then `write_rules`, then the rest."""
+    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then the rest."""
 
     def __init__(
         self,
         nodes: Sequence[Node],
-        companies: Collection[PodConstraints],
+        pod_constraints: Collection[PodConstraints],
         attachments: Attachments,
     ) -> None:
         self._nodes, self._attachments = nodes, attachments
@@ -50,20 +51,22 @@ class InterPodRules:
         self._tallies: dict[object, DomainCount] = {}
         self._spreads: dict[object, Spread] = {}
         self._ports: dict[tuple[int, str, str | None], DomainCount] = {}
-        """By number, protocol and address; None: whatever the address is. Who takes one address
-        asks who has it or all of them, who takes all of them asks who has any."""
+        """Counts by port number, protocol and address; None counts every address. A pod with one
+        address reads the counts of this address and of all-address pods. A pod with all addresses
+        reads the count of every address."""
         self._holders: dict[PodAffinityTerm, list[DomainCount]] = {}
-        """Tallies by the terms whose pods they count."""
+        """Counts by the anti-affinity term whose pods they count."""
         self._counted: Finder[tuple[DomainCount, bool]] = Finder()
-        """Tallies by whom they count; True: terminating pods too."""
+        """Counts by the pods that they count; True: terminating pods count too."""
         self._repelled: Finder[PodAffinityTerm] = Finder()
-        for term in dict.fromkeys(term for company in companies for term in company.apart):
+        """Anti-affinity terms by the pods that they select."""
+        for term in dict.fromkeys(term for company in pod_constraints for term in company.apart):
             self._repelled.add((term.selector,), term)
-        asked = chain.from_iterable((*one.near, *one.apart) for one in companies)
-        spread = chain.from_iterable(one.spread for one in companies)
+        asked = chain.from_iterable((*one.near, *one.apart) for one in pod_constraints)
+        spread = chain.from_iterable(one.spread for one in pod_constraints)
         selectors = {*(one.selector for one in asked), *(one.selector for one in spread)}
         self._read = frozenset(one.key for selector in selectors for one in selector.requirements)
-        """The labels of pods that somebody asks about."""
+        """Pod labels that some selector reads."""
         self._by_object: dict[object, Group] = {}
         self._by_value: dict[object, Group] = {}
 
@@ -72,35 +75,35 @@ class InterPodRules:
         return Domains(range(len(self._nodes)))
 
     def group(self, pod: Pod) -> Group:
-        """Return the group of the pod; most pods share their objects with others.
-
-        What nobody asks about tells none apart: each pod of a StatefulSet has labels of its own.
-        """
+        """Return the group of the pod."""
         objects = (
             id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
         )  # fmt: skip
+        # Most pods share these objects with others, so objects are compared first.
         found = self._by_object.get(objects)
         if found is None:
             placing = pod.placing if pod.company.spread else None
+            # Labels that no selector reads do not distinguish pods. Each pod of a StatefulSet has
+            # a label of its own.
             labels = tuple(sorted((k, v) for k, v in pod.labels.items() if k in self._read))
             value = (labels, pod.company, placing, pod.namespace, pod.terminating)
             found = self._by_object[objects] = self._by_value.setdefault(value, Group(pod))
         return found
 
     def write_rules(self) -> None:
-        """Write the rules of all groups that there are, and open the tallies that they ask."""
+        """Set the rules of all groups, and create the counts that they read."""
         groups = list(self._by_value.values())
         spread = {group.like.placing for group in groups if group.like.company.spread}
-        kinds = NodeClasses(self._nodes, spread)
+        classes = NodeClasses(self._nodes, spread)
         for group in groups:
-            group.rules = tuple(self._rules(group.like, kinds))
+            group.rules = tuple(self._rules(group.like, classes))
             group.by_node = all(
                 isinstance(rule, AntiAffinity) and rule.tally.domains.by_node
                 for rule in group.rules
             )
 
     def adds(self, group: Group) -> tuple[DomainCount, ...]:
-        """Return the tallies in which the group's pods count."""
+        """Return the counts that include the group's pods."""
         if group.adds is None:
             pod = group.like
             found = self._counted.matching(pod)
@@ -111,11 +114,11 @@ class InterPodRules:
                 (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
             )
             adds += [self._ports[port] for port in ports if port in self._ports]
-            # Counted once where several terms are about it: what counts is whether any is there.
+            # A pod that several terms select counts once: only whether there is any matters.
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
         return group.adds
 
-    def _rules(self, pod: Pod, kinds: NodeClasses) -> list[Rule]:
+    def _rules(self, pod: Pod, classes: NodeClasses) -> list[Rule]:
         company = pod.company
         rules: list[Rule] = []
         for port in company.host_ports:
@@ -127,7 +130,7 @@ class InterPodRules:
                     AntiAffinity(f"host port {port.port}/{port.protocol}", self._ports[key])
                 )
         rules += self._attachments.rules(company)
-        rules += (self._even(pod, one, kinds) for one in company.spread)
+        rules += (self._topology_spread(pod, one, classes) for one in company.spread)
         if company.near:
             selectors = tuple(term.selector for term in company.near)
             keys = [term.topology_key for term in company.near]
@@ -146,10 +149,12 @@ class InterPodRules:
         ]
         return rules
 
-    def _even(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeClasses) -> TopologySpread:
+    def _topology_spread(
+        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
+    ) -> TopologySpread:
         return TopologySpread(
             name=f"topology spread over {constraint.topology_key}",
-            tally=self._spread(pod, constraint, kinds),
+            tally=self._spread(pod, constraint, classes),
             own=int(selects(constraint.selector, pod)),
             max_skew=constraint.max_skew,
             min_domains=constraint.min_domains,
@@ -158,24 +163,23 @@ class InterPodRules:
     def _by_key(
         self, terms: Iterable[PodAffinityTerm]
     ) -> Iterable[tuple[str, tuple[PodAffinityTerm, ...]]]:
-        """Put terms over one topology together; what no node has a label of refuses nobody."""
+        """Group terms by topology key, without keys that no node has."""
         found: dict[str, list[PodAffinityTerm]] = {}
         for term in terms:
             found.setdefault(term.topology_key, []).append(term)
         return [(key, tuple(same)) for key, same in found.items() if key in self._keys]
 
     def _holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> list[DomainCount]:
-        """Return what counts the pods that ask for any of the terms, together if that can be.
-
-        Of ten terms there are a thousand sets: pods that hold all would count in each of them.
-        """
+        """Return counts of the pods with any of the terms, in one count if possible."""
+        # Ten terms have a thousand combinations, and a pod with all terms would count in each of
+        # them.
         if any(len(self._holders.get(term, ())) >= TOGETHER_MAX for term in terms):
             return [self._any_holding((term,), topology_key) for term in terms]
         return [self._any_holding(terms, topology_key)]
 
     def _any_holding(self, terms: tuple[PodAffinityTerm, ...], topology_key: str) -> DomainCount:
-        """Count the pods that ask for any of the terms."""
-        key = ("any holding", *map(id, terms))  # each is one object, in `_repelled`
+        """Return the count of the pods with any of the terms."""
+        key = ("any holding", *map(id, terms))  # `_repelled` contains one object for each term
         found = self._tallies.get(key)
         if found is None:
             found = self._tallies[key] = DomainCount(self._labelled(topology_key))
@@ -191,11 +195,12 @@ class InterPodRules:
             self._counted.add(selectors, (found, True))
         return found
 
-    def _spread(self, pod: Pod, constraint: SpreadConstraint, kinds: NodeClasses) -> Spread:
-        """Count the pods of a constraint on the nodes that the scheduler takes into account.
+    def _spread(self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses) -> Spread:
+        """Return the count for a topology spread constraint.
 
-        Those are the nodes with the labels of all the pod's constraints that match the pod's own
-        node selectors (honor_affinity) and whose taints it tolerates (honor_taints).
+        It includes the nodes that have the labels of all the pod's constraints. If the policies of
+        the constraint honor them, the nodes must also match the pod's node selectors
+        (honor_affinity) and have only tolerated taints (honor_taints).
         """
         placing = NodeConstraints()
         filters: Filters = ()
@@ -210,7 +215,7 @@ class InterPodRules:
         where = (constraint.topology_key, labels, placing, len(filters))
         domains = self._domains.get(where)
         if domains is None:
-            allowed = set(kinds.allowing_by(placing, filters))
+            allowed = set(classes.allowing_by(placing, filters))
             domains = self._domains[where] = Domains(
                 [
                     node.labels[constraint.topology_key]

@@ -71,23 +71,22 @@ def selects(selector: PodSelector, pod: Pod) -> bool:
 
 
 class Finder(Generic[Target_]):
-    """Things by the pods that they are about, found without asking every selector."""
+    """Values by the pods that they apply to, found without checking every selector."""
 
     def __init__(self) -> None:
         self._at: dict[object, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
-        """By label (and namespace, if it is one), namespace, or None for the rest."""
+        """Values by label (with the namespace, if there is one), by namespace, or by None."""
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
-        """Add what is about the pods that all the selectors select.
-
-        One label that such a pod must have is where it is looked for, else its namespace.
-        """
+        """Add a value that applies to the pods that all the selectors match."""
         wanted = (
             requirement
             for selector in selectors
             for requirement in selector.requirements
             if requirement.operator == "In"
         )
+        # The value is stored under one label that such a pod must have, or else under its
+        # namespace.
         fewest = min(wanted, key=lambda requirement: len(requirement.values), default=None)
         namespaces = selectors[0].namespaces if selectors else None
         places: Iterable[object] = (None,) if namespaces is None else namespaces
@@ -98,7 +97,7 @@ class Finder(Generic[Target_]):
             self._at.setdefault(place, []).append((selectors, target))
 
     def matching(self, pod: Pod) -> list[Target_]:
-        """Return all that is about the pod, in an order that the pod's labels decide."""
+        """Return all values that apply to the pod, in an order that depends on its labels."""
         labels = sorted(pod.labels.items())
         own = [(pod.namespace, *label) for label in labels]
         return [

@@ -1,4 +1,4 @@
-"""Kinds of nodes: those that no template can tell apart, by what the filters read."""
+"""Group nodes that no template can distinguish by the fields that filters read."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,11 +12,11 @@ from core.model.node import Node
 
 
 class NodeClasses:
-    """Each template is asked once a kind, not once a node."""
+    """Classes of equal nodes, so that a template is checked once for each class."""
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[NodeConstraints]) -> None:
         labels = set[str]().union(*(node.labels for node in nodes))
-        # Volumes do not make kinds: `_reaching` asks about each volume on its own.
+        # Volumes do not define classes: `_nodes_of_volume` checks each volume separately.
         filters = [one for one in FILTERS if not isinstance(one, VolumeFilter)]
         fields = sorted(
             {
@@ -28,20 +28,20 @@ class NodeClasses:
                 if field[0] != LABEL or field[1] in labels
             }
         )
-        kinds: dict[tuple[object, ...], int] = {}
+        classes: dict[tuple[object, ...], int] = {}
         self._nodes = nodes
-        self._kind_of = [
-            kinds.setdefault(tuple(value_of(node, one) for one in fields), len(kinds))
+        self._class_of = [
+            classes.setdefault(tuple(value_of(node, one) for one in fields), len(classes))
             for node in nodes
         ]
-        self._like: list[Node] = []
-        """One node of each kind."""
-        for node, kind in zip(nodes, self._kind_of, strict=True):
-            if kind == len(self._like):
-                self._like.append(node)
-        self._index = NodeIndex(self._like)
+        self._representatives: list[Node] = []
+        """One node of each class."""
+        for node, node_class in zip(nodes, self._class_of, strict=True):
+            if node_class == len(self._representatives):
+                self._representatives.append(node)
+        self._index = NodeIndex(self._representatives)
         self._ids = list(range(len(nodes)))
-        """One object for each id: templates may make as many lists as there are of them."""
+        """One integer object for each id, because there may be as many lists as templates."""
         self._lists: dict[int, list[int]] = {}
         self._admitted: dict[NodeConstraints, frozenset[int]] = {}
         self._reached: dict[VolumeTopology, frozenset[int]] = {}
@@ -59,39 +59,39 @@ class NodeClasses:
         admitted = self._admitted.get(without)
         if admitted is None:
             admitted = self._admitted[without] = frozenset(self.allowing_by(without, FILTERS))
-        return sorted(admitted.intersection(*map(self._reaching, placing.volumes)))
+        return sorted(admitted.intersection(*map(self._nodes_of_volume, placing.volumes)))
 
     def allowing_by(self, placing: NodeConstraints, filters: Filters) -> list[int]:
         """Return the ids of the nodes that admit a template without volumes, by these filters.
 
         Templates that the same nodes admit share one list: do not change it.
         """
-        kinds = self._kinds(placing, filters)
-        found = self._lists.get(kinds)
+        classes = self._classes(placing, filters)
+        found = self._lists.get(classes)
         if found is None:
-            digits = f"{kinds:0{len(self._like)}b}"[::-1].encode()
-            admits = map(digits.replace(b"0", b"\0").__getitem__, self._kind_of)
-            found = self._lists[kinds] = list(compress(self._ids, admits))
+            digits = f"{classes:0{len(self._representatives)}b}"[::-1].encode()
+            admits = map(digits.replace(b"0", b"\0").__getitem__, self._class_of)
+            found = self._lists[classes] = list(compress(self._ids, admits))
         return found
 
-    def allows(self, placing: NodeConstraints, kinds: int, filters: Filters) -> bool:
-        """Report whether all of the kinds admit a template without volumes, by these filters."""
-        return not kinds & ~self._kinds(placing, filters)
+    def allows(self, placing: NodeConstraints, classes: int, filters: Filters) -> bool:
+        """Report whether all the classes admit a template without volumes, by these filters."""
+        return not classes & ~self._classes(placing, filters)
 
-    def of(self, nodes: Iterable[int]) -> int:
-        """Return the kinds of the nodes, to be asked about with `allows`."""
-        found = {self._kind_of[node] for node in nodes}
-        return sum(1 << kind for kind in found)
+    def classes_of(self, nodes: Iterable[int]) -> int:
+        """Return the classes of the nodes, for `allows`."""
+        found = {self._class_of[node] for node in nodes}
+        return sum(1 << node_class for node_class in found)
 
-    def _kinds(self, placing: NodeConstraints, filters: Filters) -> int:
-        kinds = self._index.all
+    def _classes(self, placing: NodeConstraints, filters: Filters) -> int:
+        classes = self._index.all
         for one in filters:
-            if not kinds:
+            if not classes:
                 break
-            kinds &= one.feasible_nodes(self._index, placing)
-        return kinds
+            classes &= one.feasible_nodes(self._index, placing)
+        return classes
 
-    def _reaching(self, volume: VolumeTopology) -> frozenset[int]:
+    def _nodes_of_volume(self, volume: VolumeTopology) -> frozenset[int]:
         """Return the ids of the nodes that can use the volume."""
         found = self._reached.get(volume)
         if found is None:
@@ -104,5 +104,5 @@ class NodeClasses:
 
     @cached_property
     def _each_node(self) -> NodeIndex:
-        # Not an index of kinds: local volumes would make every node a kind of its own.
+        # This indexes nodes, not classes: with local volumes every node would be its own class.
         return NodeIndex(self._nodes)

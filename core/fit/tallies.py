@@ -1,9 +1,8 @@
-"""Counts of pods by domain, and the rules that one pod asks of them.
+"""Count pods by domain, and evaluate the rules that read these counts.
 
-A domain is a value of a topology label; for host ports and attached volumes it is the node
-itself, for claims that one pod alone may use it is the cluster.
-Source: kube-scheduler plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread
-and InterPodAffinity, their filters.
+A domain is a value of a topology label. For host ports and attached volumes it is the node, for
+ReadWriteOncePod claims it is the cluster. Source: the filters of kube-scheduler's plugins
+NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread and InterPodAffinity.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +16,16 @@ from core.model.constraints import ANY_DRIVER, Disk, PodConstraints
 from core.model.pod import Pod
 
 Domain = str | int
+"""Value of a topology label, or the id of a node."""
 
 
 class Domains:
-    """Which nodes are in one domain of a topology; sets of nodes are those of core.fit.bits."""
+    """Domains of a topology; sets of nodes are those of core.fit.bits."""
 
     __slots__ = ("_shared", "any", "count", "of")
 
     def __init__(self, of: Sequence[Domain | None]) -> None:
-        """Take the domain of each node by its id; None: it is in none of this topology."""
+        """Store the domain of each node by its id; None: the node is in no domain."""
         self.of = of
         places: dict[Domain, list[int]] = {}
         for node, domain in enumerate(of):
@@ -33,37 +33,37 @@ class Domains:
                 places.setdefault(domain, []).append(node)
         self.count = len(places)
         self.any = bits_of(len(of), (node for nodes in places.values() for node in nodes))
-        """The nodes that are in some domain."""
+        """Nodes that are in some domain."""
         self._shared = {
             domain: bits_of(len(of), nodes) for domain, nodes in places.items() if len(nodes) > 1
         }
 
     @property
     def by_node(self) -> bool:
-        """Say whether no two nodes are in one domain."""
+        """Report whether each domain has only one node."""
         return not self._shared
 
     def beside(self, node: int) -> int:
-        """Return the nodes in the domain of a node that is in one."""
+        """Return the nodes in the domain of the node."""
         domain = self.of[node]
         found = self._shared.get(domain) if domain is not None else None
         return 1 << node if found is None else found
 
 
 class DomainCount:
-    """How many pods of one description stand in each domain."""
+    """Number of certain pods in each domain."""
 
     __slots__ = ("counts", "domains", "there")
 
     def __init__(self, domains: Domains) -> None:
         self.domains = domains
         self.counts: dict[Domain | None, int] = {}
-        """Of the domains that have any."""
+        """Counts by domain, without zeros."""
         self.there = 0
-        """The nodes of these domains."""
+        """Nodes of the domains with at least one such pod."""
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node; one that is in no domain has nothing to count."""
+        """Count *by* more pods on the node; nodes without a domain are ignored."""
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -77,17 +77,17 @@ class DomainCount:
 
 
 class Spread(DomainCount):
-    """The pods that are to be spread, and which domains have how many of them."""
+    """Count of spread pods that also groups the domains by their count."""
 
     __slots__ = ("_having",)
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
         self._having = {0: domains.any} if domains.any else {}
-        """By count: the nodes of the domains that have so many."""
+        """Nodes of the domains with each count."""
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node; one that is in no domain has nothing to count."""
+        """Count *by* more pods on the node; nodes without a domain are ignored."""
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -99,13 +99,13 @@ class Spread(DomainCount):
             having[before + by] = having.get(before + by, 0) | nodes
 
     def least(self, min_domains: int) -> int:
-        """Return the smallest count of any domain; 0 if there are fewer than *min_domains*."""
+        """Return the smallest count of a domain; 0 if there are fewer than *min_domains*."""
         if self.domains.count < min_domains:
             return 0
         return min(self._having, default=0)
 
     def having(self, most: int) -> int:
-        """Return the nodes of the domains that have so many at most."""
+        """Return the nodes of the domains with a count of at most *most*."""
         found = 0
         for count, nodes in self._having.items():
             if count <= most:
@@ -114,7 +114,7 @@ class Spread(DomainCount):
 
 
 class Attached(DomainCount):
-    """The pods that use one volume, by node; it counts once a node in its driver's tally."""
+    """Pods that use one volume, by node; the volume counts once per node for its driver."""
 
     __slots__ = ("_of_driver",)
 
@@ -123,7 +123,10 @@ class Attached(DomainCount):
         self._of_driver = of_driver
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node; the first attaches the volume, the last detaches."""
+        """Count *by* more pods on the node.
+
+        The first pod on a node attaches the volume, the last one detaches it.
+        """
         before = self.there
         super().add(node, by)
         if before != self.there:
@@ -131,29 +134,30 @@ class Attached(DomainCount):
 
 
 class AntiAffinity(NamedTuple):
-    """None of the counted may be where the node is: ports, claims, anti-affinity of both sides."""
+    """No counted pod may be in the domain of the node.
+
+    It is used for host ports, claims, and the anti-affinity of both pods.
+    """
 
     name: str
     tally: DomainCount
 
     def refusing(self, nodes: int) -> int:
-        """Return those of the nodes that it refuses; none outside of the topology."""
+        """Return the refused nodes; nodes without a domain are not refused."""
         return nodes & self.tally.there
 
 
 class Affinity(NamedTuple):
-    """One of the counted must be where the node is, for every term of the pod's affinity."""
+    """A counted pod must be in the domain of the node, for every term of the pod's affinity."""
 
     name: str
     tallies: tuple[DomainCount, ...]
     own: bool
-    """The pod itself is such a pod."""
+    """True if the pod's own affinity selects the pod."""
 
     def refusing(self, nodes: int) -> int:
-        """Return those of the nodes that it refuses.
-
-        The first pod of a group that is its own company may go wherever the labels exist.
-        """
+        """Return the refused nodes."""
+        # The first pod of a group with affinity to itself may run wherever the labels exist.
         first = self.own and not any(tally.there for tally in self.tallies)
         admitted = nodes
         for tally in self.tallies:
@@ -162,63 +166,64 @@ class Affinity(NamedTuple):
 
 
 class TopologySpread(NamedTuple):
-    """The counted may not become more by `max_skew` than in the emptiest domain."""
+    """The count of a domain may not exceed the smallest count by more than `max_skew`."""
 
     name: str
     tally: Spread
     own: int
-    """1 if the pod itself is counted."""
+    """1 if the constraint selects the pod itself, else 0."""
     max_skew: int
     min_domains: int
 
     def refusing(self, nodes: int) -> int:
-        """Return those of the nodes that it refuses, all without the label among them."""
+        """Return the refused nodes, including all nodes without the label."""
         most = self.tally.least(self.min_domains) + self.max_skew - self.own
         return nodes & ~self.tally.having(most)
 
 
 class VolumeLimit(NamedTuple):
-    """The node may not take more different volumes of one driver than its limit."""
+    """A node may not have more attached volumes of a driver than its limit."""
 
     name: str
     attached: DomainCount
-    """Volumes of the driver by node."""
+    """Attached volumes of the driver by node."""
     own: tuple[Attached, ...]
-    """The pod's volumes of the driver."""
+    """Volumes of the driver that the pod uses."""
     limits: Sequence[int | None]
-    """By node id; None: it takes any number."""
+    """Limit by node id, or None if there is no limit."""
 
     def refusing(self, nodes: int) -> int:
-        """Return those of the nodes that it refuses: each is asked."""
+        """Return the refused nodes; every node is checked."""
         places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
     def _admits(self, node: int) -> bool:
-        """Admit wherever the volumes are attached already, as the scheduler does."""
+        """Report whether the limit admits the pod's volumes that are not attached yet."""
         limit = self.limits[node]
         if limit is None:
             return True
         domain = self.attached.domains.of[node]
+        # As in kube-scheduler, a node over its limit admits a pod whose volumes are all attached.
         more = sum(domain not in volume.counts for volume in self.own)
         return not more or self.attached.counts.get(domain, 0) + more <= limit
 
 
 Rule = AntiAffinity | Affinity | TopologySpread | VolumeLimit
-"""What one pod asks of the counts at a node; *name* is what a person reads when it refuses."""
+"""A condition that a pod has on the counts at a node; *name* is used in messages."""
 
 
 class Attachments:
-    """The tallies of attached volumes, and of claims that one pod alone may use.
+    """Counts of attached volumes, and of claims that only one pod may use.
 
-    First `rules` for all pods that may be placed, then `adds` for all that stand.
+    Call `rules` for all pods that may be placed, then `adds` for all existing pods.
     """
 
     def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
-        """Take by node id and driver how many volumes a node takes."""
+        """Store the attach limits by node id and driver."""
         self._limits = limits
         self._sole: dict[str, DomainCount] = {}
         self._drivers: dict[str, tuple[DomainCount, Sequence[int | None]]] = {}
-        """Of each driver that is asked for: its volumes and its limits, by node."""
+        """Attached volumes and limits by node, for each driver that a pod uses."""
         self._attached: dict[Disk, Attached] = {}
 
     @cached_property
@@ -230,7 +235,7 @@ class Attachments:
         return Domains(range(len(self._limits)))
 
     def rules(self, company: PodConstraints) -> Iterator[Rule]:
-        """Yield what a pod asks, and open the tallies for it."""
+        """Yield the rules of a pod, and create the counts that they read."""
         for claim in company.sole:
             tally = self._sole.setdefault(claim, DomainCount(self._cluster))
             yield AntiAffinity(f"ReadWriteOncePod claim {claim}", tally)
@@ -243,7 +248,7 @@ class Attachments:
             yield VolumeLimit(f"attach limit of {driver}", attached, own, limits_by_node)
 
     def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
-        """Yield the tallies in which such a pod counts; one of no known driver counts in all."""
+        """Yield the counts of the pod; volumes without a known driver count for all."""
         for claim in company.sole:
             if claim in self._sole:
                 yield self._sole[claim]
@@ -259,24 +264,24 @@ class Attachments:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods that no rule here can tell apart."""
+    """Pods that no inter-pod rule distinguishes."""
 
     like: Pod
-    """One of them."""
+    """One of the pods."""
     rules: tuple[Rule, ...] = ()
-    """In the order in which kube-scheduler's default profile asks."""
+    """Rules in the order of kube-scheduler's default profile."""
     adds: tuple[DomainCount, ...] | None = None
-    """The tallies in which each of them counts; None: not looked up yet."""
+    """Counts that include each of the pods; None: not computed yet."""
     by_node: bool = True
-    """Each rule refuses nodes for what stands on them alone."""
+    """True if each rule refuses a node only because of the pods on this node."""
 
     @property
     def monotone(self) -> bool:
-        """Say whether more pods never make a rule admit a node that it has refused."""
+        """Report whether more pods can never make a rule admit a node that it has refused."""
         return all(isinstance(rule, AntiAffinity | VolumeLimit) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
-        """Return those of the nodes that no rule refuses, but for attach limits: see `takes`."""
+        """Return the nodes that no rule refuses, attach limits aside; see `takes`."""
         for rule in self.rules:
             if not nodes:
                 break
@@ -285,17 +290,17 @@ class Group:
         return nodes
 
     def takes(self, node: int) -> bool:
-        """Say whether the node that is `admitted` takes the pod's volumes too."""
+        """Report whether the attach limits of an `admitted` node admit the pod."""
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimit)
         )
 
     def refuses(self, node: int) -> bool:
-        """Say whether a rule refuses the node."""
+        """Report whether a rule refuses the node."""
         return any(rule.refusing(1 << node) for rule in self.rules)
 
     def finds_company(self, node: int) -> bool:
-        """Say whether those are there that the pods must be near."""
+        """Report whether the pod's required affinity is satisfied on the node."""
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Affinity)
         )

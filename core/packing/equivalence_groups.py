@@ -1,7 +1,4 @@
-"""Pods that ask for as much and of their node the same: groups, by object and then by value.
-
-Packing knows them as kinds, each with the nodes that may take its pods.
-"""
+"""Group pods with equal requests and node constraints, first by object and then by value."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,28 +16,30 @@ BY_NAME: Final = attrgetter("namespace", "name")
 
 @dataclass(slots=True)
 class EquivalenceGroup:
-    """Pods with equal requests and template."""
+    """Pods with equal requests and template, and the nodes that may receive them."""
 
     request: int
-    admitting: list[int]
+    """Requests of one pod as a vector."""
+    admitting_nodes: list[int]
     """Nodes that admit the template, in first-fit order."""
-    allowed: list[int]
-    """Those among them with room for the smallest pod of the template at the start."""
+    candidates: list[int]
+    """Admitting nodes that initially have room for the smallest pod of the template."""
     scanned: int = 0
-    fits: list[int] = field(default_factory=list)
-    """Those of the scanned that had room when they were scanned."""
-    head: int = 0
-    """Entries of `fits` before this one never fit again."""
-    open: int = 0
-    """The allowed nodes but those that were found to be full, as bits (core.fit.bits); written
-    where other pods matter to some pod."""
+    """Number of candidates that have been scanned."""
+    feasible: list[int] = field(default_factory=list)
+    """Scanned nodes that had room when they were scanned."""
+    first_feasible: int = 0
+    """Position in `feasible`; the nodes before it will not fit again."""
+    open_nodes: int = 0
+    """Candidates that have not been found full, as bits (core.fit.bits). Only set if inter-pod
+    rules concern some pod."""
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
     """Group pods by the objects of their requests and template, in the order of *pods*.
 
-    Most pods share these objects with others, so objects are told apart before values: hashing
-    150,000 values costs more than the whole packing.
+    Most pods share these objects with others. Comparing objects first avoids hashing 150,000
+    values, which would take longer than the whole packing.
     """
     groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -49,14 +48,14 @@ def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
 
 
 def templates(groups: Groups) -> list[NodeConstraints]:
-    """Return the distinct templates in an order that does not depend on the pods' order."""
+    """Return the distinct templates in an order that does not depend on the order of pods."""
     return sorted({members[0].placing for members in groups}, key=repr)
 
 
 def group_by_value(
     groups: Groups, numbers: Mapping[NodeConstraints, int]
 ) -> dict[tuple[Resources, int], Sequence[Pod]]:
-    """Put groups together that are alike by value, each by namespace and name."""
+    """Merge groups that are equal by value, each sorted by namespace and name."""
     found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:
         key = members[0].requests, numbers[members[0].placing]
@@ -65,7 +64,7 @@ def group_by_value(
 
 
 def merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
-    """Return the pods of groups that are each by namespace and name as one that is."""
+    """Merge groups that are sorted by namespace and name into one such list."""
     if len(parts) == 1:
         return parts[0]
     return sorted((pod for members in parts for pod in members), key=BY_NAME)

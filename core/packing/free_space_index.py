@@ -1,8 +1,8 @@
-"""Nodes by blocks of first-fit order, and what is free on those of one at most.
+"""Index the free space by blocks of nodes, so that full blocks are skipped at once.
 
-Where thousands of pods wait that have each a size of their own, each would ask every node that is
-full. A block is asked first: one whose most is too little in some resource has no room for the
-pod. Free space only falls, so what was the most once is never too little.
+If thousands of pending pods have different sizes, each of them would check every full node. The
+index has an upper bound of the free space in each block. Since free space only shrinks, the bound
+stays valid when it becomes stale.
 """
 
 from collections.abc import Sequence
@@ -12,44 +12,45 @@ from typing import Final
 from core.packing.vectors import lane_maximum
 
 BLOCK_NODES: Final = 64
-"""Nodes of a block: asking one costs more than asking a node."""
+"""Number of nodes in a block. Checking a block costs more than checking a node."""
 BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
 VAIN_MAX: Final = 8 * BLOCK_NODES
-"""So many nodes of a block are asked in vain before its most is looked up anew, at that price."""
+"""Number of nodes that are checked in vain before the bound of the block is recomputed, which
+costs about as much."""
 
 
 class FreeSpaceIndex:
-    """The most that is free in each block, lane by lane; see core.packing.vectors."""
+    """Upper bound of the free space in each block, by lane (core.packing.vectors)."""
 
     def __init__(self, free: Sequence[int], guard: int) -> None:
-        """Look at the *free* vectors, which are read anew whenever they have changed."""
+        """Compute the bounds from the *free* vectors."""
         self._guard = guard
         starts = range(0, len(free), BLOCK_NODES)
-        self._most = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
-        self._vain = [0] * len(self._most)
+        self._max_free = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
+        self._misses = [0] * len(self._max_free)
 
-    def draft(self) -> "FreeSpaceIndex":
-        """Return those of other free vectors, which are the same up to now."""
+    def fork(self) -> "FreeSpaceIndex":
+        """Return a copy for a copy of the free vectors."""
         draft = copy(self)
-        draft._most, draft._vain = [*self._most], [*self._vain]  # noqa: SLF001 of this class
+        draft._max_free, draft._misses = [*self._max_free], [*self._misses]  # noqa: SLF001 of this class
         return draft
 
-    def may_hold(self, block: int, request: int) -> bool:
-        """Say whether a node of the block may have room, as far as is known."""
-        return (self._most[block] - request) & self._guard == self._guard
+    def may_fit(self, block: int, request: int) -> bool:
+        """Report whether a node of the block may have room for the request."""
+        return (self._max_free[block] - request) & self._guard == self._guard
 
-    def more(self, node: int, free: int) -> None:
-        """See to it that so much more is *free* on the node now."""
+    def raise_to(self, node: int, free: int) -> None:
+        """Raise the bound of the node's block to the node's *free* vector."""
         block = node // BLOCK_NODES
-        self._most[block] = lane_maximum(self._most[block], free, self._guard)
+        self._max_free[block] = lane_maximum(self._max_free[block], free, self._guard)
 
-    def note(self, block: int, nodes: int, free: Sequence[int]) -> None:
-        """Count so many *nodes* of the block as asked in vain, and look at what is *free* anew."""
-        self._vain[block] += nodes
-        if self._vain[block] >= VAIN_MAX:
+    def count_misses(self, block: int, nodes: int, free: Sequence[int]) -> None:
+        """Count nodes that were checked in vain, and recompute the bound after VAIN_MAX."""
+        self._misses[block] += nodes
+        if self._misses[block] >= VAIN_MAX:
             start = block * BLOCK_NODES
-            self._most[block] = _most(free[start : start + BLOCK_NODES], self._guard)
-            self._vain[block] = 0
+            self._max_free[block] = _most(free[start : start + BLOCK_NODES], self._guard)
+            self._misses[block] = 0
 
 
 def _most(free: Sequence[int], guard: int) -> int:

@@ -1,7 +1,7 @@
-"""The ground that pods are packed on: the nodes in first-fit order, and what is used on them.
+"""Sort the nodes in first-fit order, with the requests on them.
 
-Ebb's own taint is set aside here, once for all: a node that must stay is released anyway, so its
-mark keeps no pod from it. All ids of nodes are places in `nodes`.
+Ebb's own taint is ignored here: a node that cannot be removed is released anyway, so its mark must
+not keep pods away. Node ids are positions in `nodes`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,11 +14,11 @@ from core.model.node import Node
 from core.model.resources import Resources
 
 SHARE_SCALE: Final = 2**40
-"""Shares are compared as whole parts of this; finer differences count as ties."""
+"""Denominator of shares; finer differences count as equal."""
 
 
 class NodeOrder:
-    """Nodes fullest first by dominant share of their own allocatable, then by name."""
+    """Nodes sorted by dominant share of their own resources, fullest first, then by name."""
 
     def __init__(
         self,
@@ -27,12 +27,12 @@ class NodeOrder:
         closed: Collection[str] = (),
         requests: Mapping[str, Resources] | None = None,
     ) -> None:
-        """Order the nodes; those named in *closed* take no pods.
+        """Sort the nodes; nodes in *closed* accept no pods.
 
-        *requests* are those on each node, None: they are summed up.
+        *requests*: total requests on each node; None: they are computed.
         """
-        self.closed = frozenset(closed)
-        """Names of nodes that take no pods."""
+        self.unschedulable_nodes = frozenset(closed)
+        """Names of the nodes that accept no pods."""
         used = cluster.used() if requests is None else requests
         self.nodes: list[Node] = sorted(
             (without_our_taint(node, taint_key) for node in cluster.nodes),
@@ -44,15 +44,15 @@ class NodeOrder:
         self.ids = {node.name: number for number, node in enumerate(self.nodes)}
         self.used: list[Resources] = [used[node.name] for node in self.nodes]
 
-    def behind(
+    def with_last(
         self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
     ) -> "NodeOrder":
-        """Return the ground with the nodes named *last* after all others, and others *closed*.
+        """Return the order with the nodes *last* at its end, and other nodes *closed*.
 
-        *instead*: by name, nodes that stand there in place of those of before.
+        *instead*: replacements for nodes, by name.
         """
         found = copy(self)
-        found.closed = frozenset(closed)
+        found.unschedulable_nodes = frozenset(closed)
         aside = frozenset(last)
         found.nodes = [node for node in self.nodes if node.name not in aside]
         found.nodes += (self.nodes[self.ids[name]] for name in last)
@@ -61,14 +61,14 @@ class NodeOrder:
         return found
 
     def share(self, node: int) -> int:
-        """Return the dominant share of the node's requests, in parts of SHARE_SCALE."""
+        """Return the dominant share of the node's requests, in units of 1 / SHARE_SCALE."""
         return dominant_share(self.used[node], self.nodes[node].allocatable)
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:
     """Return the largest share of *whole* in CPU, memory or an extended resource.
 
-    In parts of SHARE_SCALE, rounded down; of what *whole* does not have, nothing counts.
+    In units of 1 / SHARE_SCALE, rounded down. Resources that *whole* does not have are ignored.
     """
     share = max(
         requests.cpu_millis * SHARE_SCALE // max(whole.cpu_millis, 1),
@@ -83,10 +83,10 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
 
 
 def share_of_room(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of *whole* in anything that a pod takes room by.
+    """Return the largest share of *whole* in any resource, including ephemeral storage and pods.
 
-    As `dominant_share`, by which pods are ordered, and in ephemeral storage and numbers of pods:
-    what bounds how much somebody is given must see those too, since they fill nodes as well.
+    `dominant_share`, which orders pods, ignores these two. A limit on how much a user gets must
+    include them, because they fill nodes as well.
     """
     share = dominant_share(requests, whole)
     for asked, have in (

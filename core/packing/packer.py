@@ -1,15 +1,15 @@
-"""First-fit decreasing (thesis 4.7.1): where pods would go.
+"""Place pods by first-fit decreasing (thesis 4.7.1).
 
-The order is part of the specification, so that every answer repeats:
+The order is part of the specification, so that results are reproducible:
 
 - pods: largest first by dominant share of the cluster's capacity (CPU, memory, extended
-  resources), then by the whole request, then by template, then by namespace/name;
+  resources), then by all requests, then by template, then by namespace and name;
 - nodes: fullest first by dominant share of their own capacity at the start, then by name.
 
-Amounts are vectors (core.packing.vectors): one integer for all resources. Two facts make it fast.
-While pods are placed, free space only falls: a node that refused a pod refuses every pod like it,
-so a scan never turns back. And pods of one kind (equal requests, equal template) share one list of
-the nodes that fit them, in first-fit order, found on demand.
+Resources are vectors (core.packing.vectors): one integer for all of them. Two facts make packing
+fast. While pods are placed, free space only shrinks: a node that has no room for a pod has none
+for any equal pod, so a scan never goes back. And all pods of an equivalence group share one list
+of feasible nodes, which is extended on demand.
 """
 
 from bisect import bisect_left, insort
@@ -35,317 +35,347 @@ from core.packing.free_space_index import BLOCK_BITS, BLOCK_NODES, FreeSpaceInde
 from core.packing.node_order import NodeOrder
 from core.packing.parts import FreeSpace, PackingOrder, pods_by_node
 
-NOT_ADMITTED: Final = f"no other node admits it (asked: {', '.join(one.name for one in FILTERS)})"
+NOT_ADMITTED: Final = (
+    f"no other node admits it (filters: {', '.join(one.name for one in FILTERS)})"
+)
+"""Message for pods that the filters exclude from all other nodes."""
 SWEEPS_MAX: Final = 16
-"""So often pods are asked that others refuse, as long as some of them find places."""
-Answers = dict[tuple[int, int], tuple[int, set[str]]]
-"""By kind and group of pods that found no place: how many pods had one then, and who refused."""
+"""Maximum number of rounds in which pods that inter-pod rules refused are tried again."""
+RefusalAnswers = dict[tuple[int, int], tuple[int, set[str]]]
+"""By equivalence group and inter-pod group: number of assignments at the time of a refusal, and
+the rules that refused."""
 NOT_LOOKED_UP: Final = {"not looked up"}
-"""Stands for the rules that refuse a pod, where nobody asks for them."""
+"""Placeholder for the refusing rules where nobody reads them."""
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
-Admitting = Callable[[NodeConstraints], list[int]]
+"""Entry of a group that was not refused yet."""
+AdmittingNodes = Callable[[NodeConstraints], list[int]]
 """Returns the ids of the nodes that admit a template, in first-fit order."""
 
 
-def _admitting(ground: NodeOrder, placings: Mapping[NodeConstraints, int]) -> Admitting:
-    """Return what names the nodes that the filters admit a template to."""
-    return NodeClasses(ground.nodes, placings).allowing
+def _admitting(node_order: NodeOrder, placings: Mapping[NodeConstraints, int]) -> AdmittingNodes:
+    """Return a function that returns the nodes whose filters admit a template."""
+    return NodeClasses(node_order.nodes, placings).allowing
 
 
 @dataclass(slots=True)
 class Attempt:
-    """Where a set of pods would go: nothing has happened yet."""
+    """A possible placement of pods; nothing is changed until it is committed."""
 
-    placements: list[tuple[int, int]]
-    """(pod id, node id) in packing order, but for those whom other pods had to come before."""
-    unplaced: list[int]
-    """Pod ids that found no node."""
-    left: dict[int, int]
-    """Free vector of every node that would receive pods, afterwards."""
-    refused: dict[int, set[str]] = field(default_factory=dict)
-    """By pod id of the unplaced: the rules about other pods that refused nodes with room."""
+    assignments: list[tuple[int, int]]
+    """Pairs of pod id and node id in packing order, apart from pods that had to wait for other
+    pods."""
+    unassigned: list[int]
+    """Ids of the pods without a feasible node."""
+    free_after: dict[int, int]
+    """Free vector after the placement, for every node that would receive pods."""
+    refused_by: dict[int, set[str]] = field(default_factory=dict)
+    """Inter-pod rules that refused nodes with room, by id of the unassigned pod."""
 
 
 @dataclass(slots=True)
-class _Trial:
-    """An attempt in which other pods matter."""
+class _Search:
+    """An attempt to place pods that inter-pod rules concern."""
 
     result: Attempt
-    away: int
-    """The nodes that take nobody."""
+    excluded: int
+    """Nodes that accept no pods, as bits."""
     for_good: bool
-    answers: Answers = field(default_factory=dict)
+    """True if the pods are placed permanently."""
+    answers: RefusalAnswers = field(default_factory=dict)
+    """Latest refusals."""
     full: dict[int, int] = field(default_factory=dict)
-    """By kind: nodes that have no room beside what is on trial."""
+    """Nodes without room next to the pods placed by this attempt, as bits, by equivalence
+    group."""
 
 
 class Packer:
-    """The free space of a cluster, and first-fit decreasing on it.
+    """Free space of a cluster, with first-fit decreasing.
 
-    Nodes and pods are known by whole numbers: node ids count in first-fit order, pod ids in
-    packing order. `nodes` and `pods` give the objects back, `on` the pod ids on each node.
-    Only pods that may move, or that are pending, have ids; the rest is part of what is used.
+    Node ids are positions in first-fit order, and pod ids are positions in packing order. `nodes`
+    and `pods` contain the objects, `on` the pod ids on each node. Only movable and pending pods
+    have ids; the requests of all others are part of the used space.
     """
 
     def __init__(
         self,
         cluster: Cluster,
-        ground: NodeOrder,
+        node_order: NodeOrder,
         *,
         movable: Groups,
-        spare: Sequence[Pod] = (),
-        admitting: Admitting | None = None,
-        whole: Resources | None = None,
+        placeholders: Sequence[Pod] = (),
+        admitting: AdmittingNodes | None = None,
+        total_capacity: Resources | None = None,
     ) -> None:
-        """Index *cluster*, which stands on *ground*.
+        """Index the pods of *cluster* on the nodes of *node_order*.
 
-        *movable*: pods that may be placed, those in one group alike by requests and template and
-        in the order of their names (`alike`).
-        *spare* are pods that do not exist, for whom room is kept: they are packed as the others.
-        *admitting* names the nodes that admit a template, None: as the rules of fit say; *whole*
-        is what shares of pods are of, None: what all nodes offer.
+        *movable*: pods that may be placed, in groups with equal requests and template, each sorted
+        by name. *placeholders*: pods that do not exist but for which room is kept. *admitting*:
+        returns the nodes that admit a template; by default the filters of core.fit decide.
+        *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
+        of all nodes.
         """
-        space = FreeSpace.of(cluster, ground, spare)
+        space = FreeSpace.of(cluster, node_order, placeholders)
         order = PackingOrder.of(
-            [*movable, *group_by_identity(spare)],
+            [*movable, *group_by_identity(placeholders)],
             space,
-            (lambda _: admitting) if admitting else partial(_admitting, ground),
-            whole or Resources.total(node.allocatable for node in ground.nodes),
+            (lambda _: admitting) if admitting else partial(_admitting, node_order),
+            total_capacity or Resources.total(node.allocatable for node in node_order.nodes),
         )
-        self.nodes, self.node_ids = ground.nodes, ground.ids
+        self.nodes, self.node_ids = node_order.nodes, node_order.ids
         self._vectors, self.guard, self.free = space
-        self._blocks = FreeSpaceIndex(self.free, self.guard)
-        self.pods, self._kind_of, self._kinds = order
-        self.on, self.homeless = pods_by_node(self.pods, ground)
-        own = set(map(id, spare))
-        self.spare = frozenset(n for n in self.homeless if id(self.pods[n]) in own)
-        self.spare_at: dict[int, int] = {}
-        """By pod id of those that do not exist: the node where there is room for it."""
-        self._rooms: dict[int, list[tuple[int, int]]] = {}
-        """By kind: see `spared`; true until more is placed."""
-        self._promised: set[int] = set()
+        self._free_space_index = FreeSpaceIndex(self.free, self.guard)
+        self.pods, self._group_of, self._groups = order
+        self.on, self.pending = pods_by_node(self.pods, node_order)
+        own = set(map(id, placeholders))
+        self.placeholders = frozenset(n for n in self.pending if id(self.pods[n]) in own)
+        self.placeholder_nodes: dict[int, int] = {}
+        """Node by id of the placeholder that has room there."""
+        self._displaced: dict[int, list[tuple[int, int]]] = {}
+        """Results of `_displacing_placeholders` by equivalence group, until more pods are
+        placed."""
+        self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods)
-        self._open_kinds()
+        self._set_open_nodes()
 
-    def _open_kinds(self) -> None:
-        """Write the allowed nodes of each kind as bits; those of one template share their list."""
+    def _set_open_nodes(self) -> None:
+        """Set the candidates of each group as bits, if inter-pod rules concern some pod."""
         if not self._topology.involves(range(len(self.pods))):
             return
         known: dict[int, int] = {}
-        for kind in self._kinds:
-            allowed = id(kind.allowed)
-            if allowed not in known:
-                known[allowed] = bits_of(len(self.nodes), kind.allowed)
-            kind.open = known[allowed]
 
-    def attempt(
+        for group in self._groups:
+            # Groups with the same template share the list of candidates.
+            allowed = id(group.candidates)
+            if allowed not in known:
+                known[allowed] = bits_of(len(self.nodes), group.candidates)
+            group.open_nodes = known[allowed]
+
+    def try_place(
         self,
         pods: Iterable[int],
         leaving: int = -1,
-        barred: frozenset[int] = frozenset(),
-        kept: Sequence[tuple[int, int]] = (),
+        excluded: frozenset[int] = frozenset(),
+        preferred: Sequence[tuple[int, int]] = (),
     ) -> Attempt:
-        """Place *pods* (ascending ids) on nodes other than *leaving* and *barred*; see Attempt.
+        """Try to place *pods* (ascending ids) on nodes other than *leaving* and *excluded*.
 
-        Places that are *kept* (pod id, node id) come first, in their order, as far as they hold.
-        A pod without a place does not end the attempt, so that all of them are known.
+        Valid *preferred* placements (pod id, node id) are taken first, in their order. A pod
+        without a feasible node does not end the attempt, so that all such pods are known.
         """
-        away = barred if leaving < 0 else barred | {leaving}
+        excluded = excluded if leaving < 0 else excluded | {leaving}
         pods = list(pods)
         if self._topology.involves(pods):
-            return self._attempt_among(pods, away, kept)
+            return self._place_with_rules(pods, excluded, preferred)
         result = Attempt([], [], {})
-        if kept:
-            pods = self._keep(result, pods, kept, away)
-        self._place(result, pods, away)
+        if preferred:
+            pods = self._place_preferred(result, pods, preferred, excluded)
+        self._place_plain(result, pods, excluded)
         return result
 
-    def settle(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
-        """Place *pods* as an attempt would, for good; return that, and what is `received`.
+    def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
+        """Place *pods* permanently; return the attempt, and the load added to nodes.
 
-        What is placed counts at once, so that none of thousands of sizes asks a node in vain that
-        those before have filled.
+        Each placement takes effect at once, so that pods of thousands of sizes do not check nodes
+        that earlier pods have filled.
         """
         pods, before = list(pods), list(self.free)
         if self._topology.involves(pods):
-            result = self._attempt_among(pods, frozenset(), for_good=True)
-            result.refused = {}
+            result = self._place_with_rules(pods, frozenset(), for_good=True)
+            result.refused_by = {}
         else:
             result = Attempt([], [], {})
-            self._place(result, pods, (), for_good=True)
-        received = self._received(result, before)
+            self._place_plain(result, pods, (), for_good=True)
+        received = self._load_added(result, before)
         self.commit(result)
         return result, received
 
-    def _place(
+    def _place_plain(
         self,
         result: Attempt,
         pods: Iterable[int],
-        away: Collection[int],
+        excluded: Collection[int],
         *,
         for_good: bool = False,
     ) -> None:
-        """Place pods to which no other pods matter; *for_good*: they are free space no longer."""
-        guard, free, kind_of, left = self.guard, self.free, self._kind_of, result.left
+        """Place pods that no inter-pod rule concerns.
+
+        *for_good*: update the free space at once.
+        """
+        guard, free, group_of, free_after = (
+            self.guard,
+            self.free,
+            self._group_of,
+            result.free_after,
+        )
         known: EquivalenceGroup | None = None
         place = request = 0
         fits: list[int] = []
         for pod in pods:
-            kind = kind_of[pod]
-            if kind is not known:
-                known, request, fits = kind, kind.request, kind.fits
-                place = self._head(kind)
-            while place < len(fits) or (kind.scanned < len(kind.allowed) and self._scan(kind)):
+            group = group_of[pod]
+            if group is not known:
+                known, request, fits = group, group.request, group.feasible
+                place = self._advance_head(group)
+            while place < len(fits) or (
+                group.scanned < len(group.candidates) and self._scan(group)
+            ):
                 node = fits[place]
-                if node not in away:
-                    remaining = (left.get(node) or free[node]) - request
+                if node not in excluded:
+                    remaining = (free_after.get(node) or free[node]) - request
                     if remaining & guard == guard:
-                        left[node] = remaining
+                        free_after[node] = remaining
                         if for_good:
                             free[node] = remaining
-                        result.placements.append((pod, node))
+                        result.assignments.append((pod, node))
                         break
                 place += 1
             else:
-                result.unplaced.append(pod)
+                result.unassigned.append(pod)
 
-    def _keep(
+    def _place_preferred(
         self,
         result: Attempt,
         pods: Iterable[int],
-        kept: Sequence[tuple[int, int]],
-        away: frozenset[int],
+        preferred: Sequence[tuple[int, int]],
+        excluded: frozenset[int],
     ) -> list[int]:
-        """Place pods where they are to go, if that still can be; return the others."""
-        guard, left, topology = self.guard, result.left, self._topology
-        for pod, node in kept:
-            kind, group = self._kind_of[pod], topology.group(pod)
-            remaining = (left.get(node) or self.free[node]) - kind.request
+        """Place pods on their preferred nodes where these are feasible; return the other pods."""
+        guard, free_after, topology = self.guard, result.free_after, self._topology
+        for pod, node in preferred:
+            group, inter_pod = self._group_of[pod], topology.group(pod)
+            remaining = (free_after.get(node) or self.free[node]) - group.request
             if (
-                node in away
+                node in excluded
                 or remaining & guard != guard
-                or not _admits(kind, node)
-                or (group is not None and group.refuses(node))
+                or not _admits(group, node)
+                or (inter_pod is not None and inter_pod.refuses(node))
             ):
                 continue
-            left[node] = remaining
-            result.placements.append((pod, node))
-            topology.put(pod, node)
-        placed = {pod for pod, _ in result.placements}
+            free_after[node] = remaining
+            result.assignments.append((pod, node))
+            topology.try_with(pod, node)
+        placed = {pod for pod, _ in result.assignments}
         return [pod for pod in pods if pod not in placed]
 
-    def _attempt_among(
+    def _place_with_rules(
         self,
         pods: list[int],
-        away: frozenset[int],
-        kept: Sequence[tuple[int, int]] = (),
+        excluded: frozenset[int],
+        preferred: Sequence[tuple[int, int]] = (),
         *,
         for_good: bool = False,
     ) -> Attempt:
-        """Do the same where other pods matter to some of the pods: on trial in the Topology.
-
-        Whom such rules refuse is asked again once others have their places, as a scheduler does: a
-        pod that must be near a smaller one comes before it. *for_good*: what refused a pod is not
-        looked up; nobody is asked why what waits has found no place.
-        """
+        """Place pods if inter-pod rules concern some of them."""
         result, topology = Attempt([], [], {}), self._topology
-        topology.lift(pods)
-        asked = self._keep(result, pods, kept, away)
-        trial = _Trial(result, bits_of(len(self.nodes), away), for_good)
+        topology.try_without(pods)
+        remaining_pods = self._place_preferred(result, pods, preferred, excluded)
+        search = _Search(result, bits_of(len(self.nodes), excluded), for_good)
+        # A refused pod is tried again after others have been placed, as a scheduler does. Its
+        # affinity may be to a smaller pod, which comes later in packing order.
         for _ in range(SWEEPS_MAX):
-            result.unplaced = [pod for pod in result.unplaced if pod not in result.refused]
-            result.refused, before = {}, len(result.placements)
-            self._sweep(trial, asked)
-            if not result.refused or len(result.placements) == before:
+            result.unassigned = [pod for pod in result.unassigned if pod not in result.refused_by]
+            result.refused_by, before = {}, len(result.assignments)
+            self._place_each(search, remaining_pods)
+            if not result.refused_by or len(result.assignments) == before:
                 break
-            asked = [*result.refused]
-        result.unplaced.sort()
+            remaining_pods = [*result.refused_by]
+        result.unassigned.sort()
         topology.undo()
         return result
 
-    def _sweep(self, trial: _Trial, pods: Iterable[int]) -> None:
-        """Place the pods, each once.
+    def _place_each(self, search: _Search, pods: Iterable[int]) -> None:
+        """Try to place each pod once.
 
-        As long as nobody is placed, pods alike get the answer that one of them got.
+        Equivalent pods reuse the last refusal until a placement changes the state.
         """
-        topology, result, answers = self._topology, trial.result, trial.answers
+        topology, result, answers = self._topology, search.result, search.answers
         for pod in pods:
-            kind, group = self._kind_of[pod], topology.group(pod)
-            alike, count = (id(kind), id(group)), len(result.placements)
+            group, inter_pod = self._group_of[pod], topology.group(pod)
+            alike, count = (id(group), id(inter_pod)), len(result.assignments)
             at, refused = answers.get(alike, NO_ANSWER)
-            node = self._find(trial, kind, group) if at != count else None
+            node = self._first_feasible(search, group, inter_pod) if at != count else None
             if node is None:
                 if at != count:
-                    refused = self._refusals(trial, kind, group) if group is not None else set()
+                    refused = (
+                        self._refusing_rules(search, group, inter_pod)
+                        if inter_pod is not None
+                        else set()
+                    )
                     answers[alike] = count, refused
-                result.unplaced.append(pod)
+                result.unassigned.append(pod)
                 if refused:
-                    result.refused[pod] = refused
+                    result.refused_by[pod] = refused
                 continue
-            left = (result.left.get(node) or self.free[node]) - kind.request
-            result.left[node] = left
-            if trial.for_good:
-                self.free[node] = left
-            result.placements.append((pod, node))
-            topology.put(pod, node)
+            free_after = (result.free_after.get(node) or self.free[node]) - group.request
+            result.free_after[node] = free_after
 
-    def _find(self, trial: _Trial, kind: EquivalenceGroup, group: Group | None) -> int | None:
-        """Return the first node that takes a pod of the group; None: there is none."""
-        nodes = self._left_for(trial, kind)
-        if group is not None and group.rules:
-            nodes = group.admitted(nodes)
+            if search.for_good:
+                self.free[node] = free_after
+            result.assignments.append((pod, node))
+            topology.try_with(pod, node)
+
+    def _first_feasible(
+        self, search: _Search, group: EquivalenceGroup, inter_pod: Group | None
+    ) -> int | None:
+        """Return the first node that is feasible for a pod of the group, or None."""
+        nodes = self._nodes_to_try(search, group)
+        if inter_pod is not None and inter_pod.rules:
+            nodes = inter_pod.admitted(nodes)
         node = (nodes & -nodes).bit_length() - 1
         if node < 0:
             return None
-        left = (trial.result.left.get(node) or self.free[node]) - kind.request
-        if left & self.guard == self.guard and (group is None or group.takes(node)):
+        free_after = (search.result.free_after.get(node) or self.free[node]) - group.request
+        if free_after & self.guard == self.guard and (inter_pod is None or inter_pod.takes(node)):
             return node  # it mostly is the first one
-        for node in self._roomy(trial, kind, nodes):
-            if group is None or group.takes(node):
+        for node in self._nodes_with_room(search, group, nodes):
+            if inter_pod is None or inter_pod.takes(node):
                 return node
         return None
 
-    def _refusals(self, trial: _Trial, kind: EquivalenceGroup, group: Group) -> set[str]:
-        """Return the rules that refuse nodes with room; none where asking again is no use.
-
-        What is placed for good is never taken back, so what a rule refuses for those that are
-        there, it refuses whoever else comes.
-        """
-        if trial.for_good:
-            return set() if group.monotone else NOT_LOOKED_UP
-        nodes, found = self._left_for(trial, kind), set[str]()
-        for rule in group.rules:
+    def _refusing_rules(
+        self, search: _Search, group: EquivalenceGroup, inter_pod: Group
+    ) -> set[str]:
+        """Return the rules that refuse nodes with room, or none if trying again is useless."""
+        # Committed pods never leave, so a monotone rule cannot start to admit later.
+        if search.for_good:
+            return set() if inter_pod.monotone else NOT_LOOKED_UP
+        nodes, found = self._nodes_to_try(search, group), set[str]()
+        for rule in inter_pod.rules:
             refused = rule.refusing(nodes)
-            if next(self._roomy(trial, kind, refused), None) is not None:
+            if next(self._nodes_with_room(search, group, refused), None) is not None:
                 found.add(rule.name)
             nodes ^= refused
         return found
 
-    def _left_for(self, trial: _Trial, kind: EquivalenceGroup) -> int:
-        """Return the nodes that may have room for the kind, and are not away."""
-        full = trial.full.get(id(kind), 0) if trial.full else 0
-        return kind.open & ~(trial.away | full)
+    def _nodes_to_try(self, search: _Search, group: EquivalenceGroup) -> int:
+        """Return the nodes that may have room for the group and are not excluded."""
+        full = search.full.get(id(group), 0) if search.full else 0
+        return group.open_nodes & ~(search.excluded | full)
 
-    def _roomy(self, trial: _Trial, kind: EquivalenceGroup, nodes: int) -> Iterator[int]:
-        """Yield those of the *nodes* that have room for a pod of the kind, ascending.
-
-        Free space only falls: who has no room now is not asked again.
-        """
+    def _nodes_with_room(
+        self, search: _Search, group: EquivalenceGroup, nodes: int
+    ) -> Iterator[int]:
+        """Yield those of the *nodes* that have room for a pod of the group, ascending."""
         while nodes:
             block = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES
             start = block * BLOCK_NODES
             some = nodes >> start & BLOCK_BITS
             nodes ^= some << start
-            if self._blocks.may_hold(block, kind.request):
-                yield from self._roomy_of(trial, kind, block, some)
+            # Free space only shrinks, so a full block is not checked again.
+            if self._free_space_index.may_fit(block, group.request):
+                yield from self._nodes_with_room_in(search, group, block, some)
             else:
-                kind.open &= ~(BLOCK_BITS << start)
+                group.open_nodes &= ~(BLOCK_BITS << start)
 
-    def _roomy_of(
-        self, trial: _Trial, kind: EquivalenceGroup, block: int, some: int
+    def _nodes_with_room_in(
+        self, search: _Search, group: EquivalenceGroup, block: int, some: int
     ) -> Iterator[int]:
-        """Yield those that have room of *some* of one block: bits from its first node on."""
-        guard, free, left, request = self.guard, self.free, trial.result.left, kind.request
+        """Yield the nodes of a block with room; *some*: bits from the block's first node."""
+        guard, free, free_after, request = (
+            self.guard,
+            self.free,
+            search.result.free_after,
+            group.request,
+        )
         start, full = block * BLOCK_NODES, 0
         while some:
             lowest = some & -some
@@ -353,157 +383,161 @@ class Packer:
             node = start + lowest.bit_length() - 1
             if (free[node] - request) & guard != guard:
                 full |= lowest
-            elif node in left and (left[node] - request) & guard != guard:
-                trial.full[id(kind)] = trial.full.get(id(kind), 0) | lowest << start
+            elif node in free_after and (free_after[node] - request) & guard != guard:
+                search.full[id(group)] = search.full.get(id(group), 0) | lowest << start
             else:
-                kind.open &= ~(full << start)
+                group.open_nodes &= ~(full << start)
                 yield node
-        kind.open &= ~(full << start)
+        group.open_nodes &= ~(full << start)
         if full:
-            self._blocks.note(block, full.bit_count(), free)
+            self._free_space_index.count_misses(block, full.bit_count(), free)
 
-    def _head(self, kind: EquivalenceGroup) -> int:
-        """Step over entries that have filled up for good since they were scanned."""
-        guard, free, fits, request = self.guard, self.free, kind.fits, kind.request
-        head = kind.head
+    def _advance_head(self, group: EquivalenceGroup) -> int:
+        """Skip nodes that have become full since they were scanned, and return the position."""
+        guard, free, fits, request = self.guard, self.free, group.feasible, group.request
+        head = group.first_feasible
         while head < len(fits) and (free[fits[head]] - request) & guard != guard:
             head += 1
-        kind.head = head
+        group.first_feasible = head
         return head
 
-    def _scan(self, kind: EquivalenceGroup) -> bool:
-        """Find the next nodes with room for the kind; False: there are none."""
-        guard, free, request, blocks = self.guard, self.free, kind.request, self._blocks
-        allowed, found = kind.allowed, kind.fits
+    def _scan(self, group: EquivalenceGroup) -> bool:
+        """Find the next nodes with room for the group; return False if there are none."""
+        guard, free, request, blocks = self.guard, self.free, group.request, self._free_space_index
+        allowed, found = group.candidates, group.feasible
         known = len(found)
-        while len(found) == known and kind.scanned < len(allowed):
-            start, block = kind.scanned, allowed[kind.scanned] // BLOCK_NODES
-            kind.scanned = bisect_left(allowed, (block + 1) * BLOCK_NODES, start)
-            if blocks.may_hold(block, request):
-                asked = allowed[start : kind.scanned]
-                found += [node for node in asked if (free[node] - request) & guard == guard]
+        while len(found) == known and group.scanned < len(allowed):
+            start, block = group.scanned, allowed[group.scanned] // BLOCK_NODES
+            group.scanned = bisect_left(allowed, (block + 1) * BLOCK_NODES, start)
+            if blocks.may_fit(block, request):
+                remaining_pods = allowed[start : group.scanned]
+                found += [
+                    node for node in remaining_pods if (free[node] - request) & guard == guard
+                ]
                 if len(found) == known:
-                    blocks.note(block, len(asked), free)
+                    blocks.count_misses(block, len(remaining_pods), free)
         return len(found) > known
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
-        """Carry the attempt out; *leaving* takes no pods from now on and has none."""
-        self._rooms.clear()
-        for node, vector in attempt.left.items():
+        """Carry out the attempt; the *leaving* node becomes empty and accepts no more pods."""
+        self._displaced.clear()
+        for node, vector in attempt.free_after.items():
             self.free[node] = vector
-        for pod, node in attempt.placements:
+        for pod, node in attempt.assignments:
             insort(self.on[node], pod)
-            if pod in self.spare:
-                self.spare_at[pod] = node
-        self._topology.move(attempt.placements)
+            if pod in self.placeholders:
+                self.placeholder_nodes[pod] = node
+        self._topology.commit(attempt.assignments)
         if leaving >= 0:
             self.free[leaving] = self.guard
             self.on[leaving] = []
 
-    def lift(self, spare: Iterable[int]) -> Attempt:
-        """Take pods that do not exist off their nodes; return what puts them back by a commit.
-
-        There is more free space then than before: all nodes are asked anew.
-        """
+    def remove_placeholders(self, placeholders: Iterable[int]) -> Attempt:
+        """Remove placeholders from their nodes; return an attempt that puts them back."""
         back = Attempt([], [], {})
-        for pod in spare:
-            node = self.spare_at.pop(pod)
-            back.placements.append((pod, node))
-            back.left.setdefault(node, self.free[node])
-            self.free[node] += self._kind_of[pod].request
+        for pod in placeholders:
+            node = self.placeholder_nodes.pop(pod)
+            back.assignments.append((pod, node))
+            back.free_after.setdefault(node, self.free[node])
+            self.free[node] += self._group_of[pod].request
             self.on[node].remove(pod)
-            self._blocks.more(node, self.free[node])
-        self._topology.leave(back.placements)
-        for kind in self._kinds:
-            kind.scanned, kind.fits, kind.head = 0, [], 0
-        self._open_kinds()
-        self._rooms.clear()
+            self._free_space_index.raise_to(node, self.free[node])
+        # There is more free space than before, so all nodes are scanned again.
+        self._topology.remove(back.assignments)
+        for group in self._groups:
+            group.scanned, group.feasible, group.first_feasible = 0, [], 0
+        self._set_open_nodes()
+        self._displaced.clear()
         return back
 
-    def draft(self) -> "Packer":
-        """Return the same pods and nodes with free space of its own, where room is promised."""
-        draft = copy(self)
-        draft.free, draft._blocks = list(self.free), self._blocks.draft()  # noqa: SLF001
+    def fork(self) -> "Packer":
+        """Return a copy with its own free space, for reservations."""
+        fork = copy(self)
+        fork.free, fork._free_space_index = list(self.free), self._free_space_index.fork()  # noqa: SLF001
         own = {
-            id(one): EquivalenceGroup(one.request, one.admitting, one.allowed, open=one.open)
-            for one in self._kinds
+            id(one): EquivalenceGroup(
+                one.request, one.admitting_nodes, one.candidates, open_nodes=one.open_nodes
+            )
+            for one in self._groups
         }
-        draft._kinds = [*own.values()]  # noqa: SLF001 of this class
-        draft._kind_of = [own[id(kind)] for kind in self._kind_of]  # noqa: SLF001
-        draft._promised = set()  # noqa: SLF001
-        draft._rooms = {}  # noqa: SLF001
-        return draft
+        fork._groups = [*own.values()]  # noqa: SLF001 of this class
+        fork._group_of = [own[id(group)] for group in self._group_of]  # noqa: SLF001
+        fork._reserved = set()  # noqa: SLF001
+        fork._displaced = {}  # noqa: SLF001
+        return fork
 
-    def promise(self, attempt: Attempt, of: "Packer") -> None:
-        """Count what was placed by an attempt *of* this one, or of what this is a draft of.
+    def reserve(self, attempt: Attempt, of: "Packer") -> None:
+        """Reserve the room of an attempt *of* this packer, or of the one that it was forked from.
 
-        What is promised first on a node is not counted; where there is too little, none is left.
+        The first reservation on a node is free. If the room does not suffice, none remains.
         """
-        for node, left in attempt.left.items():
-            if node in self._promised:
-                free = self.free[node] - (of.free[node] - left)
+        for node, free_after in attempt.free_after.items():
+            if node in self._reserved:
+                free = self.free[node] - (of.free[node] - free_after)
                 self.free[node] = free if free & self.guard == self.guard else self.guard
-            self._promised.add(node)
+            self._reserved.add(node)
 
-    def received(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return (node id, CPU and memory) where there would be more; headroom is no load."""
-        return self._received(attempt, self.free)
+    def load_added(self, attempt: Attempt) -> list[tuple[int, Amount]]:
+        """Return the added load by node id; placeholders add none."""
+        return self._load_added(attempt, self.free)
 
-    def _received(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
-        left = dict(attempt.left) if self.spare else attempt.left
-        for pod, node in attempt.placements if self.spare else ():
-            if pod in self.spare:
-                left[node] += self._kind_of[pod].request
+    def _load_added(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
+        free_after = dict(attempt.free_after) if self.placeholders else attempt.free_after
+        for pod, node in attempt.assignments if self.placeholders else ():
+            if pod in self.placeholders:
+                free_after[node] += self._group_of[pod].request
         of = self._vectors.amount
-        more = ((node, of(free[node] - vector)) for node, vector in left.items())
+        more = ((node, of(free[node] - vector)) for node, vector in free_after.items())
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
-    def spared(self, pod: int, leaving: int) -> int | None:
-        """Return a pod that does not exist, without which this one would have found room."""
-        kind, group = self._kind_of[pod], self._topology.group(pod)
-        found = self._rooms.get(id(kind))
+    def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
+        """Return a placeholder without which the pod would have found room, or None."""
+        group, inter_pod = self._group_of[pod], self._topology.group(pod)
+        found = self._displaced.get(id(group))
         if found is None:
-            found = self._rooms[id(kind)] = list(self._spared(kind))
-        places = ((at, spare) for at, spare in found if at != leaving)
-        return next((one for at, one in places if group is None or not group.refuses(at)), None)
-
-    def _spared(self, kind: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield the nodes that had room but for a pod that does not exist, and that pod."""
-        guard = self.guard
-        for spare, at in self.spare_at.items():
-            more = self.free[at] + self._kind_of[spare].request
-            if (more - kind.request) & guard == guard and _admits(kind, at):
-                yield at, spare
-
-    def hopeless(self, attempt: Attempt, leaving: int) -> bool:
-        """Say whether a pod will never find a place, whatever goes: free space only falls."""
-        if not attempt.unplaced or self._topology.group(attempt.unplaced[0]) is not None:
-            return False
-        free, guard, kind = self.free, self.guard, self._kind_of[attempt.unplaced[0]]
-        ahead = kind.fits[self._head(kind) :]
-        return kind.scanned >= len(kind.allowed) and not any(
-            at != leaving and (free[at] - kind.request) & guard == guard for at in ahead
+            found = self._displaced[id(group)] = list(self._displacing_placeholders(group))
+        places = ((at, placeholders) for at, placeholders in found if at != leaving)
+        return next(
+            (one for at, one in places if inter_pod is None or not inter_pod.refuses(at)), None
         )
 
-    def repeats(self, leaving: int) -> bool:
-        """Say whether the node's pods find the same places again and again, as nodes go.
+    def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
+        """Yield the nodes that would have room without a placeholder, with this placeholder."""
+        guard = self.guard
+        for placeholders, at in self.placeholder_nodes.items():
+            more = self.free[at] + self._group_of[placeholders].request
+            if (more - group.request) & guard == guard and _admits(group, at):
+                yield at, placeholders
 
-        So it is until pods move on the node, or on those where some of its pods find places, if
-        no rule asks about more than a node: what counts over a zone, other nodes change too.
+    def never_fits(self, attempt: Attempt, leaving: int) -> bool:
+        """Report whether a pod of the attempt will never have room; free space only shrinks."""
+        if not attempt.unassigned or self._topology.group(attempt.unassigned[0]) is not None:
+            return False
+        free, guard, group = self.free, self.guard, self._group_of[attempt.unassigned[0]]
+        ahead = group.feasible[self._advance_head(group) :]
+        return group.scanned >= len(group.candidates) and not any(
+            at != leaving and (free[at] - group.request) & guard == guard for at in ahead
+        )
+
+    def is_repeatable(self, leaving: int) -> bool:
+        """Report whether the node's pods find the same places until pods move on nodes involved.
+
+        The nodes involved are the node itself and the receivers of its pods. It is so if no rule
+        reads more than one node: a count over a zone changes with other nodes too.
         """
         found = map(self._topology.group, self.on[leaving])
-        return all(group is None or group.by_node for group in found)
+        return all(inter_pod is None or inter_pod.by_node for inter_pod in found)
 
-    def why_not(self, pod: int, leaving: int, attempt: Attempt) -> str:
-        """Say in words what kept the pod from every node but *leaving* in the attempt."""
-        if self._kind_of[pod].admitting in ([], [leaving]):
+    def explain(self, pod: int, leaving: int, attempt: Attempt) -> str:
+        """Return a message that says why no node other than *leaving* is feasible for the pod."""
+        if self._group_of[pod].admitting_nodes in ([], [leaving]):
             return NOT_ADMITTED
-        if refused := attempt.refused.get(pod):
+        if refused := attempt.refused_by.get(pod):
             rules = ", ".join(sorted(refused))
-            return f"every other node that admits it and has room is refused by: {rules}"
-        return "no other node that stays admits it and has room"
+            return f"on all other nodes that admit it and have room, it violates: {rules}"
+        return "no other remaining node admits it and has room"
 
 
-def _admits(kind: EquivalenceGroup, node: int) -> bool:
-    at = bisect_left(kind.admitting, node)
-    return kind.admitting[at : at + 1] == [node]
+def _admits(group: EquivalenceGroup, node: int) -> bool:
+    at = bisect_left(group.admitting_nodes, node)
+    return group.admitting_nodes[at : at + 1] == [node]

@@ -1,4 +1,4 @@
-"""What a Packer begins with: the free space of the nodes, and the pods in packing order."""
+"""Build the initial state of a Packer: free space of the nodes, and pods in packing order."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
@@ -15,70 +15,82 @@ from core.packing.vectors import Vectors, lane_minimum
 
 
 class FreeSpace(NamedTuple):
-    """Free amounts by node id, as vectors (core.packing.vectors)."""
+    """Free space by node id, as vectors (core.packing.vectors)."""
 
     vectors: Vectors
     guard: int
-    """The guard bits of a vector; they are set in `free`."""
+    """Guard bits of a vector; they are set in `free`."""
     free: list[int]
 
     @staticmethod
-    def of(cluster: Cluster, ground: NodeOrder, spare: Collection[Pod]) -> "FreeSpace":
-        """Return the free space of *ground*; vectors have room for *spare* pods' resources too."""
-        vectors = Vectors(chain(cluster.pods, spare), cluster.nodes)
+    def of(cluster: Cluster, node_order: NodeOrder, placeholders: Collection[Pod]) -> "FreeSpace":
+        """Return the free space, with lanes for the resources of *placeholders* too."""
+        vectors = Vectors(chain(cluster.pods, placeholders), cluster.nodes)
         free = [
             vectors.guard
-            | (0 if node.name in ground.closed else vectors.of(node.allocatable - used))
-            for node, used in zip(ground.nodes, ground.used, strict=True)
+            | (
+                0
+                if node.name in node_order.unschedulable_nodes
+                else vectors.of(node.allocatable - used)
+            )
+            for node, used in zip(node_order.nodes, node_order.used, strict=True)
         ]
         return FreeSpace(vectors, vectors.guard, free)
 
 
 class PackingOrder(NamedTuple):
-    """Pods largest first (thesis 4.7.1), and the kinds that they are of."""
+    """Pods in packing order, largest first (thesis 4.7.1), and their equivalence groups."""
 
     pods: list[Pod]
-    kind_of: list[EquivalenceGroup]
-    """By pod id."""
-    kinds: list[EquivalenceGroup]
+    group_of: list[EquivalenceGroup]
+    """Equivalence group by pod id."""
+    equivalence_groups: list[EquivalenceGroup]
 
     @staticmethod
     def of(
         groups: Groups,
         space: FreeSpace,
         admits: Callable[[Mapping[NodeConstraints, int]], Callable[[NodeConstraints], list[int]]],
-        whole: Resources,
+        total_capacity: Resources,
     ) -> "PackingOrder":
-        """Order the pods of these groups by their dominant share of *whole*.
+        """Sort the pods of the groups by their dominant share of *total_capacity*.
 
-        *admits*: returns, for templates, what names the nodes that admit one of them.
+        *admits*: returns, for templates, a function that returns the nodes that admit one of them.
         """
         placings = {placing: number for number, placing in enumerate(templates(groups))}
         found = group_by_value(groups, placings)
         ranked = sorted(
-            (-dominant_share(requests, whole), -space.vectors.of(requests), placing, requests)
+            (
+                -dominant_share(requests, total_capacity),
+                -space.vectors.of(requests),
+                placing,
+                requests,
+            )
             for requests, placing in found
         )
         nodes_of = admits(placings)
         admitting = {number: nodes_of(one) for one, number in placings.items()}
-        kinds = _kinds(admitting, [(-vector, placing) for _, vector, placing, _ in ranked], space)
+        equivalence_groups = _equivalence_groups(
+            admitting, [(-vector, placing) for _, vector, placing, _ in ranked], space
+        )
         pods: list[Pod] = []
-        kind_of: list[EquivalenceGroup] = []
-        for kind, (_, _, placing, requests) in zip(kinds, ranked, strict=True):
+        group_of: list[EquivalenceGroup] = []
+        for group, (_, _, placing, requests) in zip(equivalence_groups, ranked, strict=True):
             members = found[requests, placing]
             pods += members
-            kind_of += [kind] * len(members)
-        return PackingOrder(pods, kind_of, kinds)
+            group_of += [group] * len(members)
+        return PackingOrder(pods, group_of, equivalence_groups)
 
 
-def _kinds(
+def _equivalence_groups(
     admitting: Mapping[int, list[int]], ranked: Sequence[tuple[int, int]], space: FreeSpace
 ) -> list[EquivalenceGroup]:
-    """Make the kinds; nodes without room for the least that a template's pods request are out."""
+    """Return an equivalence group for each ranked request."""
     guard, free = space.guard, space.free
     least: dict[int, int] = {}
     for vector, placing in ranked:
         least[placing] = lane_minimum(least.get(placing, vector), vector, guard)
+    # Nodes without room for the smallest pod of a template are no candidates.
     allowed = {
         number: [node for node in ids if free[node] - least[number] & guard == guard]
         for number, ids in admitting.items()
@@ -89,13 +101,13 @@ def _kinds(
     ]
 
 
-def pods_by_node(pods: Sequence[Pod], ground: NodeOrder) -> tuple[list[list[int]], list[int]]:
-    """Return the pod ids on each node, by node id, and those of pods on no node."""
-    on: list[list[int]] = [[] for _ in ground.nodes]
-    homeless: list[int] = []
+def pods_by_node(pods: Sequence[Pod], node_order: NodeOrder) -> tuple[list[list[int]], list[int]]:
+    """Return the pod ids on each node, by node id, and the ids of pending pods."""
+    on: list[list[int]] = [[] for _ in node_order.nodes]
+    pending: list[int] = []
     for number, pod in enumerate(pods):
         if pod.node is None:
-            homeless.append(number)
+            pending.append(number)
         else:
-            on[ground.ids[pod.node]].append(number)
-    return on, homeless
+            on[node_order.ids[pod.node]].append(number)
+    return on, pending

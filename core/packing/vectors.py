@@ -1,8 +1,8 @@
-"""All amounts of one pod or node as one integer, so that one subtraction compares them all.
+"""Represent all resources of a pod or node as one integer: one subtraction compares all.
 
-Each resource has a lane of 64 bits, whose top bit is a guard: one that `free - request` clears
-tells that the resource did not suffice. A lane of an overcommitted node is 0, so that pods that
-ask nothing of that resource still fit, as kube-scheduler has it.
+Each resource has a lane of 64 bits. The top bit is a guard: `free - request` clears it if the
+resource does not suffice. A lane of an overcommitted node is 0, so that pods that request nothing
+of the resource still fit, as in kube-scheduler.
 """
 
 from collections.abc import Iterable
@@ -18,22 +18,21 @@ LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
 
 
 class Vectors:
-    """Amounts as lanes of one integer: CPU, memory, pods, ephemeral storage, then extended."""
+    """Lanes of the resources: CPU, memory, pods, ephemeral storage, then extended resources."""
 
     def __init__(self, pods: Iterable[Pod], nodes: Iterable[Node]) -> None:
-        """Make a lane for all that pods ask and nodes have, and one for what no node has.
-
-        Anybody may ask for a thousand things that nobody has: they are not told apart.
-        """
+        """Assign a lane to each requested resource that a node has, and one lane to all others."""
         asked = {name for pod in pods for name, _ in pod.requests.extended}
         offered = {name for node in nodes for name, _ in node.allocatable.extended}
         self._extended = sorted(asked & offered)
+        # Users may request thousands of resources that no node has. They need not be
+        # distinguished.
         self._nowhere = asked - offered
         lanes = 4 + len(self._extended) + bool(self._nowhere)
         self.guard = sum(1 << (lane * LANE_BITS + LANE_BITS - 1) for lane in range(lanes))
 
     def of(self, amount: Resources) -> int:
-        """Return the vector without guards; negative lanes become 0, huge ones LANE_MAX."""
+        """Return the vector without guard bits; negative amounts become 0, huge ones LANE_MAX."""
         lanes = [amount.cpu_millis, amount.memory_bytes, amount.pods, amount.ephemeral_bytes]
         if self._extended:
             extended = dict(amount.extended)
@@ -48,21 +47,21 @@ class Vectors:
 
     @staticmethod
     def amount(vector: int) -> Amount:
-        """Read CPU and memory back from a vector or a difference of two guarded ones."""
+        """Return CPU and memory of a vector, or of a difference of two guarded vectors."""
         return Amount(vector & LANE_MAX, vector >> LANE_BITS & LANE_MAX)
 
 
 def lane_minimum(one: int, other: int, guard: int) -> int:
-    """Return the smaller of two vectors, lane by lane; with guards if *other* has them."""
+    """Return the minimum of two vectors by lane, with guard bits if *other* has them."""
     return other ^ ((one ^ other) & _larger(other, one, guard))
 
 
 def lane_maximum(one: int, other: int, guard: int) -> int:
-    """Return the larger of two vectors, lane by lane; with guards if *other* has them."""
+    """Return the maximum of two vectors by lane, with guard bits if *other* has them."""
     return other ^ ((one ^ other) & _larger(one, other, guard))
 
 
 def _larger(one: int, other: int, guard: int) -> int:
-    """Return a vector of ones in each lane of which *one* has at least as much, and else zeros."""
+    """Return a vector with all bits set in each lane in which *one* is at least *other*."""
     lanes = (one | guard) - (other & ~guard) & guard
     return lanes - (lanes >> LANE_BITS - 1)

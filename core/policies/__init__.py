@@ -1,1 +1,1 @@
-"""The rules that nominate nodes; `cluster_threshold` is the rule of the thesis and the default."""
+"""Policies, which nominate nodes for removal; `cluster_threshold` (thesis) is the default."""

@@ -1,4 +1,4 @@
-"""The list of policies; the first is the default."""
+"""List the policies; the first one is the default."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,4 +12,4 @@ from core.policies.ported.underutilized_count import UnderutilizedCount
 POLICIES: Final[Mapping[str, type[Policy]]] = {
     one.name: one for one in (ClusterThreshold, ExcessNodes, UnderutilizedCount, NodeUtilization)
 }
-"""By the name that stands in the configuration."""
+"""Policies by their name in the configuration."""

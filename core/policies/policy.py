@@ -1,4 +1,4 @@
-"""What a policy is: its word and settings in the file, and what a plan in the making asks it."""
+"""Define the interface of policies: their settings, and the questions that a plan asks them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,134 +12,135 @@ from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 
 Order = tuple[object, ...]
-"""Comes out of one policy alone, and ends, together with the level's, in a unique key."""
+"""Sort key; only keys of one policy are compared. Together with the level's it is unique."""
 
 
 class PolicyGauge(NamedTuple):
-    """A series that a policy tells."""
+    """A metric that a policy exposes."""
 
     name: str
-    what: str
+    help: str
+    """Help text of the metric."""
     labels: tuple[str, ...] = ()
 
 
 class PolicyMetric(NamedTuple):
-    """One value of a gauge."""
+    """A value of a metric."""
 
     gauge: str
-    """Its name."""
+    """Name of the metric."""
     labels: tuple[str, ...]
-    """The values of its labels; there is a bound to how many a policy tells."""
+    """Values of its labels; the policy bounds their number."""
     value: Fraction | int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
-    """What a policy sees; nodes by their ids of the Ground, whose taints are without Ebb's own."""
+    """Input of a policy; node ids are those of the NodeOrder, whose nodes have no Ebb taint."""
 
     nodes: Sequence[Node]
-    account: UtilizationLedger
-    """Changes as nodes go; its `used` and `asked` of a node, and whether it has gone, are those of
-    the state with pods moved."""
+    ledger: UtilizationLedger
+    """Ledger of the plan in progress; it changes with every removal."""
     settings: Any = None
-    """The policy's own, of its type Settings."""
+    """Settings of the policy, of its type Settings."""
     marked: Collection[int] = ()
-    """Nodes that carry a mark and are not leaving."""
-    listed: Collection[int] | None = None
-    """Nodes that are candidates at this moment (`listed` said so); None: time plays no part."""
-    blocked: Callable[[int], bool] = lambda _: False
-    """Whether the node, or a pod of it, says of itself that it stays, whatever a policy says."""
-    pods: Callable[[int], Sequence[Pod]] = lambda _: ()
-    """All that are bound to the node at the start, DaemonSets' too, by namespace and name."""
+    """Marked nodes that are not leaving."""
+    candidates: Collection[int] | None = None
+    """Current candidates according to `is_candidate`; None if no delay applies."""
+    is_blocked: Callable[[int], bool] = lambda _: False
+    """Reports whether the node or one of its pods blocks the removal under every policy."""
+    pods_on: Callable[[int], Sequence[Pod]] = lambda _: ()
+    """Returns all pods bound to the node at the start, by namespace and name."""
     price: Callable[[Mapping[str, str]], Fraction]
-    """Of a node with these labels."""
-    sticky: Mapping[str, int]
-    """By name of a node: pods that rarely leave by themselves; 0: no key."""
-    to_move: Callable[[int], int]
-    """How many pods would have to find another place."""
+    """Returns the price of a node with these labels."""
+    long_lived_pods: Mapping[str, int]
+    """Number of pods that rarely terminate by themselves, by node name; nodes without are
+    absent."""
+    count_to_move: Callable[[int], int]
+    """Returns the number of pods that would have to move."""
     share: Callable[[int], int]
-    """The dominant share of what is asked for on the node, at the start."""
+    """Returns the dominant share of the requests on the node at the start."""
 
 
 class Policy(Protocol):
-    """A rule for which nodes go, on one cluster, while one plan is made.
+    """A rule that nominates nodes for removal while one plan is made.
 
-    All else is common: fit, packing, guards, budgets, brakes, marks. Marked nodes are tried before
-    others and in the order of their marks, whatever the policy; *marked* says of a question that
-    it is about one of them, which may be held to less.
+    Everything else is the same for all policies: filters, packing, guards, limits and marks.
+    Marked nodes are always tried first, in the order of their marks. The argument *marked* tells a
+    policy that the node is marked, so that it may apply a weaker condition.
 
-    Another policy is a class that inherits from this one, in a file of its own, and an entry in
-    core.policies.all; what it does not say is as it stands here.
+    To add a policy, write a subclass in a file of its own and list it in core.policies.all.
     """
 
     name: ClassVar[str]
-    """The word in the file."""
+    """Name in the configuration."""
     Settings: ClassVar[type[Any] | None] = None
-    """A frozen dataclass of core.fields types with a default for each field; None: no settings."""
+    """Frozen dataclass of core.fields types with a default for each field, or None."""
     section: ClassVar[str] = ""
-    """Under which name the file has them, in this language's words: `excess_nodes`."""
+    """Field of the configuration with its settings, in snake case: `excess_nodes`."""
     defaults: ClassVar[Mapping[str, Any]] = {}
-    """What the file need not say under this policy, in the file's own words."""
+    """Defaults of other settings under this policy, as in the configuration."""
     thresholds: ClassVar[bool] = False
-    """Whether it goes by `thresholds`, `leaveThresholds` and `usability`."""
-    finds_places: ClassVar[bool] = False
-    """Whether a node is a candidate only while its pods would find places, which are remembered:
-    the delay starts anew where nodes that go take one."""
-    live_order: ClassVar[bool] = False
-    """Whether `rank` changes as nodes go: all are put in order anew after each."""
+    """True if the policy uses `thresholds`, `leaveThresholds` and `usability`."""
+    remembers_placements: ClassVar[bool] = False
+    """True if a node is a candidate only while its pods have places. The places are remembered,
+    and the delay restarts if removed nodes take one."""
+    reorders: ClassVar[bool] = False
+    """True if `rank` changes with removals, so that nodes are sorted again after each removal."""
     reasons: ClassVar[Sequence[Reason]] = ()
-    """With which it says no; ClusterThreshold's stand where they always stood among the others."""
+    """Reasons of the policy. Those of ClusterThreshold are listed elsewhere, among the general
+    ones."""
     gauges: ClassVar[Sequence[PolicyGauge]] = ()
-    """What `figures` are of."""
+    """Metrics of `metrics`."""
 
     @staticmethod
     def node_labels(settings: Any) -> Iterable[str]:  # noqa: ANN401, ARG004 as Settings
-        """Return the keys of nodes' labels that it goes by under these settings of its own."""
+        """Return the node labels that the policy reads with these settings."""
         return ()
 
-    def __init__(self, look: PolicyInput) -> None:
-        """Look at the cluster."""
+    def __init__(self, policy_input: PolicyInput) -> None:
+        """Read the cluster."""
 
     def level(self, node: int) -> Order:  # noqa: ARG002 as the protocol has it
-        """Return what nodes are tried in the order of, those of one level until none can go."""
+        """Return the sort key of the node's level; levels are tried one after the other."""
         return ()
 
     def rank(self, node: int) -> Order:
-        """Return what the nodes of one level are tried in the order of."""
+        """Return the sort key of the node within its level."""
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
-        """Say whether the node may be tried, or stays marked; asked often, so O(1)."""
+    def nominates(self, node: int, *, marked: bool) -> bool:
+        """Report whether the node may be tried or keeps its mark; called often, so O(1)."""
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Say why a node is not nominated: every reason."""
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+        """Return every reason why the node is not nominated."""
 
-    def listed(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
-        """Say whether an unmarked node is a candidate, whose delay runs; *was*: it was one.
+    def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
+        """Report whether an unmarked node is a candidate, so that its delay runs.
 
-        Asked on the state in which all marked nodes have gone.
+        *was*: it was a candidate in the last pass. In this state all marked nodes are removed.
         """
-        return self.nominated(node, marked=False)
+        return self.nominates(node, marked=False)
 
     @staticmethod
     def due_at(since: int, delay_seconds: int) -> int:
-        """Return the unix second from which a candidate since *since* may be removed.
+        """Return the time (unix seconds) at which a candidate since *since* may be removed.
 
-        It must have been one for longer than the delay (thesis 4.5).
+        It must have been a candidate for longer than the delay (thesis 4.5).
         """
         return since + delay_seconds + 1
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
-        """Return what would not hold any more after the packing."""
+        """Return the conditions that would be violated after the packing."""
         return ()
 
-    def why_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
-        """Say what would not hold."""
-        raise AssertionError("it says of no packing that something would not hold")
+    def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
+        """Return the reason for a violated condition."""
+        raise AssertionError("a policy without exceeded() has nothing to explain")
 
-    def about(self, node: int) -> str:  # noqa: ARG002
-        """Say for people how the node stands by the rule before any goes; empty: as in `rank`."""
+    def describe(self, node: int) -> str:  # noqa: ARG002
+        """Return a text about the node before any removal, or "" if `rank` says all."""
         return ""
 
-    def figures(self) -> Iterable[PolicyMetric]:
-        """Tell how it stands before any node goes."""
+    def metrics(self) -> Iterable[PolicyMetric]:
+        """Return the metrics before any removal."""
         return ()

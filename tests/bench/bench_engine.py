@@ -79,12 +79,12 @@ def by_policies() -> list[list[str]]:
             own = PolicySettings(node_utilization=Settings(utilization=utilization))
             config = Config(policy=places, policies=own, budgets=UNLIMITED, delay_seconds=60)
             first, found = looked(made, config)
-            again, later = looked(made, config, found.memory)
+            again, later = looked(made, config, found.state)
             rows.append(
                 [
                     regime,
                     f"{float(utilization):.0%}",
-                    f"{len(found.memory.candidates):,}",
+                    f"{len(found.state.candidates):,}",
                     f"{len(later.plan.removals):,}",
                     f"{plain * 1000:,.0f}",
                     f"{first * 1000:,.0f}",

@@ -191,7 +191,7 @@ class TestNode:
     def test_a_node_that_is_kept_for_pods_to_be_expected(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        told = "it is kept for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
+        told = "it is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
         held = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held", RESERVE_ANNOTATION: told}
         kept = node("m", metadata={"name": "m", "annotations": held})
         file = of(tmp_path, kept, node("n"), pod("p", "n"))

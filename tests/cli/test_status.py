@@ -33,7 +33,7 @@ HOUR = 3600
 HELD = {
     GUARD_ANNOTATION: "true",
     GUARD_OURS_ANNOTATION: "held",
-    RESERVE_ANNOTATION: "it is kept for 1 pod: 1 of 500m + 1Gi",
+    RESERVE_ANNOTATION: "it is reserved for 1 pod: 1 of 500m + 1Gi",
 }
 
 

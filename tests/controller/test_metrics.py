@@ -56,7 +56,9 @@ def test_what_the_reserve_keeps_is_told_in_nodes_cores_and_bytes() -> None:
 
 def test_how_long_new_nodes_take_is_told_of_reaches_that_are() -> None:
     metrics = Metrics()
-    memory = LeaderState(new_nodes=ProvisioningTimes(took={"general": (90,), "another": (70,)}))
+    memory = LeaderState(
+        provisioning_times=ProvisioningTimes(durations={"general": (90,), "another": (70,)})
+    )
     metrics.of_a_pass.tell(reconcile.reconcile(cluster(), Config(), memory, NOW))
     samples = [one for family in metrics.of_a_pass.collect() for one in family.samples]
     seconds = [one for one in samples if one.name == "ebb_engine_new_node_seconds"]

@@ -70,7 +70,7 @@ class Engine:
         size = pod("", None, cpu, 100).requests
         pods_there = [job(n, placing=placings[n], requests=size) for n in range(pods)]
         cluster = Cluster.of(nodes, pods_there)
-        memory = self.last.memory if self.last else LeaderState()
+        memory = self.last.state if self.last else LeaderState()
         self.last = reconcile(cluster, self.config, memory, START + seconds, last=self.last)
 
     def say(self, publish: Publish = Publish.CAPACITY_BUFFER, mode: Mode = Mode.ENFORCE) -> None:
@@ -136,9 +136,9 @@ async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() ->
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         for seconds, pods in ((0, stays), (10, [*came, *stays]), (20, stays)):
             engine.last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds)
-            memory = engine.last.memory
+            memory = engine.last.state
         assert engine.last is not None
-        engine.last = replace(engine.last, short=frozenset({"green=true"}))
+        engine.last = replace(engine.last, short_reaches=frozenset({"green=true"}))
         await publisher.turn()
         assert told(api) == [5]
 
@@ -249,7 +249,7 @@ async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> 
                 cpu = 900 + begins // 30 + number
                 size = Resources(cpu, 0, 0, 1)
                 came = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
-                memory = engine.last.memory if engine.last else LeaderState()
+                memory = engine.last.state if engine.last else LeaderState()
                 cluster = Cluster.of(nodes, [*web, *came])
                 engine.last = reconcile(cluster, config, memory, START + begins + 300 * number)
                 await publisher.turn()
@@ -310,9 +310,9 @@ class Asked(LeaderState):
 
     threads: list[int] = field(default_factory=list)
 
-    def expected(self, whole: Resources, now: Now) -> Counts:
+    def expected_pods(self, whole: Resources, now: Now) -> Counts:
         self.threads.append(get_ident())
-        return super().expected(whole, now)
+        return super().expected_pods(whole, now)
 
 
 async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
@@ -321,9 +321,9 @@ async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
     engine.look(0, 0)
     engine.look(10, 3)
     assert engine.last is not None
-    known = {one.name: getattr(engine.last.memory, one.name) for one in fields(LeaderState)}
+    known = {one.name: getattr(engine.last.state, one.name) for one in fields(LeaderState)}
     asked = Asked(**known)
-    engine.last = replace(engine.last, memory=asked)
+    engine.last = replace(engine.last, state=asked)
     async with FakeApi() as api, opened(api) as client:
         await Publisher(PublishedStore(client, SPACE), engine).turn()
         assert told(api) == [3]

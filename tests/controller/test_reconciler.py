@@ -83,7 +83,7 @@ async def test_nothing_is_marked_before_the_delay_is_over() -> None:
     world = World()
     await world.tick()
     report = await world.tick(DELAY)
-    assert "n1" in report.found.memory.candidates
+    assert "n1" in report.found.state.candidates
     assert report.writes == ()
     assert world.api.log == []
 
@@ -184,7 +184,7 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
     assert written >= {"n5", "n1"}
     assert "n4" not in written
     assert report.failed == 0
-    assert report.found.memory.candidates["n4"] == world.now
+    assert report.found.state.candidates["n4"] == world.now
 
 
 async def test_a_throttled_mark_is_written_in_the_next_pass() -> None:

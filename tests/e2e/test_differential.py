@@ -230,7 +230,7 @@ def reach(cluster: Cluster, key: str) -> set[str]:
     """Return the nodes that Ebb says the pod reaches."""
     survey = ClusterSnapshot(cluster, CONFIG)
     pod = next(pod for pod in cluster.pods if pod.key == key)
-    return {survey.ground.nodes[number].name for number in survey.reaches.members(pod.placing)}
+    return {survey.node_order.nodes[number].name for number in survey.reaches.members(pod.placing)}
 
 
 def tolerating(one: Json) -> Json:

@@ -172,8 +172,8 @@ class World:
         packer = Packer(
             self.cluster, NodeOrder(self.cluster, TAINT_KEY, names - {node}), movable=[[pod]]
         )
-        attempt = packer.attempt([0])
-        return first_failing_filter(found, pod.placing) or packer.why_not(0, -1, attempt)
+        attempt = packer.try_place([0])
+        return first_failing_filter(found, pod.placing) or packer.explain(0, -1, attempt)
 
     def expected(self, key: str) -> frozenset[str]:
         """Return the nodes that Ebb would place the pod on, as things stand."""
@@ -182,10 +182,10 @@ class World:
         while True:
             ground = NodeOrder(self.cluster, TAINT_KEY, self.closed | found)
             packer = Packer(self.cluster, ground, movable=[[pod]])
-            attempt = packer.attempt([0])
-            if not attempt.placements:
+            attempt = packer.try_place([0])
+            if not attempt.assignments:
                 return frozenset(found)
-            found.add(packer.nodes[attempt.placements[0][1]].name)
+            found.add(packer.nodes[attempt.assignments[0][1]].name)
 
     def check(self) -> None:
         """Check that all pods stand where the model has them. Raises: AssertionError."""

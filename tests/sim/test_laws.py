@@ -112,7 +112,7 @@ def zones_out_of_step() -> Cluster:
 def test_no_plan_exceeds_a_threshold_or_a_budget(
     cluster: Cluster, config: Config, held: RateLimits
 ) -> None:
-    plan = reconcile.plan(cluster, config, pace=held)
+    plan = reconcile.plan(cluster, config, limits=held)
     replay = Replay(cluster, config, held)
     replay.where |= dict(plan.pending)
     for removal in plan.removals:

@@ -86,8 +86,8 @@ def pace(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits | None:
         cooling_until=9 if chance.random() < 0.1 else None,
         **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),
         backing_off=chance.choice(({}, {"n00": 7})),
-        reserve={key: chance.choice(RESERVES) for key in ("", *keys)},
-        refused=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
+        peak_excess={key: chance.choice(RESERVES) for key in ("", *keys)},
+        failed_writes=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
     )
 
 

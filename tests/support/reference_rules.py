@@ -93,7 +93,7 @@ def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
 
 def is_shut(node: Node, pace: "RateLimits | None") -> bool:
     """Say whether it carries a hard mark that could not be taken away."""
-    refused = pace is not None and node.name in pace.refused
+    refused = pace is not None and node.name in pace.failed_writes
     return refused and node.labels.get(MARK) == "hard"
 
 
@@ -284,7 +284,7 @@ class Counts:
         """Say whether it must wait for its turn."""
         if pace.cooling_until or pace.pending_until:
             return True
-        if node.name in pace.backing_off or node.name in pace.refused:
+        if node.name in pace.backing_off or node.name in pace.failed_writes:
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])

@@ -242,7 +242,7 @@ class State:
             return NONE
         if self.pace is None or self.mutant == "no peak":
             return NONE
-        found = self.pace.reserve.get("" if members is None else self.key(members), NONE)
+        found = self.pace.peak_excess.get("" if members is None else self.key(members), NONE)
         return found[0], found[1]
 
     def thresholds(self, members: Members, *, marked: bool) -> Shares:

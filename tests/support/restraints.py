@@ -53,7 +53,7 @@ PACE = st.builds(
     cooling_until=st.sampled_from((None, None, None, 9)),
     marks=ENDS,
     backing_off=st.sampled_from(({}, {}, {"n00": 7, "n01": 9})),
-    reserve=st.fixed_dictionaries(
+    peak_excess=st.fixed_dictionaries(
         {}, optional={"": RESERVES, "general": RESERVES, "zone=a": RESERVES}
     ),
 )

@@ -219,7 +219,7 @@ def keys(cluster: Cluster, config: Config) -> Callable[[frozenset[str]], str]:
     """Return what the product calls a set of nodes; what it does not tell apart has no name."""
     survey = ClusterSnapshot(cluster, config)
     found = {
-        frozenset(survey.ground.nodes[node].name for node in reach.nodes): reach.key
+        frozenset(survey.node_order.nodes[node].name for node in reach.nodes): reach.key
         for reach in survey.reaches.all
     }
     return lambda names: found.get(names, "")

@@ -1,1 +1,1 @@
-"""The rules of other tools: each file is one policy with its settings."""
+"""Policies of other tools, each in one file with its settings."""

@@ -1,9 +1,9 @@
-"""Node Refiner's rule: nodes go while the free capacity is worth more than so many nodes.
+"""Remove nodes while the free capacity is worth more than a number of nodes (Node Refiner).
 
-Excess is the smaller, by CPU and memory, of what is free on all nodes that count over what the
-candidate has. A node counts that takes pods, carries no taint of others and has CPU and memory.
-Source: Node Refiner's README; the weights of its source (pkg/types). Requests are those of the
-plan in the making, so what one removal moves is counted before the next is judged.
+The excess is the free capacity of all counted nodes divided by the capacity of the candidate, for
+CPU or memory, whichever is smaller. A node is counted if it is schedulable, has no taint other
+than Ebb's, and has CPU and memory. Source: Node Refiner's README, and the weights in its code
+(pkg/types). Requests are those of the plan in progress, so moved pods count on their new nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,54 +21,56 @@ from core.model.reason import Blocker, Reason
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
 
 SLACK: Final = Fraction(1, 2)
-"""Nodes: so much less excess than it takes to go still lets a marked one stay marked."""
+"""Excess, in nodes, that may be missing before a marked node is released."""
 SCORE_SCALE: Final = 2**128
-"""Scores are compared as whole parts of this; finer differences count as ties."""
+"""Denominator of scores; finer differences count as equal."""
 _GAUGE: Final = PolicyGauge(
-    "ebb_excess_nodes", "Free capacity of nodes that count, in nodes like the candidate."
+    "ebb_excess_nodes", "Free capacity of the counted nodes, in nodes like the candidate."
 )
 
 NO_EXCESS: Final = Reason(
     "no-excess",
-    "What is free on all nodes is not worth more nodes like the candidate than the threshold.",
-    "wait for requests to fall, lower what pods ask for beyond their use, or set "
-    "`excessNodes.threshold` lower",
-    "what is free is worth more nodes like the candidate than `excessNodes.threshold`",
+    "The free capacity of the counted nodes, in nodes like the candidate, does not exceed the "
+    "threshold.",
+    "wait for requests to fall, lower requests that pods do not use, or lower "
+    "`excessNodes.threshold`",
+    "the free capacity, in nodes like the candidate, exceeds `excessNodes.threshold`",
 )
 NOT_COUNTED: Final = Reason(
     "not-counted",
-    "Policy ExcessNodes leaves the node out: a taint of others keeps it for some pods, it takes "
-    "none now, or it has no CPU or no memory.",
-    "nothing to do; to let such nodes go, use another policy",
-    "it takes pods, has CPU and memory, and no taint but Ebb's and those that pass by themselves",
+    "Policy ExcessNodes does not count the node: it has a taint that Ebb did not set, is not "
+    "schedulable, or has no CPU or memory.",
+    "nothing to do; to remove such nodes, use another policy",
+    "the node is schedulable, has CPU and memory, and no taint except Ebb's and transient ones",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each share counts; their sum need not be 1."""
+    """Weights of CPU and memory; their sum need not be 1."""
 
     cpu: Annotated[Fraction, number(positive=False)] = Fraction(4, 5)
-    """Of the share of CPU that is asked for."""
+    """Weight of the requested share of CPU."""
     memory: Annotated[Fraction, number(positive=False)] = Fraction(1, 5)
-    """Of the share of memory that is asked for."""
+    """Weight of the requested share of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What policy ExcessNodes reads."""
+    """Settings of policy ExcessNodes."""
 
     threshold: Annotated[Fraction, number(positive=False)] = Fraction(2)
-    """Nodes go while the excess is above this; a marked one stays marked down to 0.5 less."""
+    """Nodes are removed while the excess is above this. A marked node keeps its mark down to 0.5
+    less."""
     weights: Annotated[
         Weights,
         where(lambda found: found.cpu + found.memory > 0, "weights of which one is above 0"),
     ] = Weights()
-    """The candidate is the node with the least weighted sum of CPU's and memory's shares."""
+    """The candidate is the node with the smallest weighted sum of the requested shares."""
 
 
 class ExcessNodes(Policy):
-    """The least utilized node goes while there are more nodes than enough."""
+    """Remove the least utilized node while there is more excess than the threshold."""
 
     name: ClassVar[str] = "ExcessNodes"
     Settings: ClassVar[type[Any] | None] = Settings
@@ -80,44 +82,44 @@ class ExcessNodes(Policy):
         "cooldown": {"afterNodeAdd": "60m"},
         "controller": {"interval": "1m"},
     }
-    live_order: ClassVar[bool] = True
+    reorders: ClassVar[bool] = True
     reasons = (NO_EXCESS, NOT_COUNTED)
     gauges = (_GAUGE,)
 
-    def __init__(self, look: PolicyInput) -> None:
-        self._look, self._account = look, look.account
-        self._settings: Settings = look.settings
-        self._counted = [n for n in range(len(look.nodes)) if self._counts(n)]
-        self._which = frozenset(self._counted)
+    def __init__(self, policy_input: PolicyInput) -> None:
+        self._input, self._ledger = policy_input, policy_input.ledger
+        self._settings: Settings = policy_input.settings
+        self._counted = [n for n in range(len(policy_input.nodes)) if self._counts(n)]
+        self._counted_set = frozenset(self._counted)
         self._scores: dict[int, tuple[Amount, int]] = {}
-        self._alike: dict[Amount, list[int]] = {}
-        """By what nodes have: those that count and nothing else keeps."""
+        self._by_capacity: dict[Amount, list[int]] = {}
+        """Counted nodes that nothing else blocks, by capacity."""
         for node in self._counted:
-            if not look.blocked(node):
-                self._alike.setdefault(self._account.capacity(node), []).append(node)
-        self._seen = -1
-        """How much had changed in the account when the next three were worked out."""
+            if not policy_input.is_blocked(node):
+                self._by_capacity.setdefault(self._ledger.capacity(node), []).append(node)
+        self._changes_seen = -1
+        """Length of `ledger.changed` when the next three values were computed."""
         self._free_on: dict[int, Amount] = {}
-        """By node that counts; nothing on one that has gone."""
+        """Free capacity by counted node; none on removed nodes."""
         self._free = NOTHING
-        self._last: Order | None = None
-        """The rank of the first node, in order, that there is too little excess for."""
+        self._first_without_excess: Order | None = None
+        """Rank of the first node for which the excess is too small."""
 
     def _counts(self, node: int) -> bool:
-        """Say whether the node counts; whether it has gone, the account says."""
-        cpu, memory = self._account.capacity(node)
-        taken = others_taint(self._look.nodes[node]) is None
-        return taken and cpu > 0 and memory > 0 and self._account.takes(node)
+        """Report whether the node is counted as long as it is not removed."""
+        cpu, memory = self._ledger.capacity(node)
+        taken = others_taint(self._input.nodes[node]) is None
+        return taken and cpu > 0 and memory > 0 and self._ledger.is_schedulable(node)
 
     def rank(self, node: int) -> Order:
-        """Return how little is asked for on the node now."""
-        return self._score(node), self._look.nodes[node].name
+        """Return the node's current score, then its name."""
+        return self._score(node), self._input.nodes[node].name
 
     def _score(self, node: int) -> int:
-        """Return the weighted shares in parts of SCORE_SCALE; of what is not there, none."""
-        used, known = self._account.used(node), self._scores.get(node)
+        """Return the weighted sum of the requested shares, in units of 1 / SCORE_SCALE."""
+        used, known = self._ledger.used(node), self._scores.get(node)
         if known is None or known[0] != used:
-            weights, whole = self._settings.weights, self._account.capacity(node)
+            weights, whole = self._settings.weights, self._ledger.capacity(node)
             parts = zip((weights.cpu, weights.memory), used, whole, strict=True)
             share = sum(
                 (one * Fraction(part, of) for one, part, of in parts if of > 0), Fraction()
@@ -125,93 +127,99 @@ class ExcessNodes(Policy):
             known = self._scores[node] = used, int(share * SCORE_SCALE)
         return known[1]
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
-        """Say whether there is more excess than the threshold with the node as the candidate.
+    def nominates(self, node: int, *, marked: bool) -> bool:
+        """Report whether the excess exceeds the threshold with the node as the candidate.
 
-        So must there be for each before it in order that nothing else keeps: it is the candidate
-        first. A marked node is judged with itself counted back, which it is until it goes.
+        It must also exceed the threshold for each earlier node that nothing else blocks, because
+        these are candidates first. A marked node is checked as if it were not removed.
         """
-        if node not in self._which:
+        if node not in self._counted_set:
             return False
-        self._look_again()
+        self._update()
         if marked:
             return self._excess(node) >= self._settings.threshold - SLACK
-        return self._last is None or self.rank(node) < self._last
+        return self._first_without_excess is None or self.rank(node) < self._first_without_excess
 
-    def _look_again(self) -> None:
-        """Follow what has changed; what fails for one node fails for all that have as much."""
-        changed = self._account.changed
-        if self._seen == len(changed):
+    def _update(self) -> None:
+        """Update the values for changed nodes; nodes with equal capacity have the same excess."""
+        changed = self._ledger.changed
+        if self._changes_seen == len(changed):
             return
-        for node in self._counted if self._seen < 0 else changed[self._seen :]:
-            if node in self._which:
-                now = NOTHING if self._account.has_gone(node) else self._left(node)
+        for node in self._counted if self._changes_seen < 0 else changed[self._changes_seen :]:
+            if node in self._counted_set:
+                now = NOTHING if self._ledger.is_removed(node) else self._free_of(node)
                 self._free = self._free.plus(now).minus(self._free_on.get(node, NOTHING))
                 self._free_on[node] = now
-        self._seen = len(changed)
+        self._changes_seen = len(changed)
         failing = (
             self.rank(node)
-            for whole, nodes in self._alike.items()
-            if self._worth(whole) <= self._settings.threshold
+            for whole, nodes in self._by_capacity.items()
+            if self._nodes_worth(whole) <= self._settings.threshold
             for node in nodes
-            if not self._account.has_gone(node)
+            if not self._ledger.is_removed(node)
         )
-        self._last = min(failing, default=None)
+        self._first_without_excess = min(failing, default=None)
 
-    def _standing(self) -> Iterable[int]:
-        return (node for node in self._counted if not self._account.has_gone(node))
+    def _remaining(self) -> Iterable[int]:
+        return (node for node in self._counted if not self._ledger.is_removed(node))
 
-    def _left(self, node: int) -> Amount:
-        return self._account.capacity(node).minus(self._account.used(node))
+    def _free_of(self, node: int) -> Amount:
+        return self._ledger.capacity(node).minus(self._ledger.used(node))
 
-    def _worth(self, whole: Amount) -> Fraction:
-        return _worth(self._free.minus(self._account.adrift), whole)
+    def _nodes_worth(self, whole: Amount) -> Fraction:
+        return _worth(self._free.minus(self._ledger.displaced_requests), whole)
 
     def _excess(self, node: int) -> Fraction:
-        return self._worth(self._account.capacity(node))
+        return self._nodes_worth(self._ledger.capacity(node))
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Say how much excess there is, or that the node does not count."""
-        if node not in self._which:
-            key = others_taint(self._look.nodes[node])
-            why = f"it has the taint {key}" if key else "it takes no pods, or has no CPU or memory"
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+        """Return the excess, or the reason why the node is not counted."""
+        if node not in self._counted_set:
+            key = others_taint(self._input.nodes[node])
+            why = (
+                f"it has the taint {key}"
+                if key
+                else "it is not schedulable, or lacks CPU or memory"
+            )
             return (Blocker(NOT_COUNTED, why),)
-        self._look_again()
+        self._update()
         excess, least = self._excess(node), self._settings.threshold
-        told = f"the excess is {_decimal(excess)} nodes"
+        message = f"the excess is {_decimal(excess)} nodes"
         if marked:
-            return (Blocker(NO_EXCESS, f"{told}, under {_decimal(least - SLACK)} with it"),)
+            return (Blocker(NO_EXCESS, f"{message}, under {_decimal(least - SLACK)} with it"),)
         if excess > least:
-            return (Blocker(NO_EXCESS, "there is too little for a node that would go before it"),)
-        return (Blocker(NO_EXCESS, f"{told}, not above {_decimal(least)}"),)
+            return (
+                Blocker(NO_EXCESS, "the excess is too small for a node that is removed first"),
+            )
+        return (Blocker(NO_EXCESS, f"{message}, not above {_decimal(least)}"),)
 
-    def about(self, node: int) -> str:
-        """Say how much is asked for on it, and how much excess there is with it as candidate."""
-        told = requested(self._account.used(node), self._account.capacity(node))
-        if node not in self._which:
-            return f"{told} requested; it does not count"
-        self._look_again()
-        return f"{told} requested, excess {_decimal(self._excess(node))} nodes like it"
+    def describe(self, node: int) -> str:
+        """Return the requests on the node, and the excess with the node as the candidate."""
+        message = requested(self._ledger.used(node), self._ledger.capacity(node))
+        if node not in self._counted_set:
+            return f"{message} requested; it is not counted"
+        self._update()
+        return f"{message} requested, excess {_decimal(self._excess(node))} nodes like it"
 
     @staticmethod
     def due_at(since: int, delay_seconds: int) -> int:
-        """Return the unix second at which the delay ends."""
+        """Return the time at which the delay ends, unix seconds."""
         return since + delay_seconds
 
-    def figures(self) -> Iterable[PolicyMetric]:
-        """Tell the excess over unmarked nodes, with the first that nothing keeps as candidate."""
-        nodes = [node for node in self._standing() if node not in self._look.marked]
-        if going := [node for node in nodes if not self._look.blocked(node)]:
+    def metrics(self) -> Iterable[PolicyMetric]:
+        """Return the excess of the unmarked nodes; the candidate is the first unblocked node."""
+        nodes = [node for node in self._remaining() if node not in self._input.marked]
+        if going := [node for node in nodes if not self._input.is_blocked(node)]:
             first = min(going, key=self.rank)
-            free = reduce(Amount.plus, map(self._left, nodes), NOTHING)
-            yield PolicyMetric(_GAUGE.name, (), _worth(free, self._account.capacity(first)))
+            free = reduce(Amount.plus, map(self._free_of, nodes), NOTHING)
+            yield PolicyMetric(_GAUGE.name, (), _worth(free, self._ledger.capacity(first)))
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:
-    """Return how many nodes that have so much the free capacity is worth."""
+    """Return the free capacity in nodes with capacity *whole*."""
     return min(Fraction(part, total) for part, total in zip(free, whole, strict=True))
 
 
 def _decimal(value: Fraction) -> str:
-    """Write a number of nodes for people, rounded to 0.01."""
+    """Format a number of nodes, rounded to 0.01."""
     return f"{float(round(value, 2)):g}"

@@ -1,9 +1,9 @@
-"""Cluster Autoscaler's rule: a node goes that is hardly used and whose pods all fit elsewhere.
+"""Remove nodes with low utilization whose pods fit elsewhere (Cluster Autoscaler).
 
-Its utilization is what all its pods ask for, DaemonSets' and static ones too, over what it has.
-Some pods keep their node: those that nothing would bring back, those of kube-system, those with
-data on the node, and those that must not be evicted; an annotation of their owners may say
-otherwise. Where a node's pods would go is remembered by the engine (core.engine.placement_hints).
+The utilization of a node is the requests of all its pods, including DaemonSet and static pods,
+over its allocatable resources. Some pods keep their node: bare pods, pods of kube-system, pods
+with local storage, and pods that must not be evicted. An annotation of the pod may override this.
+The engine remembers where the pods of a node would be placed (core.engine.placement_hints).
 Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
 """
 
@@ -31,16 +31,16 @@ from core.policies.policy import Order, Policy, PolicyInput
 
 UTILIZED: Final = Reason(
     "utilized",
-    "The node's pods ask for too much of its CPU or memory.",
-    "wait for requests to fall, lower what pods ask for beyond their use, or set "
-    "`nodeUtilization.utilization` higher",
-    "CPU and memory of its pods are both under `nodeUtilization.utilization`",
+    "The node's pods request too much of its CPU or memory.",
+    "wait for requests to fall, lower requests that pods do not use, or raise "
+    "`nodeUtilization.utilization`",
+    "CPU and memory requests of its pods are both under `nodeUtilization.utilization`",
 )
 KEEPING_POD: Final = Reason(
     "keeping-pod",
-    "A pod keeps its node: it is stand-alone, of kube-system, has data on the node, or must not "
+    "A pod keeps its node: it is a bare pod, a pod of kube-system, has local storage, or must not "
     "be evicted.",
-    "see what it is: ebb explain pod {namespace}/{name}; if it may be lost, annotate it with "
+    "see which: ebb explain pod {namespace}/{name}; if the pod may be evicted, annotate it with "
     'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepStandalone`, '
     "`keepSystem` or `keepLocalStorage` to false",
     "the pod is gone, or may be evicted",
@@ -49,35 +49,35 @@ KEEPING_POD: Final = Reason(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What policy NodeUtilization reads."""
+    """Settings of policy NodeUtilization."""
 
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """Nodes of which less is asked for, of CPU and of memory, may go."""
+    """Nodes may be removed while their CPU and memory requests are both below this share."""
     leave: Annotated[Annotated[Fraction, SHARE] | None, at_least("utilization")] = None
-    """A marked node stays marked while less is asked for; where nothing is said, that is 5 points
-    above `utilization`: 55%."""
+    """A marked node keeps its mark while its requests are below this share. The default is 5
+    points above `utilization`: 55%."""
     keep_standalone: Flag = True
-    """Pods without a controller keep their node."""
+    """Whether pods without a controller keep their node."""
     keep_system: Flag = True
-    """Pods of kube-system keep their node, but for DaemonSets' and static ones."""
+    """Whether pods of kube-system keep their node, except DaemonSet and static pods."""
     keep_local_storage: Flag = True
-    """Pods with data on their node (hostPath, emptyDir on disk) keep it."""
+    """Whether pods with local storage (hostPath, emptyDir on disk) keep their node."""
 
     def limit(self, *, marked: bool) -> Fraction:
-        """Return what the utilization must be under."""
+        """Return the share that the requests must be below."""
         if not marked:
             return self.utilization
         return eased(self.utilization) if self.leave is None else self.leave
 
     def keeping(self) -> frozenset[Reason]:
-        """Return what must not be true of any pod of a node that goes."""
+        """Return the reasons for which pods keep their node."""
         flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
                  (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
         return frozenset(reason for reason, keep in flags if keep)
 
 
 class NodeUtilization(Policy):
-    """Those first that empty soonest."""
+    """Prefer nodes that will be empty soon."""
 
     name: ClassVar[str] = "NodeUtilization"
     Settings: ClassVar[type[Any] | None] = Settings
@@ -88,62 +88,67 @@ class NodeUtilization(Policy):
         "controller": {"interval": "10s"},
     }
     reasons = (UTILIZED, KEEPING_POD)
-    finds_places: ClassVar[bool] = True
+    remembers_placements: ClassVar[bool] = True
 
-    def __init__(self, look: PolicyInput) -> None:
-        self._look, self._account = look, look.account
-        settings: Settings = look.settings
+    def __init__(self, policy_input: PolicyInput) -> None:
+        self._input, self._ledger = policy_input, policy_input.ledger
+        settings: Settings = policy_input.settings
         self._limits = settings.limit(marked=False), settings.limit(marked=True)
         self._keeping = settings.keeping()
-        self._keepers: dict[int, tuple[Blocker, ...]] = {}
-        """By node: why pods that are bound to it keep it, one each."""
+        self._keeping_pods_known: dict[int, tuple[Blocker, ...]] = {}
+        """Blockers by node, one for each bound pod that keeps it."""
 
     def rank(self, node: int) -> Order:
-        """Return what tells how soon it empties."""
-        look, name = self._look, self._look.nodes[node].name
-        return look.sticky.get(name, 0), look.to_move(node), look.share(node), name
+        """Return the properties that tell how soon the node will be empty."""
+        policy_input, name = self._input, self._input.nodes[node].name
+        return (
+            policy_input.long_lived_pods.get(name, 0),
+            policy_input.count_to_move(node),
+            policy_input.share(node),
+            name,
+        )
 
-    def nominated(self, node: int, *, marked: bool) -> bool:
-        """Say whether little is asked for on it, and no pod keeps it."""
+    def nominates(self, node: int, *, marked: bool) -> bool:
+        """Report whether the utilization is low, and no pod keeps the node."""
         limit = self._limits[marked]
-        parts = zip(self._account.used(node), self._account.capacity(node), strict=True)
-        return all(_is_under(*part, limit) for part in parts) and not self._kept_by(node)
+        parts = zip(self._ledger.used(node), self._ledger.capacity(node), strict=True)
+        return all(_is_under(*part, limit) for part in parts) and not self._keeping_pods(node)
 
-    def why_not(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Say how much is asked for, and which pods keep the node."""
+    def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
+        """Return the resources over the limit, and the pods that keep the node."""
         found, limit = [], self._limits[marked]
-        used, whole = self._account.used(node), self._account.capacity(node)
+        used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [
             f"{name} at {beside(part, total, limit)}" if total > 0 else f"{name} without capacity"
             for name, part, total in zip(RESOURCE_NAMES, used, whole, strict=True)
             if not _is_under(part, total, limit)
         ]
         if over:
-            told = f"{' and '.join(over)}, not under {limit_text(limit)}"
-            found.append(Blocker(UTILIZED, told))
-        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._kept_by(node))
+            message = f"{' and '.join(over)}, not under {limit_text(limit)}"
+            found.append(Blocker(UTILIZED, message))
+        found += (Blocker(KEEPING_POD, one.message, one.pod) for one in self._keeping_pods(node))
         return found
 
-    def about(self, node: int) -> str:
-        """Say how much is asked for on it, and how many pods need another place."""
-        told = requested(self._account.used(node), self._account.capacity(node))
-        moves = self._look.to_move(node)
-        return f"{told} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
+    def describe(self, node: int) -> str:
+        """Return the requests on the node, and the number of pods that would move."""
+        message = requested(self._ledger.used(node), self._ledger.capacity(node))
+        moves = self._input.count_to_move(node)
+        return f"{message} requested, {moves} {'pod' if moves == 1 else 'pods'} to move"
 
-    def _kept_by(self, node: int) -> tuple[Blocker, ...]:
-        found = self._keepers.get(node)
+    def _keeping_pods(self, node: int) -> tuple[Blocker, ...]:
+        found = self._keeping_pods_known.get(node)
         if found is None:
-            pods = (pod for pod in self._look.pods(node) if not ordinary(pod))
+            pods = (pod for pod in self._input.pods_on(node) if not ordinary(pod))
             verdicts = (keeps(pod, self._keeping) for pod in pods)
-            found = self._keepers[node] = tuple(one for one in verdicts if one is not None)
+            found = self._keeping_pods_known[node] = tuple(
+                one for one in verdicts if one is not None
+            )
         return found
 
 
 def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
-    """Say which of these reasons keeps the pod's node, unless its owner says it may be evicted.
-
-    It asks the rules in their order, which Cluster Autoscaler's are too.
-    """
+    """Return the reason in *keeping* for which the pod keeps its node, or None."""
+    # The rules are in Cluster Autoscaler's order. The first one that applies decides.
     for _, found in findings(pod):
         if found.reason is SAFE:
             return None
@@ -154,5 +159,5 @@ def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
 
 
 def _is_under(part: int, whole: int, limit: Fraction) -> bool:
-    """Say whether that is less than the share; nothing is less than a share of nothing."""
+    """Report whether the part is less than the share; False without capacity."""
     return part * limit.denominator < limit.numerator * whole

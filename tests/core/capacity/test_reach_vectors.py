@@ -225,7 +225,7 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
     assert len(messages) == 3
     assert all("105%" in message for message in messages)
-    assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).memory.candidates == {}
+    assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).state.candidates == {}
 
 
 def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
@@ -357,7 +357,7 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
-    told = "asks for nodes of its own, beyond as many sets as are told apart"
+    told = "the nodes that it can use are not among the 256 sets that Ebb tracks"
     assert {one.message for one in found} == {told}
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255
@@ -379,7 +379,7 @@ def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> 
     ]
     marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
     survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config())
-    found = reconcile.against_hard(survey, {}, Now(1000))
+    found = reconcile.no_schedule_blockers(survey, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],
         "n300": ["hard-waiting"],

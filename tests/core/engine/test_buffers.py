@@ -341,13 +341,13 @@ class TestBounds:
     def test_so_many_are_looked_at_each_namespace_first(self) -> None:
         many = [buffer(1, 0, key=f"a/{number}") for number in range(BUFFERS_MAX + 10)]
         survey = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), config())
-        assert len(survey.buffered) == BUFFERS_MAX
-        assert "z/b" in {one.buffer.key for one in survey.buffered}
+        assert len(survey.buffer_rooms) == BUFFERS_MAX
+        assert "z/b" in {one.buffer.key for one in survey.buffer_rooms}
 
     def test_pods_that_ask_for_nothing_are_bounded_too(self) -> None:
         found = ClusterSnapshot(
             cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), config()
-        ).buffered
+        ).buffer_rooms
         assert sum(one.kept for one in found) <= PODS_MAX
         assert found[1].kept == 4
 
@@ -392,7 +392,7 @@ class TestReserve:
     def test_empty_nodes_are_held_for_buffers_and_it_is_said_for_which(self) -> None:
         found = reconcile.reconcile(cluster(buffer(6)), config(), LeaderState(), 10**9)
         told = [(one.node, one.why.message) for one in found.plan.reserve]
-        assert told == [("n1", "it is kept for 4 pods: 4 of CapacityBuffer shop/b")]
+        assert told == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
     def test_where_no_pods_are_expected_and_no_buffer_asks_nothing_is_held(self) -> None:
         waits = pod("w", None, 3000, 100)

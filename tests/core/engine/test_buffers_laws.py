@@ -90,7 +90,7 @@ def test_the_reserve_with_buffers_is_that_of_a_plain_one(seeds: range) -> None:
         whole = [(second, drawn(chance, cluster)) for second, cluster in looks]
         for second, cluster in whole:
             last = reconcile.reconcile(
-                cluster, config, last.memory if last else LeaderState(), second, last=last
+                cluster, config, last.state if last else LeaderState(), second, last=last
             )
         assert last is not None
         names = {one.node for one in last.plan.reserve}

@@ -50,7 +50,7 @@ def case(seed: int) -> Case:
 
 
 def plan_of(made: Case) -> Plan:
-    return reconcile.plan(made.cluster, made.config, pace=made.pace)
+    return reconcile.plan(made.cluster, made.config, limits=made.pace)
 
 
 def reference(made: Case, mutant: str = "") -> Reference:
@@ -212,8 +212,8 @@ def test_a_node_that_nobody_reaches_changes_no_verdict(seeds: range) -> None:
         state = Reference(cluster, config)
         if any(pod.node and pod.node not in state.reached for pod in state.movable):
             continue  # a pod that stands where it could not come any more: its going is a load
-        alone = reconcile.plan(cluster, config, pace=pace)
-        together = reconcile.plan(beside(cluster, strangers, pods), config, pace=pace)
+        alone = reconcile.plan(cluster, config, limits=pace)
+        together = reconcile.plan(beside(cluster, strangers, pods), config, limits=pace)
         assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
         assert (together.before, together.after) == (alone.before, alone.after), seed
         assert figures(together) == figures(alone), seed
@@ -240,7 +240,7 @@ def figures(plan: Plan) -> list[ReachSums]:
 
 
 def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
-    return frozenset(reconcile.reconcile(cluster, config, LeaderState(), 0).memory.candidates)
+    return frozenset(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)
 
 
 # Order.
@@ -266,7 +266,7 @@ def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
     for seed in seeds:
         made = case(seed)
         if made.pace:
-            made = made._replace(pace=replace(made.pace, refused={}))
+            made = made._replace(pace=replace(made.pace, failed_writes={}))
         marks = [one for one in made.cluster.nodes if is_marked(one)]
         if not marks:
             continue

@@ -170,7 +170,7 @@ def test_who_must_be_near_others_is_named() -> None:
     (found,) = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))[
         "n0"
     ]
-    told = "a pod like d/client must be near pods that are on no unmarked node"
+    told = "a pod like d/client has affinity to pods that run on no unmarked node"
     assert found == Blocker(HARD_AFFINITY, told, "d/client")
 
 
@@ -213,7 +213,7 @@ def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
     survey = ClusterSnapshot(small(ranked("p", 500)), Config())
     assert not any(reasons_against(survey).values())
     assert all(reasons_against(survey, new={"open"}).values())
-    assert all(reconcile.against_hard(survey, {}, Now(1), goes={"open"}).values())
+    assert all(reconcile.no_schedule_blockers(survey, {}, Now(1), to_mark={"open"}).values())
 
 
 def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
@@ -225,7 +225,7 @@ def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
     found = reconcile.reconcile(cluster, asked, LeaderState(), 1000)
     assert {one.node for one in found.plan.removals} == {"m", "empty"}
-    assert [one.reason for one in found.against_hard["m"]] == [HARD_PREEMPTION]
+    assert [one.reason for one in found.no_schedule_blockers["m"]] == [HARD_PREEMPTION]
 
 
 BLUE = NodeConstraints((("blue", "true"),))
@@ -455,22 +455,22 @@ def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
     held = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
     freed = reasons_against(ClusterSnapshot(cluster, Config()))
     spoken = RecentReasons().observe(held, Now(100))
-    assert spoken.added_to(held) == held
+    assert spoken.merged_with(held) == held
     for later in (100, 101, 100 + PAUSE_SECONDS - 1):
         again = spoken.observe(freed, now := Now(later))
-        (why,) = again.added_to(freed)["green"]
+        (why,) = again.merged_with(freed)["green"]
         assert (why.code, why.pod) == ("hard-waiting", "d/p")
         assert why.message == f"it waits; last seen {timestamp(100)}"
         assert why.until == now.next_change == 100 + PAUSE_SECONDS
     over = spoken.observe(freed, Now(100 + PAUSE_SECONDS))
     assert over.last == {}
-    assert over.added_to(freed) == freed
+    assert over.merged_with(freed) == freed
 
 
 def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
     spoken = RecentReasons({"gone": (100, Blocker(HARD_WAITING, "it waits"))})
     assert spoken.observe({"n": ()}, Now(101)).last == {}
-    assert spoken.added_to({"n": ()}) == {"n": ()}
+    assert spoken.merged_with({"n": ()}) == {"n": ()}
 
 
 def test_each_refusal_says_which_pod_and_why() -> None:
@@ -486,10 +486,12 @@ def test_each_refusal_says_which_pod_and_why() -> None:
             ),
         ),
         "n2": (
-            Blocker(HARD_SPREAD, "pods spread over zone would count b, which no pod could enter"),
+            Blocker(
+                HARD_SPREAD, "pods spread over zone would count b, without a node for them there"
+            ),
         ),
     }
-    would = "would find no room on unmarked nodes and may preempt"
+    would = "would find no room on unmarked nodes and may preempt others"
     pods = [ranked("p", 100, placing=GREEN, node="green"), ranked("q", 501), ranked("r", 502)]
     assert reasons_against(ClusterSnapshot(small(*pods), Config())) == {
         "green": (Blocker(HARD_PREEMPTION, f"a pod like d/p {would}", "d/p"),),

@@ -63,7 +63,7 @@ def test_the_plan_is_the_plain_one(
     cluster: Cluster, config: Config, pace: RateLimits | None
 ) -> None:
     plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
-    plan = reconcile.plan(cluster, config, pace=pace)
+    plan = reconcile.plan(cluster, config, limits=pace)
     assert by_the_engine(plan) == plainly(cluster, plain)
 
 
@@ -193,7 +193,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
 def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
-    nominees = set(reconcile.reconcile(cluster, config, LeaderState(), 0).memory.candidates)
+    nominees = set(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)
     for node in cluster.nodes:
         plan = reconcile.plan(cluster, config, due=frozenset({node.name}))
         assert {removal.node for removal in plan.removals} <= nominees & {node.name}
@@ -213,5 +213,5 @@ def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
         for node in cluster.nodes
     ]
     alike = Cluster.of(nodes, pods)
-    listed = reconcile.reconcile(alike, config, LeaderState(), 0).memory.candidates
+    listed = reconcile.reconcile(alike, config, LeaderState(), 0).state.candidates
     assert len(listed) in (0, len(alike.nodes))

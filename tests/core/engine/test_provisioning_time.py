@@ -48,13 +48,13 @@ def looks(
     memory = memory or LeaderState()
     for seconds, nodes, pods in moments:
         last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds, last=last)
-        memory = last.memory
+        memory = last.state
     assert last is not None
     return last
 
 
 def takes(found: PassResult) -> Mapping[str, int]:
-    return found.memory.new_nodes.seconds
+    return found.state.provisioning_times.seconds
 
 
 def came(waiting: Pod, bound: Pod, new: Node) -> PassResult:
@@ -127,8 +127,8 @@ class TestObserved:
             (100, later, [job("a", "x"), job("b", "x"), c]),
             (200, later, [job("a", "x"), job("b", "x"), job("c", "x")]),
         )
-        assert found.memory.new_nodes.took == {GENERAL: (90,)}
-        assert found.memory.new_nodes.came == {}
+        assert found.state.provisioning_times.durations == {GENERAL: (90,)}
+        assert found.state.provisioning_times.added_at == {}
 
     def test_each_reach_has_its_own(self) -> None:
         green = [node(name, labels={"green": "true"}) for name in ("g0", "g1", "x")]
@@ -145,8 +145,10 @@ class TestObserved:
 
     def test_without_a_reserve_nothing_is_remembered(self) -> None:
         found = came(job("a", None), job("a", "x"), node("x"))
-        off = reconcile(found.survey.cluster, Config(budgets=UNLIMITED), found.memory, START + 200)
-        assert off.memory.new_nodes == ProvisioningTimes()
+        off = reconcile(
+            found.snapshot.cluster, Config(budgets=UNLIMITED), found.state, START + 200
+        )
+        assert off.state.provisioning_times == ProvisioningTimes()
 
 
 class TestBounds:
@@ -158,24 +160,24 @@ class TestBounds:
     def test_one_odd_node_does_not_decide(self) -> None:
         found = came(job("a", None), job("a", "x"), node("x"))
         odd = (90, 90, START_SECONDS_MAX, 95, START_SECONDS_MAX)
-        told = replace(found.memory.new_nodes, took={GENERAL: odd})
+        told = replace(found.state.provisioning_times, durations={GENERAL: odd})
         assert told.seconds == {GENERAL: 95}
 
     def test_the_last_nodes_count(self) -> None:
-        before = ProvisioningTimes(took={GENERAL: (1,) * NODES_MAX})
+        before = ProvisioningTimes(durations={GENERAL: (1,) * NODES_MAX})
         found = looks(
             (0, HERE, [job("a", None)]),
             (30, [*HERE, node("x")], [job("a", "x")]),
-            memory=LeaderState(new_nodes=before),
+            memory=LeaderState(provisioning_times=before),
         )
-        assert found.memory.new_nodes.took == {GENERAL: (*(1,) * (NODES_MAX - 1), 30)}
+        assert found.state.provisioning_times.durations == {GENERAL: (*(1,) * (NODES_MAX - 1), 30)}
 
     def test_the_reach_that_was_told_of_longest_ago_is_forgotten(self) -> None:
-        before = ProvisioningTimes(took={f"r{n}": (1,) for n in range(REACHES_MAX)})
+        before = ProvisioningTimes(durations={f"r{n}": (1,) for n in range(REACHES_MAX)})
         found = looks(
             (0, HERE, [job("a", None)]),
             (30, [*HERE, node("x")], [job("a", "x")]),
-            memory=LeaderState(new_nodes=before),
+            memory=LeaderState(provisioning_times=before),
         )
         assert len(takes(found)) == REACHES_MAX
         assert "r0" not in takes(found)
@@ -184,16 +186,16 @@ class TestBounds:
     def test_of_so_many_pods_it_is_remembered_and_no_namespace_hides_another_s(self) -> None:
         many = [job(f"a{n:05}", None) for n in range(WAITING_PODS_MAX + 1)]
         other = job("z", None, namespace="other")
-        waiting = looks((0, HERE, [*many, other])).memory.new_nodes.waiting
+        waiting = looks((0, HERE, [*many, other])).state.provisioning_times.pending_since
         assert len(waiting) == WAITING_PODS_MAX
         assert (other.key, "z") in waiting
 
     def test_nodes_are_remembered_while_somebody_waits(self) -> None:
         nodes = [*HERE, *(node(f"x{n}") for n in range(3))]
         memory = looks((0, HERE, []), (10, HERE, [job("a", None)]), (20, nodes, [job("a", None)]))
-        assert set(memory.memory.new_nodes.came) == {"x0", "x1", "x2"}
-        calm = reconcile(Cluster.of(nodes, []), ASKED, memory.memory, START + 30)
-        assert calm.memory.new_nodes == ProvisioningTimes()
+        assert set(memory.state.provisioning_times.added_at) == {"x0", "x1", "x2"}
+        calm = reconcile(Cluster.of(nodes, []), ASKED, memory.state, START + 30)
+        assert calm.state.provisioning_times == ProvisioningTimes()
 
 
 class TestLength:
@@ -201,14 +203,14 @@ class TestLength:
 
     def counts(self, took: int, now: int) -> int:
         """Return how many pods room is kept for: two come 500 s apart."""
-        memory = LeaderState(new_nodes=ProvisioningTimes(took={GENERAL: (took,)}))
+        memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))
         found = looks(
             (0, HERE, []),
             (100, HERE, [self.EARLY]),
             (600, HERE, [self.EARLY, self.LATE]),
             memory=memory,
         )
-        return sum(found.memory.expected(WHOLE, Now(START + now)).values())
+        return sum(found.state.expected_pods(WHOLE, Now(START + now)).values())
 
     @pytest.mark.parametrize(("took", "many"), [(300, 1), (299, 1), (500, 1), (541, 2), (900, 2)])
     def test_room_is_kept_for_what_comes_while_a_node_does(self, took: int, many: int) -> None:
@@ -220,9 +222,9 @@ class TestLength:
 
     @pytest.mark.parametrize(("took", "left"), [(100, 0), (700, 200)])
     def test_the_leader_must_have_seen_so_long_a_time(self, took: int, left: int) -> None:
-        memory = LeaderState(new_nodes=ProvisioningTimes(took={GENERAL: (took,)}))
+        memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))
         found = looks((0, HERE, []), (500, HERE, []), memory=memory)
         told = [one.why.message for one in found.plan.reserve]
         until = START + 500 + left
-        message = f"a new leader watches which pods arrive until {timestamp(until)}"
+        message = f"a new leader observes pod arrivals until {timestamp(until)}"
         assert told == ([message] * 2 if left else [])

@@ -8,7 +8,7 @@ import pytest
 from core.capacity.reaches import Reach
 from core.config.budgets import Reserve
 from core.config.settings import Config
-from core.engine.arrivals import KINDS_MAX
+from core.engine.arrivals import SHAPES_MAX
 from core.engine.leader_state import LeaderState
 from core.engine.reach_keys import ReachKeys, renamed
 from core.engine.reconcile import PassResult, reconcile
@@ -51,13 +51,13 @@ def _looks(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
     for seconds, nodes, pods in moments:
         cluster = Cluster.of(nodes, [STAYS, GENERAL_POD, *pods])
         last = reconcile(cluster, ASKED, memory, START + seconds, last=last)
-        memory = last.memory
+        memory = last.state
     assert last is not None
     return last
 
 
 def _key(found: PassResult) -> str:
-    reach = found.survey.reaches.of_placing(SHOP)
+    reach = found.snapshot.reaches.reach_of(SHOP)
     assert reach is not None
     return reach.key
 
@@ -77,8 +77,8 @@ def test_the_busiest_moment(
     peak = [_pod(f"p{n}", "a1", cpu=1000) for n in range(3)]
     found = _looks((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
     assert _key(found) == key
-    assert found.memory.peak.looks.keys() == {"", "general", key}
-    assert 2999 <= found.pace.reserve[key].cpu_millis <= 3000
+    assert found.state.peak.looks.keys() == {"", "general", key}
+    assert 2999 <= found.rate_limits.peak_excess[key].cpu_millis <= 3000
 
 
 @pytest.mark.parametrize(("later", "key"), LATER)
@@ -87,10 +87,10 @@ def test_the_pods_that_have_come(
 ) -> None:
     one = _pod("p", "a1")
     found = _looks((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
-    expected = found.memory.expected(found.survey.whole, Now(START + 50))
+    expected = found.state.expected_pods(found.snapshot.reachable_allocatable, Now(START + 50))
     own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
     assert own == {key: 1}
-    days = {kind.reach for counts in found.memory.arrivals.days.values() for kind in counts}
+    days = {kind.reach for counts in found.state.arrivals.daily.values() for kind in counts}
     assert days == {key}
 
 
@@ -102,7 +102,7 @@ def test_how_long_new_nodes_take(
     found = _looks(
         (0, few, []), (5, few, [_pod("w", None)]), (15, POOL, [_pod("w", "a2")]), *later
     )
-    assert found.memory.new_nodes.seconds == {key: 10}
+    assert found.state.provisioning_times.seconds == {key: 10}
 
 
 def _words(nodes: str, **reaches: str) -> ReachKeys:
@@ -135,7 +135,7 @@ def test_which_have_moved(before: ReachKeys, now: ReachKeys, told: dict[str, str
 
 def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
     """Else kinds of the old words would be pushed out that are not there any more."""
-    many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(KINDS_MAX)]
+    many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(SHAPES_MAX)]
     more = [replace(_pod(f"x{n}", "a0", cpu=900 + n), namespace="other") for n in range(3)]
     moments = [
         (0, _pool("a0", "a1"), []),
@@ -144,7 +144,7 @@ def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
         (30, _pool("a0", "a1"), [*many, GREEDY, *more]),
     ]
     found = _looks(*moments)
-    assert [len(counts) for counts in found.memory.arrivals.slots.values()] == [KINDS_MAX]
+    assert [len(counts) for counts in found.state.arrivals.recent.values()] == [SHAPES_MAX]
 
 
 def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
@@ -152,6 +152,6 @@ def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
     first = _looks((0, pool, [busy]))
     after = _looks((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
     assert _key(first) != _key(after), "it has moved"
-    general = after.survey.reaches.of_placing(NodeConstraints())
+    general = after.snapshot.reaches.reach_of(NodeConstraints())
     assert general is not None
-    assert [second for second, _ in after.memory.peak.looks[general.key]] == [START, START + 60]
+    assert [second for second, _ in after.state.peak.looks[general.key]] == [START, START + 60]

@@ -48,7 +48,7 @@ def busy(count: int) -> list[Pod]:
 def looks(*moments: tuple[int, Cluster]) -> PassResult:
     last: PassResult | None = None
     for seconds, cluster in moments:
-        memory = last.memory if last else LeaderState()
+        memory = last.state if last else LeaderState()
         last = reconcile(cluster, ASKED, memory, NOW + seconds, last=last)
     assert last is not None
     return last
@@ -62,7 +62,7 @@ def gone(found: PassResult) -> list[str]:
 def test_no_mark_of_others_is_released_because_the_last_pod_of_a_pool_ends(count: int) -> None:
     """What these asked for is no load of the nodes that are left."""
     found = looks((0, ci(count, *busy(count))), (10, ci(count)))
-    assert found.pace.reserve[""] == Amount(3000 * count, 3000 * 10**6 * count)
+    assert found.rate_limits.peak_excess[""] == Amount(3000 * count, 3000 * 10**6 * count)
     assert "g0" in gone(found)
 
 
@@ -70,19 +70,19 @@ def test_no_mark_of_others_is_released_because_the_last_pod_of_a_pool_ends(count
 def test_the_busiest_moment_keeps_the_pool_after_its_last_pod(seconds: int, stays: bool) -> None:
     found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
     assert ("c0" in gone(found)) is not stays
-    assert bool(found.survey.reaches.left) is stays
-    assert (found.pace.reserve == {"": NOTHING, "general": NOTHING}) is not stays
+    assert bool(found.snapshot.reaches.recent_templates) is stays
+    assert (found.rate_limits.peak_excess == {"": NOTHING, "general": NOTHING}) is not stays
 
 
 def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
     """Passes that are skipped are looks too; and one is made when the window is over."""
     there, after = ci(4, *busy(4)), ci(4)
     found = looks((0, there), (40, there), (50, after))
-    assert found.again is not None
-    assert found.again == NOW + 40 + WINDOW
-    late = reconcile(after, ASKED, found.memory, NOW + 40 + WINDOW, last=found)
+    assert found.requeue_at is not None
+    assert found.requeue_at == NOW + 40 + WINDOW
+    late = reconcile(after, ASKED, found.state, NOW + 40 + WINDOW, last=found)
     assert not late.skipped
-    assert not late.survey.reaches.left
+    assert not late.snapshot.reaches.recent_templates
 
 
 @pytest.mark.parametrize("seconds", [0, 40])
@@ -91,8 +91,8 @@ def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_th
 ) -> None:
     """Be the last two of one second."""
     found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
-    assert found.memory.recent_templates.seen_at[CI] == NOW
-    again = found.memory.unchanged(Now(NOW + 50)).recent_templates.seen_at
+    assert found.state.recent_templates.seen_at[CI] == NOW
+    again = found.state.unchanged(Now(NOW + 50)).recent_templates.seen_at
     assert again[CI] == NOW
     assert {at for one, at in again.items() if one != CI} == {NOW + 50}
 
@@ -100,7 +100,7 @@ def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_th
 def test_without_a_window_nothing_is_remembered() -> None:
     asked = replace(ASKED, budgets=UNLIMITED)
     assert (
-        reconcile(ci(4, *busy(4)), asked, LeaderState(), NOW).memory.recent_templates.seen_at == {}
+        reconcile(ci(4, *busy(4)), asked, LeaderState(), NOW).state.recent_templates.seen_at == {}
     )
 
 
@@ -108,9 +108,9 @@ def test_who_asks_in_other_words_now_has_the_reach() -> None:
     """It is one reach, under the words of those that are there."""
     same = NodeConstraints((("pool", "ci"),), tolerations=(Toleration(operator="Exists"),))
     found = looks((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
-    assert not found.survey.reaches.left
-    assert same in found.memory.recent_templates.seen_at
-    assert CI not in found.memory.recent_templates.seen_at
+    assert not found.snapshot.reaches.recent_templates
+    assert same in found.state.recent_templates.seen_at
+    assert CI not in found.state.recent_templates.seen_at
 
 
 def of_two(number: int) -> NodeConstraints:
@@ -128,9 +128,9 @@ def test_those_of_lately_push_out_none_that_pods_ask_for_now() -> None:
         asked: Mapping[NodeConstraints, list[list[Pod]]] = {
             of_two(n): [[pod(f"p{n}", None, 1, 1, placing=of_two(n))]] for n in range(many)
         }
-        found = Reaches(nodes, asked, lately=lately)
-        assert {*found.templates} == {*asked}
-        assert len(found.left) == REACHES_MAX - many
+        found = Reaches(nodes, asked, recent=lately)
+        assert {*found.current_templates} == {*asked}
+        assert len(found.recent_templates) == REACHES_MAX - many
 
 
 def test_what_is_remembered_is_bounded() -> None:
@@ -138,9 +138,9 @@ def test_what_is_remembered_is_bounded() -> None:
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
     pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
     found = looks((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
-    assert len(found.survey.reaches.left) == len(nodes)
-    assert len(found.memory.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
-    assert found.again == NOW + 11
+    assert len(found.snapshot.reaches.recent_templates) == len(nodes)
+    assert len(found.state.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
+    assert found.requeue_at == NOW + 11
 
 
 def test_of_too_many_those_are_remembered_that_were_asked_for_last() -> None:
@@ -148,6 +148,6 @@ def test_of_too_many_those_are_remembered_that_were_asked_for_last() -> None:
     pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
     last = Cluster.of(nodes, pods[50:])
     found = looks((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
-    assert found.memory.recent_templates.seen_at == {
+    assert found.state.recent_templates.seen_at == {
         of_two(n): NOW + 5 for n in range(50, len(nodes))
     }

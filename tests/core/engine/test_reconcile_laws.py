@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 
 def found(one: PassResult) -> tuple[object, ...]:
-    return one.plan, one.pace, one.against_hard, one.memory, one.at
+    return one.plan, one.rate_limits, one.no_schedule_blockers, one.state, one.at
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -40,7 +40,9 @@ def test_a_skipped_pass_answers_as_a_judged_one(seed: int) -> None:
     asked, looks = histories.history(seed)
     warm = cold = reconcile(looks[0].cluster, asked, LeaderState(), looks[0].now)
     for cluster, now, failed, in_time in looks[1:]:
-        known, anew = (one.memory.refusing(failed, Now(now), **WAITS) for one in (warm, cold))
+        known, anew = (
+            one.state.with_failed_writes(failed, Now(now), **WAITS) for one in (warm, cold)
+        )
         warm = reconcile(cluster, asked, known, now, in_time=in_time, last=warm)
         cold = reconcile(cluster, asked, anew, now, in_time=in_time)
         assert not cold.skipped
@@ -57,15 +59,17 @@ def test_every_reason_of_a_pass_occurs_in_the_histories_and_ends_with_time_if_it
         asked, looks = histories.history(seed)
         last: PassResult | None = None
         for cluster, now, failed, in_time in looks:
-            memory = (last.memory if last else LeaderState()).refusing(failed, Now(now), **WAITS)
+            memory = (last.state if last else LeaderState()).with_failed_writes(
+                failed, Now(now), **WAITS
+            )
             last = reconcile(cluster, asked, memory, now, in_time=in_time, last=last)
             for blocker in blockers(last):
                 seen.add(blocker.code)
                 if blocker.until is not None:
                     ends.add(blocker.code)
                     assert now < blocker.until
-                    assert last.again is not None
-                    assert last.again <= blocker.until
+                    assert last.requeue_at is not None
+                    assert last.requeue_at <= blocker.until
     reasons = (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED)
     assert seen == {one.code for one in reasons} - {LIMIT.code}
     assert ends - {one.code for one in NOT_HARDENED} == ENDING
@@ -84,7 +88,7 @@ def blockers(one: PassResult) -> Iterator[Blocker]:
     for kept in one.plan.kept:
         yield from kept.blockers
     yield from (held.why for held in one.plan.reserve)
-    for against in one.against_hard.values():
+    for against in one.no_schedule_blockers.values():
         yield from against
 
 
@@ -96,7 +100,7 @@ def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew(
         warm = PodIndex.of(cluster)
         for _ in range(LOOKS):
             cluster = changed(chance, cluster, EPOCH)
-            before, warm, cold = warm, warm.followed(cluster), PodIndex.of(cluster)
+            before, warm, cold = warm, warm.updated(cluster), PodIndex.of(cluster)
             assert counted(warm) == counted(cold)
             assert warm.pods is cluster.pods
             kept = {id(one) for one in before.groups.values()}
@@ -114,7 +118,7 @@ def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(15)]
     new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(came)]
     before = PodIndex.of(Cluster.of([node("n0")], [*pods, other]))
-    now = before.followed(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
+    now = before.updated(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
     alike = other.requests, other.placing
     assert (now.groups[alike] is before.groups[alike]) is followed
 
@@ -139,18 +143,18 @@ def test_a_pod_whose_node_has_left_waits_as_what_is_made_in_its_place_will(
 ) -> None:
     others = [pod(f"b{number:02}", "n0", 100, 100) for number in range(20)]
     before = PodIndex.of(Cluster.of([node("n0")], others))
-    found = before.followed(Cluster.of([node("n0")], [orphan, *others]))
+    found = before.updated(Cluster.of([node("n0")], [orphan, *others]))
     anew = [replace(orphan, node=None)] if waits else []
     assert list(found.groups.values()) == [[*anew, *others]]
-    assert found.used == before.used
-    collected = found.followed(Cluster.of([node("n0")], others))
+    assert found.requests == before.requests
+    collected = found.updated(Cluster.of([node("n0")], others))
     assert list(collected.groups.values()) == [others]
 
 
 def test_one_whose_node_has_left_and_that_cannot_be_judged_holds_no_node() -> None:
     odd = replace(LEFT, unsupported=("spec.volumes",))
     found = PodIndex.of(Cluster.of([node("n0")], [odd]))
-    assert (found.odd, found.groups) == ([replace(odd, node=None)], {})
+    assert (found.unevaluable, found.groups) == ([replace(odd, node=None)], {})
 
 
 def test_a_pass_follows_the_pods_of_the_last_one() -> None:
@@ -158,9 +162,9 @@ def test_a_pass_follows_the_pods_of_the_last_one() -> None:
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(20)]
     asked, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
     last = reconcile(Cluster.of(nodes, [*pods, other]), asked, LeaderState(), 0)
-    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), asked, last.memory, 1, last=last)
+    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), asked, last.state, 1, last=last)
     alike = other.requests, other.placing
-    assert again.survey.census.groups[alike] is last.survey.census.groups[alike]
+    assert again.snapshot.pod_index.groups[alike] is last.snapshot.pod_index.groups[alike]
 
 
 def counted(census: PodIndex) -> tuple[object, ...]:
@@ -168,9 +172,9 @@ def counted(census: PodIndex) -> tuple[object, ...]:
     sums = [
         {name: (Amount(one.cpu_millis, one.memory_bytes), one.pods, dict(one.extended))
          for name, one in found.items() if one != Resources()}
-        for found in (census.used, census.resident)
+        for found in (census.requests, census.resident_requests)
     ]  # fmt: skip
-    return *sums, census.groups, census.odd, census.virtual
+    return *sums, census.groups, census.unevaluable, census.virtual
 
 
 def standing(count: int = 3) -> Cluster:
@@ -187,9 +191,9 @@ def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before(
     budgets = replace(UNLIMITED, peak_window_seconds=peak_window_seconds)
     asked = Config(budgets=budgets, delay_seconds=600)
     last = reconcile(standing(), asked, LeaderState(), 0)
-    assert last.again == 601
+    assert last.requeue_at == 601
     for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
-        last = reconcile(standing(), asked, last.memory, now, last=last)
+        last = reconcile(standing(), asked, last.state, now, last=last)
         assert last.skipped is skipped
         assert bool(last.plan.removals) is (now > 600)
 
@@ -205,10 +209,10 @@ def test_a_mark_leaves_the_window_and_a_back_off_becomes_possible_in_their_secon
         (Cluster.of([far, made.nodes[0]], made.pods), 199),
     ):
         last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0, "n2": 0}), 110)
-        before = reconcile(cluster, asked, last.memory, last_second, last=last)
-        after = reconcile(cluster, asked, before.memory, last_second + 1, last=before)
-        assert before.pace == last.pace
-        assert after.pace != last.pace
+        before = reconcile(cluster, asked, last.state, last_second, last=last)
+        after = reconcile(cluster, asked, before.state, last_second + 1, last=before)
+        assert before.rate_limits == last.rate_limits
+        assert after.rate_limits != last.rate_limits
 
 
 @pytest.mark.parametrize(
@@ -231,45 +235,45 @@ def test_what_a_pod_says_for_a_time_is_heard_for_that_time(
     )
     last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0}), EPOCH)
     assert [one.node for one in last.plan.removals] == ["n1"]
-    last = reconcile(cluster, asked, last.memory, last_second, last=last)
+    last = reconcile(cluster, asked, last.state, last_second, last=last)
     assert last.skipped
-    last = reconcile(cluster, asked, last.memory, last_second + 1, last=last)
+    last = reconcile(cluster, asked, last.state, last_second + 1, last=last)
     assert [one.node for one in last.plan.removals] == ["n0"]
 
 
 def test_a_pass_is_made_after_each_change() -> None:
     asked = Config(budgets=UNLIMITED)
     last = reconcile(standing(), asked, LeaderState(), 0)
-    again = reconcile(standing(4), asked, last.memory, 1, last=last)
+    again = reconcile(standing(4), asked, last.state, 1, last=last)
     assert not again.skipped
-    assert not reconcile(standing(4), replace(asked), again.memory, 2, last=again).skipped
-    assert not reconcile(standing(4), asked, again.memory, 0, last=again).skipped
-    failed = again.memory.refusing(frozenset({"n1"}), Now(1), **WAITS)
+    assert not reconcile(standing(4), replace(asked), again.state, 2, last=again).skipped
+    assert not reconcile(standing(4), asked, again.state, 0, last=again).skipped
+    failed = again.state.with_failed_writes(frozenset({"n1"}), Now(1), **WAITS)
     assert not reconcile(standing(4), asked, failed, 2, last=again).skipped
-    assert reconcile(standing(4), asked, again.memory, 2, last=again).skipped
+    assert reconcile(standing(4), asked, again.state, 2, last=again).skipped
 
 
 def test_what_ran_out_of_time_is_tried_again() -> None:
     asked = Config(budgets=UNLIMITED, delay_seconds=0)
     first = reconcile(standing(), asked, LeaderState(), 0)
-    late = reconcile(standing(), asked, first.memory, 1, last=first, in_time=lambda: False)
+    late = reconcile(standing(), asked, first.state, 1, last=first, in_time=lambda: False)
     assert not late.plan.removals
-    assert reconcile(standing(), asked, late.memory, 1, last=late).plan.removals
+    assert reconcile(standing(), asked, late.state, 1, last=late).plan.removals
 
 
 def test_a_quiet_cluster_is_not_judged_while_it_cools_down_and_is_when_that_ends() -> None:
     cooling = Cooldown(after_node_add_seconds=600, after_pending_seconds=600)
     asked = Config(budgets=Budgets(cooldown=cooling))
     last = reconcile(standing(), asked, LeaderState(), 0)
-    last = reconcile(standing(4), asked, last.memory, 10, last=last)
-    assert last.again == 300  # the leader has watched arrivals for long enough
+    last = reconcile(standing(4), asked, last.state, 10, last=last)
+    assert last.requeue_at == 300  # the leader has watched arrivals for long enough
     for now, skipped in ((11, True), (300, False), (600, True), (601, False), (609, True)):
-        last = reconcile(standing(4), asked, last.memory, now, last=last)
+        last = reconcile(standing(4), asked, last.state, now, last=last)
         assert last.skipped is skipped
         assert not last.plan.removals
     assert codes(last, "n1") == ["cooldown"]
     for now, skipped in ((610, False), (611, False), (612, True)):  # n3's delay ends with 610
-        last = reconcile(standing(4), asked, last.memory, now, last=last)
+        last = reconcile(standing(4), asked, last.state, now, last=last)
         assert last.skipped is skipped
 
 
@@ -284,12 +288,12 @@ def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_a
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
     cluster = Cluster.of([mixed.marked(node("n0"), "soft", marked_at), node("n1")], pods)
     last = reconcile(cluster, asked, LeaderState(), 10)
-    assert [one.code for one in last.against_hard["n0"]] == ["hard-preemption"]
-    assert reconcile(cluster, asked, last.memory, 11, last=last).skipped
-    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), asked, last.memory, 20, last=last)
-    assert [one.code for one in over.against_hard["n0"]] == ["hard-preemption"]
+    assert [one.code for one in last.no_schedule_blockers["n0"]] == ["hard-preemption"]
+    assert reconcile(cluster, asked, last.state, 11, last=last).skipped
+    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), asked, last.state, 20, last=last)
+    assert [one.code for one in over.no_schedule_blockers["n0"]] == ["hard-preemption"]
     never = replace(asked, hard_after_seconds=None)
-    assert reconcile(cluster, never, LeaderState(), 10).against_hard == {}
+    assert reconcile(cluster, never, LeaderState(), 10).no_schedule_blockers == {}
 
 
 def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks() -> None:
@@ -300,8 +304,8 @@ def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks()
     last = None
     for now, told in ((10, []), (14, []), (15, ["hard-waiting"])):
         cluster = Cluster.of(nodes, [waits])
-        last = reconcile(cluster, asked, last.memory if last else LeaderState(), now, last=last)
-        assert [one.code for one in last.against_hard["n0"]] == told
+        last = reconcile(cluster, asked, last.state if last else LeaderState(), now, last=last)
+        assert [one.code for one in last.no_schedule_blockers["n0"]] == told
 
 
 def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() -> None:
@@ -311,7 +315,7 @@ def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() ->
         asked, cluster = config(chance), mixed.cluster(chance)
         last = reconcile(cluster, asked, LeaderState(), EPOCH)
         gc.collect()
-        last = reconcile(changed(chance, cluster, EPOCH), asked, last.memory, EPOCH + 1, last=last)
+        last = reconcile(changed(chance, cluster, EPOCH), asked, last.state, EPOCH + 1, last=last)
         assert gc.collect() == 0
 
 
@@ -323,18 +327,18 @@ def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_it
     last = reconcile(Cluster.of(nodes, [waits]), asked, LeaderState(), 10)
     bound = Cluster.of(nodes, [replace(waits, node="n1", unschedulable=False)])
     for now, skipped in ((10, False), (11, True), (309, True)):
-        last = reconcile(bound, asked, last.memory, now, last=last)
+        last = reconcile(bound, asked, last.state, now, last=last)
         assert last.skipped is skipped
-        (why,) = last.against_hard["n0"]
+        (why,) = last.no_schedule_blockers["n0"]
         assert (why.code, why.until) == ("hard-waiting", 310)
         assert why.message.endswith(f"; last seen {timestamp(10)}")
-    last = reconcile(bound, asked, last.memory, 310, last=last)
-    assert not last.against_hard["n0"]
+    last = reconcile(bound, asked, last.state, 310, last=last)
+    assert not last.no_schedule_blockers["n0"]
 
 
 def soft_and_spoken_against(one: PassResult) -> set[str]:
-    marks = {name for name, found in one.survey.marks.items() if found.mark is Mark.SOFT}
-    return {name for name in marks if one.against_hard[name]}
+    marks = {name for name, found in one.snapshot.marks.items() if found.mark is Mark.SOFT}
+    return {name for name in marks if one.no_schedule_blockers[name]}
 
 
 def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> None:
@@ -348,9 +352,9 @@ def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> Non
         old, new = reconcile(cluster, asked, LeaderState(), now - 1000), None
         for look in range(LOOKS):
             cluster, now = changed(chance, cluster, now), now + chance.choice(SECONDS[:-2])
-            old = reconcile(cluster, asked, old.memory, now, last=old)
+            old = reconcile(cluster, asked, old.state, now, last=old)
             if look >= LOOKS // 3:
-                memory = new.memory if new else LeaderState()
+                memory = new.state if new else LeaderState()
                 new = reconcile(cluster, asked, memory, now, last=new)
                 assert soft_and_spoken_against(old) <= soft_and_spoken_against(new), seed
                 kept += len(soft_and_spoken_against(old))
@@ -364,11 +368,12 @@ def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that
     nodes = [mixed.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
     last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
     later = Cluster.of([*nodes, mixed.marked(node("n"), "soft", 11), node("m")], [])
-    began = "another leader began, and what it knew about the mark is lost"
+    began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
-        last = reconcile(later, asked, last.memory, now, last=last)
-        told = {name: [one.code for one in why] for name, why in last.against_hard.items()}
+        last = reconcile(later, asked, last.state, now, last=last)
+        told = {name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()}
         assert told == {"h": [], "s": ["hard-new-leader"] if soft else [], "n": []}
         assert (
-            not soft or last.against_hard["s"][0].message == f"{began}; last seen {timestamp(10)}"
+            not soft
+            or last.no_schedule_blockers["s"][0].message == f"{began}; last seen {timestamp(10)}"
         )

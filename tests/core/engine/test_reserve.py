@@ -13,15 +13,15 @@ import pytest
 from core.config.budgets import Budget, Pool, Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Price, Scope
 from core.engine.arrivals import (
-    KINDS_MAX,
-    SLOTS_MAX,
+    BUCKETS_MAX,
+    SHAPES_MAX,
     TEMPLATE_CHARACTERS_MAX,
     WORKLOADS_MAX,
     Arrivals,
+    Buckets,
     Counts,
     LastBucket,
     PodShape,
-    Slots,
     TimeBuckets,
     expected_pods,
     without_expired,
@@ -74,7 +74,7 @@ def looks(
     last: PassResult | None = None
     made = list(nodes)
     for seconds, pods in moments:
-        memory = last.memory if last else LeaderState()
+        memory = last.state if last else LeaderState()
         last = reconcile(Cluster.of(made, pods), config, memory, START + seconds, last=last)
     assert last is not None
     return last
@@ -82,7 +82,7 @@ def looks(
 
 def came(found: PassResult, now: int | None = None) -> dict[int, int]:
     """Return by millicores how many pods room is kept for."""
-    counts = found.memory.expected(WHOLE, Now(found.at if now is None else START + now))
+    counts = found.state.expected_pods(WHOLE, Now(found.at if now is None else START + now))
     return {kind.requests.cpu_millis: many for kind, many in counts.items()}
 
 
@@ -140,7 +140,9 @@ class TestArrivals:
         assert came(looks(nodes, (0, there), (10, [*there, waits]))) == {}
         there.append(job("e", "d0", 200, placing=db))
         found = looks(nodes, (0, there), (10, [*there, waits]))
-        assert [kind.reach for kind in found.memory.expected(WHOLE, Now(found.at))] == ["pool=db"]
+        assert [kind.reach for kind in found.state.expected_pods(WHOLE, Now(found.at))] == [
+            "pool=db"
+        ]
 
     def test_a_pod_that_changes_has_not_come_again_and_one_of_its_name_has(self) -> None:
         one = job("a", None, owner_kind="")
@@ -222,7 +224,7 @@ class TestArrivals:
     def test_of_lengths_that_ask_for_as_much_the_last_counts(self) -> None:
         first, second = job("a", "n0"), replace(job("b", "n0"), requests=Resources(1000, 7, 0, 1))
         found = looks(self.NODES, (0, []), (10, [first]), (1000, [second]))
-        counts = found.memory.expected(WHOLE, Now(found.at))
+        counts = found.state.expected_pods(WHOLE, Now(found.at))
         assert [kind.requests.memory_bytes for kind in counts] == [7]
 
     def test_the_busiest_length_counts_and_not_the_last(self) -> None:
@@ -271,8 +273,8 @@ class TestArrivals:
             new = [job(f"j{number}-{n}", None, placing=placing) for n in range(2)]
             for seconds, pods in ((0, []), (400, new)):
                 second = START + number * between + seconds
-                memory = reconcile(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).memory
-        assert list(memory.expected(WHOLE, Now(second)).values()) == [2]
+                memory = reconcile(Cluster.of(nodes, [stays, *pods]), ASKED, memory, second).state
+        assert list(memory.expected_pods(WHOLE, Now(second)).values()) == [2]
 
     @pytest.mark.parametrize("pool", ["x", "g"])
     def test_nobody_is_taken_for_one_of_other_nodes_because_his_claims_wait(
@@ -305,18 +307,18 @@ class TestArrivals:
         longer = Reserve(length_seconds=300, over_seconds=2 * HOUR)
         asked = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
         then = START + HOUR + 60
-        assert came(reconcile(Cluster.of(self.NODES, []), asked, found.memory, then)) == {1000: 1}
-        assert came(reconcile(Cluster.of(self.NODES, []), ASKED, found.memory, then)) == {}
+        assert came(reconcile(Cluster.of(self.NODES, []), asked, found.state, then)) == {1000: 1}
+        assert came(reconcile(Cluster.of(self.NODES, []), ASKED, found.state, then)) == {}
 
     def test_other_settings_begin_anew(self) -> None:
         found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
         other = replace(ASKED.budgets, reserve=Reserve(length_seconds=60))
         again = reconcile(
-            Cluster.of(self.NODES, []), replace(ASKED, budgets=other), found.memory, START + 20
+            Cluster.of(self.NODES, []), replace(ASKED, budgets=other), found.state, START + 20
         )
         assert came(again) == {}
         off = replace(ASKED, budgets=UNLIMITED)
-        assert reconcile(Cluster.of(self.NODES, []), off, found.memory, START).memory.arrivals == (
+        assert reconcile(Cluster.of(self.NODES, []), off, found.state, START).state.arrivals == (
             Arrivals()
         )
 
@@ -331,14 +333,14 @@ class TestWhatIsRemembered:
     )
     NOW = START + 150
 
-    def expected(self, slots: Slots | None = None, days: Slots | None = None) -> Counts:
-        seen = Arrivals(grain=self.GRAIN, slots=slots or {}, days=days or {})
+    def expected(self, slots: Buckets | None = None, days: Buckets | None = None) -> Counts:
+        seen = Arrivals(buckets=self.GRAIN, recent=slots or {}, daily=days or {})
         return expected_pods(seen, WHOLE, Now(self.NOW), {})
 
     def test_what_counts_no_more_is_forgotten(self) -> None:
         oldest, today = (START - 7 * 86_400) // 300, START // 300
         days = {n: {self.ONE: 1} for n in (oldest - 1, oldest, today, today + 1)}
-        kept = without_expired(Arrivals(grain=self.GRAIN, days=days), Now(self.NOW)).days
+        kept = without_expired(Arrivals(buckets=self.GRAIN, daily=days), Now(self.NOW)).daily
         assert kept.keys() == {oldest, today}
 
     def test_a_length_is_five_slots_and_no_more(self) -> None:
@@ -355,9 +357,9 @@ class TestWhatIsRemembered:
     def test_what_time_alone_changes_is_foretold(self, ago: int) -> None:
         then = self.NOW - ago
         seen = Arrivals(
-            grain=self.GRAIN,
-            slots={then // 60: {self.ONE: 1}},
-            days={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
+            buckets=self.GRAIN,
+            recent={then // 60: {self.ONE: 1}},
+            daily={then // 300: {self.ONE: 1}, then // 300 + 9: {self.OTHER: 2}},
         )
         now = Now(self.NOW)
         before = expected_pods(seen, WHOLE, now, {})
@@ -398,7 +400,7 @@ class TestWhatIsRemembered:
                 reversed(sums),
                 key=lambda one: (sum(asked[kind] * one[kind] for kind in one), one.total()),
             )
-            seen = Arrivals(grain=self.GRAIN, slots=slots)
+            seen = Arrivals(buckets=self.GRAIN, recent=slots)
             assert expected_pods(seen, WHOLE, Now(self.NOW), {"general": many * 60}) == most, seed
 
     @pytest.mark.parametrize("when", ["slots", "days"])
@@ -416,11 +418,11 @@ def test_what_came_to_reaches_that_have_one_name_now_is_added_up() -> None:
     )
     counts = {old: 2, new: 3, other: 5}
     latest = LastBucket(7, {old: "a", other: "b"})
-    before = Arrivals(slots={7: counts}, slot_of=latest, days={1: counts}, day_of=latest)
+    before = Arrivals(recent={7: counts}, last_recent=latest, daily={1: counts}, last_daily=latest)
     found = before.renamed({"old": "new"})
-    assert found.slots == {7: {new: 5, other: 5}}
-    assert found.days == {1: {new: 5, other: 5}}
-    assert found.slot_of == found.day_of == LastBucket(7, {new: "a", other: "b"})
+    assert found.recent == {7: {new: 5, other: 5}}
+    assert found.daily == {1: {new: 5, other: 5}}
+    assert found.last_recent == found.last_daily == LastBucket(7, {new: "a", other: "b"})
 
 
 class TestBounds:
@@ -430,16 +432,16 @@ class TestBounds:
     )
     def test_time_is_cut_into_so_many_slots(self, length: int, over: int, slot: int) -> None:
         grain = TimeBuckets.of(Reserve(length_seconds=length, over_seconds=over))
-        assert grain.slot == slot
-        assert (grain.length - 1) * slot < length <= grain.length * slot
-        remembered = [n for n in range(over // slot + 9) if grain.remembers(n, over + 3)]
-        assert len(remembered) <= SLOTS_MAX + 2
+        assert grain.bucket_seconds == slot
+        assert (grain.window_buckets - 1) * slot < length <= grain.window_buckets * slot
+        remembered = [n for n in range(over // slot + 9) if grain.is_within(n, over + 3)]
+        assert len(remembered) <= BUCKETS_MAX + 2
 
     def test_a_slot_tells_so_many_kinds_apart_and_no_namespace_hides_another_s(self) -> None:
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(2 * SHAPES_MAX)]
         other = job("z", "n0", 999, namespace="other")
         found = came(looks([node("n0"), node("n1")], (0, []), (10, [*many, other])))
-        assert len(found) == KINDS_MAX
+        assert len(found) == SHAPES_MAX
         assert 999 in found
 
     @pytest.mark.parametrize(("more", "counts"), [(0, True), (1, False)])
@@ -455,42 +457,42 @@ class TestBounds:
 
     def test_a_clock_that_goes_back_to_a_full_slot_stops_nothing(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         later = [*many, job("b", "n0", 800)]
         found = looks(nodes, (0, []), (60, many), (120, later))
         cluster = Cluster.of(nodes, [*later, job("c", "n0", 900)])
-        back = reconcile(cluster, ASKED, found.memory, START + 61)
+        back = reconcile(cluster, ASKED, found.state, START + 61)
         assert 900 not in came(back)
 
     def test_whose_a_kind_is_counts_for_its_own_slot_alone(self) -> None:
         """Or who had most in the one before would give places in the next that it has not."""
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n, namespace="late") for n in range(KINDS_MAX)]
-        theirs = [job(f"b{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n, namespace="late") for n in range(SHAPES_MAX)]
+        theirs = [job(f"b{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 990, namespace="late")
         found = looks(nodes, (0, []), (60, many), (120, [*many, *theirs, one]))
         assert 990 in came(found)
-        assert {len(slot) for slot in found.memory.arrivals.slots.values()} == {KINDS_MAX}
+        assert {len(slot) for slot in found.state.arrivals.recent.values()} == {SHAPES_MAX}
 
     def test_nor_does_it_when_it_has_come_first(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         others = [job(f"z{n}", "n0", 900 + n, namespace=f"other-{n}") for n in range(40)]
         late = [job("late", "n0", 990, namespace="other-0")]
         moments = [(0, []), (60, many), (70, [*many, *others]), (80, [*many, *others, *late])]
         found = looks(nodes, *moments)
         assert {900 + n for n in range(40)} <= came(found).keys()
         assert 990 in came(found), "others have more"
-        assert len(came(found)) == KINDS_MAX
+        assert len(came(found)) == SHAPES_MAX
         assert came(looks(nodes, *moments, (90, [*many, *others, *late]))) == came(found)
-        for slot in (*found.memory.arrivals.slots.values(), *found.memory.arrivals.days.values()):
-            assert len(slot) == KINDS_MAX
+        for slot in (*found.state.arrivals.recent.values(), *found.state.arrivals.daily.values()):
+            assert len(slot) == SHAPES_MAX
         one = [*many, *others, *late, job("one", "n0", 995)]
         assert came(looks(nodes, *moments, (130, one))) == {**came(found), 995: 1}, "the next slot"
 
     def test_of_the_days_before_no_namespace_hides_what_came_to_another_later(self) -> None:
         """Whose the kinds of a full slot are is known at the next look too."""
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 900, namespace="other")
         found = looks([node("n0"), node("n1")], (0, []), (60, many), (130, [*many, one]))
         assert 900 in came(found, 86_400 + 60)
@@ -499,7 +501,7 @@ class TestBounds:
         self,
     ) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 1 + n) for n in range(SHAPES_MAX)]
         often = [job(f"b{n}", "n0", 1) for n in range(3)]
         more = [job("c", "n0", 800)]
         theirs = [job("z", "n0", 900, namespace="other")]
@@ -513,10 +515,10 @@ class TestBounds:
         self, third: int, first: int, second: int
     ) -> None:
         nodes = [node("n0"), node("n1")]
-        full = [job(f"a{n:03}", "n0", 100 + n) for n in range(KINDS_MAX - 4 - third)]
+        full = [job(f"a{n:03}", "n0", 100 + n) for n in range(SHAPES_MAX - 4 - third)]
         full += [job(f"b{n:03}", "n0", 200 + n, namespace="second") for n in range(4)]
         full += [job(f"c{n:03}", "n0", 400 + n, namespace="third") for n in range(third)]
-        more = [job(f"d{n:03}", "n0", 300 + n, namespace="second") for n in range(KINDS_MAX)]
+        more = [job(f"d{n:03}", "n0", 300 + n, namespace="second") for n in range(SHAPES_MAX)]
         found = came(looks(nodes, (0, []), (60, full), (70, [*full, *more])))
         assert Counter(cpu // 200 for cpu in found) == Counter(
             {0: first, 1: second, **({2: third} if third else {})}
@@ -524,10 +526,10 @@ class TestBounds:
 
     def test_of_kinds_that_came_as_often_it_is_always_the_same_that_goes(self) -> None:
         nodes = [node("n0"), node("n1")]
-        many = [job(f"a{n:03}", "n0", 2 + n) for n in range(KINDS_MAX)]
+        many = [job(f"a{n:03}", "n0", 2 + n) for n in range(SHAPES_MAX)]
         one = job("z", "n0", 900, namespace="other")
         found = came(looks(nodes, (0, []), (60, many), (70, [*many, one])))
-        assert set(range(2, 2 + KINDS_MAX)) - found.keys() == {10}, "the first as it is written"
+        assert set(range(2, 2 + SHAPES_MAX)) - found.keys() == {10}, "the first as it is written"
 
     def test_who_asks_for_nodes_by_name_keeps_none(self) -> None:
         """Or a small pod for each node would keep them all."""
@@ -551,7 +553,7 @@ class TestBounds:
             for n in range(WORKLOADS_MAX + 5)
         ]
         nodes = [node("n0", pods=10_000)]
-        gone = looks(nodes, (0, owned), (10, owned[1:]), (70, [])).memory.arrivals.gone
+        gone = looks(nodes, (0, owned), (10, owned[1:]), (70, [])).state.arrivals.departed
         assert len(gone) == WORKLOADS_MAX
         assert "w0000" not in {one.owner_name for one in gone}
 
@@ -559,7 +561,7 @@ class TestBounds:
         nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000), node("n1", pods=0)]
         many = [job(f"a{n:05}", None, 1) for n in range(PODS_MAX + 1)]
         (held,) = looks(nodes, (0, []), (10, many), (400, [])).plan.reserve
-        assert held.why.message.startswith(f"it is kept for {PODS_MAX} pods: {PODS_MAX} of 1m")
+        assert held.why.message.startswith(f"it is reserved for {PODS_MAX} pods: {PODS_MAX} of 1m")
 
     @pytest.mark.parametrize(
         ("first", "second"),
@@ -572,10 +574,10 @@ class TestBounds:
     def test_of_too_many_those_that_ask_for_most_are_kept_for(
         self, first: Resources, second: Resources
     ) -> None:
-        survey = looks([node("n0")], (0, [])).survey
+        survey = looks([node("n0")], (0, [])).snapshot
         kinds = [PodShape("general", one, NO_NODE_CONSTRAINTS) for one in (first, second)]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).expected
+            ((one, many),) = Room(survey, counts).placeholders
             assert (one.requests, many) == (first, PODS_MAX)
 
     @pytest.mark.parametrize(
@@ -591,19 +593,19 @@ class TestBounds:
     def test_what_one_reach_leaves_of_its_part_the_others_have(
         self, asked: list[int], has: list[int]
     ) -> None:
-        survey = looks([node("n0")], (0, [])).survey
+        survey = looks([node("n0")], (0, [])).snapshot
         kinds = [
             PodShape(f"{n:03}", Resources(1, 1), NO_NODE_CONSTRAINTS) for n in range(len(asked))
         ]
-        made = Room(survey, dict(zip(kinds, asked, strict=True))).expected
+        made = Room(survey, dict(zip(kinds, asked, strict=True))).placeholders
         assert [many for _, many in made] == has
 
     def test_of_as_many_that_ask_for_the_same_it_is_the_same_always(self) -> None:
-        survey = looks([node("n0")], (0, [])).survey
+        survey = looks([node("n0")], (0, [])).snapshot
         places = [NodeConstraints(node_selector=(("disk", name),)) for name in "ba"]
         kinds = [PodShape("general", Resources(1, 1), one) for one in places]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).expected
+            ((one, many),) = Room(survey, counts).placeholders
             assert (one.placing, many) == (places[1], PODS_MAX)
 
     def test_what_may_go_to_two_nodes_beyond_the_reaches_is_not_counted(self) -> None:
@@ -619,7 +621,7 @@ class TestBounds:
             )
             for a, b in pairs
         ]
-        beyond = looks(nodes, (0, there)).survey.reaches.beyond
+        beyond = looks(nodes, (0, there)).snapshot.reaches.untracked
         told_apart = [pod for pod in there if pod.placing not in beyond]
         there += [replace(pod, name=f"{pod.name}-{n}") for pod in told_apart for n in range(2)]
         for placing, counted in ((told_apart[0].placing, {7: 1}), (min(beyond, key=repr), {})):
@@ -642,7 +644,7 @@ class TestHeld:
         moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
         assert kept(looks(nodes, *moments[:1])) == ["e0", "e1", "e2"]
         late = looks(nodes, *moments[:2]).plan.reserve
-        told = f"a new leader watches which pods arrive until {timestamp(START + 300)}"
+        told = f"a new leader observes pod arrivals until {timestamp(START + 300)}"
         assert {one.why for one in late} == {Blocker(RESERVE, told, until=START + 300)}
         assert kept(looks(nodes, *moments)) == []
 
@@ -661,17 +663,17 @@ class TestHeld:
         """What was counted stays true as long as time is cut alike; else nobody knows any more."""
         before = self.found(job("a", None), job("b", None))
         other = replace(ASKED, budgets=replace(ASKED.budgets, reserve=reserve))
-        cluster = before.survey.cluster
-        found = reconcile(cluster, other, before.memory, START + 700, last=before)
+        cluster = before.snapshot.cluster
+        found = reconcile(cluster, other, before.state, START + 700, last=before)
         assert kept(found) == names
-        seen = reconcile(cluster, other, found.memory, START + 700 + reserve.length_seconds)
+        seen = reconcile(cluster, other, found.state, START + 700 + reserve.length_seconds)
         assert kept(seen) == later
 
     def test_room_that_was_not_kept_before_is_learned_of_first(self) -> None:
         never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(over_seconds=0)))
         before = self.found(config=never)
         assert kept(before) == []
-        found = reconcile(before.survey.cluster, ASKED, before.memory, START + 700, last=before)
+        found = reconcile(before.snapshot.cluster, ASKED, before.state, START + 700, last=before)
         assert kept(found) == ["e0", "e1", "e2"]
 
     def test_what_finds_room_beside_others_keeps_no_node(self) -> None:
@@ -680,7 +682,7 @@ class TestHeld:
     def test_what_does_not_keeps_the_node_that_takes_it(self) -> None:
         (held,) = self.found(job("a", None), job("b", None)).plan.reserve
         assert held.node == "e0"
-        assert held.why == (RESERVE, "it is kept for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
+        assert held.why == (RESERVE, "it is reserved for 1 pod: 1 of 1 + 95.4Mi", None, "", None)
 
     def test_as_many_are_kept_as_are_needed(self) -> None:
         pods = [job(f"a{n}", None, 2000) for n in range(3)]
@@ -746,7 +748,7 @@ class TestHeld:
         hard = replace(ASKED, hard_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert kept(found) == ["e0"]
-        assert [one.code for one in found.against_hard["e0"]] == ["reserve"]
+        assert [one.code for one in found.no_schedule_blockers["e0"]] == ["reserve"]
         assert [one.node for one in found.plan.removals][:1] == ["e0"]
 
     def test_its_mark_stays_soft_for_five_minutes_longer_than_it_is_kept(self) -> None:
@@ -755,12 +757,12 @@ class TestHeld:
         guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
         nodes = [marked(replace(one, annotations=guard), "soft", START) for one in self.EMPTY]
         last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
-        cluster = last.survey.cluster
+        cluster = last.snapshot.cluster
         more = replace(cluster, nodes=(*cluster.nodes, node("more")))
         for seconds, against in ((401, ["reserve"]), (699, ["reserve"]), (700, [])):
-            last = reconcile(more, hard, last.memory, START + seconds, last=last)
+            last = reconcile(more, hard, last.state, START + seconds, last=last)
             assert kept(last) == ["more"]
-            assert [one.code for one in last.against_hard["e0"]] == against
+            assert [one.code for one in last.no_schedule_blockers["e0"]] == against
 
     def test_an_empty_node_with_a_hard_mark_is_kept_and_softened(self) -> None:
         """Marks become hard while nodes empty: with `hardAfter` most empty ones have one."""
@@ -768,14 +770,14 @@ class TestHeld:
         hard = replace(ASKED, mode=Mode.ENFORCE, hard_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert kept(found) == ["e0"]
-        watch = LeaderObservations(HOUR, found.against_hard)
+        watch = LeaderObservations(HOUR, found.no_schedule_blockers)
         writes = decide(
-            found.survey.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
+            found.snapshot.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
         )
         (own,) = (one for one in writes if one.key == "e0")
         assert own.kind is WriteKind.SOFTEN
         assert own.annotations[GUARD_ANNOTATION] == "true"
-        assert "it is kept for 1 pod" in own.note
+        assert "it is reserved for 1 pod" in own.note
 
     @pytest.mark.parametrize(
         "changes",
@@ -804,7 +806,7 @@ class TestHeld:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, waits]), (400, [*standing, waits])
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is kept for 1 pod: 1 of 1 + 95.4Mi"
+            "it is reserved for 1 pod: 1 of 1 + 95.4Mi"
         ]
 
     def test_who_waits_is_placed_beside_the_pods_that_are_there(self) -> None:
@@ -816,7 +818,7 @@ class TestHeld:
             [busy, *self.EMPTY], (0, standing), (10, [*standing, job("a", None)]), (400, standing)
         )
         assert [one.why.message for one in found.plan.reserve] == [
-            "it is kept for 1 pod: 1 that waits"
+            "it is reserved for 1 pod: 1 pending"
         ]
 
     @pytest.mark.parametrize(
@@ -833,7 +835,7 @@ class TestHeld:
             [full, large], (0, standing), (10, [*standing, *come]), (400, standing)
         ).plan.reserve
         assert held.why.message == (
-            f"it is kept for {pods} pods: 2 that wait, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
+            f"it is reserved for {pods} pods: 2 pending, 3 of 500m + 95.4Mi, 2 of 400m + 95.4Mi, "
             f"1 of 100m + 95.4Mi, {rest}"
         )
 
@@ -841,7 +843,7 @@ class TestHeld:
         least = replace(ASKED, budgets=replace(ASKED.budgets, headroom=1))
         assert kept(self.found(config=least)) == ["e0"]
         (held,) = self.found(job("a", None, 3000), config=least).plan.reserve
-        assert held.why.message == "it is kept for 1 pod: 1 of 3 + 95.4Mi"
+        assert held.why.message == "it is reserved for 1 pod: 1 of 3 + 95.4Mi"
 
     def test_what_came_to_one_reach_is_no_headroom_of_another(self) -> None:
         """Nor are more that are smaller."""
@@ -867,29 +869,29 @@ class TestHeld:
     def test_a_node_is_let_go_in_the_second_in_which_what_came_counts_no_more(self) -> None:
         """And no pass is made before, where nothing else changes."""
         found = self.found(job("a", None, 2000))
-        cluster = found.survey.cluster
+        cluster = found.snapshot.cluster
         for seconds, skipped, names in (
             (900, True, ["e0"]),
             (HOUR + 59, True, ["e0"]),
             (HOUR + 60, False, []),
         ):
-            while found.again is not None and found.again < START + seconds:
-                found = reconcile(cluster, ASKED, found.memory, found.again, last=found)
-            found = reconcile(cluster, ASKED, found.memory, START + seconds, last=found)
+            while found.requeue_at is not None and found.requeue_at < START + seconds:
+                found = reconcile(cluster, ASKED, found.state, found.requeue_at, last=found)
+            found = reconcile(cluster, ASKED, found.state, START + seconds, last=found)
             assert (found.skipped, kept(found)) == (skipped, names)
 
     def test_a_node_is_kept_again_in_the_second_in_which_the_day_before_begins_to_count(
         self,
     ) -> None:
         found = self.found(job("a", None, 2000))
-        cluster, begins = found.survey.cluster, 86_400 - HOUR + 300
-        let_go = reconcile(cluster, ASKED, found.memory, START + begins - 1, last=found)
+        cluster, begins = found.snapshot.cluster, 86_400 - HOUR + 300
+        let_go = reconcile(cluster, ASKED, found.state, START + begins - 1, last=found)
         assert kept(let_go) == []
-        assert let_go.again == START + begins
-        again = reconcile(cluster, ASKED, let_go.memory, START + begins, last=let_go)
+        assert let_go.requeue_at == START + begins
+        again = reconcile(cluster, ASKED, let_go.state, START + begins, last=let_go)
         assert kept(again) == ["e0"]
-        assert again.again == START + 86_400 + 300
-        late = reconcile(cluster, ASKED, again.memory, START + 86_400 + 300, last=again)
+        assert again.requeue_at == START + 86_400 + 300
+        late = reconcile(cluster, ASKED, again.state, START + 86_400 + 300, last=again)
         assert kept(late) == []
 
     def test_without_a_time_nothing_is_kept(self) -> None:
@@ -933,32 +935,30 @@ class TestStarting:
         """Let 4,000m come where all is full; look again when the other nodes have come."""
         here, came = [*self.FULL, *pods], [job(f"a{n}", None, 2000) for n in range(2)]
         first = reconcile(Cluster.of(self.HERE, self.FULL), self.TOLD, LeaderState(), START)
+        then = reconcile(Cluster.of([*self.HERE, *nodes], here), self.TOLD, first.state, START + 1)
         then = reconcile(
-            Cluster.of([*self.HERE, *nodes], here), self.TOLD, first.memory, START + 1
-        )
-        then = reconcile(
-            Cluster.of([*self.HERE, *nodes], [*here, *came]), self.TOLD, then.memory, START + 10
+            Cluster.of([*self.HERE, *nodes], [*here, *came]), self.TOLD, then.state, START + 10
         )
         return reconcile(
-            Cluster.of([*self.HERE, *nodes], here), self.TOLD, then.memory, START + at, last=then
+            Cluster.of([*self.HERE, *nodes], here), self.TOLD, then.state, START + at, last=then
         )
 
     def test_without_any_the_reach_is_short(self) -> None:
-        assert self.found().short == {"general"}
+        assert self.found().short_reaches == {"general"}
 
     def test_in_mode_observe_nobody_is_told_and_nothing_is_looked_for(self) -> None:
         nodes, come = list(self.HERE), [job(f"a{n}", None, 2000) for n in range(2)]
         moments = (0, self.FULL), (10, [*self.FULL, *come]), (20, self.FULL)
-        assert looks(nodes, *moments, config=self.TOLD).short == {"general"}
+        assert looks(nodes, *moments, config=self.TOLD).short_reaches == {"general"}
         observed = replace(self.TOLD, mode=Mode.OBSERVE)
-        assert looks(nodes, *moments, config=observed).short == frozenset()
+        assert looks(nodes, *moments, config=observed).short_reaches == frozenset()
 
     def test_a_reach_is_short_by_what_all_of_its_pods_ask_for(self) -> None:
         """All but the smallest find room on the node that is there."""
         come = [job(f"a{n}", None, cpu) for n, cpu in enumerate((2000, 2000, 100))]
         nodes = [*self.HERE, node("e0")]
         moments = (0, self.FULL), (10, [*self.FULL, *come]), (20, self.FULL)
-        assert looks(nodes, *moments, config=self.TOLD).short == frozenset()
+        assert looks(nodes, *moments, config=self.TOLD).short_reaches == frozenset()
 
     @pytest.mark.parametrize(
         ("there", "pods", "short"),
@@ -976,12 +976,12 @@ class TestStarting:
         config = replace(self.TOLD, hand_over=HandOver(scope=Scope.MARKED))
         here, come = [*self.FULL, *pods], [job(f"a{n}", None, 1900) for n in range(2)]
         moments = (0, here), (10, [*here, *come]), (20, here)
-        assert looks([*self.HERE, there], *moments, config=config).short == short
+        assert looks([*self.HERE, there], *moments, config=config).short_reaches == short
 
     def test_nor_is_one_that_is_empty_for_its_autoscaler_alone(self) -> None:
         low, large = replace(pod("p", "e0", 100, 1), priority=-11), node("e0", cpu=8000)
-        assert self.found(large, pods=[low]).short == {"general"}
-        assert self.found(marked(large, "soft", START), pods=[low]).short == frozenset()
+        assert self.found(large, pods=[low]).short_reaches == {"general"}
+        assert self.found(marked(large, "soft", START), pods=[low]).short_reaches == frozenset()
 
     @pytest.mark.parametrize(
         "changes",
@@ -999,7 +999,7 @@ class TestStarting:
     )
     def test_what_starts_is_room(self, changes: dict[str, Any]) -> None:
         found = self.found(replace(self.NEW, **changes))
-        assert found.short == frozenset()
+        assert found.short_reaches == frozenset()
         assert kept(found) == []
 
     @pytest.mark.parametrize(
@@ -1017,16 +1017,16 @@ class TestStarting:
         ],
     )
     def test_what_does_not_is_none(self, changes: dict[str, Any]) -> None:
-        assert self.found(replace(self.NEW, **changes)).short == {"general"}
+        assert self.found(replace(self.NEW, **changes)).short_reaches == {"general"}
 
     def test_what_is_taken_there_is_no_room(self) -> None:
         agent = pod("agent", "new", 1000, 100, daemon=True)
-        assert self.found(self.NEW, pods=[agent]).short == {"general"}
+        assert self.found(self.NEW, pods=[agent]).short_reaches == {"general"}
         odd = replace(agent, unreadable="spec")
-        assert self.found(self.NEW, pods=[odd]).short == {"general"}
+        assert self.found(self.NEW, pods=[odd]).short_reaches == {"general"}
 
     def test_who_waits_comes_before_those_that_are_expected(self) -> None:
-        assert self.found(self.NEW, pods=[job("w", None, 2000)]).short == {"general"}
+        assert self.found(self.NEW, pods=[job("w", None, 2000)]).short_reaches == {"general"}
 
     def test_an_empty_node_that_is_there_is_kept_all_the_same(self) -> None:
         found = self.found(self.NEW, node("e0"))
@@ -1034,13 +1034,15 @@ class TestStarting:
 
     def test_it_ends_in_the_second_in_which_nothing_starts_for_so_long(self) -> None:
         found, ends = self.found(self.NEW), START + 10 + START_SECONDS_MAX
-        cluster = found.survey.cluster
-        while found.again is not None and found.again < ends:
-            later = max(found.again, found.at + 1)
-            found = reconcile(cluster, self.TOLD, found.memory, later, last=found)
-            assert found.short == frozenset()
-        assert found.again == ends
-        assert reconcile(cluster, self.TOLD, found.memory, ends, last=found).short == {"general"}
+        cluster = found.snapshot.cluster
+        while found.requeue_at is not None and found.requeue_at < ends:
+            later = max(found.requeue_at, found.at + 1)
+            found = reconcile(cluster, self.TOLD, found.state, later, last=found)
+            assert found.short_reaches == frozenset()
+        assert found.requeue_at == ends
+        assert reconcile(cluster, self.TOLD, found.state, ends, last=found).short_reaches == {
+            "general"
+        }
 
 
 class TestTakenBack:
@@ -1091,7 +1093,7 @@ class TestTakenBack:
     def test_after_an_hour_it_is_forgotten(self, second: int, longer: int) -> None:
         """And a look is made then."""
         before = (400, [self.BASE, self.RUN]), (500, [self.BASE]), (700, [self.BASE])
-        assert looks(self.NODES, (0, [self.BASE]), *before).again == START + 4000
+        assert looks(self.NODES, (0, [self.BASE]), *before).requeue_at == START + 4000
         again = (second, [self.BASE, self.NEXT]), (second + 1, [self.BASE])
         assert self.at(*before, *again, (second + longer - 1, [self.BASE])) == ["n1"]
         assert self.at(*before, *again, (second + longer, [self.BASE])) == []
@@ -1104,6 +1106,10 @@ class TestTakenBack:
         moments = (0, [self.BASE]), (400, [self.BASE, self.RUN]), (500, [self.BASE])
         found = looks(self.NODES, *moments)
         [why] = [one.why for one in found.plan.reserve]
-        assert (why.code, "needed again: it is kept until" in why.message) == ("reserve", True)
-        assert found.again is not None
-        assert found.again <= START + 700
+        assert (
+            why.code,
+            "needed again after its release to the autoscaler, and is reserved until"
+            in why.message,
+        ) == ("reserve", True)
+        assert found.requeue_at is not None
+        assert found.requeue_at <= START + 700

@@ -8,7 +8,7 @@ import pytest
 
 from core.config.budgets import Publish, Reserve
 from core.config.settings import Config, HandOver, Mode, Scope
-from core.engine.arrivals import KINDS_MAX, Arrivals
+from core.engine.arrivals import SHAPES_MAX, Arrivals
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.model.cluster import Cluster
@@ -162,7 +162,7 @@ def played(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
     asked, looks = history(seed)
     last: PassResult | None = None
     for second, cluster in looks:
-        last = reconcile(cluster, asked, last.memory if last else LeaderState(), second, last=last)
+        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
     assert last is not None
     return asked, looks, last
 
@@ -176,11 +176,11 @@ def short(found: PassResult) -> set[frozenset[str]]:
 
     Of what came days ago no pod is left that makes a reach: what came says itself who admits it.
     """
-    survey = found.survey
+    survey = found.snapshot
     return {
-        frozenset(survey.ground.nodes[n].name for n in survey.reaches.members(kind.placing))
-        for kind in found.memory.expected(survey.machines, Now(found.at))
-        if kind.reach in found.short
+        frozenset(survey.node_order.nodes[n].name for n in survey.reaches.members(kind.placing))
+        for kind in found.state.expected_pods(survey.total_allocatable, Now(found.at))
+        if kind.reach in found.short_reaches
     }
 
 
@@ -190,7 +190,7 @@ def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
         asked, looks, found = played(seed)
         assert names(found) == held(looks, asked), seed
         assert short(found) == lacking(looks, asked), seed
-        kept += bool(names(found)) and found.memory.arrivals.slots != {}
+        kept += bool(names(found)) and found.state.arrivals.recent != {}
     assert kept > len(seeds) // 20
 
 
@@ -220,7 +220,7 @@ def test_in_any_order_of_arrival_the_reserve_is_the_same() -> None:
             nodes = chance.sample(cluster.nodes, len(cluster.nodes))
             pods = chance.sample(cluster.pods, len(cluster.pods))
             one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
-            last = reconcile(one, asked, last.memory if last else LeaderState(), second)
+            last = reconcile(one, asked, last.state if last else LeaderState(), second)
         assert last is not None
         assert last.plan.reserve == found.plan.reserve
 
@@ -238,13 +238,13 @@ def test_what_is_remembered_is_bounded() -> None:
         pods = [pod for n in range(3) for pod in come(chance, first, f"y{number}-{n}")]
         cluster = Cluster.of(first.nodes, [*first.pods, *pods])
         second = EPOCH + number * 2000
-        last = reconcile(cluster, asked, last.memory if last else LeaderState(), second, last=last)
-        most = max(most, entries(last.memory.arrivals))
+        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
+        most = max(most, entries(last.state.arrivals))
     assert last is not None
-    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * KINDS_MAX
-    assert len(last.memory.arrivals.slots) <= 3600 // 60 + 2
-    assert len(last.memory.arrivals.days) <= 7 * 86_400 // 2000 + 2
+    assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * SHAPES_MAX
+    assert len(last.state.arrivals.recent) <= 3600 // 60 + 2
+    assert len(last.state.arrivals.daily) <= 7 * 86_400 // 2000 + 2
 
 
 def entries(arrivals: Arrivals) -> int:
-    return sum(map(len, (*arrivals.slots.values(), *arrivals.days.values())))
+    return sum(map(len, (*arrivals.recent.values(), *arrivals.daily.values())))

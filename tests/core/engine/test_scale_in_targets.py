@@ -29,7 +29,7 @@ FULL = Config(budgets=UNLIMITED)
 def looked(
     nodes: list[Node], *pods: Pod, config: Config = FULL, before: LeaderState | None = None
 ) -> PassResult:
-    return reconcile(Cluster.of(nodes, pods), config, before or LeaderState(first=0), NOW)
+    return reconcile(Cluster.of(nodes, pods), config, before or LeaderState(first_pass_at=0), NOW)
 
 
 def replicas(on: str, cpu: int, owner: str = "ReplicaSet") -> Pod:
@@ -37,7 +37,7 @@ def replicas(on: str, cpu: int, owner: str = "ReplicaSet") -> Pod:
 
 
 def chosen(found: PassResult) -> dict[str, int]:
-    return dict(found.memory.next_in_line)
+    return dict(found.state.scale_in_targets)
 
 
 def test_of_few_nodes_that_stay_the_one_is_next_of_which_least_is_asked_for() -> None:
@@ -65,7 +65,7 @@ def test_one_in_ten_is_next() -> None:
 def test_there_is_a_bound_to_how_many_are_next() -> None:
     nodes = [node(f"n{number:04}", 1000) for number in range(11 * NODES_MAX)]
     found = looked(nodes, *(replicas(one.name, 900) for one in nodes))
-    assert len(found.memory.next_in_line) == NODES_MAX
+    assert len(found.state.scale_in_targets) == NODES_MAX
 
 
 def test_pods_of_a_pool_of_their_own_have_a_next_node_there() -> None:
@@ -109,11 +109,11 @@ def test_what_was_chosen_stays_so_and_the_next_one_has_a_higher_number() -> None
     first = looked(nodes, *pods)
     assert chosen(first) == {"n00": 1, "n01": 2}
     pods[0], pods[10] = replicas("n00", 990), replicas("n10", 850)
-    second = looked(nodes, *pods, before=first.memory)
+    second = looked(nodes, *pods, before=first.state)
     assert chosen(second) == {"n00": 1, "n01": 2}
-    third = looked(nodes[1:], *pods[1:], before=second.memory)
+    third = looked(nodes[1:], *pods[1:], before=second.state)
     assert chosen(third) == {"n01": 2}  # of ten nodes one is enough
-    last = looked(nodes[2:], *pods[2:], before=third.memory)
+    last = looked(nodes[2:], *pods[2:], before=third.state)
     assert chosen(last) == {"n10": 3}
 
 
@@ -135,7 +135,7 @@ def played(seed: int, mutant: str = "") -> tuple[dict[str, int], dict[str, int]]
     config = mixed_config.config(chance)
     names = [one.name for one in cluster.nodes if chance.random() < 0.1]
     before = {name: number for number, name in enumerate([*names, "gone"], chance.randint(1, 9))}
-    found = reconcile(cluster, config, LeaderState(first=0, next_in_line=before), NOW)
+    found = reconcile(cluster, config, LeaderState(first_pass_at=0, scale_in_targets=before), NOW)
     kept = {one.node: [why.code for why in one.blockers] for one in found.plan.kept}
     return chosen(found), following(cluster, config, before, kept, mutant)
 

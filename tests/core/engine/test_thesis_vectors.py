@@ -74,8 +74,8 @@ def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -
 
 def checks(cpu: str, memory: str) -> list[bool]:
     survey = ClusterSnapshot(thesis_cluster(), thesis_config(cpu, memory))
-    policy = survey.policy(survey.account())
-    return [policy.nominated(node, marked=False) for node in range(len(survey.ground.nodes))]
+    policy = survey.policy(survey.new_ledger())
+    return [policy.nominates(node, marked=False) for node in range(len(survey.node_order.nodes))]
 
 
 NEW = LeaderState()
@@ -106,7 +106,7 @@ def due(found: reconcile.PassResult) -> frozenset[str]:
 )
 def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
     assert checks(cpu, memory) == [passes] * 4
-    listed = looked(thesis_config(cpu, memory)).memory.candidates
+    listed = looked(thesis_config(cpu, memory)).state.candidates
     assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
 
 
@@ -156,21 +156,21 @@ def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
 def test_c17_a_single_node_stays() -> None:
     plan = reconcile.plan(Cluster.of([node("1")], []), thesis_config())
     assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
-    assert looked(thesis_config(), cluster=Cluster.of([node("1")], [])).memory.candidates == {}
+    assert looked(thesis_config(), cluster=Cluster.of([node("1")], [])).state.candidates == {}
 
 
 def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
     free, full = thesis_config(), thesis_config("0.1", "0.1")
-    first = looked(free).memory
+    first = looked(free).state
     assert due(looked(free, first, 600)) == frozenset()
     assert due(looked(free, first, 601)) == {"1", "2", "3", "4"}
-    failed = looked(full, first, 300).memory
+    failed = looked(full, first, 300).state
     assert failed.candidates == {}
-    again = looked(free, looked(free, failed, 400).memory, 900).memory
+    again = looked(free, looked(free, failed, 400).state, 900).state
     assert due(looked(free, again, 1000)) == frozenset()
     assert due(looked(free, again, 1001)) == {"1", "2", "3", "4"}
 
 
 def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
-    found = looked(thesis_config(), LeaderState(candidates={"1": 0, "gone": 0}), 10).memory
+    found = looked(thesis_config(), LeaderState(candidates={"1": 0, "gone": 0}), 10).state
     assert found.candidates == {"1": 0, "2": 10, "3": 10, "4": 10}

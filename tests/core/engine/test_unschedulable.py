@@ -85,8 +85,8 @@ def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent:
         [one.key] if counts else []
     )
     assert cannot_wait(found, [one], TAINT_KEY) is urgent
-    memory = reconcile(found, Config(budgets=UNLIMITED), LeaderState(), NOW).memory
-    assert (memory.waited is not None) is counts
+    memory = reconcile(found, Config(budgets=UNLIMITED), LeaderState(), NOW).state
+    assert (memory.pod_pending_at is not None) is counts
 
 
 def test_the_pods_that_go_with_a_node_take_their_part_of_it() -> None:
@@ -148,10 +148,10 @@ def test_what_no_node_can_hold_is_in_no_sum(there: list[Pod], then: list[Pod]) -
     config = Config(budgets=budgets, delay_seconds=0)
 
     def looked(*more: list[Pod]) -> Plan:
-        memory, plans = LeaderState(first=0), []
+        memory, plans = LeaderState(first_pass_at=0), []
         for second, pods in enumerate(more):
             found = reconcile(Cluster.of(nodes, [*STANDING, *pods]), config, memory, NOW + second)
-            memory = found.memory
+            memory = found.state
             plans.append(found.plan)
         return plans[-1]
 
@@ -166,10 +166,10 @@ def test_what_is_bound_by_force_fills_its_own_node_alone(ready: bool) -> None:
     nodes = [replace(node("n0"), ready=ready), *(node(f"n{n}") for n in range(1, 8))]
     there = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(8)]
     config = Config(budgets=replace(UNLIMITED, peak_window_seconds=600), delay_seconds=0)
-    memory = LeaderState(first=0)
+    memory = LeaderState(first_pass_at=0)
     for second, pods in enumerate(([], [pod("huge", "n0", 10**9, 100)], [])):
         found = reconcile(Cluster.of(nodes, [*there, *pods]), config, memory, NOW + second)
-        memory = found.memory
+        memory = found.state
         assert found.plan.before.requests.cpu_millis == (7500 if pods else 4000)
         assert len(found.plan.removals) >= 3 or not second
 
@@ -225,8 +225,8 @@ def test_behind_too_many_that_no_node_could_hold_no_hard_mark_keeps_a_pod_waitin
     asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
     found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
     first = reconcile(found, asked, LeaderState(), NOW)
-    then = reconcile(found, asked, first.memory, NOW + WAIT_SECONDS)
-    assert [one.code for one in then.against_hard["hard"]] == told
+    then = reconcile(found, asked, first.state, NOW + WAIT_SECONDS)
+    assert [one.code for one in then.no_schedule_blockers["hard"]] == told
 
 
 def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:

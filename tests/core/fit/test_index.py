@@ -183,7 +183,7 @@ def test_all_nodes_at_once_are_what_each_is_alone() -> None:
                 assert kinds.allowing_by(placing, filters) == alone, (seed, placing)
                 for asked in (range(NODES), alone, alone[:1]):
                     within = set(asked) <= set(alone)
-                    assert kinds.allows(placing, kinds.of(asked), filters) == within
+                    assert kinds.allows(placing, kinds.classes_of(asked), filters) == within
     assert min(yes, no) > SEEDS
 
 
@@ -219,7 +219,7 @@ def test_what_a_template_asks_is_not_asked_of_every_node() -> None:
         _Read.reads = 0
         reaches = Reaches(nodes, {without_volumes(placing): [[pod("p", None, 1, 1)]]})
         assert reaches.admitting(placing) == list(range(NODES))
-        assert reaches.also_for([placing]) == frozenset()
+        assert reaches.unreached_nodes_for([placing]) == frozenset()
         return _Read.reads
 
     assert reads(500) == reads(1) > 0

@@ -35,7 +35,7 @@ def hosts(size: int) -> list[Node]:
 def tried(cluster: Cluster, leaving: str) -> tuple[Packer, Attempt]:
     packer = ClusterSnapshot(cluster, Config()).packer()
     number = packer.node_ids[leaving]
-    return packer, packer.attempt(packer.on[number], number)
+    return packer, packer.try_place(packer.on[number], number)
 
 
 @pytest.mark.parametrize("length", [2, SWEEPS_MAX, SWEEPS_MAX + 1, SWEEPS_MAX + 2])
@@ -56,10 +56,10 @@ def test_who_is_refused_in_the_last_sweep_has_no_place(length: int) -> None:
     port = PodConstraints(host_ports=(HostPort(80),))
     theirs = [pod(f"ingress-{on}", on, 10, 10, company=port) for on in ("n0", "n1")]
     packer, found = tried(Cluster.of(hosts(2), [*chain, *theirs]), "n0")
-    unplaced = {packer.pods[one].name for one in found.unplaced}
+    unplaced = {packer.pods[one].name for one in found.unassigned}
     assert "ingress-n0" in unplaced
-    assert len(found.placements) + len(unplaced) == length + 1
-    assert len(found.placements) == min(length, SWEEPS_MAX + 1)
+    assert len(found.assignments) + len(unplaced) == length + 1
+    assert len(found.assignments) == min(length, SWEEPS_MAX + 1)
 
 
 APART = PodConstraints(apart=(PodAffinityTerm(select("a"), HOST_LABEL),))
@@ -120,8 +120,8 @@ def test_a_pod_that_is_refused_everywhere_costs_no_question_a_node(
     asked = []
     for size in (20, 40):
         packer, first = tried(one_on_each(size, company, own), "n0")
-        assert (first.placements, len(first.unplaced)) == ([], 1)
-        asked.append(calls(partial(packer.attempt, packer.on[1], 1)))
+        assert (first.assignments, len(first.unassigned)) == ([], 1)
+        asked.append(calls(partial(packer.try_place, packer.on[1], 1)))
     assert asked[0] == asked[1]
 
 

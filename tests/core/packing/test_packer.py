@@ -74,37 +74,37 @@ def test_no_block_is_passed_over_that_has_room() -> None:
         for _ in range(200):
             place, request = chance.randrange(len(free)), vector(some(chance))
             if (free[place] - request) & GUARD == GUARD:
-                assert blocks.may_hold(place // BLOCK_NODES, request)
+                assert blocks.may_fit(place // BLOCK_NODES, request)
                 free[place] -= request
             else:
-                blocks.note(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
+                blocks.count_misses(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
 
 
 def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
     free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
     blocks, request = FreeSpaceIndex(free, GUARD), vector([1, 1, 1])
     free = [GUARD] * BLOCK_NODES
-    while blocks.may_hold(0, request):
-        blocks.note(0, BLOCK_NODES, free)
+    while blocks.may_fit(0, request):
+        blocks.count_misses(0, BLOCK_NODES, free)
 
 
 @pytest.mark.parametrize("seed", range(100))
 def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
     cluster = mixed.cluster(random.Random(seed))
     one, other = packer_of(cluster, 2), packer_of(cluster, 2)
-    found, received = one.settle(one.homeless)
-    tried = other.attempt(other.homeless)
-    assert received == other.received(tried)
+    found, received = one.place(one.pending)
+    tried = other.try_place(other.pending)
+    assert received == other.load_added(tried)
     other.commit(tried)
-    assert (found.placements, found.unplaced) == (tried.placements, tried.unplaced)
+    assert (found.assignments, found.unassigned) == (tried.assignments, tried.unassigned)
     assert (one.free, one.on) == (other.free, other.on)
-    again, over = (packer.attempt(packer.on[0], 0) for packer in (one, other))
+    again, over = (packer.try_place(packer.on[0], 0) for packer in (one, other))
     assert again == over
 
 
 def attempts(packer: Packer) -> list[Attempt]:
     """Ask for every node, as if it alone went."""
-    return [packer.attempt(packer.on[node], node) for node in range(len(packer.nodes))]
+    return [packer.try_place(packer.on[node], node) for node in range(len(packer.nodes))]
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -112,12 +112,12 @@ def test_what_is_lifted_leaves_all_as_if_it_had_never_been_there(seed: int) -> N
     cluster = mixed.cluster(random.Random(seed))
     one, other = packer_of(cluster, 2), packer_of(cluster, 2)
     for packer in (one, other):
-        packer.settle(sorted({*packer.homeless} - packer.spare))
+        packer.place(sorted({*packer.pending} - packer.placeholders))
     without = attempts(other)
-    one.settle(sorted(one.spare))
+    one.place(sorted(one.placeholders))
     beside = attempts(one)
-    back = one.lift(sorted(one.spare_at))
-    assert not one.spare_at
+    back = one.remove_placeholders(sorted(one.placeholder_nodes))
+    assert not one.placeholder_nodes
     assert (one.free, one.on, attempts(one)) == (other.free, other.on, without)
     one.commit(back)
     assert attempts(one) == beside
@@ -139,8 +139,8 @@ def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
     named = [node(f"n{number:03}") for number in range(nodes)]
     packer = packer_of(Cluster.of(named, [*standing, *sizes(many, least)]))
     packer.free = free = Read(packer.free)
-    found, _ = packer.settle(packer.homeless)
-    assert len(found.placements) == (0 if least == 3000 else many)
+    found, _ = packer.place(packer.pending)
+    assert len(found.assignments) == (0 if least == 3000 else many)
     assert free.asked < many * nodes / 2
 
 
@@ -172,9 +172,9 @@ def test_what_other_pods_refuse_asks_no_node_each_size(
     ]
     packer = packer_of(Cluster.of(nodes, [*standing, *waiting]))
     packer.free = free = Read(packer.free)
-    found, _ = packer.settle(packer.homeless)
-    assert found.unplaced
-    assert not found.refused, "it is not looked up"
+    found, _ = packer.place(packer.pending)
+    assert found.unassigned
+    assert not found.refused_by, "it is not looked up"
     assert free.asked < many * size / 8
 
 
@@ -203,6 +203,6 @@ def test_pods_of_thousands_of_sets_of_terms_ask_no_node_each() -> None:
     ]
     packer = packer_of(Cluster.of(nodes, waiting))
     packer.free = free = Read(packer.free)
-    found, _ = packer.settle(packer.homeless)
-    assert len(found.unplaced) > 100
+    found, _ = packer.place(packer.pending)
+    assert len(found.unassigned) > 100
     assert free.asked < 512 * size / 8

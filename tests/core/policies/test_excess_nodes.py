@@ -195,7 +195,7 @@ def test_marks_made_under_another_policy_are_judged_by_this_one(
     (first,) = [one.node for one in old.plan.removals] or ["n0"]
     nodes = [marked(one) if one.name == first else one for one in cluster.nodes]
     found = reconcile.reconcile(
-        Cluster.of(nodes, cluster.pods), config(), old.memory, NOW + 1, last=old
+        Cluster.of(nodes, cluster.pods), config(), old.state, NOW + 1, last=old
     )
     assert found.plan.marked_infeasible == (() if stays_marked else (first,))
     assert [one.node for one in found.plan.removals] == ([first] if stays_marked else [])
@@ -223,9 +223,9 @@ def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
         delay="60s", cooldown={"afterNodeAdd": "0s"}, spacing="0s", reserve={"over": "0s"}
     )
     last = reconcile.reconcile(even(5, 55), asked, LeaderState(), NOW)
-    assert last.again == NOW + 60
+    assert last.requeue_at == NOW + 60
     for seconds, goes_now in ((59, False), (60, True)):
-        last = reconcile.reconcile(even(5, 55), asked, last.memory, NOW + seconds, last=last)
+        last = reconcile.reconcile(even(5, 55), asked, last.state, NOW + seconds, last=last)
         assert last.skipped is not goes_now
         assert bool(last.plan.removals) is goes_now
 
@@ -238,7 +238,7 @@ def test_by_default_one_node_is_marked_then_none_for_ten_minutes_whoever_leads()
     since = {DETAILS_ANNOTATION: encode_details(Details(
         since=NOW, deadline=NOW + 9999, owner="a", policy="ExcessNodes", reason="r"))}  # fmt: skip
     some = [replace(marked(nodes[0]), annotations=since), *nodes[1:]]
-    for memory in (first.memory, LeaderState()):
+    for memory in (first.state, LeaderState()):
         for now, more in ((NOW + 599, []), (NOW + 600, ["n1"])):
             found = reconcile.reconcile(Cluster.of(some, []), asked, memory, now)
             assert [one.node for one in found.plan.removals] == ["n0", *more]
@@ -294,7 +294,7 @@ def plainly(made: Case, mutant: str = "") -> Excess:
 
 
 def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
-    plan = reconcile.plan(made.cluster, made.config, pace=made.pace)
+    plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
     return [(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals]
 
 
@@ -330,7 +330,7 @@ def test_a_plan_that_is_carried_out_is_planned_again() -> None:
 def test_what_is_told_is_what_is_plainly_there() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)
-        plan = reconcile.plan(made.cluster, made.config, pace=made.pace)
+        plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
         told = [one.value for one in plan.figures]
         worth = plainly(made).told()
         assert told == ([] if worth is None else [worth]), seed

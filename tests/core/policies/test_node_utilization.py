@@ -187,7 +187,7 @@ def test_explain_says_how_full_a_node_is() -> None:
     work, _ = reconcile.prepare(
         ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
     )
-    assert work.about("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
+    assert work.describe("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
 
 
 def test_a_pod_that_waits_keeps_no_node() -> None:
@@ -272,7 +272,7 @@ def looks(
     seen = memory or LeaderState()
     for now, cluster in shown:
         found.append(reconcile.reconcile(cluster, config, seen, now))
-        seen = found[-1].memory
+        seen = found[-1].state
     return found
 
 
@@ -307,25 +307,25 @@ def vector(free: int) -> Cluster:
 
 
 def places(one: PassResult, name: str) -> dict[str, str]:
-    return dict(one.memory.places.of[name])
+    return dict(one.state.hints.placements[name])
 
 
 def test_the_one_whose_place_is_taken_starts_anew_and_the_one_bound_elsewhere_goes() -> None:
     made = vector(450)
     first, early, due = looks(settings(), (0, made), (DELAY, made), (DELAY + 1, made))
-    assert first.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert first.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert [places(first, name) for name in "abc"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}]
     assert chosen(early) == []
     assert chosen(due) == ["a", "c"]
     _, why = next(one.blockers for one in due.plan.kept if one.node == "b")  # and: no room
     assert (why.reason, why.pod) == (PLACE_TAKEN, "d/b")
-    assert why.message == "its place on node x is taken"
+    assert why.message == "its place on node x is taken by another pod"
 
     marks = tuple(marked(one, Mark.SOFT, 601) for one in made.nodes if one.name in "ac")
     going = changed(made, nodes=marks)
-    after, last = looks(settings(), (610, going), (611 + DELAY, going), memory=due.memory)
+    after, last = looks(settings(), (610, going), (611 + DELAY, going), memory=due.state)
     assert chosen(after) == ["a", "c"]
-    assert "b" not in after.memory.candidates  # nothing is left of Y either
+    assert "b" not in after.state.candidates  # nothing is left of Y either
     assert chosen(last) == ["a", "c"]
 
 
@@ -334,9 +334,9 @@ def test_the_one_whose_place_is_taken_looks_for_another_and_waits_for_as_long_ag
     due = looks(settings(), (0, made), (DELAY + 1, made))[-1]
     gone = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
     after, early, late = looks(
-        settings(), (610, gone), (610 + DELAY, gone), (611 + DELAY, gone), memory=due.memory
+        settings(), (610, gone), (610 + DELAY, gone), (611 + DELAY, gone), memory=due.state
     )
-    assert after.memory.candidates == {"b": 610}
+    assert after.state.candidates == {"b": 610}
     assert places(after, "b") == {"d/b": "y"}
     assert [chosen(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
 
@@ -351,7 +351,7 @@ def test_another_policy_forgets_the_places() -> None:
     made = vector(450)
     first = looks(settings(), (0, made))[0]
     other = replace(Config(), budgets=UNLIMITED)
-    assert reconcile.reconcile(made, other, first.memory, 60).memory.places == Hints()
+    assert reconcile.reconcile(made, other, first.state, 60).state.hints == Hints()
 
 
 def test_where_there_is_room_for_both_both_keep_their_time() -> None:
@@ -360,22 +360,22 @@ def test_where_there_is_room_for_both_both_keep_their_time() -> None:
     assert [places(first, name) for name in "ab"] == [{"d/a": "x"}, {"d/b": "x"}]
     assert chosen(due) == ["a", "b", "c"]
     with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),))
-    after = looks(settings(), (610, with_a), memory=due.memory)[0]
-    assert after.memory.candidates == {"b": 0, "c": 0}
+    after = looks(settings(), (610, with_a), memory=due.state)[0]
+    assert after.state.candidates == {"b": 0, "c": 0}
 
 
 def test_whose_place_was_on_a_node_that_has_vanished_starts_anew() -> None:
     made = vector(450)
     gone = changed(made, without="x")
     seen = looks(settings(), (0, made), (60, gone))[-1]
-    assert seen.memory.candidates == {"a": 60, "b": 60, "c": 0}
+    assert seen.state.candidates == {"a": 60, "b": 60, "c": 0}
 
 
 def test_a_node_that_vanishes_with_its_pods_on_the_place_of_another_takes_it() -> None:
     made = vector(450)
     moved = changed(made, pod("a", "x", 400, 0))
     gone = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
-    assert looks(settings(), (0, made), (60, gone))[-1].memory.candidates == {"b": 60, "c": 0}
+    assert looks(settings(), (0, made), (60, gone))[-1].state.candidates == {"b": 60, "c": 0}
 
 
 def test_a_place_that_is_lost_to_a_new_pod_is_looked_for_anew_and_time_goes_on() -> None:
@@ -383,7 +383,7 @@ def test_a_place_that_is_lost_to_a_new_pod_is_looked_for_anew_and_time_goes_on()
     made = vector(450)
     fuller = changed(made, pod("new", "x", 200, 0))
     seen = looks(settings(), (0, made), (60, fuller))[-1]
-    assert seen.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert seen.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert places(seen, "b") == {"d/b": "y"}
 
 
@@ -399,7 +399,7 @@ def test_a_new_pod_of_the_node_needs_a_place_and_takes_nobodys_time() -> None:
     made = vector(450)
     with_more = changed(made, pod("more", "b", 200, 0))
     seen = looks(settings(), (0, made), (60, with_more))[-1]
-    assert seen.memory.candidates == {"a": 0, "b": 0, "c": 0}
+    assert seen.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert places(seen, "b") == {"d/b": "x", "d/more": "y"}
 
 
@@ -426,7 +426,7 @@ def test_the_others_go_round_the_places_that_are_kept() -> None:
     first = looks(settings(), (0, made))[0]
     with_more = changed(made, pod("d", "0", 300, 0), nodes=(node("0"),))
     assert places(looks(settings(), (60, with_more))[0], "0") == {"d/d": "x"}
-    later = looks(settings(), (60, with_more), memory=first.memory)[0]
+    later = looks(settings(), (60, with_more), memory=first.state)[0]
     assert [places(later, name) for name in "0ab"] == [{"d/d": "y"}, {"d/a": "x"}, {"d/b": "x"}]
 
 
@@ -434,10 +434,10 @@ def test_what_there_is_no_time_for_keeps_its_time_and_who_has_gone_is_noticed_la
     made = vector(450)
     first = looks(settings(), (0, made))[0]
     with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 30),), without="c")
-    late = reconcile.reconcile(with_a, settings(), first.memory, 60, in_time=lambda: False)
-    assert late.memory.candidates == {"b": 0}
+    late = reconcile.reconcile(with_a, settings(), first.state, 60, in_time=lambda: False)
+    assert late.state.candidates == {"b": 0}
     assert places(late, "b") == {"d/b": "x"}
-    assert looks(settings(), (70, with_a), memory=late.memory)[0].memory.candidates == {"b": 70}
+    assert looks(settings(), (70, with_a), memory=late.state)[0].state.candidates == {"b": 70}
 
 
 @pytest.mark.parametrize("times", range(9))
@@ -448,35 +448,35 @@ def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
     other = changed(made, pod("y", "y", 3900, 0), pod("d", "d", 100, 0), nodes=(node("d"),))
     left = iter(range(times))
     late = reconcile.reconcile(
-        other, settings(), first.memory, 60, in_time=lambda: next(left, None) is not None
+        other, settings(), first.state, 60, in_time=lambda: next(left, None) is not None
     )
-    kept = {name: at for name, at in late.memory.candidates.items() if name != "d"}
+    kept = {name: at for name, at in late.state.candidates.items() if name != "d"}
     assert kept == {"a": 0, "b": 0, "c": 0}
-    assert late.again == 60 or late.plan.complete
-    again = looks(settings(), (70, other), memory=late.memory)[0]
-    assert {name: again.memory.candidates[name] for name in "abc"} == kept
+    assert late.requeue_at == 60 or late.plan.complete
+    again = looks(settings(), (70, other), memory=late.state)[0]
+    assert {name: again.state.candidates[name] for name in "abc"} == kept
 
 
 def test_places_that_are_too_many_are_not_remembered() -> None:
     made = vector(450)
     listing = UnneededNodes(Hints(), {}, ClusterSnapshot(made, settings()), Now(0))
-    assert listing.note("a", (Placement("d/a", "x"),) * PLACES_MAX)
-    assert not listing.note("b", (Placement("d/b", "x"),))
-    assert listing.note("a", ())
-    assert listing.note("b", (Placement("d/b", "x"),))
-    assert listing.seen().of.keys() == {"a", "b"}
+    assert listing.remember("a", (Placement("d/a", "x"),) * PLACES_MAX)
+    assert not listing.remember("b", (Placement("d/b", "x"),))
+    assert listing.remember("a", ())
+    assert listing.remember("b", (Placement("d/b", "x"),))
+    assert listing.hints().placements.keys() == {"a", "b"}
 
 
 def test_a_node_whose_pods_do_not_fit_is_not_listed() -> None:
     made = Cluster.of([node("a"), node("z")], [pod("a", "a", 400, 0), pod("z", "z", 3700, 0)])
-    assert looks(settings(), (0, made))[0].memory.candidates == {}
+    assert looks(settings(), (0, made))[0].state.candidates == {}
 
 
 def test_a_break_starts_the_time_anew() -> None:
     made = vector(800)
     used = changed(made, pod("more", "a", 3600, 0))
     seen = looks(settings(), (0, made), (60, used), (120, made))
-    assert [one.memory.candidates.get("a") for one in seen] == [0, None, 120]
+    assert [one.state.candidates.get("a") for one in seen] == [0, None, 120]
 
 
 @pytest.mark.parametrize(
@@ -491,18 +491,18 @@ def test_a_break_starts_the_time_anew() -> None:
 )
 def test_a_node_that_takes_nothing_is_no_place(closed: Node) -> None:
     made = changed(vector(450), nodes=(closed,))
-    found = looks(settings(), (0, made))[0].memory.places.of
+    found = looks(settings(), (0, made))[0].state.hints.placements
     assert not any(place.node == "x" for name in "abc" for place in found.get(name, ()))
 
 
 def test_times_of_another_policy_count_for_nothing() -> None:
     made, plain = vector(800), Config(budgets=UNLIMITED)
     seen = looks(plain, (0, made), (1, made))[-1]
-    assert set(seen.memory.candidates.values()) == {0}
-    under_this = looks(settings(), (601, made), (602, made), memory=seen.memory)[-1]
-    assert under_this.memory.candidates == {"a": 601, "b": 601, "c": 601}
-    back = looks(plain, (700, made), memory=under_this.memory)[0]
-    assert set(back.memory.candidates.values()) == {700}
+    assert set(seen.state.candidates.values()) == {0}
+    under_this = looks(settings(), (601, made), (602, made), memory=seen.state)[-1]
+    assert under_this.state.candidates == {"a": 601, "b": 601, "c": 601}
+    back = looks(plain, (700, made), memory=under_this.state)[0]
+    assert set(back.state.candidates.values()) == {700}
     assert not back.plan.removals
 
 
@@ -512,4 +512,6 @@ def test_the_long_run_asks_for_no_places_of_before() -> None:
 
 def test_no_other_policy_remembers_places() -> None:
     seen = looks(Config(budgets=UNLIMITED), (0, vector(450)), (60, vector(450)))
-    assert all(not one.memory.places.of and not one.memory.places.standing for one in seen)
+    assert all(
+        not one.state.hints.placements and not one.state.hints.unmarked_nodes for one in seen
+    )

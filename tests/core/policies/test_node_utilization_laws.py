@@ -125,10 +125,10 @@ def looks(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization
     for _ in range(LOOKS):
         found = reconcile(made, asked, memory, now)
         other = Utilization(
-            made, asked, mutant, found.pace, before=plain, now=now, key=keys(made, asked)
+            made, asked, mutant, found.rate_limits, before=plain, now=now, key=keys(made, asked)
         )
         yield found, other
-        memory, plain = found.memory, other.remembered()
+        memory, plain = found.state, other.remembered()
         made = later(chance, made, found)
         now += chance.choice(SECONDS)
 
@@ -137,8 +137,11 @@ def by_the_engine(found: PassResult) -> tuple[object, ...]:
     removals = found.plan.removals
     return (
         [(one.node, [(p.pod, p.node) for p in one.placements]) for one in removals],
-        found.memory.candidates,
-        {name: [(p.pod, p.node) for p in one] for name, one in found.memory.places.of.items()},
+        found.state.candidates,
+        {
+            name: [(p.pod, p.node) for p in one]
+            for name, one in found.state.hints.placements.items()
+        },
     )
 
 
@@ -210,8 +213,8 @@ def test_the_looks_have_all_that_they_are_about() -> None:
         for found, other in looks(seed):
             plainly(other)
             went += len(found.plan.removals)
-            was = before.memory.candidates if before else {}
-            for name, since in found.memory.candidates.items():
+            was = before.state.candidates if before else {}
+            for name, since in found.state.candidates.items():
                 kept += was.get(name) == since
                 anew += name in was and since != was[name]
             before = found

@@ -224,7 +224,7 @@ def looks(config: Config, *fulls: int) -> list[bool]:
     memory, found = LeaderState(), []
     for now, full in enumerate(fulls):
         cluster = filled({"a": full, "b": 4000}, each=1)
-        memory = reconcile.reconcile(cluster, config, memory, now).memory
+        memory = reconcile.reconcile(cluster, config, memory, now).state
         found.append("a" in memory.candidates)
     return found
 
@@ -251,16 +251,16 @@ def test_it_goes_when_it_has_been_listed_at_least_as_long_as_the_delay(
     config, cluster = counting({"a": counted()}), filled(six())
     first = reconcile.reconcile(cluster, config, LeaderState(), 1000)
     assert gone(first.plan) == []
-    again = reconcile.reconcile(cluster, config, first.memory, 1000 + seconds, last=first)
+    again = reconcile.reconcile(cluster, config, first.state, 1000 + seconds, last=first)
     assert gone(again.plan) == goes
 
 
 def test_one_that_was_over_begins_anew_and_the_next_goes_in_its_place() -> None:
     config = counting({"a": counted("3/4", 6)})
     first = reconcile.reconcile(filled(six(c=1200)), config, LeaderState(), 0)
-    second = reconcile.reconcile(filled(six(c=3200)), config, first.memory, 200)
-    found = reconcile.reconcile(filled(six(c=1200)), config, second.memory, 300)
-    assert found.memory.candidates["c"] == 300
+    second = reconcile.reconcile(filled(six(c=3200)), config, first.state, 200)
+    found = reconcile.reconcile(filled(six(c=1200)), config, second.state, 300)
+    assert found.state.candidates["c"] == 300
     assert gone(found.plan) == ["a"]
     assert "delay" in codes(found.plan, "c")
 
@@ -271,7 +271,7 @@ def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
     busy = dict.fromkeys("abcde", 3600)
     memory = reconcile.reconcile(
         filled({**busy, "f": 2990}, each=10), config, LeaderState(), 0
-    ).memory
+    ).state
     now = {**dict.fromkeys("abcde", 2000), "f": 3000}
     found = reconcile.reconcile(filled(now, each=10), config, memory, 300)
     assert gone(found.plan) == ["f"]

@@ -77,7 +77,7 @@ def test_the_plan_is_the_plain_one_on_mixed_clusters(seeds: range) -> None:
     removed = 0
     for seed in seeds:
         cluster, config, pace = mixed_case(seed)
-        plan = reconcile.plan(cluster, config, pace=pace)
+        plan = reconcile.plan(cluster, config, limits=pace)
         plain = Counted(cluster, config, "", pace, key=keys(cluster, config)).plan()
         assert by_engine(plan) == plain, seed
         removed += len(plan.removals)
@@ -184,7 +184,7 @@ def differing_look(chance: random.Random, cluster: Cluster, mutant: str = "") ->
     memory, last, watch = LeaderState(), None, Watch()
     for number, (seen, config, now) in enumerate(story(chance, cluster)):
         last = reconcile.reconcile(seen, config, memory, now, last=last)
-        memory = last.memory
+        memory = last.state
         plain = watch.look(seen, config, now, mutant)
         if by_engine(last.plan) != plain or dict(memory.candidates) != watch.since:
             return number

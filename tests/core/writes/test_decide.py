@@ -551,7 +551,7 @@ def test_a_mark_from_the_future_has_no_age() -> None:
 def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool) -> None:
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
-    held = reconcile(cluster, CONFIG, LeaderState(), NOW).pace
+    held = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
     assert ("n1" in held.backing_off) is left_alone
     forgotten = [write.kind for write in watched(0, one, wanted=False)]
     assert forgotten == ([] if left_alone or until == NOW else [WriteKind.FORGET])
@@ -559,9 +559,9 @@ def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool)
 
 def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
-    memory = reconcile(Cluster.of([dated(10**12 - 1, 0)], []), config, LeaderState(), NOW).memory
-    assert memory.marked == {"n1": RecordedMark(NOW, "", reached=False)}
-    assert reconcile(Cluster.of([], []), config, memory, NOW + 60).memory.marked == {}
+    memory = reconcile(Cluster.of([dated(10**12 - 1, 0)], []), config, LeaderState(), NOW).state
+    assert memory.recent_marks == {"n1": RecordedMark(NOW, "", reached=False)}
+    assert reconcile(Cluster.of([], []), config, memory, NOW + 60).state.recent_marks == {}
 
 
 def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() -> None:

@@ -67,13 +67,16 @@ def asked(scope: Scope, **budgets: object) -> Config:
 
 
 def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> PassResult:
-    return reconcile(Cluster.of(nodes, pods), config, LeaderState(first=0), now)
+    return reconcile(Cluster.of(nodes, pods), config, LeaderState(first_pass_at=0), now)
 
 
 def written(config: Config, found: PassResult, watching: int = 10**6) -> tuple[Write[Node], ...]:
-    cluster, memory = found.survey.cluster, found.memory
+    cluster, memory = found.snapshot.cluster, found.state
     watch = LeaderObservations(
-        watching, found.against_hard, held=memory.held.at, reserved=memory.reserved.at
+        watching,
+        found.no_schedule_blockers,
+        held=memory.last_protected.at,
+        reserved=memory.last_reserved.at,
     )
     return decide(cluster, found.plan, config, now_seconds=found.at, owner="me", watch=watch)
 
@@ -176,7 +179,9 @@ def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
     cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
     config, refused = asked(scope, reserve=reserve), frozenset({"n"})
     for now, left_alone in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
-        memory = LeaderState().refusing(refused, Now(NOW), delay_seconds=100, max_seconds=100)
+        memory = LeaderState().with_failed_writes(
+            refused, Now(NOW), delay_seconds=100, max_seconds=100
+        )
         found = reconcile(cluster, config, memory, now)
         assert ("n" in found.plan.held) is (held or not left_alone)
 
@@ -200,8 +205,8 @@ def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
         plain = held_back(cluster, config, NOW, kept)
         assert found.plan.held == plain, seed
         for name in plain:
-            seen["occupied" if name in found.survey.occupied else "empty"] += 1
-        seen["left alone"] += bool(found.pace.backing_off.keys() - plain)
+            seen["occupied" if name in found.snapshot.non_empty_nodes else "empty"] += 1
+        seen["left alone"] += bool(found.rate_limits.backing_off.keys() - plain)
     assert min(seen.values()) > len(seeds) // 20, seen
 
 
@@ -294,7 +299,7 @@ def test_the_guard_of_a_node_without_a_mark(
         (
             Scope.EMPTY,
             (THERE,),
-            "min-nodes: the cluster would have 1 node that takes pods, fewer than minNodes: 1000",
+            "min-nodes: the cluster would have 1 schedulable node, fewer than minNodes: 1000",
         ),
         (
             Scope.ALL,
@@ -316,9 +321,9 @@ def test_a_node_that_is_drained_is_hard_from_its_first_second_on(
 ) -> None:
     one = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
     found = looked(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
-    watch = LeaderObservations(10**6, found.against_hard, hard=frozenset({drained}))
+    watch = LeaderObservations(10**6, found.no_schedule_blockers, hard=frozenset({drained}))
     writes = decide(
-        found.survey.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
+        found.snapshot.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
     )
     assert [write.kind for write in writes] == kinds
 
@@ -389,7 +394,7 @@ def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_
     there = Cluster.of([on_karpenter(marked(node("n"), **KARPENTERS)), OTHER], [keeps, THERE])
     last = looked(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
-        last = reconcile(there, CONFIG, last.memory, now, last=last)
+        last = reconcile(there, CONFIG, last.state, now, last=last)
         assert last.skipped is skipped
         kinds = [write.kind for write in written(CONFIG, last) if write.key == "n"]
         assert (WriteKind.UNGUARD in kinds) is (now == NOW + 90)
@@ -435,7 +440,7 @@ def after(
     last = reconcile(Cluster.of(empty, [THERE]), config, LeaderState(), NOW)
     filled = Cluster.of(empty, [THERE, *pods])
     for now in (NOW + 1, NOW + seconds):
-        last = reconcile(filled, then or config, last.memory, now, last=last)
+        last = reconcile(filled, then or config, last.state, now, last=last)
     found = (one for one in written(then or config, last) if one.key == "n")
     return [(one.kind, one.annotations) for one in found]
 
@@ -550,7 +555,7 @@ def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared
     kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(length_seconds=60)))
     new = reconcile(Cluster.of(nodes, [THERE]), kept, LeaderState(), NOW)
     assert [write.kind for write in written(kept, new)] == [WriteKind.GUARD]
-    later = reconcile(Cluster.of(nodes, [THERE]), kept, new.memory, NOW + 60)
+    later = reconcile(Cluster.of(nodes, [THERE]), kept, new.state, NOW + 60)
     assert written(kept, later) == ()
 
 
@@ -568,20 +573,20 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     new = reconcile(Cluster.of(begun, [THERE]), config, LeaderState(), NOW)
     (write,) = written(config, new)
     assert write.kind is WriteKind.HOLD
-    said = f"a new leader watches which pods arrive until {timestamp(NOW + 60)}"
+    said = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
     assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
     nodes = [applied(write, begun[0]), OTHER]
     assert reserved_for(nodes[0]) == said
-    other = reconcile(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 1)
+    other = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 1)
     assert other.plan.reserve[0].why.message == said
     assert written(config, other) == ()
-    over = reconcile(Cluster.of(nodes, [THERE]), config, new.memory, NOW + 60)
+    over = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 60)
     assert not over.plan.reserve
     assert written(config, over) == ()
     guard = config.hand_over.guard_seconds
-    almost = reconcile(Cluster.of(nodes, [THERE]), config, over.memory, NOW + guard - 1)
+    almost = reconcile(Cluster.of(nodes, [THERE]), config, over.state, NOW + guard - 1)
     assert written(config, almost) == ()
-    late = reconcile(Cluster.of(nodes, [THERE]), config, almost.memory, NOW + guard)
+    late = reconcile(Cluster.of(nodes, [THERE]), config, almost.state, NOW + guard)
     (told,) = written(config, late)
     assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
     nodes[0] = applied(told, nodes[0])
@@ -611,12 +616,12 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     assert write.kind is kind
     assert write.annotations[RESERVE_ANNOTATION]
     after = stored(write, one)
-    over = reconcile(Cluster.of([after, OTHER], pods), config, new.memory, NOW + 60)
+    over = reconcile(Cluster.of([after, OTHER], pods), config, new.state, NOW + 60)
     (write,) = written(config, over)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
     filled = Cluster.of([after, OTHER], [*pods, MOVING])
-    assert written(config, reconcile(filled, config, new.memory, NOW + 899)) == ()
-    there = reconcile(filled, config, new.memory, NOW + 900)
+    assert written(config, reconcile(filled, config, new.state, NOW + 899)) == ()
+    there = reconcile(filled, config, new.state, NOW + 900)
     assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
 
 
@@ -630,7 +635,7 @@ def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
     stays = replace(new, plan=replace(new.plan, removals=()))
     assert written(config, stays) == ()
     of_mark = stored(write, node("n"))
-    again = reconcile(Cluster.of([of_mark, OTHER], [THERE]), config, new.memory, NOW)
+    again = reconcile(Cluster.of([of_mark, OTHER], [THERE]), config, new.state, NOW)
     stays = replace(again, plan=replace(again.plan, removals=()))
     (write,) = written(config, stays)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE, None)
@@ -639,7 +644,7 @@ def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
         taints=(),
         annotations={DETAILS_ANNOTATION: of_mark.annotations[DETAILS_ANNOTATION]},
     )
-    mends = written(config, reconcile(Cluster.of([bare, OTHER], [THERE]), config, new.memory, NOW))
+    mends = written(config, reconcile(Cluster.of([bare, OTHER], [THERE]), config, new.state, NOW))
     assert {mend.kind for mend in mends} == {WriteKind.REPAIR, WriteKind.GUARD}
 
 
@@ -689,7 +694,7 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     details = decode_details(nodes[0].annotations)
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
-    assert written(config, reconcile(Cluster.of(nodes, [THERE]), config, new.memory, late)) == ()
+    assert written(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
     nodes[0] = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
     (failed,) = written(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)

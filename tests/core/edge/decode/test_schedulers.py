@@ -99,7 +99,10 @@ def test_pods_that_are_followed_are_those_that_are_sorted_out_anew(
         changed = pods[number] = replace(pods[number], priority=pods[number].priority + 1)
         inventory.changed(PODS, changed)
         cluster = inventory.snapshot((*KNOWN, *sorted(known)))()
-        census = census.followed(cluster)
+        census = census.updated(cluster)
         anew = PodIndex.of(cluster)
-        assert (census.groups, list(census.odd)) == (anew.groups, list(anew.odd))
-        assert (census.used, census.resident) == (anew.used, anew.resident)
+        assert (census.groups, list(census.unevaluable)) == (anew.groups, list(anew.unevaluable))
+        assert (census.requests, census.resident_requests) == (
+            anew.requests,
+            anew.resident_requests,
+        )
