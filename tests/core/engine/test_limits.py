@@ -22,6 +22,7 @@ from core.marks.wellknown import BACKOFF_ANNOTATION, MARK_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
 from core.model.constraints import HOST_LABEL, NodeConstraints, Requirement, SelectorTerm
+from core.model.humanize import timestamp
 from core.model.node import Effect, Node, Taint
 from core.model.now import Now
 from core.model.pod import Pod
