@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
+# The tests start Python hundreds of times, and each start compiles what was not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
