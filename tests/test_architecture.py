@@ -44,15 +44,15 @@ EVENT_ENDS: Final = {
     ("core/edge/decode/kinds.py", "made"),
     ("controller/view.py", "became"),
     ("core/engine/snapshot.py", "__init__"),
-    ("core/packing/packer.py", "attempt"),
-    ("core/policies/cluster_threshold.py", "nominated"),
+    ("core/packing/packer.py", "try_place"),
+    ("core/policies/cluster_threshold.py", "nominates"),
     ("core/writes/life_cycle.py", "states"),
     ("core/edge/kube/client.py", "ask"),
 }
 """Where the branches of the way end; what stands above them on the stack has been crossed."""
 CALL_ENDS: Final = {
     ("core/edge/http.py", "read_body"),
-    ("extender/wire.py", "new"),
+    ("extender/wire.py", "pod_to_schedule"),
     ("extender/wire.py", "answer"),
 }
 NOW = 1_767_225_600

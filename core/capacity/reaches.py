@@ -77,15 +77,10 @@ class Reaches:
         self._classes = NodeClasses(self._bare, chain(asked, others, recent))
         self._shown = _Shown(self._bare, self._classes)
         self._members: dict[int, tuple[int, ...]] = {}
-        by_nodes: dict[tuple[int, ...], list[NodeConstraints]] = {}
-        for placing in asked:
-            if members := self.members(placing):
-                by_nodes.setdefault(members, []).append(placing)
+        by_nodes = self._by_members(asked)
         here = frozenset(by_nodes)
-        for placing in recent:
-            members = self.members(placing)
-            if members and members not in here:
-                by_nodes.setdefault(members, []).append(placing)
+        for members, templates in self._by_members(recent).items():
+            by_nodes.setdefault(members, templates)
         self.all: tuple[Reach, ...]
         """Reaches with at least two nodes, largest first, then by key."""
         self.untracked: frozenset[NodeConstraints]
@@ -108,6 +103,16 @@ class Reaches:
         """One template for each set of nodes that only recent pods selected."""
         self.by_node: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
         """Positions in `all` of the reaches of each node."""
+
+    def _by_members(
+        self, placings: Iterable[NodeConstraints]
+    ) -> dict[tuple[int, ...], list[NodeConstraints]]:
+        """Return the templates by the nodes that admit them, without those that no node admits."""
+        found: dict[tuple[int, ...], list[NodeConstraints]] = {}
+        for placing in placings:
+            if members := self.members(placing):
+                found.setdefault(members, []).append(placing)
+        return found
 
     def members(self, placing: NodeConstraints) -> tuple[int, ...]:
         """Return the nodes that admit the template apart from transient properties."""

@@ -84,14 +84,7 @@ def reconcile(
     now = Now(now_seconds)
     if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
         return replace(last, state=state.unchanged(now), at=now_seconds, skipped=True)
-    snapshot = ClusterSnapshot(
-        cluster,
-        config,
-        now,
-        last.snapshot.pod_index if last else None,
-        recent_templates=state.recent_templates,
-        write_blocked=state.skipped_until(now),
-    )
+    snapshot = _snapshot(cluster, config, state, now, last)
     new_state = observe(state, snapshot, now)
     limits = rate_limits(new_state, snapshot, now)
     result, new_state = _plan_and_candidates(snapshot, new_state, limits, now, in_time)
@@ -100,17 +93,8 @@ def reconcile(
     reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
     protected = protected_unmarked(snapshot, reserved, limits)
     result = replace(result, reserve=reserved, held=protected)
-    to_mark = frozenset(removal.node for removal in result.removals)
-    blockers = (
-        no_schedule_blockers(snapshot, pending_since, now, reserved, to_mark)
-        if config.hardens
-        else {}
-    )
-    if state.first_pass_at is None:
-        reasons = RecentReasons.of_new_leader(snapshot.marks, now)
-    else:
-        reasons = new_state.no_schedule_reasons
-    reasons = reasons.observe(blockers, now)
+    known = None if state.first_pass_at is None else new_state.no_schedule_reasons
+    reasons, blockers = _no_schedule_reasons(known, snapshot, result, pending_since, now)
     targets = scale_in_targets.choose_targets(new_state.scale_in_targets, snapshot, result.kept)
     new_state = replace(
         new_state,
@@ -124,10 +108,24 @@ def reconcile(
         state=new_state.with_kept_nodes(protected, [one.node for one in reserved], now),
         plan=result,
         rate_limits=limits,
-        no_schedule_blockers=reasons.merged_with(blockers),
+        no_schedule_blockers=blockers,
         at=now_seconds,
         short_reaches=short_reaches,
         requeue_at=now.next_change if result.complete else now_seconds,
+    )
+
+
+def _snapshot(
+    cluster: Cluster, config: Config, state: LeaderState, now: Now, last: PassResult | None
+) -> ClusterSnapshot:
+    """Return a snapshot of the cluster that reuses the pod index of the *last* pass."""
+    return ClusterSnapshot(
+        cluster,
+        config,
+        now,
+        last.snapshot.pod_index if last else None,
+        recent_templates=state.recent_templates,
+        write_blocked=state.skipped_until(now),
     )
 
 
@@ -160,6 +158,27 @@ def _plan_and_candidates(
     }
     result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=delays)
     return result, replace(state, candidates=candidates, hints=Hints())
+
+
+def _no_schedule_reasons(
+    known: RecentReasons | None,
+    snapshot: ClusterSnapshot,
+    result: Plan,
+    pending_since: Mapping[str, int],
+    now: Now,
+) -> tuple[RecentReasons, no_schedule.Against]:
+    """Return the reasons against NoSchedule marks to remember, and all that apply now.
+
+    *known*: the remembered reasons; None for a new leader.
+    """
+    blockers: no_schedule.Against = {}
+    if snapshot.config.hardens:
+        to_mark = frozenset(removal.node for removal in result.removals)
+        blockers = no_schedule_blockers(snapshot, pending_since, now, result.reserve, to_mark)
+    if known is None:
+        known = RecentReasons.of_new_leader(snapshot.marks, now)
+    reasons = known.observe(blockers, now)
+    return reasons, reasons.merged_with(blockers)
 
 
 def no_schedule_blockers(

@@ -955,7 +955,7 @@ def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     ]
     full = Cluster.of(empties(2), [pod("p", "n0", 3000, 100), pod("q", "n1", 3000, 100)])
     no_room = why(reconcile.plan(full, config()), "n0")[-1]
-    assert no_room == Blocker(NO_ROOM, "no other node that stays admits it and has room", "d/p")
+    assert no_room == Blocker(NO_ROOM, "no other remaining node admits it and has room", "d/p")
     late = reconcile.reconcile(SIX, config(), LeaderState(), NOW, in_time=lambda: False)
     assert Blocker(TIME_BOX, "the pass ended before the node was tried") in why(late.plan, "n0")
     assert not late.plan.complete

@@ -142,7 +142,7 @@ def test_one_that_others_pods_bring_over_the_limit_stays() -> None:
     cluster = kept(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
     plan = reconcile.plan(cluster, counting({"a": counted("3/4", 2)}))
     assert gone(plan) == ["a"]
-    assert told(plan, "b") == "its pods ask for 100% of its CPU; the limit is 75%"
+    assert told(plan, "b") == "its pods request 100% of its CPU; the limit is 75%"
 
 
 def test_what_waits_counts_where_it_would_go() -> None:
@@ -332,7 +332,7 @@ def test_a_marked_one_that_is_over_the_limit_is_told_what_stands_on_it() -> None
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
     assert gone(plan) == ["a"]
     assert {one.node for one in plan.removals[0].placements} >= {"b"}
-    assert told(plan, "b") == "its pods ask for 75.1% of its CPU; the limit is 75%"
+    assert told(plan, "b") == "its pods request 75.1% of its CPU; the limit is 75%"
 
 
 def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
@@ -341,7 +341,7 @@ def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
-        assert told(plan, name) == "its pods ask for 105% of its CPU; the limit is 100%"
+        assert told(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
     assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
 
 
@@ -359,13 +359,13 @@ def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_sen
 @pytest.mark.parametrize(
     ("pools", "code", "message"),
     [
-        ({}, "pool-not-configured", "nothing is said of its pool 'a' (label pool)"),
+        ({}, "pool-not-configured", "its pool 'a' (label pool) is not configured"),
         ({"a": counted(enabled=False)}, "pool-disabled",
          "its pool 'a' (label pool) is not enabled"),
         ({"a": counted("3/5")}, "over-limit",
-         "its pods ask for 60% of its CPU; the limit is 60%"),
+         "its pods request 60% of its CPU; the limit is 60%"),
         ({"a": counted("5999/10000")}, "over-limit",
-         "its pods ask for 60% of its CPU; the limit is 59.99%"),
+         "its pods request 60% of its CPU; the limit is 59.99%"),
         ({"a": counted("3/4", 9)}, "too-few-under-limit",
          "6 unmarked nodes of pool 'a' are under 75%, required are 9"),
     ],
