@@ -55,7 +55,7 @@ def workload_of(history: ClusterHistory, config: Config) -> HistoryWorkload:
     groups = Groups(history, unpinned, config)
     placeable = _placeable(unpinned, groups.templates.values())
     if not placeable:
-        of = f"of {plural(len(unpinned), 'pod')} none fits on an empty node of any group"
+        of = f"of {plural(len(unpinned), 'pod')}, none fits on an empty node of any group"
         raise InvalidInputError(history.source, f"has no pods to simulate: {of}")
     workload = Workload(
         history.source,

@@ -77,7 +77,7 @@ def test_a_run_that_is_ended_from_outside_is_one_line(rules: Path) -> None:
         os.kill(max(processes(process.pid)), signal.SIGKILL)  # the last that was started: a run
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert told == b"ebb: one of the runs' processes was ended from outside\n"
+    assert told == b"ebb: a process of the simulation was ended from outside\n"
 
 
 def test_a_reader_that_has_seen_enough_ends_the_demo(rules: Path) -> None:

@@ -90,7 +90,7 @@ def test_prices_of_no_node_that_is_played_are_refused(
     file = priced(tmp_path, "size: other")
     for command in (["replay", "--dumps", folder], ["demo", "--days", "1"]):
         assert main([*command, "--config", file]) == 2
-        assert f"{file}: prices: by them every node" in capsys.readouterr().err
+        assert f"{file}: prices: every simulated node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_prices_that_no_node_has_are_refused() -> None:
     check_prices(parse(HEAD, "x"), "x", [other])
     free = parse({**HEAD, "prices": [{**entry, "price": "0"}]}, "x")
     for prices, nodes in ((config, [other]), (free, [template])):
-        with pytest.raises(ConfigError, match="x: prices: by them every node that is played"):
+        with pytest.raises(ConfigError, match="x: prices: every simulated node costs 0"):
             check_prices(prices, "x", nodes)
 
 

@@ -265,10 +265,10 @@ def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
             f"{at(0)}.json: holds no nodes that can be read",
         ),
         ({f"{at(0)}.json": dump(NODE)}, f"{at(0)}.json: holds no pods that can be read"),
-        ({f"{at(0)}.json": dump(NODE, STAYS)}, "tells of 0 s; allowed: a minute or more"),
+        ({f"{at(0)}.json": dump(NODE, STAYS)}, "covers 0 s; allowed: at least a minute"),
         (
             {f"{at(m)}.json": dump(NODE, STAYS) for m in (0, 61 * 24 * 60)},
-            "tells of 61 days; allowed: up to 60",
+            "covers 61 days; allowed: up to 60",
         ),
     ],
 )

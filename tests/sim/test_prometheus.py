@@ -431,8 +431,8 @@ INFINITE = orjson.dumps(
             body({"metric": {"__name__": "kube_pod_info"}, "values": [["x", "1"]]}),
             "x.json: data.result[0].values: [0][0]: Expected `float`, got `str`",
         ),
-        (INFINITE, "x.json: data.result[0].values: a time is none; allowed: unix seconds"),
-        (body(NODE[0][1]), "holds no answer about kube_pod_info, kube_pod_container_resource_"),
+        (INFINITE, "x.json: data.result[0].values: invalid time; allowed: Unix seconds"),
+        (body(NODE[0][1]), "holds no response for kube_pod_info, kube_pod_container_resource_"),
     ],
 )
 def test_a_folder_that_cannot_be_played_is_one_line(

@@ -90,8 +90,8 @@ def test_what_is_played_is_the_same_whoever_told_it() -> None:
         assert pools == ["general"] * 2 + ["gpu"] * 2  # in two zones each
         assert sorted(one.replicas[-1][1] for one in whole.deployments) == [0, 2, 7]
         (left, never) = found.notes[-2:]
-        assert left == "nodes left out, as of the control plane, virtual or unreadable: 1"
-        assert never == "pods left out, as no kind of node admits them when empty: 1"
+        assert left == "nodes left out (control plane, virtual or unreadable): 1"
+        assert never == "pods left out (they fit on no empty node): 1"
         assert "shorter than an hour" in found.notes[0]
     jobs = [
         sorted((one.name, one.at_ms) for one in found.workload.arrivals if one.owner_kind == "Job")

@@ -127,7 +127,7 @@ class TestPods:
     def test_what_no_empty_node_would_take_is_left_out_and_said(self) -> None:
         found = workload_of(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
         assert len(found.workload.arrivals) == 1
-        assert found.notes == ("pods left out, as no kind of node admits them when empty: 1",)
+        assert found.notes == ("pods left out (they fit on no empty node): 1",)
 
     def test_a_past_of_which_no_pod_is_left_is_refused(self) -> None:
         with pytest.raises(InvalidInputError) as fault:
@@ -136,7 +136,7 @@ class TestPods:
                 node_lifetimes=(stay(node("a", taints=(Taint("k", "", "NoSchedule"),))),),
             )
         assert str(fault.value) == (
-            "s: has nothing to play: of 1 pod in its time no kind of node admits any when empty"
+            "s: has no pods to simulate: of 1 pod, none fits on an empty node of any group"
         )
 
     def test_pods_of_virtual_nodes_are_left_out_and_said(self) -> None:
@@ -151,8 +151,8 @@ class TestPods:
         assert [one.name for one in found.workload.arrivals] == ["n.a-Job"]
         assert [one.replicas for one in found.workload.deployments] == [((0, 1),)]
         assert found.notes == (
-            "nodes left out, as of the control plane, virtual or unreadable: 1",
-            "pods left out, as they ran on virtual nodes: 2",
+            "nodes left out (control plane, virtual or unreadable): 1",
+            "pods left out (they ran on virtual nodes): 2",
         )
 
     def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
@@ -169,7 +169,7 @@ class TestPods:
             NodeConstraints(),
             NodeConstraints((("pool", "x"),)),
         }
-        assert found.notes[0].startswith("pods that ask for a node by its name, ")
+        assert found.notes[0].startswith("pods that select a node by name (")
         assert found.notes[0].endswith(": 2")
 
     def test_what_speaks_against_an_eviction_is_kept(self) -> None:
@@ -269,7 +269,7 @@ class TestReplicaSets:
         ]
         seen = [one for one in lives if one.ends_ms is None or one.ends_ms > 0]
         if not seen:
-            with pytest.raises(InvalidInputError, match="of 0 pods in its time"):
+            with pytest.raises(InvalidInputError, match="of 0 pods, none fits"):
                 load(*lives)
             return
         found = self.of(*lives)
@@ -409,7 +409,7 @@ class TestRows:
 
     def test_too_long_a_trace_is_refused(self, tmp_path: Path) -> None:
         folder = self.write(tmp_path, f"a,1,1,0,0,0,{61 * 86400}\n")
-        with pytest.raises(InvalidInputError, match="tells of 61 days; allowed: up to 60"):
+        with pytest.raises(InvalidInputError, match="covers 61 days; allowed: up to 60"):
             rows.read(folder)
 
 
@@ -614,14 +614,14 @@ class TestWays:
             ("hedroom=1", "; did you mean headroom?"),
             ("headroom.x=1", "headroom: {'x': 1}; allowed"),
             ("extender.score=best", "extender.score: 'best'; allowed"),
-            ("eviction=enabled", "--sweep eviction: evictions of Ebb are not played"),
-            ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions of Ebb are not played"),
-            ("controller.interval=1m", "--sweep controller.interval: is not played; --interval"),
-            ("controller={interval: 5s}", "--sweep controller: is not played; --interval says"),
-            ("webhook.listen=a:1,b:2", "--sweep webhook.listen: it has no setting"),
-            ("extender.staleAfter=1m", "--sweep extender.staleAfter: of its settings score alone"),
-            ("extender={score: marks}", "--sweep extender: of its settings score alone"),
-            ("mode=observe,enforce", "--sweep mode: what is played is enforce"),
+            ("eviction=enabled", "--sweep eviction: evictions by Ebb are not simulated"),
+            ("drain.maxOnNode=1,2", "--sweep drain.maxOnNode: evictions by Ebb are not simulated"),
+            ("controller.interval=1m", "--sweep controller.interval: not simulated; --interval"),
+            ("controller={interval: 5s}", "--sweep controller: not simulated; --interval sets"),
+            ("webhook.listen=a:1,b:2", "--sweep webhook.listen: has no setting"),
+            ("extender.staleAfter=1m", "--sweep extender.staleAfter: only its setting score"),
+            ("extender={score: marks}", "--sweep extender: only its setting score"),
+            ("mode=observe,enforce", "--sweep mode: the simulated mode is always enforce"),
         ],
     )
     def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:

@@ -23,7 +23,7 @@ PODS_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_
         (b"n,1000000000,1,1,\n", "line 2: cpu_milli: '1000000000' is not a whole number"),
         (b"n,1\n", "line 2: memory_mib: '' is not a whole number"),
         (b",1,1,1,\n", "line 2: sn: missing"),
-        (b"n,1,1,1,\n\nn,1,1,1,\n", "line 4: sn: 'n' stands there twice"),
+        (b"n,1,1,1,\n\nn,1,1,1,\n", "line 4: sn: 'n' occurs twice"),
         (b"", "has no rows"),
         (b"\xff,1,1,1,\n", "not CSV in UTF-8: "),
         (b"n" * 200_000, "not CSV in UTF-8: field larger than field limit"),
