@@ -195,12 +195,12 @@ def _message(pod: Pod) -> str:
     budget = f"the evaluation budget of {BUDGET:,} units"
     if pod.mirror:
         return (
-            f"more than Ebb evaluates for static pods: with node {pod.node}, they exceed {budget} "
-            "that all nodes share; remove constraints or volume claims from its static pods"
+            f"{budget} that static pods of all nodes share, with those of node {pod.node}; remove "
+            "constraints or volume claims from its static pods"
         )
     return (
-        f"more than Ebb evaluates for namespace {pod.namespace}: the constraints and volume "
-        f"claims of its pods exceed {budget}; remove some, or give more pods equal constraints"
+        f"{budget} for the constraints and volume claims of namespace {pod.namespace}; remove "
+        "some, or give more pods equal constraints"
     )
 
 

@@ -48,7 +48,7 @@ class Cluster:
 
     A node on which the driver is not installed takes none of its volumes."""
     buffers: tuple[Buffer, ...] = ()
-    """CapacityBuffers, without those that Ebb has written."""
+    """CapacityBuffers; those that Ebb has written have `published` set."""
 
     @staticmethod
     def of(

@@ -11,7 +11,7 @@ from sim.workload import HOUR_MS
 from tests.soak.days import Watched, main
 from tests.soak.drawn import Run, draw
 
-SEED = 8
+SEED = 6
 ASKED = ("--seed", str(SEED), "--runs", "1")
 CUT_HOURS = 12
 

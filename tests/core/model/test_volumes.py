@@ -281,7 +281,7 @@ class TestPlan:
         assert moves(plan) == {"d/p1": "n2", "d/p2": "n3", "d/p3": "n3"}
         plan = planned(self.cluster(stored(*claims, *volumes), there, *moving))
         assert moves(plan) == {}
-        assert "is refused by: attach limit of ebs" in reasons(plan, "n1")
+        assert "it violates: attach limit of ebs" in reasons(plan, "n1")
 
     def test_one_volume_counts_once_a_node(self) -> None:
         shared = (claim("c", "pv", "ReadWriteMany"), Volume(name="pv", disk=DISK))
@@ -315,7 +315,7 @@ class TestPlan:
         other = using("q", "n3", "c")
         plan = planned(self.cluster(storage, using("p", "n1", "c"), other))
         assert moves(plan) == {}
-        assert "is refused by: ReadWriteOncePod claim d/c" in reasons(plan, "n1")
+        assert "it violates: ReadWriteOncePod claim d/c" in reasons(plan, "n1")
 
     def test_a_pending_pod_waits_for_the_claim(self) -> None:
         storage = stored(claim("c", "pv", "ReadWriteOncePod"), Volume(name="pv"))

@@ -668,9 +668,8 @@ class TestOneBudget:
         (found,) = within_budget([_placed("p", "shop", _asking(0, _most(BUDGET) + 1))])
         (blocker,) = pod_blockers(found)
         assert blocker.message == (
-            "asks for more than Ebb evaluates for namespace shop: the constraints and volume "
-            "claims of its pods exceed the evaluation budget of 524,288 units; remove some, or "
-            "give more pods equal constraints"
+            "exceeds a limit of Ebb: the evaluation budget of 524,288 units for the constraints "
+            "and volume claims of namespace shop; remove some, or give more pods equal constraints"
         )
 
 
