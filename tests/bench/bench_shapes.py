@@ -54,8 +54,7 @@ from core.model.pod import Pod
 from core.model.volumes import CLAIMS_FIELD, build_cluster
 from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
-from tests.support.builders import node, pod, select
-from tests.support.strategies import marked
+from tests.support.builders import marked, node, pod, select
 
 NODES: Final = 500
 """And twice as many."""

@@ -37,8 +37,8 @@ from core.model.constraints import NodeConstraints
 from core.model.node import Taint
 from core.model.now import Now
 from core.model.reason import Blocker, Reason
-from tests.support.builders import UNLIMITED, node, pod, thesis_config
-from tests.support.strategies import clusters, marked
+from tests.support.builders import UNLIMITED, marked, node, pod, thesis_config
+from tests.support.strategies import clusters
 
 pytestmark = pytest.mark.mutate
 

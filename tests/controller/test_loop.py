@@ -32,10 +32,9 @@ from core.model.pod import Pod
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.workload import DAEMON_SET
 from tests.support.admission import merge, node_json
-from tests.support.builders import UNLIMITED, pod
+from tests.support.builders import UNLIMITED, marked, pod
 from tests.support.clock import FakeClock
 from tests.support.slow_api import SlowApi
-from tests.support.strategies import marked
 
 pytestmark = pytest.mark.mutate
 

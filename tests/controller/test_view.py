@@ -43,8 +43,7 @@ from core.model.resources import Resources
 from core.model.schedulers import KNOWN
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
-from tests.support.builders import node
-from tests.support.strategies import marked
+from tests.support.builders import marked, node
 
 pytestmark = pytest.mark.mutate
 

@@ -20,8 +20,7 @@ from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.logs import SELDOM_SECONDS
-from core.marks.mark import Details, encode_details
-from core.marks.wellknown import MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
@@ -31,20 +30,11 @@ from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
 from tests.hostile.objects import DEEP
-from tests.support.builders import node, pod
+from tests.support.builders import marked, node, pod
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 MESSAGES = Path(__file__).parent / "messages"
 NAMES = ["node-a", "node-b", "node-c"]
-
-
-def marked(name: str, mark: str = "soft", since: int = 0, order: int = 0) -> Node:
-    details = Details(since=since, deadline=0, owner="", policy="", reason="", order=order)
-    return node(
-        name,
-        labels={MARK_LABEL: mark},
-        annotations={"kube-ebb.io/drain": encode_details(details)},
-    )
 
 
 def view(score: str = "marks") -> View:
@@ -157,7 +147,7 @@ def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None
     asked = view()
     asked.replaced(NODES, [])
     assert ask(asked, ["n"]) == {"n": 10}
-    asked.changed(NODES, marked("n", since=1))
+    asked.changed(NODES, marked(node("n"), since=1))
     assert ask(asked, ["n"]) == {"n": 0}
     asked.deleted(NODES, "n")
     assert ask(asked, ["n"]) == {"n": 10}
@@ -165,8 +155,10 @@ def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None
 
 def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> None:
     asked = view()
-    asked.replaced(NODES, [marked("old", since=1), marked("new", since=2), node("free")])
-    asked.changed(NODES, marked("hard", "hard", since=3))
+    asked.replaced(
+        NODES, [marked(node("old"), since=1), marked(node("new"), since=2), node("free")]
+    )
+    asked.changed(NODES, marked(node("hard"), "hard", since=3))
     scores = ask(asked, ["old", "new", "free", "hard", "unknown"])
     assert scores == {"old": 0, "new": 0, "free": 10, "hard": 0, "unknown": 10}
     asked.deleted(NODES, "hard")
@@ -177,9 +169,11 @@ def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> Non
 
 def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() -> None:
     asked = view()
-    asked.replaced(NODES, [marked("a", since=5, order=2), marked("b", since=5, order=1)])
+    asked.replaced(
+        NODES, [marked(node("a"), since=5, order=2), marked(node("b"), since=5, order=1)]
+    )
     assert ask(asked, ["a", "b"]) == {"a": 1, "b": 0}
-    asked.changed(NODES, marked("b", since=5, order=3))
+    asked.changed(NODES, marked(node("b"), since=5, order=3))
     assert ask(asked, ["a", "b"]) == {"a": 0, "b": 1}
 
 
@@ -193,15 +187,15 @@ managedFields can have it so."""
 def test_a_marked_node_that_cannot_be_read_any_more_keeps_its_score(score: str, mark: str) -> None:
     asked = view(score)
     asked.replaced(PODS, [])
-    asked.replaced(NODES, [marked("old", since=1), marked("n", mark, since=2)])
+    asked.replaced(NODES, [marked(node("old"), since=1), marked(node("n"), mark, since=2)])
     before = ask(asked, ["old", "n"])
     asked.changed(NODES, UNREAD)
     assert ask(asked, ["old", "n"]) == before
-    asked.replaced(NODES, [marked("old", since=1), UNREAD])
+    asked.replaced(NODES, [marked(node("old"), since=1), UNREAD])
     assert ask(asked, ["old", "n"]) == before
     asked.changed(NODES, node("n"))
     assert ask(asked, ["n"])["n"] > 1, "it says that it is unmarked"
-    asked.changed(NODES, marked("n"))
+    asked.changed(NODES, marked(node("n")))
     asked.deleted(NODES, "n")
     asked.changed(NODES, UNREAD)
     assert (ask(asked, ["n"])["n"] > 1) is (score != "marks"), "there it is watched for its mark"
@@ -241,7 +235,7 @@ def test_after_any_marks_it_is_what_a_new_list_says(
             there.pop(name, None)
             asked.deleted(NODES, name)
         else:
-            there[name] = marked(name, mark, since) if mark else node(name)
+            there[name] = marked(node(name), mark, since) if mark else node(name)
             asked.changed(NODES, there[name])
     again = asked_first()
     again.replaced(NODES, there.values())
@@ -268,7 +262,7 @@ def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str
 
 def test_pack_scores_follow_the_pods() -> None:
     asked = view("pack")
-    asked.replaced(NODES, [node("a"), node("b"), marked("m")])
+    asked.replaced(NODES, [node("a"), node("b"), marked(node("m"))])
     asked.replaced(PODS, [pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
     assert ask(asked, ["a", "b", "m"]) == {"a": 10, "b": 2, "m": 0}
     asked.changed(PODS, pod("p", "b", 2000, 0))
@@ -281,10 +275,10 @@ def test_pack_scores_follow_the_pods() -> None:
 @pytest.mark.parametrize("score", list(SCORES))
 def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
     unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
-    unsynced.replaced(NODES, [marked("m")])
+    unsynced.replaced(NODES, [marked(node("m"))])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
     stale = view(score)
-    stale.replaced(NODES, [marked("m")])
+    stale.replaced(NODES, [marked(node("m"))])
     late = ExtenderConfig().stale_after_seconds + 1.0
     assert ask(stale, ["m", "n"], late) == {"m": NEUTRAL, "n": NEUTRAL}
     assert stale.why_neutral(late) is not None
@@ -310,7 +304,7 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
             assert response.status == 503
             assert "[-]view nodes have not been listed yet" in await response.text()
         shown.news.alive(NODES, 0.0)
-        shown.replaced(NODES, [marked("node-b")])
+        shown.replaced(NODES, [marked(node("node-b"))])
         async with session.get(f"{url}/readyz?verbose") as response:
             assert response.status == 200
             assert "[+]view ok" in await response.text()

@@ -37,12 +37,12 @@ from sim.autoscaler import TO_BE_DELETED, ScaleDown
 from sim.ebb import Direct, Ebb
 from sim.workload import HOUR_MS, Workload, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.faults import Day, Fault, Trouble
 from tests.support.replay import Replay
 from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
-from tests.support.strategies import clusters, marked, unmarked
+from tests.support.strategies import clusters, unmarked
 
 pytestmark = pytest.mark.law
 

@@ -1,12 +1,16 @@
 """Small clusters in few words; amounts in millicores and MB (10^6 bytes), as the thesis counts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Cooldown, Reserve
-from core.config.settings import Config
+from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.marks.mark import Details, encode_details
+from core.marks.taints import desired_taints
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
@@ -89,6 +93,33 @@ def pod(
         company=company,
         labels=labels or {},
         terminating=terminating,
+    )
+
+
+def marked(
+    made: Node, mark: str = "soft", since: int = 1, order: int = 0, *, deadline: int | None = None
+) -> Node:
+    """Return the node after the controller has marked it and the webhook has added its taint."""
+    details = Details(
+        since=since,
+        deadline=since + 3600 if deadline is None else deadline,
+        owner="me",
+        policy="p",
+        reason="r",
+        order=order,
+    )
+    annotations = {**made.annotations, DETAILS_ANNOTATION: encode_details(details)}
+    patched = replace(made, labels={**made.labels, MARK_LABEL: mark}, annotations=annotations)
+    return replace(patched, taints=desired_taints(patched, TAINT_KEY))
+
+
+def config(share: str = "1", *, prices: tuple[Price, ...] = (), **budgets: object) -> Config:
+    """Return a configuration in which thresholds, packing and the named budgets decide."""
+    return Config(
+        thresholds=Thresholds(cpu=Fraction(share), memory=Fraction(share)),
+        usability=UsabilityMode.NONE,
+        budgets=replace(UNLIMITED, **budgets),  # type: ignore[arg-type]
+        prices=prices,
     )
 
 

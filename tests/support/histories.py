@@ -25,7 +25,7 @@ from core.model.workload import DAEMON_SET
 from core.policies.all import POLICIES
 from core.policies.ported.node_utilization import NodeUtilization
 from core.policies.ported.underutilized_count import CountedPools, UnderutilizedCount
-from tests.support import counting, mixed, mixed_config
+from tests.support import builders, counting, mixed, mixed_config
 from tests.support.builders import node, pod, select
 
 WAITS = {"delay_seconds": 60, "max_seconds": 600}
@@ -167,8 +167,10 @@ def _node(chance: random.Random, one: Node, now: int) -> Node:
     ends = {BACKOFF_ANNOTATION: f"1 {now + chance.choice((-5, 20, AHEAD + 2))}"}
     return chance.choice(
         (
-            mixed.marked(replace(one, labels={}, taints=()), "soft", now + chance.choice((-3, 9))),
-            mixed.marked(replace(one, labels={}, taints=()), "hard", now - 1),
+            builders.marked(
+                replace(one, labels={}, taints=()), "soft", now + chance.choice((-3, 9))
+            ),
+            builders.marked(replace(one, labels={}, taints=()), "hard", now - 1),
             replace(one, ready=not one.ready),
             replace(one, labels={**one.labels, "rank": "7"}),
             replace(one, annotations={**one.annotations, **ends}),
@@ -215,7 +217,7 @@ def _pool_disabled(asked: Config, was: Cluster) -> Made:
 
 def _hard_daemonset(asked: Config, was: Cluster) -> Made:
     agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
-    soft = mixed.marked(node("rare"), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
     return _with(replace(asked, hard_after_seconds=0), was, [soft], agent)
 
 
@@ -223,7 +225,7 @@ def _hard_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
     near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
     cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
-    soft = mixed.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
+    soft = builders.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
     return _with(replace(asked, hard_after_seconds=0), was, [soft], near, cache)
 
 

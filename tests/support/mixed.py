@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from core.marks.mark import Details, encode_details
-from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_USERS,
@@ -32,7 +31,7 @@ from core.model.constraints import (
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.builders import MB, select
+from tests.support.builders import MB, marked, select
 from tests.support.reference_fit import ZONE, admits, has_room
 
 T = TypeVar("T")
@@ -215,20 +214,6 @@ def weighed(chance: random.Random, found: Sequence[tuple[int, T]]) -> T:
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
-
-
-def marked(made: Node, mark: str, since: int, order: int = 0) -> Node:
-    """Return the node as it is after the engine and the webhook have marked it."""
-    details = Details(
-        since=since, deadline=since + 3600, owner="me", policy="p", reason="r", order=order
-    )
-    effect = "NoSchedule" if mark == "hard" else "PreferNoSchedule"
-    return replace(
-        made,
-        labels={**made.labels, MARK_LABEL: mark},
-        annotations={**made.annotations, DETAILS_ANNOTATION: encode_details(details)},
-        taints=(*made.taints, Taint(TAINT_KEY, str(since), effect)),
-    )
 
 
 def cluster(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:

@@ -9,8 +9,8 @@ from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.fit.filters import first_failing_filter
-from core.marks.mark import Details, Mark, encode_details
-from core.marks.taints import desired_taints, without_our_taint
+from core.marks.mark import Mark
+from core.marks.taints import without_our_taint
 from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -30,7 +30,7 @@ from core.model.constraints import (
 )
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from tests.support.builders import node, pod, select
+from tests.support.builders import marked, node, pod, select
 
 PLACINGS = (
     NodeConstraints(),
@@ -130,17 +130,6 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
     )
     mark = draw(st.sampled_from((None, None, None, Mark.SOFT, Mark.HARD)))
     return found if mark is None else marked(found, mark, since=draw(st.integers(1, 3)))
-
-
-def marked(found: Node, mark: Mark, since: int, order: int = 0) -> Node:
-    """Return the node as it is after the engine and the webhook have marked it."""
-    details = Details(
-        since=since, deadline=since + 3600, owner="me", policy="p", reason="r", order=order
-    )
-    annotations = {**found.annotations, DETAILS_ANNOTATION: encode_details(details)}
-    labels = {**found.labels, MARK_LABEL: mark.value}
-    bare = replace(found, labels=labels, annotations=annotations)
-    return replace(bare, taints=desired_taints(bare, TAINT_KEY))
 
 
 def unmarked(found: Node) -> Node:

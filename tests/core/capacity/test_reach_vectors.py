@@ -26,11 +26,20 @@ from core.model.constraints import (
 from core.model.node import Node, Taint
 from core.model.now import Now
 from core.model.pod import Pod
-from tests.support.builders import MB, UNLIMITED, node, pod, select, thesis_cluster, thesis_config
+from tests.support.builders import (
+    MB,
+    UNLIMITED,
+    config,
+    marked,
+    node,
+    pod,
+    select,
+    thesis_cluster,
+    thesis_config,
+)
 from tests.support.compare import by_the_engine, plainly
 from tests.support.reference import Reference
 from tests.support.reference_fit import ZONE
-from tests.support.strategies import marked
 
 pytestmark = pytest.mark.mutate
 
@@ -39,12 +48,6 @@ GPU = Taint("gpu", "true", "NoSchedule")
 TOLERATES_GPU = NodeConstraints(
     node_selector=(("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),)
 )
-
-
-def config(share: str = "0.8", *, headroom: int = 0, **changes: object) -> Config:
-    whole = Thresholds(cpu=Fraction(share), memory=Fraction(share))
-    budgets = replace(UNLIMITED, headroom=headroom)
-    return Config(thresholds=whole, usability=UsabilityMode.NONE, budgets=budgets, **changes)  # type: ignore[arg-type]
 
 
 def planned(cluster: Cluster, asked: Config) -> Plan:
@@ -100,7 +103,7 @@ def test_idle_control_plane_nodes_are_no_room_for_the_workers() -> None:
         for n in range(3)
     ]  # fmt: skip
     workers = [loaded(f"w{n}", 2750) for n in range(10)]
-    plan = planned(cluster_of(*workers, *masters), config())
+    plan = planned(cluster_of(*workers, *masters), config("0.8"))
     assert len(gone(plan)) == 1
     assert percent(plan, "general") == (69, 77)
     assert (plan.before.nodes, plan.after.nodes) == (10, 9)
@@ -112,8 +115,10 @@ def test_a_virtual_node_changes_nothing(*, tainted: bool) -> None:
     taints = (Taint("virtual-kubelet.io/provider", "azure", "NoSchedule"),) if tainted else ()
     fake, _ = loaded("v", 0, 10_000_000, taints=taints)
     inside = pod("inside", "v", 500_000, 1000)
-    alone = planned(cluster_of(*workers), config())
-    together = planned(cluster_of(*workers, (replace(fake, virtual=True), [inside])), config())
+    alone = planned(cluster_of(*workers), config("0.8"))
+    together = planned(
+        cluster_of(*workers, (replace(fake, virtual=True), [inside])), config("0.8")
+    )
     assert together.removals == alone.removals
     assert (together.before, together.after) == (alone.before, alone.after)
     assert together.reaches == alone.reaches
@@ -124,7 +129,7 @@ def test_a_virtual_node_changes_nothing(*, tainted: bool) -> None:
 def test_a_general_pool_beside_an_idle_pool_keeps_its_threshold_and_its_headroom() -> None:
     """27.5 of 40 cores: one node may go, to 76.4 %; three would leave 27.5 of 28."""
     workers = [loaded(f"w{n}", 2750) for n in range(10)]
-    plan = planned(cluster_of(*workers, *devices(4)), config(headroom=1))
+    plan = planned(cluster_of(*workers, *devices(4)), config("0.8", headroom=1))
     assert len([name for name in gone(plan) if name.startswith("w")]) == 1
     assert percent(plan, "general") == (69, 77)
     # Room for one more pod is kept among the others too, but they are idle.
@@ -136,7 +141,7 @@ def test_a_reach_of_one_node_is_exempt_and_its_node_counts() -> None:
     bound = NodeConstraints(node_selector=(("host", "w0"),))
     full = loaded("w0", 3750, placing=bound, labels={"host": "w0"})
     rest = [loaded(f"w{n}", 1000) for n in range(1, 5)]
-    plan = planned(cluster_of(full, *rest), config())
+    plan = planned(cluster_of(full, *rest), config("0.8"))
     # 7.75 of 20 cores: three nodes would do for 80 %, but w0 holds 3.75 of its four.
     assert "w0" not in gone(plan)
     assert plan.before.requests.cpu_millis == 7750
@@ -157,7 +162,7 @@ def test_a_full_reach_is_not_made_fuller_and_holds_no_other_back() -> None:
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3750, 3999, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
-    plan = planned(cluster_of(*full, *rest), config())
+    plan = planned(cluster_of(*full, *rest), config("0.8"))
     assert len(gone(plan)) == 3
     assert {name[0] for name in gone(plan)} == {"w"}
     (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
@@ -169,7 +174,7 @@ def test_pods_pass_by_a_full_reach_where_they_have_a_choice() -> None:
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
-    plan = planned(cluster_of(*full, *rest), config())
+    plan = planned(cluster_of(*full, *rest), config("0.8"))
     assert {name[0] for name in gone(plan)} == {"w"}
     (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
     assert found.after == found.before
@@ -181,7 +186,7 @@ def test_what_would_make_a_full_reach_fuller_stays() -> None:
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     keep = {KEEP_ANNOTATION: "true"}
     idle = [loaded(f"i{n}", 250, pods=1, annotations=keep) for n in range(4)]
-    plan = planned(cluster_of(*full, *idle, loaded("w0", 500)), config())
+    plan = planned(cluster_of(*full, *idle, loaded("w0", 500)), config("0.8"))
     assert gone(plan) == []
     (why,) = [b for k in plan.kept if k.node == "w0" for b in k.blockers]
     assert why.code == "reach-threshold"
@@ -196,7 +201,7 @@ def test_a_zone_of_another_pool_keeps_nobody() -> None:
         for one, p in devices(4)
     ]
     budgets = replace(UNLIMITED, balance_zones=True)
-    plan = planned(cluster_of(*general, *far), replace(config(), budgets=budgets))
+    plan = planned(cluster_of(*general, *far), replace(config("0.8"), budgets=budgets))
     assert len([name for name in gone(plan) if name.startswith("w")]) == 3
 
 
@@ -272,7 +277,7 @@ def test_a_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
     """50 % over 49.99 %."""
     whole = Cluster.of([node(f"w{n}") for n in range(3)], [pod("p", "w0", 4000, 1)])
     odd = Thresholds(cpu=Fraction(4999, 10_000), memory=Fraction(1))
-    plan = planned(whole, replace(config(), thresholds=odd))
+    plan = planned(whole, replace(config("0.8"), thresholds=odd))
     messages = [b.message for kept in plan.kept for b in kept.blockers if ", over " in b.message]
     assert messages
     for message in messages:
@@ -288,7 +293,7 @@ def test_one_tiny_pod_says_nothing_about_what_is_usable(others: int) -> None:
     """`auto` goes by the fifth percentile, of few pods by the second: 450m of 500m, not 9m."""
     pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
     whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
-    asked = replace(config(), usability=UsabilityMode.AUTO)
+    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
     (found,) = planned(whole, asked).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 450
@@ -300,7 +305,7 @@ def test_one_tiny_pod_says_nothing_about_what_is_usable(others: int) -> None:
 def test_of_two_pods_the_smaller_says_what_is_usable() -> None:
     two = [pod("large", "w0", 500, 500), pod("tiny", "w0", 10, 10)]
     whole = Cluster.of([node("w0"), node("w1")], two)
-    (found,) = planned(whole, replace(config(), usability=UsabilityMode.AUTO)).reaches
+    (found,) = planned(whole, replace(config("0.8"), usability=UsabilityMode.AUTO)).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 9
 
@@ -329,7 +334,7 @@ def test_reaches_that_read_alike_are_two() -> None:
         pod("other", "n5", 10, 10, placing=NodeConstraints(affinity=(by_label,))),
         pod("any", "n2", 500, 500),
     ]
-    asked = replace(config(), usability=UsabilityMode.AUTO)
+    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
     plan = planned(Cluster.of(nodes, pods), asked)
     assert [one.before.nodes for one in plan.reaches] == [6, 5, 2]
     assert len({one.key for one in plan.reaches}) == 3
@@ -347,8 +352,8 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
         for n in range(300)
     ]
     whole = Cluster.of(nodes, [*pods, pod("calm", "n000", 100, 100, namespace="calm")])
-    plan = reconcile.plan(whole, config(), due=frozenset())
-    plain = Reference(whole, config(), due=frozenset()).run()
+    plan = reconcile.plan(whole, config("0.8"), due=frozenset())
+    plain = Reference(whole, config("0.8"), due=frozenset()).run()
     assert len(plan.reaches) == len(plain.reaches) == 256
     assert max(one.before.nodes for one in plan.reaches) == 301
     found = [
@@ -362,7 +367,9 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255
     assert "calm/calm" not in too_much
-    moving = {one.key for members in ClusterSnapshot(whole, config()).movable for one in members}
+    moving = {
+        one.key for members in ClusterSnapshot(whole, config("0.8")).movable for one in members
+    }
     assert moving == {one.key for one in whole.pods} - set(too_much)
 
 
@@ -378,7 +385,7 @@ def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> 
         for n in range(300)
     ]
     marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
-    survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config())
+    survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config("0.8"))
     found = reconcile.no_schedule_blockers(survey, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],

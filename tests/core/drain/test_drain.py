@@ -21,9 +21,7 @@ from core.drain.pods import Owner, why_never
 from core.drain.state import LOOK_ON_SECONDS, DrainState
 from core.engine import reconcile
 from core.guards.drainability import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
-from core.marks.mark import Details, encode_details
-from core.marks.taints import desired_taints
-from core.marks.wellknown import DETAILS_ANNOTATION, KARPENTER_LABEL, MARK_LABEL, TAINT_KEY
+from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
 from core.model.node import Node, Taint
@@ -32,6 +30,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from tests.core.fit.test_inter_pod import calls
+from tests.support import builders
 from tests.support.builders import UNLIMITED, node, pod, select
 
 NOW = 1_767_225_600
@@ -54,13 +53,8 @@ BEGAN = DrainState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}
 WHY = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
-def marked(name: str, *, order: int = 1, value: str = "hard", age: int = 60) -> Node:
-    details = Details(
-        since=NOW - age, deadline=NOW + 10**6, owner="me", policy="p", reason="r", order=order
-    )
-    annotations = {DETAILS_ANNOTATION: encode_details(details)}
-    bare = node(name, labels={MARK_LABEL: value}, annotations=annotations)
-    return replace(bare, taints=desired_taints(bare, TAINT_KEY))
+def marked_node(name: str, *, order: int = 1, value: str = "hard", age: int = 60) -> Node:
+    return builders.marked(node(name), value, NOW - age, order, deadline=NOW + 10**6)
 
 
 def a_pod(name: str, on: str | None = "m", *, of: str = "web", **changes: Any) -> Pod:
@@ -85,7 +79,7 @@ def budget(allowed: int, name: str = "b", **changes: Any) -> DisruptionBudget:
     return replace(made, **changes)
 
 
-M, OPEN = marked("m"), node("open", 16_000, 64_000)
+M, OPEN = marked_node("m"), node("open", 16_000, 64_000)
 """A hard-marked node, and one with room for all."""
 BARE = replace(M, taints=())
 
@@ -258,7 +252,7 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
     ends = replace(a_pod("a", of="other"), **changes)
     alone = plan_drain(scene(ends, a_pod("b")), DrainState())
     assert (gone(alone), failed(alone), alone.memory.node) == ([], {}, "")
-    nodes = (M, marked("n", order=2), OPEN)
+    nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(scene(ends, a_pod("b", "n"), nodes=nodes), DrainState())
     assert (gone(found), found.memory.node) == (["b"], "n")
 
@@ -335,10 +329,10 @@ def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
 @pytest.mark.parametrize(
     ("nodes", "at_work"),
     [
-        ((M, marked("n", order=2)), "m"),
-        ((marked("m", order=2), marked("n")), "n"),
-        ((marked("m", age=59), marked("n", age=60, order=2)), "n"),
-        ((marked("m", age=0),), ""),
+        ((M, marked_node("n", order=2)), "m"),
+        ((marked_node("m", order=2), marked_node("n")), "n"),
+        ((marked_node("m", age=59), marked_node("n", age=60, order=2)), "n"),
+        ((marked_node("m", age=0),), ""),
         ((replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule"))),), ""),
         ((node("m"),), ""),
     ],
@@ -360,9 +354,9 @@ def test_a_pod_for_which_the_plan_has_no_place_stays() -> None:
 
 
 def test_the_node_at_work_keeps_its_turn() -> None:
-    young = scene(a_pod("a"), nodes=(marked("m", age=0), OPEN))
+    young = scene(a_pod("a"), nodes=(marked_node("m", age=0), OPEN))
     assert gone(plan_drain(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
-    nodes = (M, marked("n", order=2), OPEN)
+    nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(
         scene(a_pod("a"), a_pod("b", "n"), nodes=nodes), DrainState(node="n", progress=NOW)
     )
@@ -384,7 +378,9 @@ def test_the_next_node_begins_anew() -> None:
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
-    found = plan_drain(scene(a_pod("a"), nodes=(marked("m", value=value), OPEN)), DrainState())
+    found = plan_drain(
+        scene(a_pod("a"), nodes=(marked_node("m", value=value), OPEN)), DrainState()
+    )
     assert found.hard == {"m"}
     assert gone(found) == (["a"] if value == "hard" else [])
     assert gone(plan_drain(scene(a_pod("a"), nodes=(BARE, OPEN)), DrainState())) == []
@@ -512,7 +508,7 @@ def test_pods_of_one_namespace_that_take_years_to_leave_take_no_turn_of_others(
         a_pod(f"x{number}", where, of="x", namespace="x", terminating=True, ties=years)
         for number in range(20)
     ]
-    nodes = (M, marked("m2", order=2), OPEN)
+    nodes = (M, marked_node("m2", order=2), OPEN)
     asked = scene(*leaving, *(a_pod(f"p{number}") for number in range(5)), nodes=nodes)
     assert len(plan_drain(asked, DrainState()).evict) == went
 
@@ -591,7 +587,7 @@ def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -
         ((on_n, other, rest, again), 200, ["b", "c"]),
         ((on_n, other, rest), 5100, ["b", "c"]),
     ):
-        nodes = (marked("n"), OPEN)
+        nodes = (marked_node("n"), OPEN)
         found = plan_drain(
             scene(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.memory
         )
@@ -729,7 +725,7 @@ LEAVING = a_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_seco
         (scene(A, budgets=(budget(0),)), "evict-budget"),
         (scene(A, LEAVING, budgets=(budget(0),)), ""),
         (scene(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
-        (scene(A, nodes=(marked("m", value="soft"), OPEN)), "evict-not-hard"),
+        (scene(A, nodes=(marked_node("m", value="soft"), OPEN)), "evict-not-hard"),
         (scene(A, nodes=(BARE, OPEN)), "evict-not-hard"),
         (scene(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
         (scene(A, nodes=(BARE, OPEN), watched_seconds=LOOK_ON_SECONDS - 1), ""),
@@ -745,7 +741,7 @@ def test_while_a_drain_waits_for_what_is_on_its_way_its_time_does_not_run(
 
 
 def test_a_node_that_does_not_become_hard_leaves_its_turn_to_the_next() -> None:
-    nodes = (marked("m", value="soft"), marked("n", order=2), OPEN)
+    nodes = (marked_node("m", value="soft"), marked_node("n", order=2), OPEN)
     asked = scene(A, a_pod("b", "n"), nodes=nodes)
     memory = plan_drain(asked, DrainState()).memory
     memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).memory
@@ -757,7 +753,7 @@ def test_a_node_that_does_not_become_hard_leaves_its_turn_to_the_next() -> None:
 
 
 def test_when_the_mark_becomes_hard_the_drain_has_its_time_anew() -> None:
-    soft = scene(A, budgets=(budget(0),), nodes=(marked("m", value="soft"), OPEN))
+    soft = scene(A, budgets=(budget(0),), nodes=(marked_node("m", value="soft"), OPEN))
     memory = plan_drain(soft, DrainState()).memory
     hard = scene(A, budgets=(budget(0),))
     for second, fails in ((99, False), (198, False), (199, True)):
@@ -776,7 +772,7 @@ def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
 
 def test_a_pod_of_one_node_that_nobody_replaces_is_no_fault_of_the_next() -> None:
     memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
-    nodes = (M, marked("n", order=2), OPEN)
+    nodes = (M, marked_node("n", order=2), OPEN)
     waiting = a_pod("new", None, ready=False)
     asked = scene(a_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99)
     assert codes(plan_drain(asked, memory)) == {"evict-not-replaced"}
@@ -888,7 +884,7 @@ def test_no_look_oversteps_budgets_guards_or_limits(
     pods: list[Pod], budgets: list[DisruptionBudget], memory: DrainState, limits: DrainConfig
 ) -> None:
     """No budget is overdrawn, no forbidden pod goes, one node at a time, the limits hold."""
-    nodes = (M, marked("n", order=2), OPEN)
+    nodes = (M, marked_node("n", order=2), OPEN)
     config = replace(CONFIG, drain=limits)
     found = plan_drain(scene(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
     went = [one.pod for one in found.evict]

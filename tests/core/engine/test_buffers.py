@@ -25,8 +25,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.schedulers import KNOWN
-from tests.support.builders import GREEN, UNLIMITED, node, pod
-from tests.support.mixed import marked
+from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
 
@@ -211,6 +210,7 @@ def planned(asked: Cluster, share: str = "1/2") -> Plan:
 
 
 def config(share: str = "1/2") -> Config:
+    """Return a configuration with default thresholds that protects this share of buffers."""
     reserve = replace(UNLIMITED.reserve, buffers=Fraction(share))
     return Config(budgets=replace(UNLIMITED, reserve=reserve))
 

@@ -14,8 +14,7 @@ from core.model.constraints import Toleration
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.volumes import build_cluster
-from tests.support.builders import GREEN, UNLIMITED, node, pod
-from tests.support.mixed import marked
+from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 GPU, CLASS = "example.com/gpu", "deviceclass.resource.kubernetes.io/gpu.example.com"
 CONFIG = Config(budgets=UNLIMITED)

@@ -28,9 +28,17 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.packing.packer import NOT_ADMITTED
-from tests.support.builders import GREEN, MB, THESIS_USABILITY, UNLIMITED, node, pod
+from tests.support.builders import (
+    GREEN,
+    MB,
+    THESIS_USABILITY,
+    UNLIMITED,
+    config,
+    marked,
+    node,
+    pod,
+)
 from tests.support.restraints import window
-from tests.support.strategies import marked
 
 pytestmark = pytest.mark.mutate
 
@@ -38,11 +46,6 @@ NOW = 1000
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 A = Pool(name="a", node_selector=(("pool", "a"),), budget=Budget(min_nodes=2))
 COOL = Cooldown(after_node_add_seconds=600, after_pending_seconds=300)
-
-
-def config(**changes: object) -> Config:
-    budgets = replace(UNLIMITED, **changes)  # type: ignore[arg-type]
-    return Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=budgets)
 
 
 def empties(count: int, **labels: str) -> list[Node]:

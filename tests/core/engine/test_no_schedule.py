@@ -45,8 +45,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
-from tests.support.builders import GREEN, UNLIMITED, node, pod, select
-from tests.support.strategies import marked
+from tests.support.builders import GREEN, UNLIMITED, marked, node, pod, select
 
 pytestmark = pytest.mark.mutate
 

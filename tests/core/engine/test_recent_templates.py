@@ -17,8 +17,7 @@ from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Taint
 from core.model.now import Now
 from core.model.pod import Pod
-from tests.support.builders import UNLIMITED, node, pod
-from tests.support.strategies import marked
+from tests.support.builders import UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
 

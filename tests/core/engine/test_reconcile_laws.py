@@ -24,7 +24,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
-from tests.support import histories, mixed
+from tests.support import builders, histories, mixed
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.histories import AHEAD, EPOCH, LOOKS, SECONDS, TIMED, WAITS, changed, config
 
@@ -202,7 +202,7 @@ def test_a_mark_leaves_the_window_and_a_back_off_becomes_possible_in_their_secon
     rules = Backoff(first_seconds=10, max_seconds=100)
     asked = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
     made = standing()
-    one = mixed.marked(made.nodes[0], "soft", 100)
+    one = builders.marked(made.nodes[0], "soft", 100)
     far = replace(made.nodes[1], annotations={BACKOFF_ANNOTATION: f"1 {200 + AHEAD}"})
     for cluster, last_second in (
         (Cluster.of([one, *made.nodes[1:]], made.pods), 159),
@@ -286,7 +286,7 @@ def codes(one: PassResult, name: str) -> list[str]:
 def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_at: int) -> None:
     asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
-    cluster = Cluster.of([mixed.marked(node("n0"), "soft", marked_at), node("n1")], pods)
+    cluster = Cluster.of([builders.marked(node("n0"), "soft", marked_at), node("n1")], pods)
     last = reconcile(cluster, asked, LeaderState(), 10)
     assert [one.code for one in last.no_schedule_blockers["n0"]] == ["hard-preemption"]
     assert reconcile(cluster, asked, last.state, 11, last=last).skipped
@@ -300,7 +300,7 @@ def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks()
     """And not before it has waited so long: a scheduler takes its time."""
     asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
     waits = replace(pod("p", None, 500, 500), unschedulable=True)
-    nodes = [mixed.marked(node("n0"), "hard", 1), node("n1")]
+    nodes = [builders.marked(node("n0"), "hard", 1), node("n1")]
     last = None
     for now, told in ((10, []), (14, []), (15, ["hard-waiting"])):
         cluster = Cluster.of(nodes, [waits])
@@ -323,7 +323,7 @@ def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_it
     """Several passes a second are made where pods wait."""
     asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
     waits = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
-    nodes = [mixed.marked(node("n0"), "soft", 1), node("n1")]
+    nodes = [builders.marked(node("n0"), "soft", 1), node("n1")]
     last = reconcile(Cluster.of(nodes, [waits]), asked, LeaderState(), 10)
     bound = Cluster.of(nodes, [replace(waits, node="n1", unschedulable=False)])
     for now, skipped in ((10, False), (11, True), (309, True)):
@@ -365,9 +365,9 @@ def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that
     None
 ):
     asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
-    nodes = [mixed.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
+    nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
     last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
-    later = Cluster.of([*nodes, mixed.marked(node("n"), "soft", 11), node("m")], [])
+    later = Cluster.of([*nodes, builders.marked(node("n"), "soft", 11), node("m")], [])
     began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
         last = reconcile(later, asked, last.state, now, last=last)

@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from core.config.settings import Config, Price, UsabilityMode
-from core.config.thresholds import Thresholds
+from core.config.settings import Config, Price
 from core.engine import reconcile
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
@@ -23,24 +22,13 @@ from core.model.constraints import (
 )
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.builders import UNLIMITED, node, pod, select
+from tests.support.builders import config, marked, node, pod, select
 from tests.support.compare import by_the_engine, plainly
 from tests.support.counting import POOL, counted, counting
 from tests.support.reference import Reference
-from tests.support.strategies import marked
 
 NODES = 20
 DEAR = Price(node_selector=(("dear", ""),), price=Fraction(5))
-
-
-def config(threshold: str = "1") -> Config:
-    share = Fraction(threshold)
-    return Config(
-        thresholds=Thresholds(cpu=share, memory=share),
-        usability=UsabilityMode.NONE,
-        budgets=UNLIMITED,
-        prices=(DEAR,),
-    )
 
 
 def a_node(name: str, cpu: int = 4000, *, dear: bool = False, stays: bool = False) -> Node:

@@ -51,8 +51,7 @@ from core.model.startup_taints import START_SECONDS_MAX
 from core.model.volumes import CLAIMS_FIELD
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import WriteKind
-from tests.support.builders import GREEN, UNLIMITED, node, pod
-from tests.support.mixed import marked
+from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
 

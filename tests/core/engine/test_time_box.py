@@ -13,8 +13,8 @@ from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster import Cluster
-from tests.support.builders import UNLIMITED, node, pod, thesis_config
-from tests.support.strategies import clusters, marked, unmarked
+from tests.support.builders import UNLIMITED, marked, node, pod, thesis_config
+from tests.support.strategies import clusters, unmarked
 
 pytestmark = pytest.mark.mutate
 

@@ -31,8 +31,7 @@ from core.model.node import Effect, Taint
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from tests.support.builders import GREEN, MB, UNLIMITED, node, pod
-from tests.support.strategies import marked
+from tests.support.builders import GREEN, MB, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
 

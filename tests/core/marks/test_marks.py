@@ -45,7 +45,8 @@ OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
 SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 
 
-def marked(value: str, *taints: Taint) -> Node:
+def unadmitted(value: str, *taints: Taint) -> Node:
+    """Return a node with this mark, before the webhook has written its taints."""
     return node("n", labels={MARK_LABEL: value}, annotations=SINCE_100, taints=taints)
 
 
@@ -54,16 +55,16 @@ def marked(value: str, *taints: Taint) -> Node:
     [
         pytest.param(node("n", taints=(OTHER,)), (OTHER,), id="no mark, not ours"),
         pytest.param(node("n", taints=(OURS, OTHER)), (OTHER,), id="no mark any more"),
-        pytest.param(marked("soft"), (OURS,), id="marked"),
-        pytest.param(marked("soft", OTHER), (OTHER, OURS), id="others first"),
-        pytest.param(marked("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
+        pytest.param(unadmitted("soft"), (OURS,), id="marked"),
+        pytest.param(unadmitted("soft", OTHER), (OTHER, OURS), id="others first"),
+        pytest.param(unadmitted("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
         pytest.param(
-            marked("hard", OURS, OTHER),
+            unadmitted("hard", OURS, OTHER),
             (Taint(TAINT_KEY, "100", "NoSchedule"), OTHER),
             id="hardened in place",
         ),
-        pytest.param(marked("soft", OURS, OTHER, OURS), (OURS, OTHER), id="once is enough"),
-        pytest.param(marked("maybe", OTHER), (OTHER,), id="a value that is no mark"),
+        pytest.param(unadmitted("soft", OURS, OTHER, OURS), (OURS, OTHER), id="once is enough"),
+        pytest.param(unadmitted("maybe", OTHER), (OTHER,), id="a value that is no mark"),
     ],
 )
 def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
@@ -76,11 +77,11 @@ THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(marked("soft", OTHER, THEIRS), [THEIRS.key], id="just like ours"),
-        pytest.param(marked("soft", OURS, THEIRS), [], id="ours is there"),
-        pytest.param(marked("hard", THEIRS), [], id="another effect"),
-        pytest.param(marked("soft", replace(THEIRS, value="101")), [], id="another second"),
-        pytest.param(marked("maybe", THEIRS), [], id="no mark"),
+        pytest.param(unadmitted("soft", OTHER, THEIRS), [THEIRS.key], id="just like ours"),
+        pytest.param(unadmitted("soft", OURS, THEIRS), [], id="ours is there"),
+        pytest.param(unadmitted("hard", THEIRS), [], id="another effect"),
+        pytest.param(unadmitted("soft", replace(THEIRS, value="101")), [], id="another second"),
+        pytest.param(unadmitted("maybe", THEIRS), [], id="no mark"),
     ],
 )
 def test_a_taint_just_like_ours_under_another_key_may_be_ours(

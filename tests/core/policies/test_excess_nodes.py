@@ -24,8 +24,8 @@ from core.model.pod import Pod
 from core.policies.ported.excess_nodes import Settings, Weights
 from core.writes.nodes import decide
 from core.writes.write import WriteKind
-from tests.support import mixed, mixed_config
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support import builders, mixed, mixed_config
+from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.reference_excess import Excess
 
 pytestmark = pytest.mark.mutate
@@ -113,10 +113,6 @@ def test_the_least_utilized_goes_first_by_weighted_shares_then_by_name() -> None
     some = {"threshold": "1"}
     assert goes(light, config(excessNodes=some)) == ["b"]
     assert goes(light, config(excessNodes={**some, "weights": {"cpu": 1, "memory": 1}})) == ["c"]
-
-
-def marked(one: Node) -> Node:
-    return node(one.name, labels={MARK_LABEL: "soft"})
 
 
 @pytest.mark.parametrize(
@@ -318,7 +314,7 @@ def test_a_plan_that_is_carried_out_is_planned_again() -> None:
         cluster = replace(made.cluster, nodes=tuple(bare))
         goes = {removal.node: removal for removal in reconcile.plan(cluster, made.config).removals}
         nodes = (
-            mixed.marked(one, "soft", 1, goes[one.name].order) if one.name in goes else one
+            builders.marked(one, "soft", 1, goes[one.name].order) if one.name in goes else one
             for one in cluster.nodes
         )
         again = reconcile.plan(replace(cluster, nodes=tuple(nodes)), made.config)

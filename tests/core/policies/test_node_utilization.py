@@ -23,8 +23,7 @@ from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.policies.ported.node_utilization import KEEPING_POD, UTILIZED
-from tests.support.builders import UNLIMITED, node, pod
-from tests.support.strategies import marked
+from tests.support.builders import UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
 

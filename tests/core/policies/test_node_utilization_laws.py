@@ -15,7 +15,7 @@ from core.model.constraints import DisruptionFacts
 from core.model.node import Node
 from core.model.pod import Pod
 from core.policies.ported.node_utilization import NodeUtilization, Settings
-from tests.support import mixed, mixed_config
+from tests.support import builders, mixed, mixed_config
 from tests.support.reference_rules import is_marked
 from tests.support.reference_utilization import EVICT, VOLUMES, Remembered, Utilization
 from tests.support.strategies import keys
@@ -88,7 +88,7 @@ def node_later(
     chance: random.Random, one: Node, going: object, released: set[str], now: int
 ) -> Node:
     if one.name in going and not is_marked(one) and chance.random() < 0.8:  # type: ignore[operator]
-        return mixed.marked(one, "soft", now, chance.randrange(3))
+        return builders.marked(one, "soft", now, chance.randrange(3))
     if one.name in released or chance.random() < 0.02:
         return replace(one, labels={"zone": "a"}, annotations={}, taints=())
     if chance.random() < 0.03:

@@ -19,9 +19,8 @@ from core.model.constraints import NodeConstraints
 from core.model.errors import ConfigError
 from core.model.node import Taint
 from core.policies.ported.underutilized_count import POOLS_MAX, CountedPool, CountedPools
-from tests.support.builders import node, pod
+from tests.support.builders import marked, node, pod
 from tests.support.counting import POOL, counted, counting
-from tests.support.strategies import marked
 
 pytestmark = pytest.mark.mutate
 

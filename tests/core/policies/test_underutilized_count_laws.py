@@ -20,11 +20,12 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.policies.ported.underutilized_count import SHARE_SCALE, CountedPool
 from tests.support import mixed, mixed_config
+from tests.support.builders import marked
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting
 from tests.support.reference_counted import Counted, Plain, Watch
 from tests.support.restraints import BUDGETS
-from tests.support.strategies import clusters, keys, marked, unmarked
+from tests.support.strategies import clusters, keys, unmarked
 
 pytestmark = [pytest.mark.law, pytest.mark.mutate]
 

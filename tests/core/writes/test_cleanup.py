@@ -21,8 +21,8 @@ from core.marks.wellknown import (
 from core.model.node import Effect, Node, Taint
 from core.writes.cleanup import cleanup
 from core.writes.write import Write, WriteKind, applied
-from tests.support.builders import node
-from tests.support.strategies import marked, nodes
+from tests.support.builders import marked, node
+from tests.support.strategies import nodes
 
 pytestmark = pytest.mark.mutate
 

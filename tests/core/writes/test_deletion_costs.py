@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.marks.mark import Details, encode_details
 from core.marks.wellknown import (
     COST_ANNOTATION,
     COST_OURS_ANNOTATION,
-    DETAILS_ANNOTATION,
     MARK_LABEL,
     TAINT_KEY,
 )
@@ -30,7 +28,7 @@ from core.writes.costs import (
     next_cost,
 )
 from core.writes.write import CostKind, Write, fingerprint
-from tests.support.builders import node, pod
+from tests.support.builders import marked, node, pod
 
 pytestmark = pytest.mark.mutate
 
@@ -42,13 +40,7 @@ KARPENTER_COSTS_A_POD = 2**27
 """The year 2100."""
 
 
-def marked(name: str, since: int = NOW, value: str = "soft") -> Node:
-    details = Details(since=since, deadline=since + 60, owner="me", policy="p", reason="r")
-    annotations = {DETAILS_ANNOTATION: encode_details(details)}
-    return node(name, labels={MARK_LABEL: value}, annotations=annotations)
-
-
-MARKED, UNMARKED, NEXT = marked("marked"), node("unmarked"), node("next")
+MARKED, UNMARKED, NEXT = marked(node("marked"), since=NOW), node("unmarked"), node("next")
 COST, NEXT_COST = str(cost_of(MARKED, TAINT_KEY)), str(next_cost(7))
 BOTH_GONE = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
 TRACE_GONE = {COST_OURS_ANNOTATION: None}
@@ -110,7 +102,7 @@ def test_nothing_to_write(one: Pod) -> None:
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
 def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value: str) -> None:
-    (found,) = decided(a_pod(), nodes=[marked("marked", value=value)])
+    (found,) = decided(a_pod(), nodes=[marked(node("marked"), value, NOW)])
     assert (found.kind, found.key, found.note) == (CostKind.SET, "d/p", "")
     annotations = {COST_ANNOTATION: COST, COST_OURS_ANNOTATION: COST}
     assert found.merge_patch("7") == {
@@ -145,7 +137,7 @@ def test_a_mark_that_is_next_in_line_too_is_a_mark() -> None:
 def test_every_mark_costs_less_than_what_is_next_and_that_less_than_what_has_no_cost(
     since: int, name: str, number: int
 ) -> None:
-    assert cost_of(marked(name, since), TAINT_KEY) < NEXT_MIN <= next_cost(number) < 0
+    assert cost_of(marked(node(name), since=since), TAINT_KEY) < NEXT_MIN <= next_cost(number) < 0
     assert next_cost(number) <= next_cost(number + 1)
 
 
@@ -189,7 +181,11 @@ def test_turned_off_no_cost_is_set() -> None:
 
 
 def test_a_clear_comes_first_and_the_pods_of_the_oldest_mark() -> None:
-    nodes = [marked("young"), marked("old", NOW - COST_STEP_SECONDS), UNMARKED]
+    nodes = [
+        marked(node("young"), since=NOW),
+        marked(node("old"), since=NOW - COST_STEP_SECONDS),
+        UNMARKED,
+    ]
     pods = [
         replace(a_pod("young"), name="a"),
         replace(a_pod("old"), name="c"),
@@ -229,22 +225,25 @@ def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
 ) -> None:
     for older, younger in pairwise(sorted(times)):
         low, high = (
-            cost_of(marked(name, older), TAINT_KEY),
-            cost_of(marked(name, younger), TAINT_KEY),
+            cost_of(marked(node(name), since=older), TAINT_KEY),
+            cost_of(marked(node(name), since=younger), TAINT_KEY),
         )
         assert -(2**31) < COST_MIN <= low <= high <= COST_MAX < 0
         if younger - older >= COST_STEP_SECONDS:
-            assert low < cost_of(marked("another", younger), TAINT_KEY)
+            assert low < cost_of(marked(node("another"), since=younger), TAINT_KEY)
 
 
 @given(st.integers(), st.text())
 def test_no_cost_makes_a_node_with_pods_empty_to_karpenter(since: int, name: str) -> None:
     priority = -(2**20)  # as low as anybody needs; it counts four times as much as a cost
-    assert KARPENTER_COSTS_A_POD + cost_of(marked(name, since), TAINT_KEY) + 4 * priority > 0
+    assert (
+        KARPENTER_COSTS_A_POD + cost_of(marked(node(name), since=since), TAINT_KEY) + 4 * priority
+        > 0
+    )
 
 
 def test_nodes_of_one_age_have_costs_of_their_own() -> None:
-    assert len({cost_of(marked(name), TAINT_KEY) for name in "abcdef"}) == 6
+    assert len({cost_of(marked(node(name), since=NOW), TAINT_KEY) for name in "abcdef"}) == 6
 
 
 def test_the_age_of_a_mark_without_details_is_read_from_the_taint_of_the_configured_key() -> None:
@@ -256,14 +255,14 @@ def test_the_age_of_a_mark_without_details_is_read_from_the_taint_of_the_configu
 
 @pytest.mark.parametrize("since", [-(10**30), 10**30])
 def test_a_damaged_time_makes_no_damaged_cost(since: int) -> None:
-    assert COST_MIN <= cost_of(marked("n", since), TAINT_KEY) <= COST_MAX
+    assert COST_MIN <= cost_of(marked(node("n"), since=since), TAINT_KEY) <= COST_MAX
 
 
 # The laws, on whatever may stand in a cluster.
 
 COSTS = st.sampled_from((None, None, "5", "-7", COST, NEXT_COST))
 NODES = st.sampled_from(
-    (MARKED, marked("marked-2", NOW - 10**5, "hard"), UNMARKED, NEXT, node("n"))
+    (MARKED, marked(node("marked-2"), "hard", NOW - 10**5), UNMARKED, NEXT, node("n"))
 )
 NEXT_IN_LINE = st.dictionaries(
     st.sampled_from(("marked", "next", "n", "gone")), st.integers(1, 2 * 10**6)

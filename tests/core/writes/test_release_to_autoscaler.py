@@ -12,10 +12,8 @@ from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.marks.mark import (
     RESERVE_CHARACTERS_MAX,
-    Details,
     Mark,
     decode_details,
-    encode_details,
     guard_of,
     mark_of,
     reserved_for,
@@ -42,7 +40,7 @@ from core.writes.cleanup import cleanup
 from core.writes.nodes import HOLDS_A_PASS_MAX, LeaderObservations, decide
 from core.writes.write import Write, WriteKind, applied
 from tests.support import mixed, mixed_config
-from tests.support.builders import UNLIMITED, node, pod
+from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.reference_reserve import held_back
 
 pytestmark = pytest.mark.mutate
@@ -232,15 +230,9 @@ def meddled(chance: random.Random, one: Node) -> Node:
 # What is written
 
 
-def marked(one: Node, **annotations: str) -> Node:
-    """Return the node as it stands marked a minute ago."""
-    details = Details(since=NOW - 60, deadline=NOW + 3600, owner="me", policy="p", reason="r")
-    made = replace(
-        one,
-        labels={**one.labels, MARK_LABEL: Mark.SOFT},
-        annotations={DETAILS_ANNOTATION: encode_details(details), **annotations},
-    )
-    return replace(made, taints=desired_taints(made, CONFIG.taint_key))
+def marked_node(**annotations: str) -> Node:
+    """Return a node that was marked a minute ago."""
+    return marked(node("n", annotations=annotations), since=NOW - 60, deadline=NOW + 3600)
 
 
 OTHER = node("other")
@@ -319,7 +311,7 @@ def test_an_empty_node_is_told_why_it_stays_one_with_pods_what_for(
 def test_a_node_that_is_drained_is_hard_from_its_first_second_on(
     drained: str, kinds: list[WriteKind]
 ) -> None:
-    one = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    one = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
     found = looked(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
     watch = LeaderObservations(10**6, found.no_schedule_blockers, hard=frozenset({drained}))
     writes = decide(
@@ -349,17 +341,17 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
         (node("n"), (THERE,), CONFIG, WriteKind.MARK,
          {KARPENTER_KEEP_ANNOTATION: "true",
           GUARD_OURS_ANNOTATION: f"marked {KARPENTER_KEEP_ANNOTATION}"}),
-        (marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
+        (marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
          WriteKind.GUARD, OLD),
-        (marked(node("n"), **KARPENTERS), (THERE,), CONFIG, WriteKind.UNGUARD,
+        (marked_node(**KARPENTERS), (THERE,), CONFIG, WriteKind.UNGUARD,
          {KARPENTER_KEEP_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}),
-        (marked(node("n"), **HELD), (THERE,), CONFIG, WriteKind.UNGUARD, OURS_GONE),
-        (marked(node("n")), (MOVING, THERE), CONFIG, WriteKind.GUARD,
+        (marked_node(**HELD), (THERE,), CONFIG, WriteKind.UNGUARD, OURS_GONE),
+        (marked_node(), (MOVING, THERE), CONFIG, WriteKind.GUARD,
          {KARPENTER_KEEP_ANNOTATION: "true"}),
-        (marked(node("n"), **BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+        (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
          {DETAILS_ANNOTATION: None}),
         (node("n", annotations=BY_OTHERS), (THERE,), asked(Scope.EMPTY), None, {}),
-        (marked(node("n"), **BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
          {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), asked(Scope.EMPTY),
          WriteKind.GUARD,
@@ -391,7 +383,7 @@ def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_
     """Not earlier, and not a pass later: those before are skipped."""
     told = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
     keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=told)
-    there = Cluster.of([on_karpenter(marked(node("n"), **KARPENTERS)), OTHER], [keeps, THERE])
+    there = Cluster.of([on_karpenter(marked_node(**KARPENTERS)), OTHER], [keeps, THERE])
     last = looked(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
         last = reconcile(there, CONFIG, last.state, now, last=last)
@@ -405,7 +397,7 @@ def test_a_stuck_pod_that_karpenter_waits_for_keeps_the_guard_and_ends_the_mark(
     kind: str, *, empty: bool
 ) -> None:
     """At the deadline, since the node has not emptied."""
-    one = on_karpenter(marked(node("n"), **KARPENTERS))
+    one = on_karpenter(marked_node(**KARPENTERS))
     stuck = replace(ending(NOW - DAY), owner_kind=kind)
     for now, kinds in (
         (NOW, [WriteKind.UNGUARD] if empty else []),
@@ -600,8 +592,8 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
 @pytest.mark.parametrize(
     ("one", "pods", "kind"),
     [
-        (marked(node("n")), (THERE,), WriteKind.GUARD),
-        (marked(node("n"), **HELD), (THERE,), WriteKind.TELL),
+        (marked_node(), (THERE,), WriteKind.GUARD),
+        (marked_node(**HELD), (THERE,), WriteKind.TELL),
         (node("n", annotations=HELD), (THERE,), WriteKind.MARK),
         (node("n"), (THERE,), WriteKind.MARK),
     ],
@@ -685,7 +677,7 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     """It gets another deadline; that of a node that holds pods is over."""
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
-    nodes = [marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
     new = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), late)
     assert [held.node for held in new.plan.reserve] == ["n"]
     (renewed,) = written(config, new)
@@ -695,7 +687,7 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
     assert written(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
-    nodes[0] = marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"})
+    nodes[0] = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
     (failed,) = written(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)
     )
@@ -708,7 +700,7 @@ def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_gua
     pods: tuple[Pod, ...], guarded: bool
 ) -> None:
     """The second of two would rest on a Node that the first has changed."""
-    one = replace(marked(node("n")), labels={MARK_LABEL: Mark.HARD})
+    one = replace(marked_node(), labels={MARK_LABEL: Mark.HARD})
     nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
     (write,) = written(CONFIG, looked(CONFIG, nodes, THERE, *pods))
     assert write.kind is WriteKind.SOFTEN
@@ -719,7 +711,7 @@ def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_gua
 
 def test_a_node_with_a_pod_that_should_have_ended_long_ago_is_handed_over() -> None:
     """No autoscaler waits for it: nor is the node released for it at its deadline."""
-    nodes = [marked(node("n"), **HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
+    nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
     for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.UNGUARD])):
         found = written(CONFIG, looked(CONFIG, nodes, THERE, ending(NOW), now=now))
         assert [one.kind for one in found] == kinds
@@ -733,7 +725,7 @@ def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> N
     """
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, hard_after_seconds=60 if value is Mark.HARD else None)
-    one = replace(marked(node("n")), labels={MARK_LABEL: value})
+    one = replace(marked_node(), labels={MARK_LABEL: value})
     nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
     assert written(config, looked(config, nodes, THERE, now=late - 1)) == ()
     (renewed,) = written(config, looked(config, nodes, THERE, now=late))
