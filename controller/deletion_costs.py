@@ -12,7 +12,7 @@ from typing import Final
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
 from controller.writers import for_each
-from core.config.settings import Mode, ScaleInOrder
+from core.config.settings import Mode, PodDeletionCost
 from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
 from core.edge.logs import fields
 from core.model.errors import UnavailableError
@@ -40,19 +40,19 @@ class DeletionCosts:
         self._pods, self._metrics, self._right = pods, metrics, right
         self._refused: set[str] = set()
 
-    def enabled(self, order: ScaleInOrder) -> bool | None:
+    def enabled(self, order: PodDeletionCost) -> bool | None:
         """Say whether marks are to have costs; None: no cost can be written, nor taken away.
 
         With `auto` and no answer about the right yet nothing is decided: costs that another
         leader has set must not go and come again.
         """
-        if order is not ScaleInOrder.AUTO:
-            return order is ScaleInOrder.ENABLED
+        if order is not PodDeletionCost.AUTO:
+            return order is PodDeletionCost.ENABLED
         return True if self._right.held else None
 
-    async def look_up(self, order: ScaleInOrder) -> None:
+    async def look_up(self, order: PodDeletionCost) -> None:
         """Ask for the right where it decides, and tell of another answer."""
-        if order is not ScaleInOrder.AUTO:
+        if order is not PodDeletionCost.AUTO:
             self._right.forget()
         elif await self._right.look_up():
             log.info("scale-in order", extra=fields(may_patch_pods=self._right.held))

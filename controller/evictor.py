@@ -127,7 +127,7 @@ class Evictor:
                 self._wait(one, answer)
 
     def _wait(self, one: Eviction, answer: Answer) -> None:
-        """Leave a pod alone that was not let go: longer each time, and not all for as long."""
+        """Back off from a pod whose eviction failed, longer each time and with jitter."""
         asked = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
         least = max(self._memory.pause_seconds(one.pod), asked)
         pause = round(least * (1 + self._jitter()))

@@ -111,7 +111,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_engine_next_in_line_nodes",
-        "Nodes without a mark that scale-ins are to empty next, where `scaleInOrder` is in force.",
+        "Unmarked nodes whose pods scale-ins delete next; needs `podDeletionCost`.",
         (),
         lambda found: {(): len(found.state.scale_in_targets)},
     ),

@@ -149,6 +149,6 @@ def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict
     counts = seen.memory.expected_pods(seen.machines, Now(seen.at))
     counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
     since = seen.memory.arrivals.counting_since
-    if since is None or seen.at - since >= reserve.over_seconds:
+    if since is None or seen.at - since >= reserve.lookback_seconds:
         inherited = {}
-    return wanted(counts, seen.machines, reserve.buffers, inherited)
+    return wanted(counts, seen.machines, reserve.max_buffers, inherited)

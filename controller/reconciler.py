@@ -103,7 +103,7 @@ class Reconciler:
         memory = (last.state if last else LeaderState()).with_failed_writes(
             frozenset(refusing),
             Now(now_seconds),
-            delay_seconds=config.delay_seconds,
+            unneeded_time_seconds=config.unneeded_time_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
         )
         self._last = found = reconcile(
@@ -135,7 +135,9 @@ class Reconciler:
     ) -> tuple[Write[Pod], ...]:
         """Decide which deletion costs come and go."""
         enabled = (
-            self._deletion_costs.enabled(config.scale_in_order) if self._deletion_costs else None
+            self._deletion_costs.enabled(config.pod_deletion_cost)
+            if self._deletion_costs
+            else None
         )
         if enabled is None:
             return ()
@@ -181,7 +183,7 @@ class Reconciler:
                 report.looked, report.config, batch.why_halted, self._tell
             )
         if self._deletion_costs:  # last: no write waits for the answer
-            await self._deletion_costs.look_up(report.config.scale_in_order)
+            await self._deletion_costs.look_up(report.config.pod_deletion_cost)
         return replace(report, failed=failed)
 
     async def soften(self, nodes: Iterable[Node]) -> None:

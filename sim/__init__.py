@@ -12,11 +12,11 @@ out, and its figures do not include:
   nodes with pods one at a time;
 - reasons against a drain: pods of kube-system, and the duration in Karpenter's annotation, which
   blocks for good here;
-- CapacityBuffers other than Ebb's own (`reserve.publish`), for which the autoscaler adds capacity
-  at once. It packs their pods largest first and uses the fullest nodes first. A real autoscaler
-  uses the order of the buffers, and the nodes in turn after the last one that took a pod. A model
-  of that adds 13 nodes instead of 17 in the demo with seed 1, and 39 instead of 29 with seed 2;
-  the cost is 0.2 % lower and 0.1 % higher;
+- CapacityBuffers other than Ebb's own (`reserve.capacityBuffers`), for which the autoscaler adds
+  capacity at once. It packs their pods largest first and uses the fullest nodes first. A real
+  autoscaler uses the order of the buffers, and the nodes in turn after the last one that took a
+  pod. A model of that adds 13 nodes instead of 17 in the demo with seed 1, and 39 instead of 29
+  with seed 2; the cost is 0.2 % lower and 0.1 % higher;
 - Karpenter: it consolidates by price, and uses properties that simulated node groups do not have;
 - controllers: the termination grace period (pods end at once), proportional scaling during a
   rollout, minReadySeconds, failing pods, StatefulSets, PodDisruptionBudgets;

@@ -6,9 +6,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from core.config.budgets import Budgets, Publish, Reserve
+from core.config.budgets import Budgets, CapacityBuffers, Reserve
 from core.config.programs import ExtenderConfig
-from core.config.settings import Config, Mode, ScaleInOrder
+from core.config.settings import Config, Mode, PodDeletionCost
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
@@ -23,7 +23,7 @@ from sim.workload import Workload
 SHARE: Final = Fraction(85, 100)
 OWN: Final = Config(
     thresholds=Thresholds(cpu=SHARE, memory=SHARE),
-    budgets=Budgets(reserve=Reserve(publish=Publish.CAPACITY_BUFFER)),
+    budgets=Budgets(reserve=Reserve(capacity_buffers=CapacityBuffers.ENABLED)),
 )
 """Configuration of Ebb in the demo."""
 
@@ -70,9 +70,9 @@ def configuration(parts: Parts, given: Config | None = None) -> Config:
 
 def _taint_alone(config: Config) -> Config:
     """Return the configuration without features that need further components."""
-    reserve = replace(config.budgets.reserve, publish=Publish.NONE)
+    reserve = replace(config.budgets.reserve, capacity_buffers=CapacityBuffers.DISABLED)
     budgets = replace(config.budgets, reserve=reserve)
-    return replace(config, scale_in_order=ScaleInOrder.DISABLED, budgets=budgets)
+    return replace(config, pod_deletion_cost=PodDeletionCost.DISABLED, budgets=budgets)
 
 
 def run(

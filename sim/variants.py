@@ -34,13 +34,13 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
 SIMULATED: Final = ("extender.score",)
 """Settings in these sections that the simulation uses."""
 DEPENDENT: Final[Mapping[str, str]] = {
-    "thresholds": "leaveThresholds",
+    "thresholds": "releaseThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
 }
 """Setting that may contradict another value of a setting, and is removed then."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
-    "reserve.length": ("2m", "10m"),
+    "reserve.window": ("2m", "10m"),
     "extender.score": SCORE_NAMES,
 }
 """Values of the predefined sweep `usual`."""
@@ -100,7 +100,7 @@ def parse_sweep(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
             raise InvalidInputError(
                 f"--sweep {text!r:.80}",
                 "allowed: a setting's path once, '=', and values between commas, "
-                "such as reserve.length=2m,5m",
+                "such as reserve.window=2m,5m",
             )
         section = path.strip().partition(".")[0]
         if section in NOT_SIMULATED and path.strip() not in SIMULATED:

@@ -35,7 +35,7 @@ CONFIG = f"""\
 apiVersion: {API_VERSION}
 kind: {KIND}
 mode: MODE
-delay: 0s
+unneededTime: 0s
 extender: {{listen: "127.0.0.1:0", score: pack}}
 webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0"}}
 controller: {{metricsListen: "127.0.0.1:0", interval: 1s}}

@@ -55,7 +55,7 @@ def command(
     form: str,
 ) -> None:
     """Show which nodes are removable together, and why the others are not; read-only."""
-    # Only the leader knows how long nodes have been candidates, so `delay` counts as elapsed.
+    # Only the leader knows how long nodes have been candidates. `unneededTime` counts as elapsed.
     config = _limited(cluster_input.config, max_cpu, max_memory)
     now = cluster_input.now_seconds(SystemClock())
     plan = reconcile.plan(
@@ -73,7 +73,7 @@ def command(
 def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
     """Return the configuration with the thresholds of the command line.
 
-    `leaveThresholds` follow them, as in a file that does not set `leaveThresholds`.
+    `releaseThresholds` follow them, as in a file that does not set `releaseThresholds`.
     """
     own = config.thresholds
     thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
@@ -81,12 +81,13 @@ def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> C
         return config
     budgets = config.budgets
     pools = tuple(
-        pool if pool.thresholds else replace(pool, leave_thresholds=None) for pool in budgets.pools
+        pool if pool.thresholds else replace(pool, release_thresholds=None)
+        for pool in budgets.pools
     )
     return replace(
         config,
         thresholds=thresholds,
-        leave_thresholds=None,
+        release_thresholds=None,
         budgets=replace(budgets, pools=pools),
     )
 

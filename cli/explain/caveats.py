@@ -56,9 +56,9 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     pools = config.budgets.pools
     changed = {
         "thresholds": config.thresholds != Thresholds(),
-        "leaveThresholds": config.leave_thresholds is not None,
+        "releaseThresholds": config.release_thresholds is not None,
         "usability": config.usability is not UsabilityMode.AUTO,
-        "thresholds of pools": any(one.thresholds or one.leave_thresholds for one in pools),
+        "thresholds of pools": any(one.thresholds or one.release_thresholds for one in pools),
         "prices": bool(config.prices),
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:

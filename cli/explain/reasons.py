@@ -88,7 +88,7 @@ def page() -> str:
     )
     not_hardened = (
         "## Why a mark stays PreferNoSchedule\n\n"
-        "These reasons occur only if `hardAfter` or `eviction` is configured.\n"
+        "These reasons occur only if `noScheduleAfter` or `eviction` is configured.\n"
     )
     lifetime = (
         "## Why a node may empty late\n\nRemarks on the lifetime of pods. They block nothing.\n"

@@ -12,8 +12,8 @@ THRESHOLD: Final = "scale-down-utilization-threshold"
 TAKEN: Final[Mapping[str, Taken]] = {
     "scale-down-enabled": Taken(("mode",), MODE),
     THRESHOLD: Taken(("nodeUtilization", "utilization"), SHARE),
-    "scale-down-unneeded-time": Taken(("delay",), DURATION),
-    "scale-down-delay-after-add": Taken(("cooldown", "afterNodeAdd"), DURATION),
+    "scale-down-unneeded-time": Taken(("unneededTime",), DURATION),
+    "scale-down-delay-after-add": Taken(("cooldown", "delayAfterAdd"), DURATION),
     "scan-interval": Taken(("controller", "interval"), INTERVAL),
     "skip-nodes-with-system-pods": Taken(("nodeUtilization", "keepSystem"), FLAG),
     "skip-nodes-with-local-storage": Taken(("nodeUtilization", "keepLocalStorage"), FLAG),

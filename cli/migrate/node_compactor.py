@@ -24,7 +24,7 @@ DATA_KEY: Final = "estafette-k8s-node-compactor-config.yaml"
 POOLS: Final = "nodePools"
 ENABLED: Final = "enabled"
 TAKEN: Final[Mapping[str, Taken]] = {
-    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("delay",), SECONDS),
+    "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": Taken(("unneededTime",), SECONDS),
     "SLEEP_DURATION_BETWEEN_ITERATIONS_SECONDS": Taken(("controller", "interval"), SECONDS_FROM_1),
 }
 """Environment variables with an equivalent."""
@@ -36,7 +36,7 @@ VALUES: Final[Mapping[str, str]] = {
 """Environment variable for each value of the Helm chart."""
 WITHOUT: Final[Mapping[str, str]] = {
     "MINIMUM_NODE_AGE_SECONDS": "Ebb has no minimum age; after a node is added, all removals wait "
-    "for `cooldown.afterNodeAdd`",
+    "for `cooldown.delayAfterAdd`",
 }
 OF_POOL: Final[Mapping[str, Taken]] = {
     "scaleDownCPURequestRatioLimit": Taken(("limit",), SHARE),
@@ -47,7 +47,7 @@ NOTES: Final = (
     f"draining: the compactor deletes pods, whatever PodDisruptionBudgets say; {DRAINING}",
 )
 NO_DELAY: Final = (
-    "delay: not in this file; the compactor reads it from the environment variable "
+    "unneededTime: not in this file; the compactor reads it from the environment variable "
     "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS; the default is 300, and 600 in the Helm chart"
 )
 
@@ -100,7 +100,7 @@ def _convert(given: Sequence[Given]) -> Migrated:
         result.put(("mode",), OBSERVE)
     others = [one for one in given if one.key != POOLS]
     result.each(others, TAKEN, lambda key: WITHOUT.get(key, "unknown to the compactor"))
-    result.notes.extend(NOTES if "delay" in result.document else (*NOTES, NO_DELAY))
+    result.notes.extend(NOTES if "unneededTime" in result.document else (*NOTES, NO_DELAY))
     return result
 
 

@@ -11,8 +11,8 @@ POLICY: Final = "ExcessNodes"
 CONFIG_MAP: Final = "node-refiner-cm"
 TAKEN: Final[Mapping[str, Taken]] = {
     "drainer_enabled": Taken(("mode",), MODE),
-    "time_gap": Taken(("spacing",), MINUTES),
-    "time_since_last_addition": Taken(("cooldown", "afterNodeAdd"), MINUTES),
+    "time_gap": Taken(("markInterval",), MINUTES),
+    "time_since_last_addition": Taken(("cooldown", "delayAfterAdd"), MINUTES),
     "excess_nodes_threshold": Taken(("excessNodes", "threshold"), NUMBER),
     "minimum_nodes": Taken(("budgets", "minNodes"), COUNT),
     "minimum_non_tainted_nodes": Taken(("budgets", "minUntaintedNodes"), COUNT),

@@ -39,7 +39,7 @@ class ReachUtilization:
     enter: Share
     """Thresholds for unmarked nodes."""
     release: Share
-    """Thresholds for marked nodes (`leaveThresholds`)."""
+    """Thresholds for marked nodes (`releaseThresholds`)."""
     peak_excess: Amount = NOTHING
     """Difference between the highest requests of the peak window and the current ones."""
     nodes: int = 0

@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from core.config.thresholds import FileContext, Leave, PoolEnter
+from core.config.thresholds import FileContext, PoolEnter, ReleaseThresholds
 from core.fields.structure import FLATTENED, Listed, filled, where
 from core.fields.value_types import (
     SHARE,
@@ -117,7 +117,7 @@ class Pool:
     thresholds: PoolEnter = None
     """Thresholds for all sets of nodes that a pod can use and that include a node of this pool. A
     missing value is that of the cluster."""
-    leave_thresholds: Leave = None
+    release_thresholds: ReleaseThresholds = None
     """A marked node of the pool is released above these thresholds. A missing value is 5
     percentage points above `thresholds`."""
 
@@ -126,9 +126,9 @@ class Pool:
 class Cooldown:
     """Time without new marks after an event."""
 
-    after_node_add_seconds: Annotated[int, duration()] = 600
+    delay_after_add_seconds: Annotated[int, duration()] = 600
     """Time without new marks after a node was added, as in a scale-up."""
-    after_pending_seconds: Annotated[int, duration()] = 600
+    delay_after_pending_seconds: Annotated[int, duration()] = 600
     """Time without new marks after a pod became unschedulable, if a node of the cluster admits the
     pod."""
 
@@ -158,27 +158,27 @@ class Backoff:
         return now.reached(until - self.max_seconds - CLOCKS_APART_SECONDS_MAX)
 
 
-class Publish(StrEnum):
-    """How Ebb announces the expected pods to the autoscaler."""
+class CapacityBuffers(StrEnum):
+    """Whether Ebb announces the expected pods to the autoscaler in CapacityBuffers."""
 
-    NONE = "none"
-    CAPACITY_BUFFER = "CapacityBuffer"
+    DISABLED = "disabled"
+    ENABLED = "enabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """Room that is kept free for pods like those of the recent past."""
 
-    length_seconds: Annotated[int, duration(1)] = 300
+    window_seconds: Annotated[int, duration(1)] = 300
     """Ebb keeps room for as many pods as arrive in this time. It uses the time that new nodes take
     to become ready, if pods have waited longer for nodes, up to 15m."""
-    over_seconds: Annotated[int, duration()] = 3600
+    lookback_seconds: Annotated[int, duration()] = 3600
     """How far back Ebb looks for the busiest such time. With `0s` only `headroom` is kept."""
-    buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
+    max_buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Maximum share of the nodes usable by CapacityBuffers that is kept for the buffers. It also
-    limits the nodes that `publish` may request."""
-    publish: Publish = Publish.NONE
-    """With `CapacityBuffer`, Ebb announces the expected pods to the autoscaler in CapacityBuffers,
+    limits the nodes that `capacityBuffers` may request."""
+    capacity_buffers: CapacityBuffers = CapacityBuffers.DISABLED
+    """With `enabled`, Ebb announces the expected pods to the autoscaler in CapacityBuffers,
     so that nodes are added before pods are Pending. Requires the component `capacity-buffers`."""
 
 
@@ -203,10 +203,10 @@ class Budgets:
     (the set of nodes that a pod can use)."""
     reserve: Reserve = Reserve()
     """Room that is kept free for pods like those of the recent past."""
-    peak_window_seconds: Annotated[int, duration()] = 600
+    stabilization_window_seconds: Annotated[int, duration()] = 600
     """Time window for peak demand. A node is marked only if its removal would have been possible
     at the busiest moment in the window."""
-    spacing_seconds: Annotated[int, duration()] = 0
+    mark_interval_seconds: Annotated[int, duration()] = 0
     """Minimum time between two marks, and after the release of a node that missed its deadline.
     With `0s` several nodes can be marked in one pass."""
     cooldown: Cooldown = Cooldown()

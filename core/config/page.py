@@ -26,7 +26,7 @@ changes such a setting of its own; restart `ebb-controller` to use the file.
 POLICY_HEAD: Final = """
 ## Defaults of other policies
 
-Only ClusterThreshold uses `thresholds`, `leaveThresholds` (also those of `pools`), `usability`
+Only ClusterThreshold uses `thresholds`, `releaseThresholds` (also those of `pools`), `usability`
 and `prices`. Other policies ignore these settings and have the following defaults. A value in the
 file takes precedence. docs/policies.md describes the rules.
 

@@ -24,10 +24,10 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from core.capacity.usable import Usability
-from core.config.budgets import Budgets, Publish
+from core.config.budgets import Budgets, CapacityBuffers
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
-from core.config.thresholds import Enter, Leave, Thresholds
+from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
 from core.fields.structure import (
     CONTROLLER,
     EXTENDER,
@@ -70,7 +70,7 @@ class Mode(StrEnum):
     ENFORCE = "enforce"
 
 
-class ScaleInOrder(StrEnum):
+class PodDeletionCost(StrEnum):
     """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first."""
 
     AUTO = "auto"
@@ -131,13 +131,13 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class ScaleDownProtection:
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
 
     scope: Scope = Scope.EMPTY
     """Nodes that Ebb protects from scale-down until it releases them to the autoscaler: only
     marked nodes (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
-    guard_seconds: Annotated[int, duration()] = 900
+    after_release_seconds: Annotated[int, duration()] = 900
     """Maximum time for which a node stays protected from scale-down after the release of its mark.
     Set it for autoscalers that evict pods."""
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
@@ -183,13 +183,13 @@ class Config:
     all that follows from them."""
     policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
     """The rule that nominates nodes for removal."""
-    delay_seconds: Annotated[int, duration()] = 600
+    unneeded_time_seconds: Annotated[int, duration()] = 600
     """A node must be a candidate for longer than this before it is marked. Empty nodes are marked
     at once."""
     thresholds: Enter = field(default_factory=Thresholds)
     """Maximum ratio of requests to usable capacity after the removal of a node. It must hold in
     the cluster and in every set of nodes that a pod can use."""
-    leave_thresholds: Leave = None
+    release_thresholds: ReleaseThresholds = None
     """A marked node is released above these thresholds. A missing value is 5 percentage points
     above `thresholds`."""
     usability: UsabilityForm = UsabilityMode.AUTO
@@ -220,11 +220,11 @@ class Config:
     list replaces the default, so it must include `default-scheduler`."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is released, unless the node is empty."""
-    hard_after_seconds: Annotated[int | None, duration(never=True)] = None
+    no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
     """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`)."""
-    hand_over: HandOver = HandOver()
+    scale_down_protection: ScaleDownProtection = ScaleDownProtection()
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
-    scale_in_order: ScaleInOrder = ScaleInOrder.AUTO
+    pod_deletion_cost: PodDeletionCost = PodDeletionCost.AUTO
     """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first,
     then pods on the nodes to be marked next. With `auto`, only if Ebb may patch Pods."""
     eviction: Eviction = Eviction.DISABLED
@@ -263,7 +263,7 @@ class Config:
     @property
     def hardens(self) -> bool:
         """Return whether marks can become NoSchedule marks."""
-        return self.hard_after_seconds is not None or self.eviction is Eviction.ENABLED
+        return self.no_schedule_after_seconds is not None or self.eviction is Eviction.ENABLED
 
     @property
     def evicts(self) -> bool:
@@ -273,12 +273,12 @@ class Config:
     @property
     def publishes(self) -> bool:
         """Return whether Ebb announces expected pods to the autoscaler."""
-        publish = self.budgets.reserve.publish
-        return self.mode is Mode.ENFORCE and publish is Publish.CAPACITY_BUFFER
+        publish = self.budgets.reserve.capacity_buffers
+        return self.mode is Mode.ENFORCE and publish is CapacityBuffers.ENABLED
 
     def leave(self) -> Thresholds:
         """Return the thresholds above which a marked node is released."""
-        return self.leave_thresholds or self.thresholds.leave()
+        return self.release_thresholds or self.thresholds.leave()
 
     def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
         """Return the thresholds of a node with these labels: its pool's, or the cluster's."""
@@ -288,9 +288,9 @@ class Config:
     def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
         """Return the thresholds above which a marked node with these labels is released."""
         pool = self.budgets.pool_of(labels)
-        if pool is None or not (pool.thresholds or pool.leave_thresholds):
+        if pool is None or not (pool.thresholds or pool.release_thresholds):
             return self.leave()
-        return pool.leave_thresholds or self.thresholds_of(labels).leave()
+        return pool.release_thresholds or self.thresholds_of(labels).leave()
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
         """Return the price of a node with these labels: the first matching entry, or 0."""

@@ -76,4 +76,4 @@ def _leave(
 
 Enter = Annotated[Thresholds, WrapValidator(_cluster_enter)]
 PoolEnter = Annotated[Thresholds | None, BeforeValidator(_pool_enter)]
-Leave = Annotated[Thresholds | None, WrapValidator(_leave)]
+ReleaseThresholds = Annotated[Thresholds | None, WrapValidator(_leave)]

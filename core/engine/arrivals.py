@@ -96,7 +96,7 @@ class TimeBuckets:
     @staticmethod
     def of(reserve: Reserve) -> "TimeBuckets":
         """Return the finest buckets that the settings and the limits allow."""
-        length, over = reserve.length_seconds, reserve.over_seconds
+        length, over = reserve.window_seconds, reserve.lookback_seconds
         number = max(1, length // BUCKETS_PER_WINDOW, -(-over // BUCKETS_MAX))
         return TimeBuckets(
             number, -(-length // number), over, max(length, DAILY_BUCKET_SECONDS_MIN)
@@ -166,7 +166,7 @@ class Arrivals:
 
 def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals:
     reserve = snapshot.config.budgets.reserve
-    if not reserve.over_seconds:
+    if not reserve.lookback_seconds:
         return Arrivals()
     buckets, pods = TimeBuckets.of(reserve), snapshot.cluster.pods
     if before.buckets is None or not buckets.is_compatible(before.buckets):

@@ -31,7 +31,7 @@ BUFFERED: Final = Reason(
     "buffer",
     "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
     "honors the buffer would keep the node.",
-    "reduce the CapacityBuffer, or lower `reserve.buffers` in the configuration",
+    "reduce the CapacityBuffer, or lower `reserve.maxBuffers` in the configuration",
     "the remaining nodes have room for the pods of the buffer, or not even all nodes have",
 )
 

@@ -135,7 +135,7 @@ class LeaderState:
         )
 
     def with_failed_writes(
-        self, nodes: frozenset[str], now: Now, *, delay_seconds: int, max_seconds: int
+        self, nodes: frozenset[str], now: Now, *, unneeded_time_seconds: int, max_seconds: int
     ) -> "LeaderState":
         """Return the state after writes on these nodes failed.
 
@@ -146,7 +146,7 @@ class LeaderState:
         refused = dict(self.failed_writes)
         for name in nodes:
             times = refused[name].times + 1 if name in refused else 1
-            seconds = max(delay_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
+            seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
         # Their delay restarts, and empty nodes are skipped too. Otherwise a user who can have
         # every write on some nodes rejected would make each pass try these nodes before all
@@ -178,7 +178,7 @@ class RateLimits:
     """End of the cooldown after the last node was added; None if it has ended."""
     pending_until: int | None = None
     """End of the cooldown after a pod became unschedulable; None if it has ended."""
-    spacing_until: int | None = None
+    mark_interval_until: int | None = None
     """End of the interval after the last mark, or after a node did not empty in time."""
     window_ends: Ends = field(default_factory=dict)
     """Times at which the marks of the window leave it."""
@@ -315,9 +315,9 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
     return RateLimits(
-        cooling_until=_end(state.node_added_at, cooldown.after_node_add_seconds, now),
-        pending_until=_end(state.pod_pending_at, cooldown.after_pending_seconds, now),
-        spacing_until=_end(state.last_mark_at, budgets.spacing_seconds, now),
+        cooling_until=_end(state.node_added_at, cooldown.delay_after_add_seconds, now),
+        pending_until=_end(state.pod_pending_at, cooldown.delay_after_pending_seconds, now),
+        mark_interval_until=_end(state.last_mark_at, budgets.mark_interval_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
         backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
@@ -340,11 +340,11 @@ def _end(since: int | None, seconds: int, now: Now) -> int | None:
     return None if since is None or now.reached(since + seconds) else since + seconds
 
 
-def watched_until(state: LeaderState, length_seconds: int) -> int | None:
+def watched_until(state: LeaderState, window_seconds: int) -> int | None:
     """Return when the leader will have counted arrivals for a whole window of the reserve.
 
     Unix seconds. The window is at least as long as new nodes take. None: arrivals are not counted.
     """
-    longest = max((length_seconds, *state.provisioning_times.seconds.values()))
+    longest = max((window_seconds, *state.provisioning_times.seconds.values()))
     since = state.arrivals.counting_since
     return None if since is None else since + longest

@@ -186,11 +186,11 @@ class RemovalLimits:
 
         The release of a node that did not empty before its deadline counts like a mark.
         """
-        if until := self.rate_limits.spacing_until:
+        if until := self.rate_limits.mark_interval_until:
             return Timed(
                 f"a node was marked, or did not empty in time: {_no_mark_until(until)}", until
             )
-        if self._marks_one and (seconds := self._budgets.spacing_seconds):
+        if self._marks_one and (seconds := self._budgets.mark_interval_seconds):
             return f"another node is marked first, and the next one {duration(seconds)} later"
         return None
 
@@ -230,11 +230,11 @@ MIN_UNTAINTED: Final = Reason(
     "without other taints",
 )
 SPACING: Final = Reason(
-    "spacing",
+    "mark-interval",
     "Another node was marked recently, is marked first in this plan, or did not empty before its "
     "deadline. Ebb waits for a minimum interval between marks.",
-    "wait; or shorten `spacing`",
-    "for `spacing`, no node was marked, and no mark was released because its deadline passed",
+    "wait; or shorten `markInterval`",
+    "for `markInterval`, no node was marked, and no mark was released because its deadline passed",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
@@ -245,15 +245,15 @@ ZONE_BALANCE: Final = Reason(
 COOLDOWN: Final = Reason(
     "cooldown",
     "A node was added recently. Ebb marks no node while the cluster grows.",
-    "wait; or shorten `cooldown.afterNodeAdd`",
-    "no node has been added for `cooldown.afterNodeAdd`",
+    "wait; or shorten `cooldown.delayAfterAdd`",
+    "no node has been added for `cooldown.delayAfterAdd`",
 )
 PODS_PENDING: Final = Reason(
     "pods-pending",
     "A pod that some node would admit became unschedulable recently. Ebb marks no node while "
     "capacity is short.",
-    "wait; or shorten `cooldown.afterPending`",
-    "no pod has become unschedulable for `cooldown.afterPending`",
+    "wait; or shorten `cooldown.delayAfterPending`",
+    "no pod has become unschedulable for `cooldown.delayAfterPending`",
 )
 BACKOFF: Final = Reason(
     "backoff",

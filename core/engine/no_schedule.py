@@ -439,8 +439,10 @@ def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
         yield [pod for _, _, pod in found]
 
 
-def wanted(against: tuple[Blocker, ...], hard_after_seconds: int | None, age_seconds: int) -> Mark:
+def wanted(
+    against: tuple[Blocker, ...], no_schedule_after_seconds: int | None, age_seconds: int
+) -> Mark:
     """Return the kind of mark for a node that has been marked for *age_seconds*."""
-    if hard_after_seconds is None or against or age_seconds < hard_after_seconds:
+    if no_schedule_after_seconds is None or against or age_seconds < no_schedule_after_seconds:
         return Mark.SOFT
     return Mark.HARD

@@ -26,7 +26,7 @@ class Peak:
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
         """Return the state after a pass."""
-        seconds = seen.config.budgets.peak_window_seconds
+        seconds = seen.config.budgets.stabilization_window_seconds
         return replace(
             self,
             looks={
@@ -103,7 +103,7 @@ class RecentTemplates:
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
         """Return the state after a pass."""
-        if not seen.config.budgets.peak_window_seconds:
+        if not seen.config.budgets.stabilization_window_seconds:
             return type(self)()
         left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:

@@ -29,10 +29,10 @@ REROUTES_MAX: Final = 3
 """Maximum number of times that the pods of one node are placed again to avoid full reaches."""
 
 DELAY: Final = Reason(
-    "delay",
+    "unneeded-time",
     "The node is a candidate for removal, but not yet for longer than the configured delay.",
-    "wait; or lower `delay` in the configuration",
-    "the node has been a candidate for longer than `delay` without interruption",
+    "wait; or lower `unneededTime` in the configuration",
+    "the node has been a candidate for longer than `unneededTime` without interruption",
 )
 NO_ROOM: Final = Reason(
     "no-room",
@@ -149,7 +149,7 @@ class Planner:
             n for n in packer.placeholders if buffer_of(packer.pods[n]) is None
         )
         self.marked = snapshot.marks.keys() - snapshot.leaving_nodes
-        self._delay_seconds = snapshot.config.delay_seconds
+        self._unneeded_time_seconds = snapshot.config.unneeded_time_seconds
         self._ordered = len(self.ledger.changed)
         """Length of `ledger.changed` when the nodes were last sorted."""
         self._ranks = [self.rank(node) for node in range(len(packer.nodes))]
@@ -266,7 +266,9 @@ class Planner:
             filter(self._is_unneeded, sorted(range(len(self.packer.nodes)), key=self._name)),
             self._has_time,
         )
-        self._delays = unneeded.due_times(lambda at: self._policy.due_at(at, self._delay_seconds))
+        self._delays = unneeded.due_times(
+            lambda at: self._policy.due_at(at, self._unneeded_time_seconds)
+        )
 
     def _is_unneeded(self, node: int) -> bool:
         """Report whether only placements decide whether the node is unneeded."""
@@ -422,7 +424,7 @@ class Planner:
         if name in self.snapshot.leaving_nodes:
             return blockers
         if not self._is_due(name):
-            message = f"its delay of {duration(self._delay_seconds)} has not passed yet"
+            message = f"its delay of {duration(self._unneeded_time_seconds)} has not passed yet"
             until = (self._delays or {}).get(name)
             blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._limits.blockers(self.packer.nodes[node])

@@ -23,7 +23,7 @@ def protected_unmarked(
     snapshot: ClusterSnapshot, reserve: Iterable[ReservedNode], limits: RateLimits
 ) -> frozenset[str]:
     """Return the names of the unmarked nodes to protect; *reserve*: the reserved nodes."""
-    scope = snapshot.config.hand_over.scope
+    scope = snapshot.config.scale_down_protection.scope
     skipped = (limits.backing_off.keys() | limits.failed_writes.keys()) - {
         one.node for one in reserve
     }
@@ -51,7 +51,7 @@ def _may_hold(config: Config, node: Node) -> bool:
     """Report whether the node is in a pool, and the scope includes unmarked nodes."""
     budgets = config.budgets
     in_pool = not budgets.pools or budgets.pool_of(node.labels) is not None
-    return in_pool and config.hand_over.scope is not Scope.MARKED
+    return in_pool and config.scale_down_protection.scope is not Scope.MARKED
 
 
 def _is_ours(snapshot: ClusterSnapshot, node: Node) -> bool:

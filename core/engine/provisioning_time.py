@@ -68,7 +68,7 @@ class AddedNodes(NamedTuple):
 def _observed(
     before: ProvisioningTimes, snapshot: ClusterSnapshot, new: frozenset[str], now_seconds: int
 ) -> ProvisioningTimes:
-    if not snapshot.config.budgets.reserve.over_seconds:
+    if not snapshot.config.budgets.reserve.lookback_seconds:
         return ProvisioningTimes()
     names = snapshot.node_order.ids.keys()
     added_at = {name: at for name, at in before.added_at.items() if name in names}

@@ -134,7 +134,7 @@ def _reserve(
 ) -> tuple[tuple[ReservedNode, ...], frozenset[str], ReserveHits]:
     """Return the reserved nodes, the reaches that are short of room, and the new reserve hits."""
     needed, short_reaches = reserve_nodes(state, snapshot, now)
-    until = watched_until(state, snapshot.config.budgets.reserve.length_seconds)
+    until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
     # A new leader reserves every empty node, because it does not know which ones are needed.
     knows_arrivals = until is None or now.reached(until)
     names = frozenset(one.node for one in needed if knows_arrivals)
@@ -151,7 +151,7 @@ def _plan_and_candidates(
         result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=unneeded)
         return result, replace(state, candidates=unneeded.since, hints=unneeded.hints())
     candidates = _candidates(snapshot, state.candidates, now)
-    due_at, delay = snapshot.policy_type.due_at, snapshot.config.delay_seconds
+    due_at, delay = snapshot.policy_type.due_at, snapshot.config.unneeded_time_seconds
     delays = {
         name: due_at(since, delay) if name in snapshot.non_empty_nodes else since
         for name, since in candidates.items()
@@ -232,7 +232,7 @@ def make_plan(
 
     Marked nodes are tried first, in the order of their marks, and have no delay. An unmarked node
     is removable if every reach stays within the thresholds without it. A marked node is removable
-    if every reach stays within the higher `leaveThresholds`, so that small changes of the load
+    if every reach stays within the higher `releaseThresholds`, so that small changes of the load
     do not release marks.
 
     Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until

@@ -47,7 +47,7 @@ RESERVE: Final = Reason(
     "reserve",
     "The node is empty but is not released to the autoscaler. Ebb reserves room for as many pods "
     "as were created in the busiest recent time span, and the other nodes have too little.",
-    "wait; or shorten `reserve.length` or `reserve.over` in the configuration",
+    "wait; or shorten `reserve.window` or `reserve.lookback` in the configuration",
     "the other nodes have room for the expected pods",
 )
 
@@ -68,10 +68,10 @@ def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Re
     every empty node.
     """
     settings = snapshot.config.budgets.reserve
-    if not settings.over_seconds:
+    if not settings.lookback_seconds:
         return ReservePlanner(snapshot, None).reserve() if snapshot.buffer_rooms else Reserved()
     found = ReservePlanner(snapshot, state.expected_pods(snapshot.total_allocatable, now))
-    until = watched_until(state, settings.length_seconds)
+    until = watched_until(state, settings.window_seconds)
     if until is not None and now.before(until):
         return found.keep_all(until)
     return found.reserve()

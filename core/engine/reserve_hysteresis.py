@@ -2,8 +2,8 @@
 
 The room on the other nodes changes with every pod. A node that is needed while a pod of a CronJob
 runs would be released each time the pod ends, and protected again before the autoscaler, which
-waits about ten minutes, could remove it. So such a node stays reserved for one `reserve.length`
-after it was needed last, twice as long after each repetition, up to `reserve.over`.
+waits about ten minutes, could remove it. So such a node stays reserved for one `reserve.window`
+after it was needed last, twice as long after each repetition, up to `reserve.lookback`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -44,7 +44,7 @@ class ReserveHits:
     """Nodes that the reserve needed again after their release."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
-    """Hits by node; dropped `reserve.over` after the node was needed last."""
+    """Hits by node; dropped `reserve.lookback` after the node was needed last."""
     current: frozenset[str] = frozenset()
     """Nodes that the reserve needed in the last pass."""
 
@@ -58,7 +58,7 @@ class ReserveHits:
         found: dict[str, ReserveHit] = {}
         for node in seen.snapshot.node_order.nodes:
             known = self.nodes.get(node.name)
-            if known and now.reached(known.needed + settings.over_seconds):
+            if known and now.reached(known.needed + settings.lookback_seconds):
                 known = None
             if node.name in seen.needed:
                 again = is_released_to_autoscaler(node) and not (
@@ -98,8 +98,8 @@ class ReserveHits:
 
 def _until(one: ReserveHit, settings: Reserve) -> int:
     """Return the time until which a node stays reserved."""
-    seconds: int = settings.length_seconds << min(one.times - 1, DOUBLINGS_MAX)
-    return one.needed + min(seconds, settings.over_seconds)
+    seconds: int = settings.window_seconds << min(one.times - 1, DOUBLINGS_MAX)
+    return one.needed + min(seconds, settings.lookback_seconds)
 
 
 def _is_empty_and_marked(snapshot: ClusterSnapshot, name: str) -> bool:

@@ -212,7 +212,7 @@ class ClusterSnapshot:
     @cached_property
     def reaches(self) -> Reaches:
         """Return the sets of nodes that pods can use."""
-        asked, seconds = self._groups_by_template, self.config.budgets.peak_window_seconds
+        asked, seconds = self._groups_by_template, self.config.budgets.stabilization_window_seconds
         lately = self._recent_templates.within(seconds, asked.keys(), self.now) if self.now else ()
         return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
 
@@ -370,7 +370,7 @@ class ClusterSnapshot:
         """Return the enter and release thresholds by node, each with those of the cluster."""
         config = self.config
         pools = config.budgets.pools
-        some = any(pool.thresholds or pool.leave_thresholds for pool in pools)
+        some = any(pool.thresholds or pool.release_thresholds for pool in pools)
         labels = [node.labels for node in self.node_order.nodes] if some else []
         of = [config.budgets.pool_of(one) for one in labels]
         found = []
@@ -444,7 +444,7 @@ class ClusterSnapshot:
             self._requesting_buffers,
             offered,
             self.total_allocatable,
-            self.config.budgets.reserve.buffers,
+            self.config.budgets.reserve.max_buffers,
         )
 
     def headroom(self, pods: int) -> list[Pod]:

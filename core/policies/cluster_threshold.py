@@ -1,7 +1,7 @@
 """Nominate nodes while the cluster and every reach stay within their thresholds without them.
 
 Source: thesis 4.4 (candidate_check) and 4.5. Unmarked nodes are checked against `thresholds`,
-marked nodes against the higher `leaveThresholds`.
+marked nodes against the higher `releaseThresholds`.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ THRESHOLD: Final = Reason(
 PEAK_DEMAND: Final = Reason(
     "peak-demand",
     "Current requests are within `thresholds` without the node, but the highest requests within "
-    "`peakWindow` are not.",
-    "wait; or shorten `peakWindow` in the configuration",
-    "the highest requests within `peakWindow` are within `thresholds` without the node",
+    "`stabilizationWindow` are not.",
+    "wait; or shorten `stabilizationWindow` in the configuration",
+    "the highest requests within `stabilizationWindow` are within `thresholds` without the node",
 )
 USABLE_THRESHOLD: Final = Reason(
     "usable-threshold",

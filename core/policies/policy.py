@@ -81,7 +81,7 @@ class Policy(Protocol):
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults of other settings under this policy, as in the configuration."""
     thresholds: ClassVar[bool] = False
-    """True if the policy uses `thresholds`, `leaveThresholds` and `usability`."""
+    """True if the policy uses `thresholds`, `releaseThresholds` and `usability`."""
     remembers_placements: ClassVar[bool] = False
     """True if a node is a candidate only while its pods have places. The places are remembered,
     and the delay restarts if removed nodes take one."""
@@ -122,12 +122,12 @@ class Policy(Protocol):
         return self.nominates(node, marked=False)
 
     @staticmethod
-    def due_at(since: int, delay_seconds: int) -> int:
+    def due_at(since: int, unneeded_time_seconds: int) -> int:
         """Return the time (unix seconds) at which a candidate since *since* may be removed.
 
         It must have been a candidate for longer than the delay (thesis 4.5).
         """
-        return since + delay_seconds + 1
+        return since + unneeded_time_seconds + 1
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
         """Return the conditions that would be violated after the packing."""

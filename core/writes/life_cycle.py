@@ -95,7 +95,7 @@ class Event(Enum):
     )
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
-        "the node has been marked for `hardAfter`, or it is being drained",
+        "the node has been marked for `noScheduleAfter`, or it is being drained",
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",

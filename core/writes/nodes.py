@@ -155,7 +155,7 @@ class NodePatchPlanner:
         asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
         self.occupied = occupants(cluster, Now(self._now), asked | plan.held)
-        self._busy = busy(cluster, config.hand_over.utilization, Now(self._now))
+        self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
         """Return the writes for a Node: per event, the transition of its first matching state."""
@@ -227,7 +227,7 @@ class NodePatchPlanner:
 
     def _hold(self, node: Node) -> Iterable[Event]:
         """Yield whether to set the protection; the rest of an earlier protection may suffice."""
-        seconds, guard = self._config.hand_over.guard_seconds, guard_of(node)
+        seconds, guard = self._config.scale_down_protection.after_release_seconds, guard_of(node)
         end = seconds_of(guard.until) if guard else None
         for_now = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
         if guard is None or not (for_now or guard.until == GUARD_WHILE_HELD):
@@ -236,8 +236,11 @@ class NodePatchPlanner:
             yield Event.WRONG_ANNOTATION
 
     def _end_of_guard(self, node: Node) -> Iterable[Event]:
-        hand_over, guard = self._config.hand_over, guard_of(node)
-        seconds, end = hand_over.guard_seconds, seconds_of(guard.until) if guard else None
+        scale_down_protection, guard = self._config.scale_down_protection, guard_of(node)
+        seconds, end = (
+            scale_down_protection.after_release_seconds,
+            seconds_of(guard.until) if guard else None,
+        )
         if guard is None:
             yield Event.PROTECTION_REMOVED
         elif guard.until == GUARD_WHILE_MARKED:
@@ -249,7 +252,7 @@ class NodePatchPlanner:
         elif end <= self._now:
             if self._watch.long(seconds):
                 yield Event.PROTECTION_EXPIRED
-        elif node.name in self._busy and hand_over.scope is Scope.MARKED:
+        elif node.name in self._busy and scale_down_protection.scope is Scope.MARKED:
             yield Event.BUSY
         elif guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
@@ -261,19 +264,22 @@ class NodePatchPlanner:
         that comes and goes. A leader that has not seen the node protected does not know the start,
         so it writes an end time.
         """
-        hand_over, since = self._config.hand_over, self._watch.held.get(node.name)
-        lasting = not self._observe and hand_over.scope is not Scope.MARKED
+        scale_down_protection, since = (
+            self._config.scale_down_protection,
+            self._watch.held.get(node.name),
+        )
+        lasting = not self._observe and scale_down_protection.scope is not Scope.MARKED
         placed = guard.key == _protection_key(node)
         if since is None or not (lasting and placed and node.name in self.occupied):
             yield Event.PROTECTION_UNWANTED
-        elif self._now - since >= hand_over.guard_seconds:
+        elif self._now - since >= scale_down_protection.after_release_seconds:
             yield Event.LONG_OCCUPIED
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
         free, softened = self._is_free(node), False
         if not free and (guard := guard_of(node)) and guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
-        after = 0 if node.name in self._watch.hard else self._config.hard_after_seconds
+        after = 0 if node.name in self._watch.hard else self._config.no_schedule_after_seconds
         if details is None or not self._dated(details):
             yield Event.INVALID_DETAILS
         elif no_schedule.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
@@ -328,7 +334,10 @@ class NodePatchPlanner:
         A short-lived pod may occupy it, or it is protected for another reason now. Readers of the
         annotation also look at the node's pods.
         """
-        since, seconds = self._watch.reserved.get(node.name), self._config.hand_over.guard_seconds
+        since, seconds = (
+            self._watch.reserved.get(node.name),
+            self._config.scale_down_protection.after_release_seconds,
+        )
         recent = since is not None and self._now - since < seconds
         held = node.name in self.occupied or node.name in self._held
         return recent and held and not (self._observe or self._is_kept(node))
@@ -357,7 +366,7 @@ class NodePatchPlanner:
             case Event.NO_SCHEDULE_BLOCKED:
                 return (
                     _reasons(self._against(node))
-                    or "NoSchedule marks are not configured (hardAfter: never)"
+                    or "NoSchedule marks are not configured (noScheduleAfter: never)"
                 )
             case _:
                 return _SAME.get(event, event).meaning
@@ -432,7 +441,9 @@ class NodePatchPlanner:
         return {DETAILS_ANNOTATION: encode_details(details)}
 
     def _until(self, node: Node) -> dict[str, str | None]:
-        return _protected(node, str(self._now + self._config.hand_over.guard_seconds))
+        return _protected(
+            node, str(self._now + self._config.scale_down_protection.after_release_seconds)
+        )
 
     def _backoff(self, node: Node) -> dict[str, str | None]:
         """Return the backoff after another missed deadline or failed drain."""

@@ -77,7 +77,9 @@ def by_policies() -> list[list[str]]:
         plain, _ = looked(made, Config(budgets=UNLIMITED))
         for utilization in (Fraction(1, 2), Fraction(1)):
             own = PolicySettings(node_utilization=Settings(utilization=utilization))
-            config = Config(policy=places, policies=own, budgets=UNLIMITED, delay_seconds=60)
+            config = Config(
+                policy=places, policies=own, budgets=UNLIMITED, unneeded_time_seconds=60
+            )
             first, found = looked(made, config)
             again, later = looked(made, config, found.state)
             rows.append(

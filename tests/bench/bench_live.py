@@ -33,10 +33,10 @@ from tests.e2e.scheduling import (
     start_extender,
 )
 
-RESERVE: Final = {"length": "10s", "over": "2m"}
+RESERVE: Final = {"window": "10s", "lookback": "2m"}
 SETTINGS: Final = {
     "usability": "none",
-    "delay": "5s",
+    "unneededTime": "5s",
     "headroom": 1,
     "thresholds": {"cpu": "90%", "memory": "90%"},
     "reserve": RESERVE,
@@ -44,9 +44,9 @@ SETTINGS: Final = {
 """Beside `AT_ONCE`, for a loop in which 20 s stand for the ten minutes that an autoscaler waits:
 the reserve's defaults are a thirtieth. MostAllocated keeps no room at all; with 85 % Ebb keeps two
 nodes of 28 more."""
-BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"over": "0s"}}
+BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"lookback": "0s"}}
 """Until the load begins: neither are all nodes empty, nor do as many pods come again."""
-COMPONENTS = ("components/extender", "components/scale-in-order", "components/capacity-buffers")
+COMPONENTS = ("components/extender", "components/pod-deletion-cost", "components/capacity-buffers")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ PUBLISHING: Final = Run(
     profile=shipped_profile(),
     score="pack",
     settings={
-        "reserve": {**RESERVE, "publish": "CapacityBuffer"},
+        "reserve": {**RESERVE, "capacityBuffers": "enabled"},
         "thresholds": {"cpu": "98%", "memory": "98%"},  # nodes come before there is no room
     },
 )

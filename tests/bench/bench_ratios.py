@@ -1,10 +1,10 @@
 """Ebb against what it is measured by, seed by seed: cost, pending pod-seconds and scale-ups.
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
-[--order NAME] [--publish HOW] [--length SECONDS] [--over SECONDS] [--thresholds PERCENT]
-[--trace DIR]`: the demo's load, or what `ebb demo --trace DIR` plays, each seed with the three
-columns, and the worst ratio of all.
-`--publish` and the two after it set the reserve of Ebb's column.
+[--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
+[--thresholds PERCENT] [--trace DIR]`: the demo's load, or what `ebb demo --trace DIR` plays, each
+seed with the three columns, and the worst ratio of all.
+`--capacity-buffers` and the two after it set the reserve of Ebb's column.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from core.config.budgets import Publish
+from core.config.budgets import CapacityBuffers
 from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import ScaleInOrder
+from core.config.settings import PodDeletionCost
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
 from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
@@ -54,26 +54,28 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=2)
     parser.add_argument("--tick", type=int, default=10, help="seconds between passes")
     parser.add_argument("--score", choices=SCORE_NAMES, default=SCORE_NAMES[0])
-    parser.add_argument("--order", choices=list(ScaleInOrder), default=ScaleInOrder.AUTO)
+    parser.add_argument("--order", choices=list(PodDeletionCost), default=PodDeletionCost.AUTO)
     default = OWN.budgets.reserve
-    parser.add_argument("--publish", choices=list(Publish), default=default.publish)
-    parser.add_argument("--length", type=int, default=default.length_seconds)
-    parser.add_argument("--over", type=int, default=default.over_seconds)
+    parser.add_argument(
+        "--capacity-buffers", choices=list(CapacityBuffers), default=default.capacity_buffers
+    )
+    parser.add_argument("--window", type=int, default=default.window_seconds)
+    parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
     parser.add_argument("--trace", type=Path, metavar="DIR", help="as of `ebb demo`")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
     asked = parser.parse_args()
     share = Fraction(asked.thresholds, 100)
     reserve = replace(
         default,
-        length_seconds=asked.length,
-        over_seconds=asked.over,
-        publish=Publish(asked.publish),
+        window_seconds=asked.window,
+        lookback_seconds=asked.lookback,
+        capacity_buffers=CapacityBuffers(asked.capacity_buffers),
     )
     given = replace(
         OWN,
         budgets=replace(OWN.budgets, reserve=reserve),
         thresholds=Thresholds(cpu=share, memory=share),
-        scale_in_order=ScaleInOrder(asked.order),
+        pod_deletion_cost=PodDeletionCost(asked.order),
         extender=ExtenderConfig(score=asked.score),
     )
     head = " ".join(f"{name:>10}" for name in FIGURES)

@@ -383,7 +383,7 @@ class Found:
 def measure(folder: Path, nodes: int, seconds: float) -> Found:
     """Run the programs and measure them, each phase for so long."""
     pair = tls.make_pair(["localhost"], int(time.time()))
-    how = {"mode": "enforce", "reserve": {"length": f"{SEEN_SECONDS}s"}}
+    how = {"mode": "enforce", "reserve": {"window": f"{SEEN_SECONDS}s"}}
     with (
         api_server(nodes) as (events, url),
         running("controller", folder, {}, url, **how) as controller,

@@ -169,7 +169,7 @@ def counted(size: int) -> Shape:
         pools={"p": CountedPool(enabled=True, limit=Fraction(3, 4), required=5)},
     )
     policies = PolicySettings(underutilized_count=settings)
-    config = Config(policy=UnderutilizedCount.name, policies=policies, delay_seconds=0)
+    config = Config(policy=UnderutilizedCount.name, policies=policies, unneeded_time_seconds=0)
     return Cluster.of(nodes, [*pods, *own]), config
 
 

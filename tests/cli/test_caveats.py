@@ -142,7 +142,7 @@ def test_one_pod_is_told_as_one(pods: tuple[Pod, ...], kinds: frozenset[str], to
 
 SAID = {
     "thresholds": {"cpu": "90%"},
-    "leaveThresholds": {"cpu": "95%"},
+    "releaseThresholds": {"cpu": "95%"},
     "usability": "none",
     "pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}],
     "prices": [{"nodeSelector": {"a": "b"}, "price": 1}],

@@ -23,8 +23,8 @@ FLAGS = [
 ]
 EXPECTED = NONE | {
     "nodeUtilization": {"keepLocalStorage": False, "utilization": "65%"},
-    "delay": "5m",
-    "cooldown": {"afterNodeAdd": "15m"},
+    "unneededTime": "5m",
+    "cooldown": {"delayAfterAdd": "15m"},
     "controller": {"interval": "30s"},
 }
 
@@ -89,9 +89,9 @@ def test_flags_are_found_where_users_have_them(place: str) -> None:
         ("--scale-down-utilization-threshold 0.5", {"nodeUtilization": {"utilization": "50%"}}),
         ("--scale-down-utilization-threshold=.5", {"nodeUtilization": {"utilization": "50%"}}),
         ("--scale-down-utilization-threshold=1", {"nodeUtilization": {"utilization": "100%"}}),
-        ("-scale_down_unneeded_time=1h", {"delay": "1h"}),
-        ("--scale-down-unneeded-time=1.5h", {"delay": "1h30m"}),
-        ("--scale-down-unneeded-time=0", {"delay": "0s"}),
+        ("-scale_down_unneeded_time=1h", {"unneededTime": "1h"}),
+        ("--scale-down-unneeded-time=1.5h", {"unneededTime": "1h30m"}),
+        ("--scale-down-unneeded-time=0", {"unneededTime": "0s"}),
         ("--scan-interval=10s --scan-interval=1m", {"controller": {"interval": "1m"}}),
         ("--scale-down-enabled=false", {"mode": "observe"}),
         ("--scale-down-enabled", {"mode": "enforce"}),

@@ -68,9 +68,9 @@ def test_times_stand_in_its_environment() -> None:
     }
     text = config_map(json.dumps({"nodePools": POOLS})) + "---\n" + deployment(**times)
     fields, comments = made(text)
-    assert (fields["delay"], fields["controller"]) == ("10m", {"interval": "1m"})
+    assert (fields["unneededTime"], fields["controller"]) == ("10m", {"interval": "1m"})
     assert "# - MINIMUM_NODE_AGE_SECONDS=0: " in comments
-    assert "# - delay: " not in comments
+    assert "# - unneededTime: " not in comments
 
 
 def test_the_values_of_its_chart() -> None:
@@ -85,7 +85,7 @@ def test_the_values_of_its_chart() -> None:
             }
         )
     )
-    assert (fields["delay"], fields["controller"]) == ("10m", {"interval": "1m30s"})
+    assert (fields["unneededTime"], fields["controller"]) == ("10m", {"interval": "1m30s"})
     assert fields["underutilizedCount"]["pools"].keys() == POOLS.keys()
     assert "# - MINIMUM_NODE_AGE_SECONDS=0: " in comments
 

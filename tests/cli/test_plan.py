@@ -209,7 +209,7 @@ class TestTable:
             "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
             "usability: none\nheadroom: 0\npools:\n"
             "- name: small\n  nodeSelector: {size: small}\n"
-            f"  leaveThresholds: {{cpu: 85%, memory: 85%}}\n{limits}"
+            f"  releaseThresholds: {{cpu: 85%, memory: 85%}}\n{limits}"
         )
         told = ("--from-file", str(dumped), "--config", str(config), "--max-cpu", "95%")
         assert plan_of(capsys, *told)["markedInfeasible"] == ([] if stays_marked else [A])

@@ -61,7 +61,9 @@ def test_people_see_each_buffer_and_why_not_all_is_kept(
     assert re.search(
         "^CapacityBuffer +requested +allowed +reserved +why not all$", told, re.MULTILINE
     )
-    assert "exceeds the share of capacity that is reserved for buffers (reserve.buffers)" in told
+    assert (
+        "exceeds the share of capacity that is reserved for buffers (reserve.maxBuffers)" in told
+    )
     assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told
     assert main(["explain", "node", "n1", *files]) == 0

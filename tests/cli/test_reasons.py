@@ -183,7 +183,7 @@ class TestExplainer:
         marked = node("m", labels={MARK_LABEL: Mark.SOFT.value})
         agent = pod("agent", "m", 100, 100, daemon=True)
         cluster = Cluster.of([marked, node("a")], [agent])
-        answer = explained(cluster, "m", thesis_config(hard_after_seconds=after))
+        answer = explained(cluster, "m", thesis_config(no_schedule_after_seconds=after))
         assert [blocker.code for blocker in answer.against_hard] == found
 
 
@@ -218,8 +218,8 @@ def test_what_holds_a_node_back_counts_those_that_go_before_it(
 
 def test_after_the_first_mark_the_others_wait_for_the_spacing() -> None:
     cluster = Cluster.of([node(name) for name in "abc"], [])
-    budgets = replace(UNLIMITED, spacing_seconds=60)
-    assert waits(cluster, budgets) == [[], ["spacing"]]
+    budgets = replace(UNLIMITED, mark_interval_seconds=60)
+    assert waits(cluster, budgets) == [[], ["mark-interval"]]
 
 
 def test_a_node_waits_for_no_zone_of_which_one_goes_before_it() -> None:
@@ -232,7 +232,7 @@ def test_since_when_a_pod_waits_is_not_known_so_no_node_waits_for_it() -> None:
     """Not by one look: the engine that leads may have seen it begin long ago."""
     waiting = replace(pod("p", None, 100, 100), unschedulable=True)
     cluster = Cluster.of([node(name) for name in "abc"], [waiting])
-    budgets = replace(UNLIMITED, cooldown=Cooldown(after_pending_seconds=600))
+    budgets = replace(UNLIMITED, cooldown=Cooldown(delay_after_pending_seconds=600))
     assert waits(cluster, budgets) == [[], []]
 
 

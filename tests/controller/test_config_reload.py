@@ -58,7 +58,7 @@ def running(tmp_path: Path) -> Running:
 async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) -> None:
     running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
     await running.config_reload.reload()
-    assert running.controller.config == Config(mode=Mode.ENFORCE, delay_seconds=5)
+    assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
     assert [(reason, of) for reason, _, of in running.told] == [(ACCEPTED, EventType.NORMAL)]
     assert running.view.urgent.is_set()
     assert running.good() == 1

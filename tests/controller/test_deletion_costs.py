@@ -10,7 +10,7 @@ from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics
 from controller.reconciler import OnPods, Reconciler
-from core.config.settings import Config, Mode, ScaleInOrder, UsabilityMode
+from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.objects import FORBIDDEN_MAX
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, MARK_LABEL, TAINT_KEY
@@ -89,13 +89,16 @@ class World:
     """A marked and an unmarked node, pods on both, and what carries the decision out."""
 
     def __init__(
-        self, *pods: Pod, mode: Mode = Mode.ENFORCE, order: ScaleInOrder = ScaleInOrder.ENABLED
+        self,
+        *pods: Pod,
+        mode: Mode = Mode.ENFORCE,
+        order: PodDeletionCost = PodDeletionCost.ENABLED,
     ) -> None:
         self.nodes: list[Node] = [node("m", labels={MARK_LABEL: "soft"}), node("u")]
         self.api, self.metrics, self.clock = PodApi(*pods), Metrics(), FakeClock()
         self.start(mode, order)
 
-    def start(self, mode: Mode, order: ScaleInOrder) -> None:
+    def start(self, mode: Mode, order: PodDeletionCost) -> None:
         """Start anew: nothing is remembered."""
         self.mode, self.order = mode, order
         right = AccessReview(self.api.may, self.clock, "patch pods")
@@ -158,7 +161,7 @@ async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
 async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off() -> None:
     world = World(*some(2))
     await world.step()
-    world.start(Mode.ENFORCE, ScaleInOrder.DISABLED)
+    world.start(Mode.ENFORCE, PodDeletionCost.DISABLED)
     await world.step()
     assert set(world.api.costs().values()) == {None}
     assert world.judge() == ()
@@ -171,9 +174,9 @@ async def test_observe_decides_and_writes_no_cost() -> None:
     assert world.api.written == []
 
 
-@pytest.mark.parametrize("order", list(ScaleInOrder))
+@pytest.mark.parametrize("order", list(PodDeletionCost))
 async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
-    order: ScaleInOrder,
+    order: PodDeletionCost,
 ) -> None:
     world = World(*some(2), pod("new", "m", 100, 100))
     await world.step()
@@ -187,12 +190,12 @@ async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
 
 
 async def test_turned_off_without_a_trace_of_ours_there_is_nothing_to_do() -> None:
-    world = World(*some(2), priced(some(1, "u")[0], "-7"), order=ScaleInOrder.DISABLED)
+    world = World(*some(2), priced(some(1, "u")[0], "-7"), order=PodDeletionCost.DISABLED)
     assert world.judge() == ()
 
 
 async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> None:
-    world = World(*some(2), order=ScaleInOrder.AUTO)
+    world = World(*some(2), order=PodDeletionCost.AUTO)
     for _ in range(3):
         await world.step()
     assert (world.api.written, world.api.asked) == ([], 1), "no right: nothing, and no failure"
@@ -212,7 +215,7 @@ async def test_auto_takes_no_cost_away_before_it_knows_of_its_right() -> None:
     world = World(*some(2))
     await world.step()
     world.api.right = True
-    world.start(Mode.ENFORCE, ScaleInOrder.AUTO)
+    world.start(Mode.ENFORCE, PodDeletionCost.AUTO)
     for _ in range(3):
         await world.step()
     assert len(world.api.written) == 2, "each once, by the leader before"
@@ -222,7 +225,7 @@ async def test_auto_takes_no_cost_away_before_it_knows_of_its_right() -> None:
 
 
 async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
-    world = World(*some(1), order=ScaleInOrder.AUTO)
+    world = World(*some(1), order=PodDeletionCost.AUTO)
     world.api.right = None
     await world.step()
     await world.step()
@@ -240,20 +243,20 @@ async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
 async def test_auto_whose_right_was_taken_away_tries_no_write() -> None:
     """So a forged trace on a pod costs nothing where the component is not installed."""
     forged = priced(some(1, "u")[0], "-7", "-7")
-    world = World(*some(1), forged, order=ScaleInOrder.AUTO)
+    world = World(*some(1), forged, order=PodDeletionCost.AUTO)
     world.api.refuses = set(world.api.pods)
     for _ in range(3):
         assert await world.step() == 0
     assert world.count("failed") == 0
 
 
-@pytest.mark.parametrize("order", [ScaleInOrder.ENABLED, ScaleInOrder.DISABLED])
-async def test_what_is_said_outright_asks_for_no_right(order: ScaleInOrder) -> None:
+@pytest.mark.parametrize("order", [PodDeletionCost.ENABLED, PodDeletionCost.DISABLED])
+async def test_what_is_said_outright_asks_for_no_right(order: PodDeletionCost) -> None:
     world = World(*some(2), order=order)
     for _ in range(3):
         await world.step()
     assert world.api.asked == 0
-    assert len(world.api.written) == (2 if order is ScaleInOrder.ENABLED else 0)
+    assert len(world.api.written) == (2 if order is PodDeletionCost.ENABLED else 0)
 
 
 ONE = some(1)[0]
@@ -385,7 +388,7 @@ async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
 
 async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for() -> None:
     config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
-    assert config.scale_in_order is ScaleInOrder.AUTO
+    assert config.pod_deletion_cost is PodDeletionCost.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
     nodes.nodes["m"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
     pods = PodApi(*some(2), *some(1, "u"))

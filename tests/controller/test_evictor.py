@@ -34,7 +34,7 @@ from tests.support.clock import FakeClock
 NOW = 1_767_225_600
 CONFIG = Config(
     mode=Mode.ENFORCE,
-    delay_seconds=0,
+    unneeded_time_seconds=0,
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
     usability=UsabilityMode.NONE,
     budgets=UNLIMITED,

@@ -93,10 +93,10 @@ async def test_no_hard_mark_keeps_a_pod_waiting_or_has_another_evicted(cluster: 
     standing = Standing(cluster)
     config = Config(
         mode=Mode.ENFORCE,
-        delay_seconds=0,
+        unneeded_time_seconds=0,
         thresholds=WHOLE,
         usability=UsabilityMode.NONE,
-        hard_after_seconds=0,
+        no_schedule_after_seconds=0,
         budgets=UNLIMITED,
     )
     controller = Reconciler(config, standing, owner="me", metrics=Metrics())

@@ -7,7 +7,7 @@ import pytest
 
 from controller.metrics import Metrics
 from controller.reconciler import Reconciler
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.guards.emptiness import occupants
 from core.marks.mark import guard_of, mark_of
 from core.model.cluster import Cluster
@@ -32,7 +32,9 @@ class Pool:
     def __init__(self, scope: Scope) -> None:
         names = [*(f"w{number}" for number in range(POOL)), *(str(one.node) for one in BUSY)]
         self.standing = Standing(Cluster.of([node(name) for name in names], []))
-        self.config = Config(mode=Mode.ENFORCE, hand_over=HandOver(scope=scope))
+        self.config = Config(
+            mode=Mode.ENFORCE, scale_down_protection=ScaleDownProtection(scope=scope)
+        )
         self.writes: Counter[str] = Counter()
         self.lead()
 
@@ -77,7 +79,7 @@ async def test_a_pool_that_fills_as_often_as_it_empties_costs_no_write(
 async def test_what_is_to_be_held_is_guarded_and_what_holds_pods_not_for_long(seed: int) -> None:
     """Whoever leads: the next one lets a guard that it finds stay as long again, and once."""
     chance, pool = random.Random(seed), Pool(Scope.EMPTY)
-    guard = pool.config.hand_over.guard_seconds
+    guard = pool.config.scale_down_protection.after_release_seconds
     filled: dict[str, int] = {}
     """Since when each holds pods, and carries no mark."""
     pods: list[Pod] = []

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.mutate
 NAMES = [f"n{number:02}" for number in range(40)]
 CONFIG = Config(
     mode=Mode.ENFORCE,
-    delay_seconds=0,
+    unneeded_time_seconds=0,
     usability=UsabilityMode.NONE,
     budgets=UNLIMITED,
     controller=ControllerConfig(interval_seconds=3600),

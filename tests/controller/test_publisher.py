@@ -11,8 +11,8 @@ import pytest
 
 from controller.publisher import ROUND_SECONDS, Publisher
 from controller.stores.capacity_buffers import PublishedStore
-from core.config.budgets import Budget, Pool, Publish, Reserve
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.edge.decode.kinds import BUFFERS, TEMPLATES, AnyKind
 from core.engine.arrivals import Counts
 from core.engine.leader_state import LeaderState
@@ -34,10 +34,10 @@ pytestmark = pytest.mark.mutate
 
 START = 1_000_000 * 300
 RESERVE = Reserve(
-    length_seconds=300,
-    over_seconds=3600,
-    buffers=Fraction(1),
-    publish=Publish.CAPACITY_BUFFER,
+    window_seconds=300,
+    lookback_seconds=3600,
+    max_buffers=Fraction(1),
+    capacity_buffers=CapacityBuffers.ENABLED,
 )
 CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 SPACE = "ebb-system"
@@ -73,8 +73,10 @@ class Engine:
         memory = self.last.state if self.last else LeaderState()
         self.last = reconcile(cluster, self.config, memory, START + seconds, last=self.last)
 
-    def say(self, publish: Publish = Publish.CAPACITY_BUFFER, mode: Mode = Mode.ENFORCE) -> None:
-        reserve = replace(RESERVE, publish=publish)
+    def say(
+        self, publish: CapacityBuffers = CapacityBuffers.ENABLED, mode: Mode = Mode.ENFORCE
+    ) -> None:
+        reserve = replace(RESERVE, capacity_buffers=publish)
         budgets = replace(UNLIMITED, reserve=reserve)
         self.config = replace(CONFIG, mode=mode, budgets=budgets)
 
@@ -123,7 +125,7 @@ async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
 
 async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() -> None:
     """What came has gone, as it mostly has; ten nodes of 500m, of which eight are green."""
-    budgets = replace(UNLIMITED, reserve=replace(RESERVE, buffers=Fraction(1, 2)))
+    budgets = replace(UNLIMITED, reserve=replace(RESERVE, max_buffers=Fraction(1, 2)))
     config = replace(CONFIG, budgets=budgets)
     red = NodeConstraints(node_selector=(("red", "true"),))
     nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
@@ -158,7 +160,9 @@ async def test_where_ebb_holds_no_empty_nodes_there_is_room_only_as_long_as_it_i
     """Or an autoscaler would take what it has added, and add it anew, without end."""
     pools = (Pool(name="a", node_selector=pool, budget=Budget()),) if pool else ()
     budgets = replace(CONFIG.budgets, pools=pools)
-    engine = Engine(replace(CONFIG, budgets=budgets, hand_over=HandOver(scope=scope)))
+    engine = Engine(
+        replace(CONFIG, budgets=budgets, scale_down_protection=ScaleDownProtection(scope=scope))
+    )
     async with FakeApi() as api, opened(api) as client:
         engine.look(0, 0)
         engine.look(10, 8, free=8)
@@ -228,7 +232,7 @@ async def test_what_is_taken_away_meanwhile_is_inherited_no_more() -> None:
         second.look(20, 3)
         await publisher.turn()
         assert told(api) == [3]
-        second.say(publish=Publish.NONE)
+        second.say(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
         second.say()
         await publisher.turn()
@@ -237,7 +241,7 @@ async def test_what_is_taken_away_meanwhile_is_inherited_no_more() -> None:
 
 async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> None:
     """None of them looks on for as long as arrivals count, and no two pods ask for the same."""
-    budgets = replace(UNLIMITED, reserve=replace(RESERVE, buffers=Fraction(1, 2)))
+    budgets = replace(UNLIMITED, reserve=replace(RESERVE, max_buffers=Fraction(1, 2)))
     config = replace(CONFIG, budgets=budgets)
     nodes = [node(f"n{number}") for number in range(8)]
     web = [pod(f"w{number}", f"n{number}", 3000, 100) for number in range(8)]
@@ -276,7 +280,7 @@ async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_cou
         engine.look(0, 0)
         engine.look(3700, 3)
         await publisher.turn()
-        reserve = replace(RESERVE, length_seconds=600)
+        reserve = replace(RESERVE, window_seconds=600)
         engine.config = replace(CONFIG, budgets=replace(UNLIMITED, reserve=reserve))
         for seconds, asked in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
             engine.look(seconds, 3)
@@ -375,7 +379,7 @@ async def test_a_pass_is_followed_by_a_turn_and_not_waited_out() -> None:
 
 
 async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
-    for say in ({"publish": Publish.NONE}, {"mode": Mode.OBSERVE}):
+    for say in ({"capacity_buffers": CapacityBuffers.DISABLED}, {"mode": Mode.OBSERVE}):
         engine = Engine()
         async with FakeApi() as api, opened(api) as client:
             publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -400,7 +404,7 @@ async def test_what_comes_late_goes_too() -> None:
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         engine.look(0, 0)
-        engine.say(publish=Publish.NONE)
+        engine.say(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
         meta = {"name": "ebb-reserve-1", "namespace": SPACE, "labels": {BUFFER_OURS_LABEL: ""}}
         api.put(BUFFERS.resource, {"metadata": meta, "spec": {"replicas": 3}})
@@ -453,7 +457,7 @@ async def test_where_the_kind_has_gone_its_templates_go_once_nothing_is_to_be_to
         api.objects[BUFFERS.resource].clear()
         await publisher.turn()
         assert len(api.objects[TEMPLATES.resource]) == 1, "they are asked for"
-        engine.say(publish=Publish.NONE)
+        engine.say(publish=CapacityBuffers.DISABLED)
         for _ in range(2):
             await publisher.turn()
         assert nothing_left(api)
@@ -471,7 +475,7 @@ async def test_what_may_not_be_read_keeps_nothing_else_from_going(denied: AnyKin
         engine.look(10, 3)
         await publisher.turn()
         api.denied.add(denied.resource)
-        engine.say(publish=Publish.NONE)
+        engine.say(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
         left = {kind for kind in (BUFFERS, TEMPLATES) if api.objects[kind.resource]}
         assert left == {denied}

@@ -27,7 +27,7 @@ from tests.support.builders import UNLIMITED
 
 pytestmark = pytest.mark.mutate
 
-GUARD_SECONDS = Config().hand_over.guard_seconds
+GUARD_SECONDS = Config().scale_down_protection.after_release_seconds
 NOW = 1_767_225_600
 DELAY = 600
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
@@ -43,7 +43,7 @@ class World:
 
     def __init__(self, mode: Mode = Mode.ENFORCE, **spec: Any) -> None:
         self.config = Config(
-            mode=mode, delay_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
+            mode=mode, unneeded_time_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
         )
         self.api = NodeApi(node_json("n1", **spec), node_json("n2"), node_json("n3"))
         self.pods = [a_pod("p1", "n1"), a_pod("p2", "n2", 2000), a_pod("p3", "n3", 2000)]

@@ -79,12 +79,12 @@ def in_force(plane: Plane, *, called: bool = True) -> None:
 
 
 AT_ONCE: Final = {
-    "delay": "0s",
+    "unneededTime": "0s",
     "headroom": 0,
-    "reserve": {"over": "0s"},
-    "peakWindow": "0s",
+    "reserve": {"lookback": "0s"},
+    "stabilizationWindow": "0s",
     "budgets": {"maxMarked": "100%", "maxInWindow": "100%", "window": "0s"},
-    "cooldown": {"afterNodeAdd": "0s", "afterPending": "0s"},
+    "cooldown": {"delayAfterAdd": "0s", "delayAfterPending": "0s"},
 }
 
 

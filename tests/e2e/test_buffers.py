@@ -101,7 +101,7 @@ def test_room_is_left_once_there_is_the_kind_and_given_back(
 def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
     start: Start, api: Api
 ) -> None:
-    reserve = {"length": "60s", "over": "1h", "publish": "CapacityBuffer"}
+    reserve = {"window": "60s", "lookback": "1h", "capacityBuffers": "enabled"}
     add_nodes(api, "a", "b")
     api.create(PODS, pod("full", cpu="3500m", node_name="b"))
     ebb = start(reserve=reserve)
@@ -119,6 +119,6 @@ def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
     assert container["resources"]["requests"] == {"cpu": "1300m"}
     until(lambda: ebb.metric('ebb_published_pods{state="asked"}') == 3, "it is told")
     assert ebb.metric('ebb_published_pods{state="accepted"}') == 0
-    ebb.configure(reserve={**reserve, "publish": "none"})
+    ebb.configure(reserve={**reserve, "capacityBuffers": "disabled"})
     api.wait(OURS, lambda found: not found)
     api.wait(OUR_TEMPLATES, lambda found: not found)

@@ -73,7 +73,9 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
     api.merge(f"{NODES}/a", {"metadata": {"annotations": guard}, "spec": {"taints": [TAINT]}})
     assert TAINT_KEY in said(plane, block(TRACES))
-    with installed(plane, handOver={"guard": "0s"}, controller={"interval": "1s"}):
+    with installed(
+        plane, scaleDownProtection={"afterRelease": "0s"}, controller={"interval": "1s"}
+    ):
         until(lambda: said(plane, block(TRACES)) == "", "all is gone")
         assert GUARD_ANNOTATION not in api.get(f"{NODES}/a")["metadata"]["annotations"]
         events = re.search(r"^kubectl -n default get events.*$", DOCUMENT, re.MULTILINE)

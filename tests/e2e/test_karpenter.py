@@ -153,7 +153,12 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
     (first,) = add_empty(pool, 1)
     folder = plane.folder / "publishing"
     overlay(folder, "components/capacity-buffers")
-    reserve = {"length": "60s", "over": "1h", "buffers": "100%", "publish": "CapacityBuffer"}
+    reserve = {
+        "window": "60s",
+        "lookback": "1h",
+        "maxBuffers": "100%",
+        "capacityBuffers": "enabled",
+    }
     how = {"mode": Mode.ENFORCE, "usability": "none", "reserve": reserve}
     with installed(plane, str(folder), **how) as programs, scheduling(plane):
         controller = programs.controller
@@ -175,7 +180,7 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
         ours = {one["metadata"]["uid"] for one in pool.get(PODS)["items"]}
         events = pool.wait(EVENTS, lambda found: told_of(found, "Scheduled") >= ours)
         assert not told_of(events, "FailedScheduling") & ours
-        controller.configure(reserve={**reserve, "publish": "none"})
+        controller.configure(reserve={**reserve, "capacityBuffers": "disabled"})
         for path in (OURS, OUR_TEMPLATES):
             pool.wait(path, lambda found: not found)
     plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
@@ -184,12 +189,12 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
 def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, pool: Api) -> None:
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
-    reserve = {"length": "5m", "over": "1h"}
+    reserve = {"window": "5m", "lookback": "1h"}
     with installed(plane, mode=Mode.ENFORCE, usability="none", reserve=reserve) as programs:
         pool.wait(NODES, lambda found: all(is_marked(found[one]) for one in empty))
         set_pool(pool, "0s")
         pool.wait(EVENTS, lambda found: blocked(found) >= {*empty}, seconds=TOLD_SECONDS)
         assert all(stays(pool.get(f"{NODES}/{name}")) for name in empty)
-        programs.controller.configure(reserve={"over": "0s"})
+        programs.controller.configure(reserve={"lookback": "0s"})
         taken(pool, *empty)
         assert stays(pool.get(f"{NODES}/{full}"))

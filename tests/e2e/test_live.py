@@ -28,10 +28,10 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
     how = {
         "mode": Mode.ENFORCE,
         "usability": "none",
-        "delay": "1s",
-        "peakWindow": "15s",
+        "unneededTime": "1s",
+        "stabilizationWindow": "15s",
         "budgets": {"maxMarked": 6, "maxInWindow": 6, "window": "10s", "minNodes": 6},
-        "cooldown": {"afterNodeAdd": "5s", "afterPending": "15s"},
+        "cooldown": {"delayAfterAdd": "5s", "delayAfterPending": "15s"},
     }
     folder = "manifests/examples/self-managed"
     with karpenter(plane), installed(plane, folder=folder, **how) as programs:

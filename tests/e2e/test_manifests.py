@@ -102,7 +102,7 @@ IDLE: dict[str, set[Right]] = {
 }
 """Rights that are not used here, by account."""
 ASKING: dict[str, set[Right]] = {
-    # Whether pods may be patched, for `scaleInOrder: auto`; Kubernetes lets everybody ask.
+    # Whether pods may be patched, for `podDeletionCost: auto`; Kubernetes lets everybody ask.
     CONTROLLER_ACCOUNT: {("authorization.k8s.io", "selfsubjectaccessreviews", "create")},
     WEBHOOK_ACCOUNT: set(),
     EXTENDER_ACCOUNT: set(),

@@ -53,7 +53,7 @@ def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, 
 
 def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, full: Api) -> None:
     whole = {"cpu": "100%", "memory": "100%"}
-    how: dict[str, Any] = {"usability": "none", "thresholds": whole, "hardAfter": "1s"}
+    how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
         passes = programs.controller.metric("ebb_engine_pass_duration_seconds_count")

@@ -23,7 +23,7 @@ START, END = 12, 40
 
 @pytest.fixture(scope="module", autouse=True)
 def programs(plane: Plane) -> Iterator[None]:
-    with installed(plane, mode=Mode.ENFORCE, usability="none", hardAfter="1s"):
+    with installed(plane, mode=Mode.ENFORCE, usability="none", noScheduleAfter="1s"):
         yield
 
 

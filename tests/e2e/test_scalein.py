@@ -31,7 +31,7 @@ SETTINGS = {
     "mode": Mode.ENFORCE,
     "usability": "none",
 }
-"""`scaleInOrder` is not said: where the component is installed, the default enables it."""
+"""`podDeletionCost` is not said: where the component is installed, the default enables it."""
 OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
@@ -39,7 +39,7 @@ OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 def folder(plane: Plane) -> Iterator[Path]:
     """Install with the component; each test starts the programs."""
     made = plane.folder / "scale-in"
-    overlay(made, "components/scale-in-order")
+    overlay(made, "components/pod-deletion-cost")
     apply(plane, str(made))
     yield made
     plane.kubectl("delete", "clusterrole,clusterrolebinding", "ebb-controller-scale-in")
@@ -271,7 +271,7 @@ def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start:
     nodes = marked(api, 2)
     priced(api, nodes)
     ebb.stop(signal.SIGKILL)
-    start(scaleInOrder="disabled")
+    start(podDeletionCost="disabled")
     api.wait(PODS, lambda found: not any(cost(p) or ours(p) for p in found.values()))
     assert marked(api, 2) == nodes, "the marks stay"
 

@@ -45,7 +45,7 @@ REFUSED = {
 @pytest.fixture
 def replica(plane: Plane) -> Iterator[Replica]:
     """A controller that has just started, with its own line to the API server; a webhook."""
-    how = {"usability": "none", "cooldown": {"afterNodeAdd": "0s", "afterPending": "10m"}}
+    how = {"usability": "none", "cooldown": {"delayAfterAdd": "0s", "delayAfterPending": "10m"}}
     settings = config(mode=Mode.ENFORCE, **how)
     apply(plane)
     point(plane, port_of(settings))

@@ -46,8 +46,8 @@ LEASE_SECONDS: Final = 6
 OURS: Final = (MARK_LABEL, DETAILS_ANNOTATION, GUARD_OURS_ANNOTATION, TAINT_KEY)
 SETTINGS: Final = {
     "usability": "none",
-    "hardAfter": "2s",
-    "handOver": {"guard": "2s"},
+    "noScheduleAfter": "2s",
+    "scaleDownProtection": {"afterRelease": "2s"},
 }
 
 

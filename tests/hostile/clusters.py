@@ -29,13 +29,13 @@ from tests.support.clock import FakeClock
 
 CONFIG = Config(
     mode=Mode.ENFORCE,
-    hard_after_seconds=1,
+    no_schedule_after_seconds=1,
     usability=UsabilityMode.NONE,
     budgets=Budgets(
         cluster=Budget(),
         balance_zones=True,
         headroom=1,
-        cooldown=Cooldown(after_node_add_seconds=0, after_pending_seconds=0),
+        cooldown=Cooldown(delay_after_add_seconds=0, delay_after_pending_seconds=0),
     ),
 )
 NOW = 1_767_225_600

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-from core.config.budgets import Publish, Reserve
+from core.config.budgets import CapacityBuffers, Reserve
 from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode
 from core.model.pod import Pod
@@ -13,10 +13,10 @@ from sim.ebb import Direct, Ebb
 from tests.support.builders import UNLIMITED, node, pod
 
 RESERVE = Reserve(
-    length_seconds=60,
-    over_seconds=600,
-    buffers=Fraction(1),
-    publish=Publish.CAPACITY_BUFFER,
+    window_seconds=60,
+    lookback_seconds=600,
+    max_buffers=Fraction(1),
+    capacity_buffers=CapacityBuffers.ENABLED,
 )
 CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 START_MS = 300_000_000
@@ -56,7 +56,7 @@ def test_the_pods_that_came_are_asked_room_for_and_the_next_leader_lowers_nothin
 def test_where_it_is_not_asked_for_any_more_nothing_is_left() -> None:
     for changed in (
         replace(CONFIG, mode=Mode.OBSERVE),
-        replace(CONFIG, budgets=replace(UNLIMITED, reserve=Reserve(over_seconds=0))),
+        replace(CONFIG, budgets=replace(UNLIMITED, reserve=Reserve(lookback_seconds=0))),
     ):
         told, then = played(changed)
         assert len(told) == 3

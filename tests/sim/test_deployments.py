@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.config.settings import Config, Mode, ScaleInOrder
+from core.config.settings import Config, Mode, PodDeletionCost
 from core.marks.mark import mark_of
 from core.model.pod import Pod
 from extender.view import View
@@ -122,11 +122,11 @@ def test_a_pod_that_waits_goes_before_those_that_run() -> None:
     assert world.result.pending_ms == 2 * 1000
 
 
-@pytest.mark.parametrize("order", ScaleInOrder)
+@pytest.mark.parametrize("order", PodDeletionCost)
 def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
-    order: ScaleInOrder,
+    order: PodDeletionCost,
 ) -> None:
-    config = Config(mode=Mode.ENFORCE, delay_seconds=60, scale_in_order=order)
+    config = Config(mode=Mode.ENFORCE, unneeded_time_seconds=60, pod_deletion_cost=order)
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, Direct(view, config))
     day = load(of((0, 42), (90 * MINUTE_MS, 30), (91 * MINUTE_MS, 18)), nodes=12)
@@ -136,7 +136,7 @@ def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
     marked = [one for one in world.state.places.values() if mark_of(one.node.labels) is not None]
     left = sum(len(one.pods) for one in marked)
     assert marked
-    assert (left == 0) is (order is not ScaleInOrder.DISABLED)
+    assert (left == 0) is (order is not PodDeletionCost.DISABLED)
     following = {one.node for one in world.state.pods.values() if one.deletion_cost is not None}
-    assert len(following) == (0 if order is ScaleInOrder.DISABLED else 2), "of twelve nodes"
+    assert len(following) == (0 if order is PodDeletionCost.DISABLED else 2), "of twelve nodes"
     assert not following & {one.node.name for one in marked}

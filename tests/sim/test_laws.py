@@ -15,7 +15,7 @@ from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS
 from core.engine import reconcile
@@ -56,15 +56,15 @@ def configs(draw: st.DrawFn) -> Config:
     return Config(
         mode=Mode.ENFORCE,
         thresholds=Thresholds(cpu=cpu, memory=memory),
-        leave_thresholds=draw(
+        release_thresholds=draw(
             st.sampled_from((None, Thresholds(cpu=Fraction(1), memory=Fraction(1))))
         ),
         usability=draw(st.sampled_from((UsabilityMode.AUTO, UsabilityMode.NONE))),
         budgets=replace(draw(BUDGETS), window_seconds=120),
-        delay_seconds=60,
+        unneeded_time_seconds=60,
         deadline_seconds=7 * 24 * 3600,
-        hard_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
-        hand_over=HandOver(guard_seconds=300),
+        no_schedule_after_seconds=draw(st.sampled_from((None, None, 0, 300))),
+        scale_down_protection=ScaleDownProtection(after_release_seconds=300),
     )
 
 
@@ -190,7 +190,7 @@ NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
 class Fate(NamedTuple):
     """What else happens to a node that is marked and released; passes count from 0."""
 
-    hard_after: int | None
+    no_schedule_after: int | None
     empties: bool
     elections: set[int]
     """Passes before which another replica begins to lead."""
@@ -209,13 +209,15 @@ class Released:
         self.fate, self.passes, self.now = fate, 0, 1_767_225_600
         self.config = Config(
             mode=Mode.ENFORCE,
-            delay_seconds=600,
+            unneeded_time_seconds=600,
             deadline_seconds=3600,
-            hard_after_seconds=fate.hard_after,
+            no_schedule_after_seconds=fate.no_schedule_after,
             usability=UsabilityMode.NONE,
             budgets=LIGHT,
             # One that is empty would be held; that has tests of its own.
-            hand_over=HandOver(scope=Scope.MARKED if fate.empties else Scope.EMPTY),
+            scale_down_protection=ScaleDownProtection(
+                scope=Scope.MARKED if fate.empties else Scope.EMPTY
+            ),
         )
         asked = (("p1", "n1", 500), ("p2", "n2", 2000), ("p3", "n3", 2000))
         # They tolerate whatever others write on the node: it is one that pods reach.
@@ -271,7 +273,7 @@ class Released:
     st.sampled_from(CAUSES),
     st.builds(
         Fate,
-        hard_after=st.sampled_from((None, 60)),
+        no_schedule_after=st.sampled_from((None, 60)),
         empties=st.booleans(),
         elections=st.sets(st.integers(2, 18), max_size=2),
         outages=st.sets(st.integers(0, 18)),
@@ -459,13 +461,13 @@ def day(
     return world
 
 
-@pytest.mark.parametrize("hard_after", [None, 300])
+@pytest.mark.parametrize("no_schedule_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
 @settings(max_examples=5, deadline=None, phases=UNSHRUNK)
 @given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
 def test_a_day_ends_well_whatever_breaks(
     how: ScaleDown,
-    hard_after: int | None,
+    no_schedule_after: int | None,
     load: Workload,
     troubles: list[Trouble],
     score: str,
@@ -474,7 +476,7 @@ def test_a_day_ends_well_whatever_breaks(
     config = Config(
         mode=Mode.ENFORCE,
         deadline_seconds=3600,
-        hard_after_seconds=hard_after,
+        no_schedule_after_seconds=no_schedule_after,
         budgets=Budgets(backoff=Backoff(first_seconds=300, max_seconds=600)),
         extender=ExtenderConfig(score=score),
     )
@@ -483,15 +485,15 @@ def test_a_day_ends_well_whatever_breaks(
         cluster=Budget(max_marked=Limit(0)),
         backoff=Backoff(first_seconds=60, max_seconds=60),
     )
-    released = HandOver(scope=Scope.MARKED)
+    released = ScaleDownProtection(scope=Scope.MARKED)
     last = (
         replace(config, mode=Mode.OBSERVE)
         if observed or how is ScaleDown.NEVER  # the mark of an empty node does not end by itself
-        else replace(config, budgets=none, hand_over=released)
+        else replace(config, budgets=none, scale_down_protection=released)
     )
     world = day(load, how, config, troubles, last)
     assert how is ScaleDown.UTILIZATION or world.result.evicted == 0
     assert world.disturbed == []
     assert world.kept_waiting == set()
-    assert hard_after is not None or world.result.pending_by_mark == 0
+    assert no_schedule_after is not None or world.result.pending_by_mark == 0
     assert world.traces() == []

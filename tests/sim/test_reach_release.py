@@ -42,7 +42,10 @@ async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> 
     pods = [pod("trainer", "g0", 1000, 100, placing=devices)]
     pods += [pod(f"p{n:02}", f"w{n % 6}", 500, 100) for n in range(12)]
     config = Config(
-        mode=Mode.ENFORCE, delay_seconds=60, usability=UsabilityMode.NONE, budgets=UNLIMITED
+        mode=Mode.ENFORCE,
+        unneeded_time_seconds=60,
+        usability=UsabilityMode.NONE,
+        budgets=UNLIMITED,
     )
     standing = Standing(Cluster.of([*general, *idle], pods))
     controller = leader(config, standing)
@@ -95,9 +98,9 @@ def calm(config: Config) -> Config:
     """Return the configuration of an engine that marks nothing new and forgets no peak."""
     enter = Thresholds(cpu=min(config.thresholds.cpu, Fraction(9, 10)), memory=Fraction(9, 10))
     nothing_new = replace(config.budgets.cluster, max_in_window=Limit(0))
-    budgets = replace(config.budgets, peak_window_seconds=0, cluster=nothing_new)
+    budgets = replace(config.budgets, stabilization_window_seconds=0, cluster=nothing_new)
     return replace(
-        config, mode=Mode.ENFORCE, thresholds=enter, delay_seconds=3600, budgets=budgets
+        config, mode=Mode.ENFORCE, thresholds=enter, unneeded_time_seconds=3600, budgets=budgets
     )
 
 

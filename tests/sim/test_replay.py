@@ -529,9 +529,9 @@ class TestWays:
     @pytest.mark.parametrize(
         ("asked", "said", "left"),
         [
-            ("thresholds=97%", {"leaveThresholds": {"cpu": "85%"}}, None),
-            ("thresholds.memory=97%", {"leaveThresholds": {"memory": "85%"}}, None),
-            ("headroom=2", {"leaveThresholds": {"cpu": "81%"}}, {"cpu": "81%"}),
+            ("thresholds=97%", {"releaseThresholds": {"cpu": "85%"}}, None),
+            ("thresholds.memory=97%", {"releaseThresholds": {"memory": "85%"}}, None),
+            ("headroom=2", {"releaseThresholds": {"cpu": "81%"}}, {"cpu": "81%"}),
         ],
     )
     def test_with_other_thresholds_those_to_leave_follow(
@@ -539,7 +539,7 @@ class TestWays:
     ) -> None:
         (found,) = variants.points(variants.parse_sweep([asked]), {**EMPTY, **said}, "x")
         assert found.document is not None
-        assert found.document.get("leaveThresholds") == left
+        assert found.document.get("releaseThresholds") == left
 
     @pytest.mark.parametrize(
         ("asked", "own", "left"),
@@ -556,11 +556,11 @@ class TestWays:
         self, asked: str, own: object, left: object
     ) -> None:
         leave = {"cpu": "85%", "memory": "85%"}
-        pool = {"name": "a", "nodeSelector": {"size": "small"}, "leaveThresholds": leave}
+        pool = {"name": "a", "nodeSelector": {"size": "small"}, "releaseThresholds": leave}
         document = {**EMPTY, "pools": [{**pool, "thresholds": own} if own else pool]}
         (found,) = variants.points(variants.parse_sweep([asked]), document, "x")
         assert found.document is not None
-        assert found.document["pools"][0].get("leaveThresholds") == left
+        assert found.document["pools"][0].get("releaseThresholds") == left
 
     def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
         own = {"utilization": "40%", "leave": "60%"}
@@ -570,8 +570,8 @@ class TestWays:
         assert sections == [own, {"utilization": "70%"}]
 
     def test_thresholds_to_leave_that_are_swept_too_hold(self) -> None:
-        asked = variants.parse_sweep(["leaveThresholds.cpu=99%", "thresholds=97%"])
-        (found,) = variants.points(asked, {**EMPTY, "leaveThresholds": {"cpu": "85%"}}, "x")
+        asked = variants.parse_sweep(["releaseThresholds.cpu=99%", "thresholds=97%"])
+        (found,) = variants.points(asked, {**EMPTY, "releaseThresholds": {"cpu": "85%"}}, "x")
         assert found.config is not None
         assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
 

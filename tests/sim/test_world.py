@@ -158,6 +158,6 @@ def test_the_interval_is_the_configurations() -> None:
             replace(load, deployments=(Deployment("a", amount(500, 64, 0), ((0, 4),)),)),
             seed=1,
             wire=False,
-            given=parse({**HEAD, "delay": "10m", "controller": asked}, "x"),
+            given=parse({**HEAD, "unneededTime": "10m", "controller": asked}, "x"),
         )
         assert (found.marks > 0) is marked

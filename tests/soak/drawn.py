@@ -8,7 +8,7 @@ from typing import Final
 
 from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
 from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import Config, HandOver, Mode, Scope, UsabilityMode
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.zones import ZONE_LABEL
 from core.marks.wellknown import KARPENTER_LABEL
@@ -60,7 +60,7 @@ class Run:
     def hard(self) -> bool:
         """Say whether any mark may become a hard one."""
         configs = (self.config, *(config for _, config in self.changes))
-        return any(config.hard_after_seconds is not None for config in configs)
+        return any(config.no_schedule_after_seconds is not None for config in configs)
 
 
 def draw(seed: int) -> Run:
@@ -84,14 +84,14 @@ def _config(chance: random.Random) -> Config:
     share = Fraction(chance.choice((60, 80, 90, 100)), 100)
     return Config(
         mode=Mode.ENFORCE,
-        delay_seconds=chance.choice((0, 60, 600)),
+        unneeded_time_seconds=chance.choice((0, 60, 600)),
         thresholds=Thresholds(cpu=share, memory=share),
         usability=chance.choice((UsabilityMode.AUTO, UsabilityMode.NONE)),
         budgets=_budgets(chance),
         deadline_seconds=chance.choice((3600, 3600, 6 * 3600, 24 * 3600)),
-        hard_after_seconds=chance.choice((None, None, 0, 300, 1800)),
-        hand_over=HandOver(
-            scope=chance.choice(list(Scope)), guard_seconds=chance.choice((60, 900))
+        no_schedule_after_seconds=chance.choice((None, None, 0, 300, 1800)),
+        scale_down_protection=ScaleDownProtection(
+            scope=chance.choice(list(Scope)), after_release_seconds=chance.choice((60, 900))
         ),
         extender=ExtenderConfig(score=chance.choice(SCORE_NAMES)),
     )
@@ -111,10 +111,10 @@ def _budgets(chance: random.Random) -> Budgets:
         balance_zones=chance.random() < 0.5,
         headroom=chance.choice((0, 1, 3)),
         reserve=Reserve(
-            length_seconds=chance.choice((60, 300)), over_seconds=chance.choice((0, 600, 3600))
+            window_seconds=chance.choice((60, 300)), lookback_seconds=chance.choice((0, 600, 3600))
         ),
-        peak_window_seconds=chance.choice((0, 600)),
-        cooldown=Cooldown(after_node_add_seconds=cooldown, after_pending_seconds=cooldown),
+        stabilization_window_seconds=chance.choice((0, 600)),
+        cooldown=Cooldown(delay_after_add_seconds=cooldown, delay_after_pending_seconds=cooldown),
         backoff=Backoff(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
     )
 
@@ -136,8 +136,8 @@ def _last(chance: random.Random, before: Sequence[Config]) -> Config:
     if near and chance.random() < 0.5:
         none = Budget(max_marked=Limit(0))
         budgets = replace(config.budgets, cluster=none, backoff=SOON)
-        released = replace(config.hand_over, scope=Scope.MARKED)
-        return replace(config, budgets=budgets, hand_over=released)
+        released = replace(config.scale_down_protection, scope=Scope.MARKED)
+        return replace(config, budgets=budgets, scale_down_protection=released)
     return replace(config, mode=Mode.OBSERVE)
 
 

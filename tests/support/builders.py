@@ -29,9 +29,9 @@ UNLIMITED = Budgets(
     cluster=Budget(),
     balance_zones=False,
     headroom=0,
-    reserve=Reserve(over_seconds=0),
-    peak_window_seconds=0,
-    cooldown=Cooldown(after_node_add_seconds=0, after_pending_seconds=0),
+    reserve=Reserve(lookback_seconds=0),
+    stabilization_window_seconds=0,
+    cooldown=Cooldown(delay_after_add_seconds=0, delay_after_pending_seconds=0),
 )
 """As the thesis: thresholds and packing alone decide."""
 THESIS_USABILITY = Usability(

@@ -14,7 +14,7 @@ POOL = "pool"
 
 def counting(pools: Mapping[str, CountedPool], *, label: str = POOL, **changes: object) -> Config:
     """Return a configuration of the policy and nothing else that holds back."""
-    bare = Config(policy="UnderutilizedCount", budgets=UNLIMITED, delay_seconds=300)
+    bare = Config(policy="UnderutilizedCount", budgets=UNLIMITED, unneeded_time_seconds=300)
     asked = CountedPools(pool_label=label, pools=pools)
     policies = replace(bare.policies, underutilized_count=asked)
     return replace(bare, policies=policies, **changes)  # type: ignore[arg-type]

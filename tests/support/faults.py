@@ -176,7 +176,7 @@ class Day(Simulator):
         sound = self._sound_ms is not None and self._sound_ms < long
         pools = self._config.budgets.pools
         ours = not pools or self._config.budgets.pool_of(node.labels) is not None
-        scoped = self._config.hand_over.scope is not Scope.MARKED and ours
+        scoped = self._config.scale_down_protection.scope is not Scope.MARKED and ours
         scoped &= self._config.mode is Mode.ENFORCE
         if self._takes_empty and sound and scoped and not _handed_over(node):
             self.taken.append(name)
@@ -214,7 +214,7 @@ class Day(Simulator):
 
     @property
     def _guard_ms(self) -> int:
-        return 1000 * self._config.hand_over.guard_seconds
+        return 1000 * self._config.scale_down_protection.after_release_seconds
 
     def _tick(self) -> None:
         super()._tick()

@@ -28,7 +28,7 @@ from core.policies.ported.underutilized_count import CountedPools, Underutilized
 from tests.support import builders, counting, mixed, mixed_config
 from tests.support.builders import node, pod, select
 
-WAITS = {"delay_seconds": 60, "max_seconds": 600}
+WAITS = {"unneeded_time_seconds": 60, "max_seconds": 600}
 """Backoff of nodes whose mark cannot be written."""
 LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
@@ -99,15 +99,15 @@ def config(chance: random.Random) -> Config:
     timed = replace(
         found.budgets,
         window_seconds=chance.choice((5, 100)),
-        peak_window_seconds=chance.choice((0, 30, 300)),
+        stabilization_window_seconds=chance.choice((0, 30, 300)),
         cooldown=Cooldown(
-            after_node_add_seconds=chance.choice((0, 50)),
-            after_pending_seconds=chance.choice((0, 50)),
+            delay_after_add_seconds=chance.choice((0, 50)),
+            delay_after_pending_seconds=chance.choice((0, 50)),
         ),
         backoff=Backoff(first_seconds=10, max_seconds=100),
-        spacing_seconds=chance.choice((0, 0, 40)),
+        mark_interval_seconds=chance.choice((0, 0, 40)),
         reserve=Reserve(
-            length_seconds=chance.choice((1, 7, 100)), over_seconds=chance.choice((0, 50, 300))
+            window_seconds=chance.choice((1, 7, 100)), lookback_seconds=chance.choice((0, 50, 300))
         ),
     )
     return replace(
@@ -115,8 +115,8 @@ def config(chance: random.Random) -> Config:
         policy=chance.choice((*POLICIES, *POLICIES, NodeUtilization.name)),
         policies=replace(found.policies, underutilized_count=COUNTED),
         budgets=timed,
-        delay_seconds=chance.choice((0, 15, 100)),
-        hard_after_seconds=chance.choice((None, 0, 30)),
+        unneeded_time_seconds=chance.choice((0, 15, 100)),
+        no_schedule_after_seconds=chance.choice((None, 0, 30)),
     )
 
 
@@ -203,7 +203,7 @@ def _buffer(asked: Config, was: Cluster) -> Made:
     large = replace(pod("a/b", None, 3000, 100), namespace="", owner_kind="CapacityBuffer")
     one = Buffer(namespace="a", name="b", replicas=2, pod=replace(large, owner_name="a/b"))
     budgets = replace(asked.budgets, balance_zones=False, cooldown=Cooldown(
-        after_node_add_seconds=0, after_pending_seconds=0))  # fmt: skip
+        delay_after_add_seconds=0, delay_after_pending_seconds=0))  # fmt: skip
     small = [node(f"rare{number}") for number in range(3)]
     pods = [pod(f"rare{number}", f"rare{number}", 1500, 100) for number in range(3)]
     asked, made = _with(replace(asked, budgets=budgets), was, small, *pods)
@@ -218,7 +218,7 @@ def _pool_disabled(asked: Config, was: Cluster) -> Made:
 def _hard_daemonset(asked: Config, was: Cluster) -> Made:
     agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
     soft = builders.marked(node("rare"), "soft", EPOCH - 1)
-    return _with(replace(asked, hard_after_seconds=0), was, [soft], agent)
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], agent)
 
 
 def _hard_affinity(asked: Config, was: Cluster) -> Made:
@@ -226,7 +226,7 @@ def _hard_affinity(asked: Config, was: Cluster) -> Made:
     near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
     cache = pod("cache", "rare", 10, 10, labels={"app": "rare"})
     soft = builders.marked(node("rare", labels={"host": "rare"}), "soft", EPOCH - 1)
-    return _with(replace(asked, hard_after_seconds=0), was, [soft], near, cache)
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], near, cache)
 
 
 RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {

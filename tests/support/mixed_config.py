@@ -23,7 +23,7 @@ def config(chance: random.Random) -> Config:
     leave = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     return Config(
         thresholds=Thresholds(cpu=cpu, memory=memory),
-        leave_thresholds=chance.choice((None, None, leave)),
+        release_thresholds=chance.choice((None, None, leave)),
         usability=chance.choice(
             (UsabilityMode.AUTO, UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY)
         ),
@@ -72,7 +72,7 @@ def pools(chance: random.Random) -> tuple[Pool, ...]:
             node_selector=(("pool", name),),
             budget=budget(chance),
             thresholds=chance.choice(own),
-            leave_thresholds=chance.choice(leave),
+            release_thresholds=chance.choice(leave),
         )
         for name in ("batch", "general", "gpu")
     )

@@ -183,7 +183,7 @@ class Watch:
             kept = {n.name: self.since.get(n.name, now) for n in cluster.nodes
                     if is_listed(cluster, config, n, was=False)}  # fmt: skip
         self.since = kept
-        wait = config.delay_seconds + (mutant == "longer than the delay")
+        wait = config.unneeded_time_seconds + (mutant == "longer than the delay")
         empty = {node.name for node in cluster.nodes if not holds_pods(node, cluster)}
         due = frozenset(name for name, at in kept.items() if now - at >= wait or name in empty)
         plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due)

@@ -150,7 +150,7 @@ class Packing(State):
 
     def buffered(self) -> list[Pod]:
         """Return the pods of CapacityBuffers; what they alone ask for gets its place in order."""
-        share = self.config.budgets.reserve.buffers
+        share = self.config.budgets.reserve.max_buffers
         made = wanted(self.cluster, share, self.reach_of, self.mutant)
         names = {name for pod in made for name, _ in pod.requests.extended}
         self.devices = sorted({*self.devices, *names}, reverse=True)

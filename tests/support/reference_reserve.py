@@ -50,10 +50,10 @@ class Expected:
         """Walk over all looks."""
         self.config, self.mutant = config, mutant
         reserve = config.budgets.reserve
-        self.over = reserve.over_seconds
-        self.slot = max(1, reserve.length_seconds // 5, -(-self.over // 1024))
-        self.many = -(-reserve.length_seconds // self.slot)
-        self.day = max(300, reserve.length_seconds)
+        self.over = reserve.lookback_seconds
+        self.slot = max(1, reserve.window_seconds // 5, -(-self.over // 1024))
+        self.many = -(-reserve.window_seconds // self.slot)
+        self.day = max(300, reserve.window_seconds)
         self.came: list[Came] = []
         self.looks = looks
         self.packing = Packing(looks[-1][1], config)
@@ -228,7 +228,7 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     """Return the empty nodes that are kept after the last look: needed, or taken back lately."""
-    if not config.budgets.reserve.over_seconds:
+    if not config.budgets.reserve.lookback_seconds:
         return set()
     back: dict[str, tuple[int, int]] = {}
     """By node how often it was needed after it had been handed over, and when it was last."""
@@ -243,7 +243,7 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
         found = {n.name for n in empties} if new else needed(looks[:many], config, mutant)
         for name in () if new else found:
             times, last = back.get(name, (0, now))
-            times = 0 if last + config.budgets.reserve.over_seconds <= now else times
+            times = 0 if last + config.budgets.reserve.lookback_seconds <= now else times
             times += name in mine and not (times and now < until(times, last, config, mutant))
             if times:
                 back[name] = times, now
@@ -256,10 +256,10 @@ def until(times: int, last: int, config: Config, mutant: str) -> int:
     """Return until when a node is kept that was needed *last* then."""
     if mutant == "given back at once":
         return last
-    seconds = config.budgets.reserve.length_seconds
+    seconds = config.budgets.reserve.window_seconds
     for _ in range(1, 1 if mutant == "as long each time" else times):
         seconds *= 2
-    return last + min(seconds, config.budgets.reserve.over_seconds)
+    return last + min(seconds, config.budgets.reserve.lookback_seconds)
 
 
 def looked_briefly(looks: Looks, config: Config) -> bool:
@@ -267,7 +267,7 @@ def looked_briefly(looks: Looks, config: Config) -> bool:
     packing = Packing(looks[-1][1], config)
     reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
-    return looks[-1][0] - looks[0][0] < max(config.budgets.reserve.length_seconds, longest)
+    return looks[-1][0] - looks[0][0] < max(config.budgets.reserve.window_seconds, longest)
 
 
 def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
@@ -282,7 +282,10 @@ def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
 
 def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
     """Return the reaches of which autoscalers are told that more than a quarter has no room."""
-    if config.mode.value == "observe" or config.budgets.reserve.publish.value == "none":
+    if (
+        config.mode.value == "observe"
+        or config.budgets.reserve.capacity_buffers.value == "disabled"
+    ):
         return set()
     now, cluster = looks[-1]
     packing = Packing(cluster, config)
@@ -390,7 +393,7 @@ def at_least(one: Resources, other: Resources) -> bool:
 
 def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
     """Return the unmarked nodes that no autoscaler is to take; *kept* for pods to be expected."""
-    packing, scope = Packing(cluster, config), config.hand_over.scope.value
+    packing, scope = Packing(cluster, config), config.scale_down_protection.scope.value
     found = set()
     for node in cluster.nodes:
         pools = config.budgets.pools
@@ -413,7 +416,11 @@ def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
     if node.labels.get(MARK) not in ("soft", "hard"):
         pools = [set(one.node_selector) for one in config.budgets.pools]
         of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
-        nobody = of_none or config.hand_over.scope.value == "marked" or left_on(node, cluster)
+        nobody = (
+            of_none
+            or config.scale_down_protection.scope.value == "marked"
+            or left_on(node, cluster)
+        )
         return NOBODYS if nobody and mutant != "who holds it is no matter" else 0
     return 2 - (GUARD_OURS in node.annotations)
 

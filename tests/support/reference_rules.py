@@ -154,7 +154,7 @@ def limit_of(limit: "Limit", nodes: int) -> int:
 
 def limits(config: "Config", *, marked: bool) -> Shares:
     """Return the thresholds of the configuration; those to leave are five points higher."""
-    enter, leave = config.thresholds, config.leave_thresholds
+    enter, leave = config.thresholds, config.release_thresholds
     if not marked:
         return enter.cpu, enter.memory
     if leave is not None:
@@ -177,9 +177,9 @@ def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
     enter = (own.cpu, own.memory) if own else limits(config, marked=False)
     if not marked:
         return enter
-    if pool.leave_thresholds is None:
+    if pool.release_thresholds is None:
         return loosened(enter) if own else limits(config, marked=True)
-    leave = pool.leave_thresholds
+    leave = pool.release_thresholds
     return max(leave.cpu, enter[0]), max(leave.memory, enter[1])
 
 

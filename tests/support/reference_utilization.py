@@ -170,7 +170,8 @@ class Utilization(Reference):
         self.due = frozenset(
             name
             for name, since in self.since.items()
-            if self.now - since > self.config.delay_seconds - (self.mutant == "at the delay")
+            if self.now - since
+            > self.config.unneeded_time_seconds - (self.mutant == "at the delay")
             or (
                 self.mutant != "empty ones wait" and not holds_pods(self.nodes[name], self.cluster)
             )

@@ -97,7 +97,7 @@ def _reach(one: ReachSums) -> dict[str, Any]:
         "name": one.name,
         "key": one.key,
         "thresholds": _limits(one.enter),
-        "leaveThresholds": _limits(one.leave),
+        "releaseThresholds": _limits(one.leave),
         "usability": _usability(one.usability),
         "before": totals(one.before),
         "after": totals(one.after),

@@ -53,4 +53,4 @@ def _short(buffer: BufferRoom) -> str:
         return buffer.fault
     if buffer.placed < buffer.allowed:
         return "not enough free capacity"
-    return "exceeds the share of capacity that is reserved for buffers (reserve.buffers)"
+    return "exceeds the share of capacity that is reserved for buffers (reserve.maxBuffers)"

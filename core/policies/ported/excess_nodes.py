@@ -76,10 +76,10 @@ class ExcessNodes(Policy):
     Settings: ClassVar[type[Any] | None] = Settings
     section: ClassVar[str] = "excess_nodes"
     defaults: ClassVar[Mapping[str, Any]] = {
-        "delay": "0s",
+        "unneededTime": "0s",
         "budgets": {"minNodes": 2, "minUntaintedNodes": 2},
-        "spacing": "10m",
-        "cooldown": {"afterNodeAdd": "60m"},
+        "markInterval": "10m",
+        "cooldown": {"delayAfterAdd": "60m"},
         "controller": {"interval": "1m"},
     }
     reorders: ClassVar[bool] = True
@@ -202,9 +202,9 @@ class ExcessNodes(Policy):
         return f"{message} requested, excess {_decimal(self._excess(node))} nodes like it"
 
     @staticmethod
-    def due_at(since: int, delay_seconds: int) -> int:
+    def due_at(since: int, unneeded_time_seconds: int) -> int:
         """Return the time at which the delay ends, unix seconds."""
-        return since + delay_seconds
+        return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:
         """Return the excess of the unmarked nodes; the candidate is the first unblocked node."""

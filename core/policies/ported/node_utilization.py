@@ -83,8 +83,8 @@ class NodeUtilization(Policy):
     Settings: ClassVar[type[Any] | None] = Settings
     section: ClassVar[str] = "node_utilization"
     defaults: ClassVar[Mapping[str, Any]] = {
-        "delay": "10m",
-        "cooldown": {"afterNodeAdd": "10m"},
+        "unneededTime": "10m",
+        "cooldown": {"delayAfterAdd": "10m"},
         "controller": {"interval": "10s"},
     }
     reasons = (UTILIZED, KEEPING_POD)

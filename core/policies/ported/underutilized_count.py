@@ -111,7 +111,7 @@ class UnderutilizedCount(Policy):
     name: ClassVar[str] = "UnderutilizedCount"
     Settings: ClassVar[type[Any] | None] = CountedPools
     section: ClassVar[str] = "underutilized_count"
-    defaults: ClassVar[Mapping[str, Any]] = {"delay": "5m"}
+    defaults: ClassVar[Mapping[str, Any]] = {"unneededTime": "5m"}
     reorders: ClassVar[bool] = True
     reasons: ClassVar[Sequence[Reason]] = _REASONS
     gauges: ClassVar[Sequence[PolicyGauge]] = tuple(
@@ -168,9 +168,9 @@ class UnderutilizedCount(Policy):
         return against < 0 or (was and against == 0)
 
     @staticmethod
-    def due_at(since: int, delay_seconds: int) -> int:
+    def due_at(since: int, unneeded_time_seconds: int) -> int:
         """Return the time at which the delay ends, unix seconds."""
-        return since + delay_seconds
+        return since + unneeded_time_seconds
 
     def nominates(self, node: int, *, marked: bool) -> bool:
         """Report whether the node may be removed.

@@ -32,23 +32,23 @@ def test_an_empty_file_with_a_head_is_the_defaults() -> None:
 
 def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
     found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
-    assert (found.delay_seconds, found.controller.interval_seconds) == (0, 60)
+    assert (found.unneeded_time_seconds, found.controller.interval_seconds) == (0, 60)
     assert found.budgets.cluster == replace(
         Budgets().cluster, max_marked=Limit(3), min_nodes=2, min_untainted_nodes=2
     )
-    assert found.budgets.cooldown.after_node_add_seconds == 3600
-    assert found.budgets.cooldown.after_pending_seconds == 600
-    assert found.budgets.spacing_seconds == 600
-    said = {"delay": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
+    assert found.budgets.cooldown.delay_after_add_seconds == 3600
+    assert found.budgets.cooldown.delay_after_pending_seconds == 600
+    assert found.budgets.mark_interval_seconds == 600
+    said = {"unneededTime": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
     found = parse({**HEAD, "policy": "ExcessNodes", **said}, "x")
-    assert (found.delay_seconds, found.budgets.cluster.min_nodes) == (60, 0)
-    assert found.budgets.cooldown.after_node_add_seconds == 3600  # null says nothing
+    assert (found.unneeded_time_seconds, found.budgets.cluster.min_nodes) == (60, 0)
+    assert found.budgets.cooldown.delay_after_add_seconds == 3600  # null says nothing
 
 
 def test_another_policy_can_be_asked_of_a_file() -> None:
-    said = {**HEAD, "policy": "ClusterThreshold", "delay": "7m"}
+    said = {**HEAD, "policy": "ClusterThreshold", "unneededTime": "7m"}
     found = parse(said, "x", "ExcessNodes")
-    assert (found.policy, found.delay_seconds) == ("ExcessNodes", 420)
+    assert (found.policy, found.unneeded_time_seconds) == ("ExcessNodes", 420)
     assert found.controller.interval_seconds == 60
     assert parse(HEAD, "x", "ClusterThreshold") == built_in("ClusterThreshold") == Config()
 
@@ -111,7 +111,7 @@ def test_percentages_are_exact() -> None:
     ("text", "seconds"), [("0s", 0), ("10m", 600), ("1h30m", 5400), ("90s", 90), ("2000ms", 2)]
 )
 def test_durations(text: str, seconds: int) -> None:
-    assert parse({**HEAD, "delay": text}, "x").delay_seconds == seconds
+    assert parse({**HEAD, "unneededTime": text}, "x").unneeded_time_seconds == seconds
 
 
 @pytest.mark.parametrize(("change", "path"), [*FAULTY, *BEYOND])
@@ -126,7 +126,7 @@ def test_a_fault_names_path_value_and_what_is_allowed(change: dict[str, Any], pa
 
 def test_all_faults_come_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
-        parse({"mode": "x", "delay": "y", "mod": 1}, "ebb.yaml")
+        parse({"mode": "x", "unneededTime": "y", "mod": 1}, "ebb.yaml")
     assert len(refused.value.faults) == 5
     (unknown,) = (fault for fault in refused.value.faults if fault.startswith("mod: "))
     assert unknown.startswith("mod: unknown field; allowed: apiVersion, kind, mode, ")
@@ -156,7 +156,7 @@ def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> Non
     [
         ({}, "85%"),
         ({"thresholds": {"cpu": "98%"}}, "100%"),
-        ({"leaveThresholds": {"cpu": "80%"}}, "80%"),
+        ({"releaseThresholds": {"cpu": "80%"}}, "80%"),
     ],
 )
 def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: str) -> None:
@@ -165,8 +165,8 @@ def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: 
 
 @pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])
 def test_hard_marks_are_opt_in(given: str, seconds: int | None) -> None:
-    assert parse({**HEAD, "hardAfter": given}, "x").hard_after_seconds == seconds
-    assert Config().hard_after_seconds is None
+    assert parse({**HEAD, "noScheduleAfter": given}, "x").no_schedule_after_seconds == seconds
+    assert Config().no_schedule_after_seconds is None
 
 
 def test_what_needs_a_restart_is_named() -> None:

@@ -36,7 +36,7 @@ def read(tmp_path: Path, text: str) -> Config:
     ("change", "path"),
     [
         pytest.param({"thresholds": {"cpu": "\u0668\u0660%"}}, "thresholds.cpu", id="percentage"),
-        pytest.param({"delay": "\u0661m"}, "delay", id="duration"),
+        pytest.param({"unneededTime": "\u0661m"}, "unneededTime", id="duration"),
         pytest.param(
             {"prices": [{"nodeSelector": {"a": "b"}, "price": "\u0661"}]},
             "prices[0].price",
@@ -124,7 +124,9 @@ def test_too_many_prices_are_refused() -> None:
 
 
 def test_every_fault_stays_on_its_line() -> None:
-    for fault in faults_of({**HEAD, "a\nb": 1, "mode": "a\nb", "delay": "\u2028", "\ud800": 1}):
+    for fault in faults_of(
+        {**HEAD, "a\nb": 1, "mode": "a\nb", "unneededTime": "\u2028", "\ud800": 1}
+    ):
         assert len(fault.splitlines()) == 1
         assert fault.encode("utf-8")
 

@@ -67,10 +67,10 @@ def test_what_it_cannot_refuse_has_a_named_reason(change: Change, path: str) -> 
 
 
 def test_null_is_missing_to_the_reader_and_refused_by_the_schema_as_the_page_says() -> None:
-    document = {**HEAD, "delay": None, "thresholds": {"cpu": None}, "extender": None}
+    document = {**HEAD, "unneededTime": None, "thresholds": {"cpu": None}, "extender": None}
     assert parse(document, "x") == parse(HEAD, "x")
     paths = {".".join(map(str, one.path)) for one in VALIDATOR.iter_errors(document)}
-    assert paths == {"delay", "thresholds.cpu", "extender"}
+    assert paths == {"unneededTime", "thresholds.cpu", "extender"}
     assert "The schema rejects null" in page()
 
 

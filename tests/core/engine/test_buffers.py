@@ -211,7 +211,7 @@ def planned(asked: Cluster, share: str = "1/2") -> Plan:
 
 def config(share: str = "1/2") -> Config:
     """Return a configuration with default thresholds that protects this share of buffers."""
-    reserve = replace(UNLIMITED.reserve, buffers=Fraction(share))
+    reserve = replace(UNLIMITED.reserve, max_buffers=Fraction(share))
     return Config(budgets=replace(UNLIMITED, reserve=reserve))
 
 

@@ -36,7 +36,7 @@ MUTANTS = (
 
 def shared(config: Config, chance: random.Random) -> Config:
     budgets: Budgets = config.budgets
-    reserve = replace(budgets.reserve, buffers=chance.choice(SHARES))
+    reserve = replace(budgets.reserve, max_buffers=chance.choice(SHARES))
     return replace(config, budgets=replace(budgets, reserve=reserve))
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1000
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 A = Pool(name="a", node_selector=(("pool", "a"),), budget=Budget(min_nodes=2))
-COOL = Cooldown(after_node_add_seconds=600, after_pending_seconds=300)
+COOL = Cooldown(delay_after_add_seconds=600, delay_after_pending_seconds=300)
 
 
 def empties(count: int, **labels: str) -> list[Node]:
@@ -111,10 +112,22 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
             2 + len(TAINTED) - 1,  # the cordoned one stays; theirs going leaves as many
             "min-untainted-nodes",
         ),
-        (SIX, {"spacing_seconds": 600}, None, 5, "last-node"),
-        (SIX, {"spacing_seconds": 600}, RateLimits(), 1, "spacing"),
-        (SIX, {"spacing_seconds": 600}, RateLimits(spacing_until=1), 0, "spacing"),
-        (SOME_MARKED, {"spacing_seconds": 600}, RateLimits(spacing_until=1), 2, "spacing"),
+        (SIX, {"mark_interval_seconds": 600}, None, 5, "last-node"),
+        (SIX, {"mark_interval_seconds": 600}, RateLimits(), 1, "mark-interval"),
+        (
+            SIX,
+            {"mark_interval_seconds": 600},
+            RateLimits(mark_interval_until=1),
+            0,
+            "mark-interval",
+        ),
+        (
+            SOME_MARKED,
+            {"mark_interval_seconds": 600},
+            RateLimits(mark_interval_until=1),
+            2,
+            "mark-interval",
+        ),
         (SIX, {}, RateLimits(cooling_until=1), 0, "cooldown"),
         (SOME_MARKED, {}, RateLimits(pending_until=1), 2, "pods-pending"),
         (SIX, {}, RateLimits(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
@@ -131,7 +144,7 @@ SOME_MARKED = Cluster.of([*(marked(one, Mark.SOFT, 1) for one in empties(2)), *e
     ],
 )
 def test_a_limit_stops_the_next_step_and_says_so(
-    cluster: Cluster, budgets: dict[str, object], held: RateLimits | None, goes: int, code: str
+    cluster: Cluster, budgets: dict[str, Any], held: RateLimits | None, goes: int, code: str
 ) -> None:
     asked = config(**budgets)
     assert len(gone(cluster, asked, held)) == goes
@@ -141,7 +154,9 @@ def test_a_limit_stops_the_next_step_and_says_so(
 def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     asked = config(cluster=spent, pools=(replace(A, budget=spent),))
-    held = RateLimits(cooling_until=90, pending_until=3, spacing_until=4, backing_off={"n0": 9})
+    held = RateLimits(
+        cooling_until=90, pending_until=3, mark_interval_until=4, backing_off={"n0": 9}
+    )
     brakes = RemovalLimits(ClusterSnapshot(SIX, asked), held)
     assert [(one.code, one.message) for one in brakes.blockers(SIX.nodes[0])] == [
         (
@@ -156,7 +171,7 @@ def test_all_that_holds_a_node_back_is_told_in_one_order() -> None:
             "a pod became unschedulable: no node is marked until 1970-01-01 00:00:03 UTC",
         ),
         (
-            "spacing",
+            "mark-interval",
             f"a node was marked, or did not empty in time: no node is marked until {timestamp(4)}",
         ),
         ("backoff", "it did not empty in time: it is skipped until 1970-01-01 00:00:09 UTC"),
@@ -269,11 +284,11 @@ def test_it_is_harder_to_enter_than_to_stay() -> None:
     already = Cluster.of(nodes, [replace(one, requests=pod("x", None, 1650, 0).requests)
                                  for one in full.pods] + [pod("y", "n1", 1650, 0)])  # fmt: skip
     assert gone(already, asked) == ["n0"]
-    assert gone(already, replace(asked, leave_thresholds=shares)) == []
+    assert gone(already, replace(asked, release_thresholds=shares)) == []
 
 
 def test_the_busiest_moment_of_the_window_counts() -> None:
-    asked = replace(config(peak_window_seconds=60), thresholds=FULL)
+    asked = replace(config(stabilization_window_seconds=60), thresholds=FULL)
     memory = reconcile.reconcile(at_fill(3000), asked, LeaderState(), NOW).state
     low = at_fill(1000)
     seen = reconcile.reconcile(low, asked, memory, NOW + 59)
@@ -288,7 +303,7 @@ def test_the_busiest_moment_of_the_window_counts() -> None:
 
 def test_the_busiest_moment_releases_no_mark() -> None:
     """What was asked for then may have gone together with its nodes, or have waited in vain."""
-    asked = replace(config(peak_window_seconds=60), thresholds=FULL)
+    asked = replace(config(stabilization_window_seconds=60), thresholds=FULL)
     memory = reconcile.reconcile(at_fill(3000), asked, LeaderState(), NOW).state
     low = at_fill(1000)
     already = replace(low, nodes=(marked(low.nodes[0], Mark.SOFT, 1), *low.nodes[1:]))
@@ -367,7 +382,7 @@ def test_a_node_that_is_made_anew_under_its_name_is_another(
     policy: str, uids: str, anew: bool
 ) -> None:
     """Machines come back under their names; of a Node that cannot be read no uid is known."""
-    asked = replace(config(cooldown=COOL), policy=policy, delay_seconds=600)
+    asked = replace(config(cooldown=COOL), policy=policy, unneeded_time_seconds=600)
     full = Cluster.of(
         SIX.nodes, [pod(f"p{n}", one.name, 100, 100) for n, one in enumerate(SIX.nodes)]
     )
@@ -415,7 +430,10 @@ def test_a_virtual_node_that_comes_is_no_scale_up() -> None:
     )
 
 
-SPACED = {"spacing_seconds": 600, "backoff": Backoff(first_seconds=1000, max_seconds=1000)}
+SPACED: dict[str, Any] = {
+    "mark_interval_seconds": 600,
+    "backoff": Backoff(first_seconds=1000, max_seconds=1000),
+}
 
 
 def backed_off(one: Node, since: int) -> Node:
@@ -438,11 +456,11 @@ def test_a_new_leader_reads_off_the_nodes_how_long_nothing_is_marked(
 ) -> None:
     cluster = Cluster.of([first, *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(cluster, config(**SPACED), LeaderState(), NOW)
-    assert seen.rate_limits.spacing_until == (NOW + left if left else None)
+    assert seen.rate_limits.mark_interval_until == (NOW + left if left else None)
 
 
 def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> None:
-    asked = replace(config(**SPACED), delay_seconds=0)
+    asked = replace(config(**SPACED), unneeded_time_seconds=0)
     seen = reconcile.reconcile(
         SIX, asked, LeaderState(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW
     )
@@ -450,13 +468,13 @@ def test_marks_are_set_apart_and_so_is_one_from_a_node_that_did_not_empty() -> N
     some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW), *SIX.nodes[1:]], [])
     for seconds in (1, 599):
         seen = reconcile.reconcile(some, asked, seen.state, NOW + seconds, last=seen)
-        assert (seen.rate_limits.spacing_until, seen.skipped) == (NOW + 600, seconds > 1)
+        assert (seen.rate_limits.mark_interval_until, seen.skipped) == (NOW + 600, seconds > 1)
         assert [one.node for one in seen.plan.removals] == ["n0"]
     seen = reconcile.reconcile(some, asked, seen.state, NOW + 600, last=seen)
     assert len(seen.plan.removals) == 2
     failed = Cluster.of([backed_off(SIX.nodes[0], NOW + 700), *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(failed, asked, seen.state, NOW + 705, last=seen)
-    assert seen.rate_limits.spacing_until == NOW + 1300
+    assert seen.rate_limits.mark_interval_until == NOW + 1300
 
 
 def test_whoever_goes_after_it_the_next_mark_is_set_apart_from_a_new_one() -> None:
@@ -464,7 +482,7 @@ def test_whoever_goes_after_it_the_next_mark_is_set_apart_from_a_new_one() -> No
     *_, new, other = SOME_MARKED.nodes
     for one in (new, SOME_MARKED.nodes[0]):
         brakes.count_removal(one)
-    assert [why.code for why in brakes.blockers(other)] == ["spacing"]
+    assert [why.code for why in brakes.blockers(other)] == ["mark-interval"]
 
 
 def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> None:
@@ -474,13 +492,14 @@ def test_no_kubelet_holds_the_others_back_or_hides_the_mark_of_its_node() -> Non
     for late in (700, 1400):  # one that was never marked did not fail
         liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
         seen = reconcile.reconcile(liar, asked, seen.state, NOW + late)
-        assert seen.rate_limits.spacing_until is None
+        assert seen.rate_limits.mark_interval_until is None
     early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(early, asked, seen.state, NOW + 1410)
-    assert seen.rate_limits.spacing_until == NOW + 2000  # it was not there at NOW + 1400
+    assert seen.rate_limits.mark_interval_until == NOW + 2000  # it was not there at NOW + 1400
     anew = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
     assert (
-        reconcile.reconcile(anew, asked, seen.state, NOW + 2000).rate_limits.spacing_until is None
+        reconcile.reconcile(anew, asked, seen.state, NOW + 2000).rate_limits.mark_interval_until
+        is None
     )
 
 
@@ -583,25 +602,27 @@ def test_a_node_that_says_in_turns_that_it_is_virtual_is_no_scale_up() -> None:
 
 def test_a_node_whose_mark_is_refused_is_left_alone_twice_as_long_each_time() -> None:
     """An empty one too: it is due at once, and would be tried first in each pass, for ever."""
-    asked = replace(config(), delay_seconds=100)
+    asked = replace(config(), unneeded_time_seconds=100)
     memory, n0 = LeaderState(), frozenset({"n0"})
     now = NOW
     for wait in (100, 200, 400, 500, 500):
-        memory = memory.with_failed_writes(n0, Now(now), delay_seconds=100, max_seconds=500)
+        memory = memory.with_failed_writes(
+            n0, Now(now), unneeded_time_seconds=100, max_seconds=500
+        )
         for seconds, goes in ((0, False), (wait - 1, False), (wait, True)):
             seen = reconcile.reconcile(SIX, asked, memory, now + seconds)
             memory = seen.state
             assert ("n0" in {one.node for one in seen.plan.removals}) == goes
         now += wait
     assert (
-        memory.with_failed_writes(n0, Now(now), delay_seconds=0, max_seconds=50)
+        memory.with_failed_writes(n0, Now(now), unneeded_time_seconds=0, max_seconds=50)
         .failed_writes["n0"]
         .until
         == now + 50
     )
     assert (
         LeaderState()
-        .with_failed_writes(n0, Now(NOW), delay_seconds=0, max_seconds=500)
+        .with_failed_writes(n0, Now(NOW), unneeded_time_seconds=0, max_seconds=500)
         .failed_writes["n0"]
         .until
         == NOW + 60
@@ -628,7 +649,9 @@ def test_who_is_marked_is_asked_as_often_however_many_were_refused() -> None:
             frozenset(f"n{one}" for one in range(many)),
         )
         memory = observe(LeaderState(), survey, Now(NOW))
-        memory = memory.with_failed_writes(refused, Now(NOW), delay_seconds=100, max_seconds=500)
+        memory = memory.with_failed_writes(
+            refused, Now(NOW), unneeded_time_seconds=100, max_seconds=500
+        )
         asked.clear()
         assert observe(memory, survey, Now(NOW + 1)).failed_writes.keys() == refused
         found.append(asked["marks"])
@@ -641,7 +664,7 @@ def test_what_was_refused_is_forgotten_in_the_end_and_with_its_machine(uid: str)
     nodes = [replace(one, uid=one.name) for one in SIX.nodes]
     memory = reconcile.reconcile(Cluster.of(nodes, []), asked, LeaderState(), NOW).state
     memory = memory.with_failed_writes(
-        frozenset({"n0"}), Now(NOW), delay_seconds=100, max_seconds=500
+        frozenset({"n0"}), Now(NOW), unneeded_time_seconds=100, max_seconds=500
     )
     there = Cluster.of([replace(nodes[0], uid=uid), *nodes[1:]], [])
     seen = reconcile.reconcile(there, asked, memory, NOW + 599)
@@ -852,7 +875,7 @@ def test_marks_are_counted_by_pool_and_by_whether_pods_reach_their_nodes() -> No
 
 
 def test_the_peak_is_what_was_asked_for_beyond_now_of_each_resource() -> None:
-    asked = config(peak_window_seconds=60)
+    asked = config(stabilization_window_seconds=60)
     before = reconcile.reconcile(
         Cluster.of(empties(3), [pod("p", "n0", 300, 700)]), asked, LeaderState(), NOW
     )

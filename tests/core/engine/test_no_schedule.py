@@ -218,7 +218,10 @@ def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
 def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
     full = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     asked = Config(
-        thresholds=full, usability=UsabilityMode.NONE, budgets=UNLIMITED, hard_after_seconds=0
+        thresholds=full,
+        usability=UsabilityMode.NONE,
+        budgets=UNLIMITED,
+        no_schedule_after_seconds=0,
     )
     nodes = [marked(node("m"), Mark.SOFT, 1), node("empty"), node("open")]
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.mutate
 START = 1_000_000 * 300
 HOUR = 3600
 WHOLE = Resources(40_000, 80_000 * 10**6)
-ASKED = Config(budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=HOUR)))
+ASKED = Config(
+    budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=HOUR))
+)
 HERE = (node("n0"), node("n1"))
 GENERAL = "general"
 

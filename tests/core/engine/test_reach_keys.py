@@ -26,8 +26,8 @@ LABELS = {"team": "shop", "pool": "a"}
 SHOP = NodeConstraints(node_selector=(("team", "shop"),))
 OTHER = NodeConstraints(node_selector=(("pool", "a"),))
 """The same nodes, in words that come first."""
-RESERVE = Reserve(length_seconds=300, over_seconds=3600)
-ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, peak_window_seconds=3600))
+RESERVE = Reserve(window_seconds=300, lookback_seconds=3600)
+ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, stabilization_window_seconds=3600))
 GENERAL = [node("g0"), node("g1")]
 
 

@@ -25,8 +25,8 @@ NOW = 1000
 WINDOW = 60
 ASKED = Config(
     usability=UsabilityMode.NONE,
-    budgets=replace(UNLIMITED, peak_window_seconds=WINDOW),
-    delay_seconds=0,
+    budgets=replace(UNLIMITED, stabilization_window_seconds=WINDOW),
+    unneeded_time_seconds=0,
 )
 CI = NodeConstraints((("pool", "ci"),), tolerations=(Toleration("ci", "Exists"),))
 GENERAL = [marked(node("g0"), Mark.SOFT, 1), node("g1"), node("g2")]

@@ -77,8 +77,8 @@ def test_every_reason_of_a_pass_occurs_in_the_histories_and_ends_with_time_if_it
 
 
 ENDING = {
-    "delay", "cooldown", "pods-pending", "spacing", "backoff", "mark-refused", "budget-window",
-    "reserve",
+    "unneeded-time", "cooldown", "pods-pending", "mark-interval", "backoff", "mark-refused",
+    "budget-window", "reserve",
 }  # fmt: skip
 """Reasons that end by time alone. Those against hard marks hold for a while after their end."""
 
@@ -183,13 +183,13 @@ def standing(count: int = 3) -> Cluster:
     return Cluster.of([node(f"n{n}") for n in range(count)], pods)
 
 
-@pytest.mark.parametrize("peak_window_seconds", [0, 100])
+@pytest.mark.parametrize("stabilization_window_seconds", [0, 100])
 def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before(
-    peak_window_seconds: int,
+    stabilization_window_seconds: int,
 ) -> None:
     """What is asked for now is no peak that ends."""
-    budgets = replace(UNLIMITED, peak_window_seconds=peak_window_seconds)
-    asked = Config(budgets=budgets, delay_seconds=600)
+    budgets = replace(UNLIMITED, stabilization_window_seconds=stabilization_window_seconds)
+    asked = Config(budgets=budgets, unneeded_time_seconds=600)
     last = reconcile(standing(), asked, LeaderState(), 0)
     assert last.requeue_at == 601
     for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
@@ -222,7 +222,7 @@ def test_what_a_pod_says_for_a_time_is_heard_for_that_time(
     ties: DisruptionFacts, last_second: int
 ) -> None:
     """The node with the pod that stays is tried last, as long as it does."""
-    asked = Config(budgets=UNLIMITED, delay_seconds=0)
+    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
     stays = replace(pod("a", "n0", 500, 500), owner_kind="", ties=ties)
     if ties is TIMED[0]:
         stays = replace(stays, owner_kind="ReplicaSet")
@@ -254,7 +254,7 @@ def test_a_pass_is_made_after_each_change() -> None:
 
 
 def test_what_ran_out_of_time_is_tried_again() -> None:
-    asked = Config(budgets=UNLIMITED, delay_seconds=0)
+    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
     first = reconcile(standing(), asked, LeaderState(), 0)
     late = reconcile(standing(), asked, first.state, 1, last=first, in_time=lambda: False)
     assert not late.plan.removals
@@ -262,7 +262,7 @@ def test_what_ran_out_of_time_is_tried_again() -> None:
 
 
 def test_a_quiet_cluster_is_not_judged_while_it_cools_down_and_is_when_that_ends() -> None:
-    cooling = Cooldown(after_node_add_seconds=600, after_pending_seconds=600)
+    cooling = Cooldown(delay_after_add_seconds=600, delay_after_pending_seconds=600)
     asked = Config(budgets=Budgets(cooldown=cooling))
     last = reconcile(standing(), asked, LeaderState(), 0)
     last = reconcile(standing(4), asked, last.state, 10, last=last)
@@ -284,7 +284,7 @@ def codes(one: PassResult, name: str) -> list[str]:
 
 @pytest.mark.parametrize("marked_at", [1, 10])
 def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_at: int) -> None:
-    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
     cluster = Cluster.of([builders.marked(node("n0"), "soft", marked_at), node("n1")], pods)
     last = reconcile(cluster, asked, LeaderState(), 10)
@@ -292,13 +292,13 @@ def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_a
     assert reconcile(cluster, asked, last.state, 11, last=last).skipped
     over = reconcile(Cluster.of(cluster.nodes, pods[:1]), asked, last.state, 20, last=last)
     assert [one.code for one in over.no_schedule_blockers["n0"]] == ["hard-preemption"]
-    never = replace(asked, hard_after_seconds=None)
+    never = replace(asked, no_schedule_after_seconds=None)
     assert reconcile(cluster, never, LeaderState(), 10).no_schedule_blockers == {}
 
 
 def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks() -> None:
     """And not before it has waited so long: a scheduler takes its time."""
-    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     waits = replace(pod("p", None, 500, 500), unschedulable=True)
     nodes = [builders.marked(node("n0"), "hard", 1), node("n1")]
     last = None
@@ -321,7 +321,7 @@ def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() ->
 
 def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_its_end() -> None:
     """Several passes a second are made where pods wait."""
-    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     waits = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
     nodes = [builders.marked(node("n0"), "soft", 1), node("n1")]
     last = reconcile(Cluster.of(nodes, [waits]), asked, LeaderState(), 10)
@@ -347,8 +347,8 @@ def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> Non
     for seed in range(200):
         chance = random.Random(seed)
         asked, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
-        budgets = replace(asked.budgets, reserve=Reserve(over_seconds=0))
-        asked = replace(asked, budgets=budgets, hard_after_seconds=0)
+        budgets = replace(asked.budgets, reserve=Reserve(lookback_seconds=0))
+        asked = replace(asked, budgets=budgets, no_schedule_after_seconds=0)
         old, new = reconcile(cluster, asked, LeaderState(), now - 1000), None
         for look in range(LOOKS):
             cluster, now = changed(chance, cluster, now), now + chance.choice(SECONDS[:-2])
@@ -364,7 +364,7 @@ def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> Non
 def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that_for_a_while() -> (
     None
 ):
-    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
     last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
     later = Cluster.of([*nodes, builders.marked(node("n"), "soft", 11), node("m")], [])

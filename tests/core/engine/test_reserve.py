@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from core.config.budgets import Budget, Pool, Publish, Reserve
-from core.config.settings import Config, HandOver, Mode, Price, Scope
+from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
+from core.config.settings import Config, Mode, Price, ScaleDownProtection, Scope
 from core.engine.arrivals import (
     BUCKETS_MAX,
     SHAPES_MAX,
@@ -58,7 +58,9 @@ pytestmark = pytest.mark.mutate
 START = 1_000_000 * 300
 HOUR = 3600
 WHOLE = Resources(40_000, 80_000 * 10**6)
-ASKED = Config(budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=HOUR)))
+ASKED = Config(
+    budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=HOUR))
+)
 
 
 def job(name: str, on: str | None, cpu: int = 1000, **changes: object) -> Pod:
@@ -303,7 +305,7 @@ class TestArrivals:
 
     def test_what_came_counts_for_as_long_as_the_settings_say_now(self) -> None:
         found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
-        longer = Reserve(length_seconds=300, over_seconds=2 * HOUR)
+        longer = Reserve(window_seconds=300, lookback_seconds=2 * HOUR)
         asked = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
         then = START + HOUR + 60
         assert came(reconcile(Cluster.of(self.NODES, []), asked, found.state, then)) == {1000: 1}
@@ -311,7 +313,7 @@ class TestArrivals:
 
     def test_other_settings_begin_anew(self) -> None:
         found = looks(self.NODES, (0, []), (10, [job("a", "n0")]))
-        other = replace(ASKED.budgets, reserve=Reserve(length_seconds=60))
+        other = replace(ASKED.budgets, reserve=Reserve(window_seconds=60))
         again = reconcile(
             Cluster.of(self.NODES, []), replace(ASKED, budgets=other), found.state, START + 20
         )
@@ -430,7 +432,7 @@ class TestBounds:
         [(300, 3600, 60), (1, 0, 1), (7, 50, 1), (300, 2_592_000, 2532), (2_592_000, 1, 518_400)],
     )
     def test_time_is_cut_into_so_many_slots(self, length: int, over: int, slot: int) -> None:
-        grain = TimeBuckets.of(Reserve(length_seconds=length, over_seconds=over))
+        grain = TimeBuckets.of(Reserve(window_seconds=length, lookback_seconds=over))
         assert grain.bucket_seconds == slot
         assert (grain.window_buckets - 1) * slot < length <= grain.window_buckets * slot
         remembered = [n for n in range(over // slot + 9) if grain.is_within(n, over + 3)]
@@ -650,10 +652,10 @@ class TestHeld:
     @pytest.mark.parametrize(
         ("reserve", "names", "later"),
         [
-            (Reserve(length_seconds=300, over_seconds=2 * HOUR), ["e0"], ["e0"]),
-            (Reserve(length_seconds=300, over_seconds=100), [], []),
-            (Reserve(length_seconds=600, over_seconds=HOUR), ["e0", "e1", "e2"], []),
-            (Reserve(length_seconds=300, over_seconds=1024 * 61), ["e0", "e1", "e2"], []),
+            (Reserve(window_seconds=300, lookback_seconds=2 * HOUR), ["e0"], ["e0"]),
+            (Reserve(window_seconds=300, lookback_seconds=100), [], []),
+            (Reserve(window_seconds=600, lookback_seconds=HOUR), ["e0", "e1", "e2"], []),
+            (Reserve(window_seconds=300, lookback_seconds=1024 * 61), ["e0", "e1", "e2"], []),
         ],
     )
     def test_other_settings_let_no_node_go_for_want_of_what_was_seen(
@@ -665,11 +667,11 @@ class TestHeld:
         cluster = before.snapshot.cluster
         found = reconcile(cluster, other, before.state, START + 700, last=before)
         assert kept(found) == names
-        seen = reconcile(cluster, other, found.state, START + 700 + reserve.length_seconds)
+        seen = reconcile(cluster, other, found.state, START + 700 + reserve.window_seconds)
         assert kept(seen) == later
 
     def test_room_that_was_not_kept_before_is_learned_of_first(self) -> None:
-        never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(over_seconds=0)))
+        never = replace(ASKED, budgets=replace(ASKED.budgets, reserve=Reserve(lookback_seconds=0)))
         before = self.found(config=never)
         assert kept(before) == []
         found = reconcile(before.snapshot.cluster, ASKED, before.state, START + 700, last=before)
@@ -713,7 +715,7 @@ class TestHeld:
         soft = marked(node("m", labels={"pool": "a"}), "soft", START)
         pools = (Pool(name="a", node_selector=(("pool", "a"),), budget=Budget()),)
         apart = replace(ASKED, budgets=replace(ASKED.budgets, pools=pools))
-        by_hand = replace(ASKED, hand_over=HandOver(scope=Scope.MARKED))
+        by_hand = replace(ASKED, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
         for config in (apart, by_hand):
             found = self.found(job("x", None, 2000), nodes=[node("free"), soft], config=config)
             assert kept(found) == ["m"]
@@ -744,7 +746,7 @@ class TestHeld:
 
     def test_an_empty_node_is_kept_with_its_soft_mark_that_does_not_become_hard(self) -> None:
         nodes = [marked(one, "soft", START) for one in self.EMPTY]
-        hard = replace(ASKED, hard_after_seconds=0)
+        hard = replace(ASKED, no_schedule_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert kept(found) == ["e0"]
         assert [one.code for one in found.no_schedule_blockers["e0"]] == ["reserve"]
@@ -752,7 +754,7 @@ class TestHeld:
 
     def test_its_mark_stays_soft_for_five_minutes_longer_than_it_is_kept(self) -> None:
         """Room for one pod more or less comes and goes with single pods."""
-        hard = replace(ASKED, hard_after_seconds=0)
+        hard = replace(ASKED, no_schedule_after_seconds=0)
         guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
         nodes = [marked(replace(one, annotations=guard), "soft", START) for one in self.EMPTY]
         last = self.found(job("a", None, 2000), nodes=nodes, config=hard)
@@ -764,9 +766,9 @@ class TestHeld:
             assert [one.code for one in last.no_schedule_blockers["e0"]] == against
 
     def test_an_empty_node_with_a_hard_mark_is_kept_and_softened(self) -> None:
-        """Marks become hard while nodes empty: with `hardAfter` most empty ones have one."""
+        """Marks become hard while nodes empty: with `noScheduleAfter` most empty ones have one."""
         nodes = [marked(one, "hard", START) for one in self.EMPTY]
-        hard = replace(ASKED, mode=Mode.ENFORCE, hard_after_seconds=0)
+        hard = replace(ASKED, mode=Mode.ENFORCE, no_schedule_after_seconds=0)
         found = self.found(job("a", None, 2000), nodes=nodes, config=hard)
         assert kept(found) == ["e0"]
         watch = LeaderObservations(HOUR, found.no_schedule_blockers)
@@ -922,7 +924,7 @@ class TestStarting:
         mode=Mode.ENFORCE,
         budgets=replace(
             UNLIMITED,
-            reserve=replace(ASKED.budgets.reserve, publish=Publish.CAPACITY_BUFFER),
+            reserve=replace(ASKED.budgets.reserve, capacity_buffers=CapacityBuffers.ENABLED),
         ),
     )
     FULL = (pod("full-0", "n0", 4000, 100), pod("full-1", "n1", 4000, 100))
@@ -972,7 +974,7 @@ class TestStarting:
     def test_an_empty_node_that_ebb_does_not_hold_is_no_room(
         self, there: Node, pods: tuple[Pod, ...], short: set[str]
     ) -> None:
-        config = replace(self.TOLD, hand_over=HandOver(scope=Scope.MARKED))
+        config = replace(self.TOLD, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
         here, come = [*self.FULL, *pods], [job(f"a{n}", None, 1900) for n in range(2)]
         moments = (0, here), (10, [*here, *come]), (20, here)
         assert looks([*self.HERE, there], *moments, config=config).short_reaches == short

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.config.budgets import Publish, Reserve
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.budgets import CapacityBuffers, Reserve
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.arrivals import SHAPES_MAX, Arrivals
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
@@ -45,9 +45,9 @@ MUTANTS = (
 
 def config(chance: random.Random, lengths: Sequence[int]) -> Config:
     reserve = Reserve(
-        length_seconds=chance.choice(lengths),
-        over_seconds=chance.choice((50, 300, 3600)),
-        publish=chance.choice(list(Publish)),
+        window_seconds=chance.choice(lengths),
+        lookback_seconds=chance.choice((50, 300, 3600)),
+        capacity_buffers=chance.choice(list(CapacityBuffers)),
     )
     prices = mixed_config.config(chance).prices
     budgets = replace(UNLIMITED, reserve=reserve, headroom=chance.choice((0, 0, 0, 1)))
@@ -57,8 +57,8 @@ def config(chance: random.Random, lengths: Sequence[int]) -> Config:
         mode=mode,
         budgets=budgets,
         prices=prices,
-        delay_seconds=0,
-        hand_over=HandOver(scope=scope),
+        unneeded_time_seconds=0,
+        scale_down_protection=ScaleDownProtection(scope=scope),
     )
 
 
@@ -228,7 +228,7 @@ def test_in_any_order_of_arrival_the_reserve_is_the_same() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     """However many pods come for however long."""
     asked = Config(
-        budgets=replace(UNLIMITED, reserve=Reserve(length_seconds=300, over_seconds=3600))
+        budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=3600))
     )
     last: PassResult | None = None
     most = 0

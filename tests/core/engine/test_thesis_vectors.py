@@ -90,7 +90,9 @@ def looked(
 def due(found: reconcile.PassResult) -> frozenset[str]:
     """Return the nodes that do not wait for their delay."""
     waiting = {
-        one.node for one in found.plan.kept if "delay" in {why.code for why in one.blockers}
+        one.node
+        for one in found.plan.kept
+        if "unneeded-time" in {why.code for why in one.blockers}
     }
     return frozenset({one.name for one in thesis_cluster().nodes} - waiting)
 

@@ -143,8 +143,8 @@ def test_what_no_node_can_hold_is_in_no_sum(there: list[Pod], then: list[Pod]) -
     """Neither while it waits nor later: in the peak, the headroom, the reserve, or a reach."""
     nodes = [node(f"n{n}", labels={"a": "b"} if n < 2 else None) for n in range(4)]
     nodes.append(replace(node("v", 10**6, 10**6, labels={"type": "virtual"}), virtual=True))
-    budgets = replace(UNLIMITED, headroom=1, peak_window_seconds=600, reserve=Reserve())
-    config = Config(budgets=budgets, delay_seconds=0)
+    budgets = replace(UNLIMITED, headroom=1, stabilization_window_seconds=600, reserve=Reserve())
+    config = Config(budgets=budgets, unneeded_time_seconds=0)
 
     def looked(*more: list[Pod]) -> Plan:
         memory, plans = LeaderState(first_pass_at=0), []
@@ -164,7 +164,9 @@ def test_what_is_bound_by_force_fills_its_own_node_alone(ready: bool) -> None:
     """A tenant may write `spec.nodeName`, and a kubelet what its pods were given."""
     nodes = [replace(node("n0"), ready=ready), *(node(f"n{n}") for n in range(1, 8))]
     there = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(8)]
-    config = Config(budgets=replace(UNLIMITED, peak_window_seconds=600), delay_seconds=0)
+    config = Config(
+        budgets=replace(UNLIMITED, stabilization_window_seconds=600), unneeded_time_seconds=0
+    )
     memory = LeaderState(first_pass_at=0)
     for second, pods in enumerate(([], [pod("huge", "n0", 10**9, 100)], [])):
         found = reconcile(Cluster.of(nodes, [*there, *pods]), config, memory, NOW + second)
@@ -221,7 +223,7 @@ def test_behind_too_many_that_no_node_could_hold_no_hard_mark_keeps_a_pod_waitin
         waiting("p", namespace=f"a{n}", requests=Resources(5000 + n, MB, 0, 1))
         for n in range(IMPOSSIBLE_MAX + more)
     ]
-    asked = Config(budgets=UNLIMITED, hard_after_seconds=0)
+    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
     first = reconcile(found, asked, LeaderState(), NOW)
     then = reconcile(found, asked, first.state, NOW + WAIT_SECONDS)

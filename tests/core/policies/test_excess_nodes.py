@@ -178,7 +178,7 @@ def test_the_first_in_order_that_nothing_else_keeps_is_the_candidate() -> None:
 
 # In the course of time.
 
-OTHER = Config(budgets=UNLIMITED, delay_seconds=0)
+OTHER = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
 """ClusterThreshold, by which one of five nodes at 55 % or 62 % can go."""
 
 
@@ -216,7 +216,7 @@ def test_marks_made_under_this_policy_are_judged_by_another() -> None:
 
 def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
     asked = config(
-        delay="60s", cooldown={"afterNodeAdd": "0s"}, spacing="0s", reserve={"over": "0s"}
+        delay="60s", cooldown={"delayAfterAdd": "0s"}, spacing="0s", reserve={"lookback": "0s"}
     )
     last = reconcile.reconcile(even(5, 55), asked, LeaderState(), NOW)
     assert last.requeue_at == NOW + 60

@@ -206,8 +206,8 @@ def test_the_defaults_are_those_of_cluster_autoscaler() -> None:
     own = found.policies.node_utilization
     assert (own.limit(marked=False), own.limit(marked=True)) == (Fraction(1, 2), Fraction(11, 20))
     assert (own.keep_standalone, own.keep_system, own.keep_local_storage) == (True, True, True)
-    assert found.delay_seconds == DELAY
-    assert found.budgets.cooldown.after_node_add_seconds == DELAY
+    assert found.unneeded_time_seconds == DELAY
+    assert found.budgets.cooldown.delay_after_add_seconds == DELAY
     assert found.controller.interval_seconds == 10
 
 

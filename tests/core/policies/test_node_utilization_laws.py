@@ -47,9 +47,9 @@ def config(chance: random.Random) -> Config:
         found,
         policy=NodeUtilization.name,
         policies=PolicySettings(node_utilization=own),
-        delay_seconds=chance.choice((0, 20, 100)),
+        unneeded_time_seconds=chance.choice((0, 20, 100)),
         # The plain one does not know who asked for nodes at looks before (test_lately.py).
-        budgets=replace(found.budgets, window_seconds=0, peak_window_seconds=0),
+        budgets=replace(found.budgets, window_seconds=0, stabilization_window_seconds=0),
     )
 
 

@@ -261,7 +261,7 @@ def test_one_that_was_over_begins_anew_and_the_next_goes_in_its_place() -> None:
     found = reconcile.reconcile(filled(six(c=1200)), config, second.state, 300)
     assert found.state.candidates["c"] == 300
     assert gone(found.plan) == ["a"]
-    assert "delay" in codes(found.plan, "c")
+    assert "unneeded-time" in codes(found.plan, "c")
 
 
 def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
@@ -275,7 +275,7 @@ def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
     found = reconcile.reconcile(filled(now, each=10), config, memory, 300)
     assert gone(found.plan) == ["f"]
     unlisted = reconcile.reconcile(
-        filled(now, each=10), replace(config, delay_seconds=0), LeaderState(), 300
+        filled(now, each=10), replace(config, unneeded_time_seconds=0), LeaderState(), 300
     )
     assert "f" not in gone(unlisted.plan)
 
@@ -479,7 +479,7 @@ def test_what_the_file_says_and_what_it_need_not_say() -> None:
     }
     document = {**HEAD, "underutilizedCount": {"pools": pools}}
     config = parse(document, "x")
-    assert config.delay_seconds == 300
+    assert config.unneeded_time_seconds == 300
     assert config.policies.underutilized_count == CountedPools(
         pools={
             "default-pool": CountedPool(enabled=True, limit=Fraction(5, 8), required=3),
@@ -489,8 +489,8 @@ def test_what_the_file_says_and_what_it_need_not_say() -> None:
     )
     assert config.policies.underutilized_count.pool_label == "cloud.google.com/gke-nodepool"
     assert parse(written(config), "x") == config
-    assert parse({**document, "delay": "7m"}, "x").delay_seconds == 420
-    assert parse({**document, "policy": "ClusterThreshold"}, "x").delay_seconds == 600
+    assert parse({**document, "unneededTime": "7m"}, "x").unneeded_time_seconds == 420
+    assert parse({**document, "policy": "ClusterThreshold"}, "x").unneeded_time_seconds == 600
     assert [one.path for one in all_settings() if one.path.startswith("underutilizedCount")] == [
         "underutilizedCount",
         "underutilizedCount.poolLabel",

@@ -8,7 +8,7 @@ import pytest
 
 from core.capacity.usable import NOTHING, Totals
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.leader_state import LeaderState, RecordedMark
 from core.engine.limits import MIN_NODES
 from core.engine.plan import Plan, Removal, UnremovableNode
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.mutate
 NOW = 1_767_225_600
 
 CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600)
-LATER = str(NOW + CONFIG.hand_over.guard_seconds)
+LATER = str(NOW + CONFIG.scale_down_protection.after_release_seconds)
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
 GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
@@ -316,8 +316,8 @@ def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[
 
 
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
-HARD = replace(CONFIG, hard_after_seconds=60)
+MARKED_ALONE = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
+HARD = replace(CONFIG, no_schedule_after_seconds=60)
 HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
 BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
@@ -342,7 +342,7 @@ def of_mark(value: str, *taints: Taint) -> Node:
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
         (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.FORGET]),
         (HARD, of_mark("soft", OURS), (POD,), True, [WriteKind.HARDEN]),
-        (replace(HARD, hard_after_seconds=61), of_mark("soft", OURS), (POD,), True, []),
+        (replace(HARD, no_schedule_after_seconds=61), of_mark("soft", OURS), (POD,), True, []),
         (HARD, of_mark("soft", OURS), (POD, LOGS), True, []),
         (HARD, of_mark("hard", HARD_TAINT), (POD,), True, []),
         (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS), True, [WriteKind.SOFTEN]),
@@ -449,7 +449,7 @@ def test_a_pass_marks_a_first_part_of_the_plan() -> None:
 
 HOUR = 3600
 DAY = CLOCKS_APART_SECONDS_MAX
-SECONDS = CONFIG.hand_over.guard_seconds
+SECONDS = CONFIG.scale_down_protection.after_release_seconds
 
 
 def watched(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
@@ -527,13 +527,13 @@ def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) 
 
 @pytest.mark.parametrize(("since", "hard"), [(NOW, False), (NOW - 1, True)])
 def test_a_mark_of_this_second_has_no_age_either(since: int, hard: bool) -> None:
-    config = replace(CONFIG, hard_after_seconds=1)
+    config = replace(CONFIG, no_schedule_after_seconds=1)
     found = decided(config, dated(since, NOW + HOUR), POD)
     assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
 
 
 def test_a_mark_from_the_future_has_no_age() -> None:
-    config = replace(CONFIG, hard_after_seconds=0)
+    config = replace(CONFIG, no_schedule_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
     assert (found.kind, found.note) == (WriteKind.HARDEN, "marked for 0 s")
 
@@ -613,7 +613,7 @@ MADE_HARD = "DaemonSet logs does not tolerate the taint"
          "the taints of the node do not match its mark"),
         (HARD, of_mark("soft", OURS), (POD,), True, "marked for 1 min"),
         (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True,
-         "NoSchedule marks are not configured (hardAfter: never)"),
+         "NoSchedule marks are not configured (noScheduleAfter: never)"),
         (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
          f"hard-daemonset: {MADE_HARD} {TAINT_KEY}; hard-daemonset: {MADE_HARD} {TAINT_KEY}"),
         (CONFIG, node(MARKED, DETAILED, STOPPED), (), False,
@@ -684,7 +684,7 @@ def test_a_leader_that_begins_hardens_what_needs_no_time_alone(
     found = decide(
         Cluster.of([one], [POD]),
         a_plan(True),
-        replace(CONFIG, hard_after_seconds=after),
+        replace(CONFIG, no_schedule_after_seconds=after),
         now_seconds=NOW,
         owner="me",
         watch=LeaderObservations(0, {}),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.capacity.usable import NOTHING, Totals
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.plan import Plan, Removal, ReservedNode
 from core.engine.reserve import RESERVE
 from core.guards import drainability
@@ -47,7 +47,7 @@ from tests.support.life_cycle import PAGE, page
 pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
-CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, hard_after_seconds=120)
+CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, no_schedule_after_seconds=120)
 POD = Pod(namespace="a", name="p", node="n")
 LARGE = replace(POD, requests=Resources(1_000_000, 0, 0, 1))
 OURS = Taint(TAINT_KEY, str(NOW), Effect.PREFER_NO_SCHEDULE)
@@ -193,7 +193,9 @@ def unmarked(**annotations: str) -> World:
 QUIET: Mapping[State, World] = {
     State.UNMARKED: unmarked(),
     State.SOFT: marked(**GUARDED),
-    State.HARD: replace(marked("hard", **GUARDED), config=replace(CONFIG, hard_after_seconds=60)),
+    State.HARD: replace(
+        marked("hard", **GUARDED), config=replace(CONFIG, no_schedule_after_seconds=60)
+    ),
     State.PROTECTED: marked(**GUARDED),
     State.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
     State.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
@@ -203,7 +205,7 @@ QUIET: Mapping[State, World] = {
 }
 """In each state a node of which there is nothing to say."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ALONE = replace(CONFIG, hand_over=HandOver(scope=Scope.MARKED))
+MARKED_ALONE = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
 EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
@@ -232,9 +234,11 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ALONE),
     Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
     Event.INVALID_DETAILS: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
-    Event.NO_SCHEDULE_DUE: lambda one: replace(one, config=replace(CONFIG, hard_after_seconds=60)),
+    Event.NO_SCHEDULE_DUE: lambda one: replace(
+        one, config=replace(CONFIG, no_schedule_after_seconds=60)
+    ),
     Event.NO_SCHEDULE_BLOCKED: lambda one: replace(
-        one, config=replace(CONFIG, hard_after_seconds=None)
+        one, config=replace(CONFIG, no_schedule_after_seconds=None)
     ),
     Event.OCCUPIED: lambda one: replace(one, pods=(POD,)),
     Event.RESERVED: lambda one: replace(
@@ -253,7 +257,7 @@ NOTES = {
     Event.INVALID_DETAILS: "the cluster does not need the node",
     Event.NO_SCHEDULE_DUE: "marked for 1 min",
     Event.RESERVED: "reserve: for p",
-    Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (hardAfter: never)",
+    Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (noScheduleAfter: never)",
     Event.RESERVE_CHANGED: "the node is no longer reserved for expected pods",
 }
 """What people are told, where it is not the event's meaning."""
@@ -363,7 +367,7 @@ def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard(
         failed, watch=replace(WATCH, failed={"n": Blocker(drainability.BARE, "why")})
     )
     assert [write.note for write in of_node.decided()] == ["the drain failed: pod-bare: why"]
-    never = replace(CONFIG, hard_after_seconds=None)
+    never = replace(CONFIG, no_schedule_after_seconds=None)
     drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
     (write,) = drained.decided()
     assert (write.kind, write.labels) == (WriteKind.HARDEN, {MARK_LABEL: "hard"})

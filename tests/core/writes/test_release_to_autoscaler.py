@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from core.config.budgets import Backoff, Pool, Reserve
-from core.config.settings import Config, HandOver, Mode, Scope
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.marks.mark import (
@@ -46,7 +46,7 @@ from tests.support.reference_reserve import held_back
 pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
-NO_RESERVE = Reserve(over_seconds=0)
+NO_RESERVE = Reserve(lookback_seconds=0)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
 NO_MARKS = replace(BUDGETS, cluster=replace(BUDGETS.cluster, min_nodes=1000))
@@ -61,7 +61,7 @@ OURS_GONE = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
 def asked(scope: Scope, **budgets: object) -> Config:
     """Return a configuration under which no node is marked."""
     made = replace(NO_MARKS, **budgets)  # type: ignore[arg-type]
-    return replace(CONFIG, budgets=made, hand_over=HandOver(scope=scope))
+    return replace(CONFIG, budgets=made, scale_down_protection=ScaleDownProtection(scope=scope))
 
 
 def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> PassResult:
@@ -178,7 +178,7 @@ def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
     config, refused = asked(scope, reserve=reserve), frozenset({"n"})
     for now, left_alone in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
         memory = LeaderState().with_failed_writes(
-            refused, Now(NOW), delay_seconds=100, max_seconds=100
+            refused, Now(NOW), unneeded_time_seconds=100, max_seconds=100
         )
         found = reconcile(cluster, config, memory, now)
         assert ("n" in found.plan.held) is (held or not left_alone)
@@ -194,10 +194,10 @@ def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
         gone = [p for p in cluster.pods if p.stays_with_node or chance.random() < 0.4]
         cluster = replace(Cluster.of(nodes, gone), attach_limits=cluster.attach_limits)
         config = mixed_config.config(chance)
-        reserve = Reserve(over_seconds=chance.choice((0, 3600)))
+        reserve = Reserve(lookback_seconds=chance.choice((0, 3600)))
         budgets = replace(config.budgets, reserve=reserve, backoff=Backoff(max_seconds=DAY))
-        scope = HandOver(scope=chance.choice(list(Scope)))
-        config = replace(config, budgets=budgets, hand_over=scope)
+        scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
+        config = replace(config, budgets=budgets, scale_down_protection=scope)
         found = reconcile(cluster, config, LeaderState(), NOW)
         kept = {held.node for held in found.plan.reserve}
         plain = held_back(cluster, config, NOW, kept)
@@ -421,7 +421,9 @@ def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Sc
     assert applied(gone, nodes[0]).annotations == {}
     config = replace(config, mode=Mode.OBSERVE)
     watched = settled(config, nodes, THERE)
-    ended = settled(config, watched, THERE, now=NOW + config.hand_over.guard_seconds)
+    ended = settled(
+        config, watched, THERE, now=NOW + config.scale_down_protection.after_release_seconds
+    )
     assert ended == begun
 
 
@@ -443,7 +445,7 @@ def test_a_node_that_has_just_filled_keeps_what_it_has_for_as_long_as_a_guard_st
     labels: dict[str, str], told: dict[str, str]
 ) -> None:
     """Without a write; one that is empty again by then has had none."""
-    config = asked(Scope.EMPTY, reserve=Reserve(length_seconds=DAY))
+    config = asked(Scope.EMPTY, reserve=Reserve(window_seconds=DAY))
     guard = KARPENTERS if labels else HELD
     nodes = (node("n", labels=labels, annotations={**guard, **told}), OTHER)
     for seconds in (1, 899):
@@ -475,7 +477,7 @@ def test_a_guard_that_is_to_go_for_another_cause_says_until_when_at_once(
 
 
 def test_of_a_node_with_pods_that_is_held_it_is_not_told_for_long_whom_it_was_kept_for() -> None:
-    config = asked(Scope.ALL, reserve=Reserve(length_seconds=DAY))
+    config = asked(Scope.ALL, reserve=Reserve(window_seconds=DAY))
     nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
     told = [(WriteKind.TELL, {RESERVE_ANNOTATION: None})]
@@ -538,13 +540,13 @@ def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
 
 def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared() -> None:
     """The first look marks it, the second hands it over; a new leader keeps it for one length."""
-    config = replace(CONFIG, delay_seconds=600)
+    config = replace(CONFIG, unneeded_time_seconds=600)
     nodes = [node("n"), OTHER]
     (write,) = written(config, looked(config, nodes, THERE))
     assert (write.kind, write.key) == (WriteKind.MARK, "n")
     nodes = settled(config, nodes, THERE)
     assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
-    kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(length_seconds=60)))
+    kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of(nodes, [THERE]), kept, LeaderState(), NOW)
     assert [write.kind for write in written(kept, new)] == [WriteKind.GUARD]
     later = reconcile(Cluster.of(nodes, [THERE]), kept, new.state, NOW + 60)
@@ -553,14 +555,14 @@ def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared
 
 @pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
 def test_a_node_that_holds_pods_waits_its_delay(policy: str) -> None:
-    config = replace(CONFIG, delay_seconds=600, policy=policy)
+    config = replace(CONFIG, unneeded_time_seconds=600, policy=policy)
     first = looked(config, [node("n"), node("m"), OTHER], MOVING, THERE)
     assert [removal.node for removal in first.plan.removals] == ["m"]
 
 
 def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     """Not with every pod that comes and goes; whoever leads next takes it over."""
-    config = asked(Scope.EMPTY, reserve=Reserve(length_seconds=60))
+    config = asked(Scope.EMPTY, reserve=Reserve(window_seconds=60))
     begun = [node("n"), OTHER]
     new = reconcile(Cluster.of(begun, [THERE]), config, LeaderState(), NOW)
     (write,) = written(config, new)
@@ -575,7 +577,7 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     over = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 60)
     assert not over.plan.reserve
     assert written(config, over) == ()
-    guard = config.hand_over.guard_seconds
+    guard = config.scale_down_protection.after_release_seconds
     almost = reconcile(Cluster.of(nodes, [THERE]), config, over.state, NOW + guard - 1)
     assert written(config, almost) == ()
     late = reconcile(Cluster.of(nodes, [THERE]), config, almost.state, NOW + guard)
@@ -602,7 +604,7 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     one: Node, pods: tuple[Pod, ...], kind: WriteKind
 ) -> None:
     """And taken away in that which hands the node over, or later where a pod has come."""
-    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of([one, OTHER], pods), config, LeaderState(), NOW)
     (write,) = written(config, new)
     assert write.kind is kind
@@ -619,8 +621,10 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
 
 def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
     """Of a node that is not held without one; beside a repair of its taints too."""
-    budgets = replace(CONFIG.budgets, reserve=Reserve(length_seconds=60))
-    config = replace(CONFIG, budgets=budgets, hand_over=HandOver(scope=Scope.MARKED))
+    budgets = replace(CONFIG.budgets, reserve=Reserve(window_seconds=60))
+    config = replace(
+        CONFIG, budgets=budgets, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED)
+    )
     new = reconcile(Cluster.of([node("n"), OTHER], [THERE]), config, LeaderState(), NOW)
     (write,) = written(config, new)
     assert (write.kind, RESERVE_ANNOTATION in write.annotations) == (WriteKind.MARK, True)
@@ -676,7 +680,7 @@ def test_what_others_have_written_there_is_not_told(told: str) -> None:
 def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     """It gets another deadline; that of a node that holds pods is over."""
     late = NOW + CONFIG.deadline_seconds
-    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(length_seconds=60)))
+    config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
     nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
     new = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), late)
     assert [held.node for held in new.plan.reserve] == ["n"]
@@ -724,7 +728,7 @@ def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> N
     It stays handed over: a guard would only make the autoscaler begin to count anew.
     """
     late = NOW + CONFIG.deadline_seconds
-    config = replace(CONFIG, hard_after_seconds=60 if value is Mark.HARD else None)
+    config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.HARD else None)
     one = replace(marked_node(), labels={MARK_LABEL: value})
     nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
     assert written(config, looked(config, nodes, THERE, now=late - 1)) == ()
@@ -750,9 +754,9 @@ def test_no_annotation_of_others_is_written_over_or_taken_away(seeds: range) -> 
         nodes = [meddled(chance, one) for one in cluster.nodes]
         made = Cluster.of(nodes, cluster.pods)
         cluster = replace(made, attach_limits=cluster.attach_limits)
-        scope = HandOver(scope=chance.choice(list(Scope)))
+        scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
         mode = chance.choice(list(Mode))
-        config = replace(mixed_config.config(chance), hand_over=scope, mode=mode)
+        config = replace(mixed_config.config(chance), scale_down_protection=scope, mode=mode)
         for write in written(config, reconcile(cluster, config, LeaderState(), NOW)):
             said = write.before.annotations.get(GUARD_OURS_ANNOTATION, "")
             for key in (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
