@@ -22,17 +22,26 @@ def _kept(found: PassResult) -> Samples:
     return {**Count((code,) for node in codes for code in node)}
 
 
-def _by_resource(of: Callable[[ReachSums], Iterable[float]]) -> Callable[[PassResult], Samples]:
+def _by_resource(
+    of: Callable[[ReachSums], Iterable[tuple[str, float]]],
+) -> Callable[[PassResult], Samples]:
     return lambda found: {
         (one.name, resource): value
         for one in tightest(found.plan.reaches)
-        for resource, value in zip(RESOURCE_NAMES, of(one), strict=True)
+        for resource, value in of(one)
     }
 
 
-def _shares(one: ReachSums) -> Iterable[float]:
-    parts = zip(one.before.requests, one.before.usable, strict=True)
-    return (used / whole if whole else 0 for used, whole in parts)
+def _shares(one: ReachSums) -> Iterable[tuple[str, float]]:
+    parts = zip(RESOURCE_NAMES, one.before.requests, one.before.usable, strict=True)
+    devices = ((device.resource, *device.before) for device in one.devices)
+    for resource, used, whole in (*parts, *devices):
+        yield resource, used / whole if whole else 0
+
+
+def _thresholds(one: ReachSums) -> Iterable[tuple[str, float]]:
+    yield from zip(RESOURCE_NAMES, map(float, one.enter), strict=True)
+    yield from ((device.resource, float(device.enter)) for device in one.devices)
 
 
 def _reserved(found: PassResult) -> Samples:
@@ -157,7 +166,7 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "ebb_reach_threshold_ratio",
         "Above this requests over usable capacity let no unmarked node of the reach go.",
         ("reach", "resource"),
-        _by_resource(lambda one: map(float, one.enter)),
+        _by_resource(_thresholds),
     ),
     *(
         ReportedGauge(one.name, one.help, one.labels, _figures(one.name))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from core.config.settings import Config, UsabilityMode
@@ -154,7 +154,8 @@ def _nodes_without_capacity(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
-    used = cluster.used()
+    # A nominated pod starts when others have terminated, so its node is not overcommitted by it.
+    used = replace(cluster, pods=tuple(p for p in cluster.pods if not p.nominated)).used()
     affected = [
         node
         for node in cluster.nodes

@@ -1,7 +1,8 @@
 """Compute the reaches of a cluster: which nodes exist for which pods.
 
 A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
-node affinity, taints and declared features, but not resources, other pods or volumes. Transient
+node affinity, taints, declared features and the extended resources that a node must offer, but not
+amounts of resources, other pods or volumes. Transient
 node properties are ignored: cordons, transient taints, and Ebb's own taint. Pods with the same set
 of nodes have the same reach. Free capacity on a node helps only the pods that reach it, so
 thresholds apply to each reach.
@@ -13,7 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from core.fit.filters import LABEL_FILTERS, NODE_DECLARED_FEATURES, TAINT_TOLERATION
+from core.fit.filters import (
+    EXTENDED_RESOURCES,
+    LABEL_FILTERS,
+    NODE_DECLARED_FEATURES,
+    TAINT_TOLERATION,
+)
 from core.fit.index import Taints
 from core.fit.matching import is_blocking
 from core.fit.node_classes import NodeClasses
@@ -29,6 +35,9 @@ NAME_CHARACTERS_MAX: Final = 60
 BETWEEN: Final = ", "
 GENERAL: Final = "general"
 """Name of the reach of pods without node constraints."""
+
+SHOWN_FILTERS: Final = (*LABEL_FILTERS, NODE_DECLARED_FEATURES, EXTENDED_RESOURCES)
+"""Filters whose constraints name a reach, besides taints."""
 
 _Set = tuple[str, tuple[int, ...]]
 """Key and nodes of a reach that has no name yet."""
@@ -242,11 +251,16 @@ class _Shown:
             for name in placing.features
             if not self._anywhere(NodeConstraints(features=(name,)))
         )
+        parts += (
+            f"requests {name}"
+            for name in placing.extended
+            if not self._anywhere(NodeConstraints(extended=(name,)))
+        )
         covered = sorted(set(self._by_name.covered(placing.tolerations)), key=_taint)
         return [*parts, *(f"tolerates {_taint(taint)}" for taint in covered)]
 
     def _anywhere(self, asked: NodeConstraints) -> bool:
-        return self._classes.allows(asked, self._real, (*LABEL_FILTERS, NODE_DECLARED_FEATURES))
+        return self._classes.allows(asked, self._real, SHOWN_FILTERS)
 
 
 def _taint(taint: Taint) -> str:

@@ -99,10 +99,46 @@ class ReachUtilization:
         )
 
 
+@dataclass(slots=True, eq=False)
+class DeviceUtilization:
+    """Requests and capacity of one device, such as nvidia.com/gpu, in one reach."""
+
+    reach: Reach
+    resource: str
+    """Name of the extended resource."""
+    enter: Fraction
+    """Threshold for unmarked nodes."""
+    release: Fraction
+    """Threshold for marked nodes."""
+    row: list[int] = field(default_factory=lambda: [0, 0])
+    """Units requested, and units that the schedulable nodes offer."""
+
+    def exceeds(self, change: Sequence[int], *, marked: bool) -> bool:
+        """Report whether requests would exceed the limit after the *change* of the row."""
+        requested, offered = self.row[0] + change[0], self.row[1] + change[1]
+        share = self.threshold(marked=marked)
+        return requested * share.denominator > share.numerator * offered
+
+    def threshold(self, *, marked: bool) -> Fraction:
+        """Return the threshold for a marked or an unmarked node."""
+        return self.release if marked else self.enter
+
+    def totals(self) -> "DeviceTotals":
+        """Return the current totals."""
+        return DeviceTotals(*self.row)
+
+
+class DeviceTotals(NamedTuple):
+    """Totals of one device in a reach."""
+
+    requested: int
+    offered: int
+
+
 class Exceeded(NamedTuple):
     """Sums that would exceed their thresholds."""
 
-    sums: ReachUtilization
+    sums: ReachUtilization | DeviceUtilization
     change: Sequence[int]
     """Change of the row."""
     own: bool
@@ -112,7 +148,7 @@ class Exceeded(NamedTuple):
 
 COLUMNS: Final = 4
 """Length of a row."""
-Changes = Mapping[ReachUtilization, Sequence[int]]
+Changes = Mapping[ReachUtilization | DeviceUtilization, Sequence[int]]
 """Change of the row by sums."""
 
 
@@ -120,11 +156,16 @@ def excess(used: Amount, whole: Amount, thresholds: Share) -> str:
     """Return a text for the resources that exceed their threshold; empty if there are none."""
     parts = []
     for name, have, total, share in zip(RESOURCE_NAMES, used, whole, thresholds, strict=True):
-        if total <= 0:
-            parts.append(f"{name} without capacity")
-        elif have * share.denominator > share.numerator * total:
-            parts.append(f"{name} at {beside(have, total, share)}, over {limit_text(share)}")
+        if total <= 0 or have * share.denominator > share.numerator * total:
+            parts.append(share_over(name, have, total, share))
     return ", ".join(parts)
+
+
+def share_over(name: str, used: int, whole: int, limit: Fraction) -> str:
+    """Return a text for one resource that exceeds its limit."""
+    if whole <= 0:
+        return f"{name} without capacity"
+    return f"{name} at {beside(used, whole, limit)}, over {limit_text(limit)}"
 
 
 def requested(used: Amount, whole: Amount) -> str:

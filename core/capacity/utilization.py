@@ -6,15 +6,23 @@ nodes that a movable pod reaches. Node ids are those of the NodeOrder. Unschedul
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
 
 from core.capacity.reaches import Reaches
-from core.capacity.sums import Changes, Exceeded, ReachUtilization
+from core.capacity.sums import Changes, DeviceUtilization, Exceeded, ReachUtilization
 from core.capacity.usable import NOTHING, Amount, UsabilityEvaluator
 from core.model.node import Node
 
 Received = Iterable[tuple[int, Amount]]
 """Pairs of node id and added load."""
+Devices = Mapping[str, int]
+"""Units by name of the extended resource."""
+DevicesReceived = Mapping[int, Devices]
+"""Added requests of devices by node id."""
+NO_DEVICES: Final[Devices] = {}
+NONE_RECEIVED: Final[DevicesReceived] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,10 @@ class NodeLoad:
     """Requests of the pods that terminate with the node."""
     overcommit: Amount
     """Requests beyond the node's allocatable resources."""
+    devices: Devices = field(default_factory=dict)
+    """Requests of devices, limited to those that the node offers."""
+    resident_devices: Devices = field(default_factory=dict)
+    """Requests of devices of the pods that terminate with the node."""
 
 
 _After = tuple[int, Amount, tuple[Amount, ...]]
@@ -42,9 +54,11 @@ class RemovalEffect:
     """New values of the nodes that receive its pods."""
     changes: Changes
     """Changes of the sums."""
+    devices: DevicesReceived = field(default_factory=dict)
+    """Requests of devices that the receivers get."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _Group:
     """Nodes that count in the same sums."""
 
@@ -55,7 +69,15 @@ class _Group:
     usability_columns: tuple[int, ...]
     """First column of each sum's usable capacity in a row of the group."""
     columns: int
-    """Length of a row: CPU and memory requested, then usable with each usability setting."""
+    """Length of a row: CPU and memory requested, then usable with each usability setting, then
+    requested and offered units of each device."""
+    devices: tuple[tuple[str, int, tuple[DeviceUtilization, ...]], ...] = ()
+    """Devices of the sums: name, first column in a row of the group, and the sums."""
+
+    @cached_property
+    def own(self) -> frozenset[ReachUtilization | DeviceUtilization]:
+        """Return all sums that include the nodes."""
+        return frozenset(self.sums).union(*(sums for _, _, sums in self.devices))
 
     def without(self, amount: Amount) -> list[int]:
         """Return the row for *amount* less requests and unchanged usable capacity."""
@@ -73,9 +95,21 @@ class UtilizationLedger:
         *,
         loads: Sequence[NodeLoad],
         is_open: Sequence[bool],
+        devices: Sequence[DeviceUtilization] = (),
     ) -> None:
-        """Compute the sums; *sums*: empty ones, the whole cluster first, then by reach."""
+        """Compute the sums; *sums*: empty ones, the whole cluster first, then by reach.
+
+        *devices*: empty sums of the devices that the pods of a reach request.
+        """
         self.total, *self.reaches = sums
+        self.devices: Sequence[DeviceUtilization] = devices
+        self._device_used = {n: dict(load.devices) for n, load in enumerate(loads) if load.devices}
+        self._device_resident = {
+            n: load.resident_devices for n, load in enumerate(loads) if load.resident_devices
+        }
+        self._devices_offered = (
+            [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
+        )
         self._is_schedulable = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
@@ -83,7 +117,7 @@ class UtilizationLedger:
             n: load.overcommit for n, load in enumerate(loads) if load.overcommit != NOTHING
         }
         self._capacity = [Amount.of(node.allocatable) for node in nodes]
-        groups = {of: _group(sums, of) for of in set(reaches.by_node)}
+        groups = {of: _group(sums, of, devices) for of in set(reaches.by_node)}
         self._groups = [
             groups[of] if number in reaches.reached else None
             for number, of in enumerate(reaches.by_node)
@@ -125,11 +159,21 @@ class UtilizationLedger:
     def _row_lost(self, node: int, group: _Group) -> list[int]:
         """Return the row that the removal of the node takes away from its group."""
         used = self._used[node]
-        if not self._is_schedulable[node]:
-            return group.without(used.minus(self._resident[node]))
-        row = [-used[0], -used[1]]
-        for amount in self._usable[node]:
-            row += (-amount[0], -amount[1])
+        schedulable = self._is_schedulable[node]
+        if not schedulable:
+            row = group.without(used.minus(self._resident[node]))
+        else:
+            row = [-used[0], -used[1]]
+            for amount in self._usable[node]:
+                row += (-amount[0], -amount[1])
+            row += (0,) * (group.columns - len(row))
+        for name, column, _ in group.devices:
+            requested = self._device_used.get(node, NO_DEVICES).get(name, 0)
+            if schedulable:
+                row[column + 1] = -self._devices_offered[node].get(name, 0)
+            else:
+                requested -= self._device_resident.get(node, NO_DEVICES).get(name, 0)
+            row[column] = -requested
         return row
 
     def is_last(self, node: int) -> bool:
@@ -172,14 +216,25 @@ class UtilizationLedger:
             return requests, whole
         return requests.minus(self._resident[node]), whole.minus(self._capacity[node])
 
-    def removal_effect(self, node: int, received: Received) -> RemovalEffect:
+    def removal_effect(
+        self, node: int, received: Received, devices: DevicesReceived = NONE_RECEIVED
+    ) -> RemovalEffect:
         """Return the changes if *node* is removed and its pods are *received* by others."""
         moved: dict[_Group, list[int]] = {}
         group = self._groups[node]
         if group is not None:
             moved[group] = self._row_lost(node, group)
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
-        return RemovalEffect(node, after, _by_sums(moved))
+        self._add_devices(devices, moved)
+        return RemovalEffect(node, after, _by_sums(moved), devices)
+
+    def _add_devices(self, received: DevicesReceived, moved: dict[_Group, list[int]]) -> None:
+        """Add the requests of devices to the rows of the receivers' groups."""
+        for node, more in received.items():
+            group = self._groups[node]
+            for name, column, _ in group.devices if group else ():
+                if group and (units := more.get(name)):
+                    moved.setdefault(group, [0] * group.columns)[column] += units
 
     def _with_load(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
         """Return the node's values with *amount* more load, and update its group's row."""
@@ -204,7 +259,7 @@ class UtilizationLedger:
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
         """Yield the sums that would exceed their thresholds (thesis 4.5)."""
         group = self._groups[trial.node]
-        own = group.sums if group else (self.total,)
+        own = group.own if group else frozenset((self.total,))
         for sums, change in trial.changes.items():
             if sums.exceeds(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
@@ -213,6 +268,13 @@ class UtilizationLedger:
         """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
         self._remove_capacity(trial.node)
         self._apply(trial.after, trial.changes)
+        self._keep_devices(trial.devices)
+
+    def _keep_devices(self, received: DevicesReceived) -> None:
+        for node, more in received.items():
+            known = self._device_used.setdefault(node, {})
+            for name, units in more.items():
+                known[name] = known.get(name, 0) + units
 
     def _apply(self, after: Iterable[_After], changes: Changes) -> None:
         for node, used, usable in after:
@@ -234,14 +296,18 @@ class UtilizationLedger:
             sums.nodes -= 1
             sums.capacity = sums.capacity.minus(self._capacity[node])
 
-    def add_load(self, received: Received) -> None:
+    def add_load(self, received: Received, devices: DevicesReceived = NONE_RECEIVED) -> None:
         """Add load to nodes."""
         moved: dict[_Group, list[int]] = {}
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
+        self._add_devices(devices, moved)
         self._apply(after, _by_sums(moved))
+        self._keep_devices(devices)
 
-    def remove_load(self, node: int, amount: Amount) -> None:
+    def remove_load(self, node: int, amount: Amount, devices: Devices = NO_DEVICES) -> None:
         """Remove the load of pods that have another place or terminate with the node."""
+        if devices:
+            self.add_load((), {node: {name: -units for name, units in devices.items()}})
         self.changed.append(node)
         if beyond := self._overcommit.get(node):
             first = amount.at_most(beyond)
@@ -259,15 +325,29 @@ class UtilizationLedger:
             self.displaced_requests = self.displaced_requests.plus(self._used[node])
 
 
-def _group(sums: Sequence[ReachUtilization], of: tuple[int, ...]) -> _Group:
+def _group(
+    sums: Sequence[ReachUtilization], of: tuple[int, ...], devices: Sequence[DeviceUtilization]
+) -> _Group:
     mine = (sums[0], *(sums[number + 1] for number in of))
     distinct = list(dict.fromkeys(one.usability for one in mine))
     which = tuple(2 + 2 * distinct.index(one.usability) for one in mine)
-    return _Group(mine, UsabilityEvaluator(distinct), which, 2 + 2 * len(distinct))
+    columns = 2 + 2 * len(distinct)
+    reaches = frozenset(one.reach.key for one in mine if one.reach)
+    by_name: dict[str, list[DeviceUtilization]] = {}
+    for device in devices:
+        if device.reach.key in reaches:
+            by_name.setdefault(device.resource, []).append(device)
+    placed = tuple(
+        (name, columns + 2 * number, tuple(found))
+        for number, (name, found) in enumerate(by_name.items())
+    )
+    return _Group(mine, UsabilityEvaluator(distinct), which, columns + 2 * len(placed), placed)
 
 
-def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[ReachUtilization, list[int]]:
-    found: dict[ReachUtilization, list[int]] = {}
+def _by_sums(
+    moved: Mapping[_Group, Sequence[int]],
+) -> dict[ReachUtilization | DeviceUtilization, list[int]]:
+    found: dict[ReachUtilization | DeviceUtilization, list[int]] = {}
     for group, row in moved.items():
         cpu, memory = row[0], row[1]
         for sums, column in zip(group.sums, group.usability_columns, strict=True):
@@ -279,4 +359,12 @@ def _by_sums(moved: Mapping[_Group, Sequence[int]]) -> dict[ReachUtilization, li
                 change[1] += memory
                 change[2] += row[column]
                 change[3] += row[column + 1]
+        for _, column, devices in group.devices:
+            requested, offered = row[column], row[column + 1]
+            # A reach whose devices are all in use must not keep other pods from its nodes.
+            if requested or offered:
+                for device in devices:
+                    total = found.setdefault(device, [0, 0])
+                    total[0] += requested
+                    total[1] += offered
     return found

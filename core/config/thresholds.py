@@ -1,6 +1,6 @@
 """Thresholds for utilization, of the cluster and of each pool."""
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -23,10 +23,24 @@ class Thresholds:
     """Maximum for CPU."""
     memory: Annotated[Fraction, SHARE] = Fraction(4, 5)
     """Maximum for memory."""
+    devices: Annotated[Fraction, SHARE] | None = None
+    """Maximum for each device that pods request, such as nvidia.com/gpu. A missing value is that
+    of CPU."""
 
     def leave(self) -> "Thresholds":
         """Return the default thresholds above which a marked node is released."""
-        return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory))
+        devices = None if self.devices is None else eased(self.devices)
+        return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory), devices=devices)
+
+    @property
+    def for_devices(self) -> Fraction:
+        """Return the maximum for devices."""
+        return self.cpu if self.devices is None else self.devices
+
+    @property
+    def shares(self) -> tuple[tuple[str, Fraction], ...]:
+        """Return each maximum with its name in the file."""
+        return ("cpu", self.cpu), ("memory", self.memory), ("devices", self.for_devices)
 
 
 @dataclass(slots=True)
@@ -63,11 +77,10 @@ def _leave(
     found: Thresholds = read(filled(given, (enter or Thresholds()).leave()))
     if enter is None:
         return found
-    shares = zip(("cpu", "memory"), astuple(enter), astuple(found), strict=True)
     low = [
         (name, percent(is_now), f"at least thresholds.{name}, {percent(least)}")
-        for name, least, is_now in shares
-        if is_now < least
+        for (name, least), (_, is_now) in zip(enter.shares, found.shares, strict=True)
+        if is_now < least and not (name == "devices" and found.devices is None)
     ]
     if low:
         raise refused(low)

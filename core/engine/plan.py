@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from core.capacity.sums import DeviceTotals
 from core.capacity.usable import Share, Totals, Usability
 from core.model.reason import Blocker
 from core.policies.policy import PolicyMetric
@@ -63,6 +64,17 @@ class ReservedNode(NamedTuple):
     why: Blocker
 
 
+class DeviceSums(NamedTuple):
+    """Totals of a device in a reach before and after the plan."""
+
+    resource: str
+    """Name of the extended resource."""
+    enter: Fraction
+    leave: Fraction
+    before: DeviceTotals
+    after: DeviceTotals
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachSums:
     """Totals of a reach before and after the plan."""
@@ -74,6 +86,8 @@ class ReachSums:
     leave: Share
     before: Totals
     after: Totals
+    devices: tuple[DeviceSums, ...] = ()
+    """Devices that pods of the reach request, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +132,9 @@ def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[R
 
 def _left(one: ReachSums) -> Fraction:
     """Return the smallest distance to a threshold, negative for requests without capacity."""
+    sums = [*zip(one.after.requests, one.after.usable, one.enter, strict=True)]
+    sums += ((*device.after, device.enter) for device in one.devices if device.after.requested)
     return min(
         share - Fraction(used, whole) if whole else -Fraction(used > 0)
-        for used, whole, share in zip(one.after.requests, one.after.usable, one.enter, strict=True)
+        for used, whole, share in sums
     )

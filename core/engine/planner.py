@@ -11,7 +11,13 @@ from typing import Final, NamedTuple
 
 from core.capacity.sums import Exceeded
 from core.capacity.usable import Amount
-from core.capacity.utilization import RemovalEffect, UtilizationLedger
+from core.capacity.utilization import (
+    NO_DEVICES,
+    NONE_RECEIVED,
+    DevicesReceived,
+    RemovalEffect,
+    UtilizationLedger,
+)
 from core.engine.buffers import BUFFERED, buffer_of
 from core.engine.leader_state import RateLimits
 from core.engine.limits import RemovalLimits
@@ -218,12 +224,18 @@ class Planner:
     def _place(self, pods: list[int]) -> Attempt:
         packer = self.packer
         attempt, received = packer.place(pods)
-        self.ledger.add_load(received)
+        self.ledger.add_load(received, self._devices_added(attempt))
         for pod, _ in attempt.assignments:
             found = packer.pods[pod]
             if found.node is not None:
-                self.ledger.remove_load(packer.node_ids[found.node], Amount.of(found.requests))
+                node = packer.node_ids[found.node]
+                devices = found.requests.devices if self.ledger.devices else NO_DEVICES
+                self.ledger.remove_load(node, Amount.of(found.requests), devices)
         return attempt
+
+    def _devices_added(self, attempt: Attempt) -> DevicesReceived:
+        """Return the added requests of devices by node id."""
+        return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
         """Remove nodes until none of the rest can be removed, or the limit is reached.
@@ -374,7 +386,9 @@ class Planner:
         packer, unneeded = self.packer, self._unneeded
         known = unneeded.known_placements(packer, node) if unneeded is not None else ()
         attempt = packer.try_place(packer.on[node], node, excluded, known)
-        effect = self.ledger.removal_effect(node, self.packer.load_added(attempt))
+        effect = self.ledger.removal_effect(
+            node, self.packer.load_added(attempt), self._devices_added(attempt)
+        )
         over = () if attempt.unassigned else self._policy.exceeded(effect, marked=marked)
         listed = unneeded is not None and self._name(node) in unneeded.since
         lost = lost_placements(known, attempt) if listed else ()

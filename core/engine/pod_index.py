@@ -5,7 +5,7 @@ The only node properties that matter here are whether the node exists and whethe
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import is_
 from typing import Final
@@ -44,9 +44,14 @@ class PodIndex:
     scale_in_pods: Mapping[str, int]
     """Number of pods by node that a scale-in may delete."""
     groups: Mapping[Alike, Sequence[Pod]]
-    """Pods that Ebb can place, by group, sorted by namespace and name."""
+    """Pods that Ebb can place, by group, sorted by namespace and name.
+
+    Room is kept for pending pods that Ebb cannot fully evaluate, by the constraints that it can
+    evaluate: this is the least that they need."""
     unevaluable: Sequence[Pod]
-    """Pods that Ebb cannot evaluate, by namespace and name.
+    """Pods that Ebb cannot evaluate or must not move, by namespace and name."""
+    terminating: Sequence[Pod]
+    """Pods that are being deleted, by namespace and name.
 
     Pending expendable pods are in no part of the index. A pod whose node has left the cluster is
     indexed as a pending pod if its controller will replace it."""
@@ -55,34 +60,29 @@ class PodIndex:
     def of(cluster: Cluster) -> "PodIndex":
         """Build the index of all pods."""
         virtual = {node.name: node.virtual for node in cluster.nodes}
+        pods = list(_indexed(cluster.pods, virtual))
         stays: dict[str, list[Resources]] = {}
-        movable: list[Pod] = []
-        odd: list[Pod] = []
-        scaled: Counter[str] = Counter()
-        for there in cluster.pods:
-            pod = there if there.node is None or there.node in virtual else _replacement(there)
-            if pod is None or (pod.node is None and pod.expendable):
-                continue  # it is not replaced, or no autoscaler adds a node for it
-            if not pod.evaluable:
-                odd.append(pod)
-            if pod.node is not None and goes_by_cost(pod):
-                scaled[pod.node] += 1
+        placeable: list[Pod] = []
+        for pod in pods:
             if pod.stays_with_node:
                 if pod.node is not None:
                     stays.setdefault(pod.node, []).append(pod.requests)
-            elif pod.evaluable and not virtual.get(pod.node or ""):
-                movable.append(pod)
+            elif pod.node is None and pod.estimable:
+                placeable.append(pod.as_estimated())
+            elif pod.movable and not virtual.get(pod.node or ""):
+                placeable.append(pod)
         parts: dict[Alike, list[list[Pod]]] = {}
-        for members in group_by_identity(movable):
+        for members in group_by_identity(placeable):
             parts.setdefault((members[0].requests, members[0].placing), []).append(members)
         return PodIndex(
             pods=cluster.pods,
             virtual=virtual,
             requests=cluster.used(),
             resident_requests={name: Resources.total(found) for name, found in stays.items()},
-            scale_in_pods=scaled,
+            scale_in_pods=Counter(pod.node for pod in pods if pod.node and goes_by_cost(pod)),
             groups={key: merged(found) for key, found in parts.items()},
-            unevaluable=odd,
+            unevaluable=[pod for pod in pods if not pod.movable],
+            terminating=[pod for pod in pods if pod.terminating],
         )
 
     def count_movable(self, node: str) -> int:
@@ -121,6 +121,7 @@ class PodIndex:
             scale_in_pods=scaled,
             groups=self._updated_groups(gone, few.groups),
             unevaluable=_replaced(self.unevaluable, gone, few.unevaluable),
+            terminating=_replaced(self.terminating, gone, few.terminating),
         )
 
     def _updated_groups(
@@ -137,6 +138,15 @@ class PodIndex:
             else:
                 groups.pop(key, None)
         return groups
+
+
+def _indexed(pods: Iterable[Pod], nodes: Container[str]) -> Iterator[Pod]:
+    """Yield the pods of the index, and the expected replacements of pods without a node."""
+    for pod in pods:
+        found = pod if pod.node is None or pod.node in nodes else _replacement(pod)
+        # No autoscaler adds a node for a pending expendable pod.
+        if found is not None and not (found.node is None and found.expendable):
+            yield found
 
 
 def _replacement(pod: Pod) -> Pod | None:

@@ -8,6 +8,7 @@ displaces are placed before the next node is checked.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from core.capacity.sums import DeviceTotals
 from core.capacity.usable import Totals
 from core.capacity.utilization import UtilizationLedger
 from core.config.settings import Config, UsabilityMode
@@ -15,7 +16,7 @@ from core.engine import no_schedule, scale_in_targets, unschedulable
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits, watched_until
 from core.engine.no_schedule import RecentReasons
 from core.engine.placement_hints import Hints, UnneededNodes
-from core.engine.plan import Placement, Plan, ReachSums, ReservedNode
+from core.engine.plan import DeviceSums, Placement, Plan, ReachSums, ReservedNode
 from core.engine.planner import Delays, InTime, Planner, unlimited_time
 from core.engine.protection import protected_unmarked
 from core.engine.reserve import RESERVE, reserve_nodes
@@ -249,6 +250,7 @@ def make_plan(
         snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates
     )
     before, metrics = _totals(planner.ledger), planner.policy_metrics()
+    devices_before = [one.totals() for one in planner.ledger.devices]
     buffers = planner.buffers()
     removals = planner.remove_all(removals_max)
     removed = {removal.node for removal in removals}
@@ -260,7 +262,11 @@ def make_plan(
         usability_derived=has_thresholds and snapshot.config.usability is UsabilityMode.AUTO,
         before=before[0],
         after=after[0],
-        reaches=_reach_sums(planner.ledger, before[1:], after[1:]) if has_thresholds else (),
+        reaches=(
+            _reach_sums(planner.ledger, before[1:], after[1:], devices_before)
+            if has_thresholds
+            else ()
+        ),
         removals=removals,
         kept=planner.unremovable(removed),
         pending=pending,
@@ -290,8 +296,15 @@ def _totals(ledger: UtilizationLedger) -> list[Totals]:
 
 
 def _reach_sums(
-    ledger: UtilizationLedger, before: Sequence[Totals], after: Sequence[Totals]
+    ledger: UtilizationLedger,
+    before: Sequence[Totals],
+    after: Sequence[Totals],
+    devices_before: Sequence[DeviceTotals],
 ) -> tuple[ReachSums, ...]:
+    devices: dict[str, list[DeviceSums]] = {}
+    for one, then in zip(ledger.devices, devices_before, strict=True):
+        found = DeviceSums(one.resource, one.enter, one.release, then, one.totals())
+        devices.setdefault(one.reach.key, []).append(found)
     return tuple(
         ReachSums(
             name=sums.reach.name,
@@ -301,6 +314,7 @@ def _reach_sums(
             leave=sums.release,
             before=totals_before,
             after=totals_after,
+            devices=tuple(devices.get(sums.reach.key, ())),
         )
         for sums, totals_before, totals_after in zip(ledger.reaches, before, after, strict=True)
         if sums.reach is not None

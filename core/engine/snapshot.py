@@ -1,13 +1,14 @@
 """Derive from one cluster state the facts that the engine's steps share, before any decision."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 from core.capacity.reaches import REACHES_MAX, Reach, Reaches
-from core.capacity.sums import ReachUtilization
+from core.capacity.sums import DeviceUtilization, ReachUtilization
 from core.capacity.usable import NOTHING, Amount, PooledRatios, Share, Usability, derive_usability
 from core.capacity.utilization import NodeLoad, UtilizationLedger
 from core.config.settings import Config, UsabilityMode
@@ -29,17 +30,21 @@ from core.model.node_lifecycle import is_terminating, why_unready
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from core.model.resources import Resources
+from core.model.resources import Resources, is_device
 from core.model.startup_taints import is_young, started
+from core.model.workload import STATEFUL_SET
 from core.packing.node_order import NodeOrder
 from core.packing.packer import Packer
 from core.policies.all import POLICIES
 from core.policies.policy import Policy, PolicyInput
 
+DEVICES_PER_REACH_MAX: Final = 16
+"""Maximum number of devices with a threshold in one reach. A kubelet can name any number."""
 NO_LABELS: Final[Mapping[str, str]] = {}
 """Labels that no pool selects, so that the settings of the cluster apply."""
 Shapes = Counter[tuple[int, int]]
 """Number of pods by their requests (CPU millicores, memory bytes)."""
+NO_REQUESTS: Final = Resources()
 NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
 """Key for the whole cluster in mappings that are keyed by reach."""
@@ -142,13 +147,41 @@ class ClusterSnapshot:
         return [
             pod
             for pod in self.pod_index.unevaluable
-            if not pod.stays_with_node and not self.pod_index.virtual.get(pod.node or "")
+            if not pod.stays_with_node
+            and not self.pod_index.virtual.get(pod.node or "")
+            and pod.key not in self.overdue
         ]
+
+    @cached_property
+    def overdue(self) -> Mapping[str, Pod]:
+        """Return by key the pods that should have terminated long ago.
+
+        Such a pod ends with its node and needs no room elsewhere, as for Cluster Autoscaler
+        (LongTerminating). On a node that stays, it keeps its room. A StatefulSet creates the
+        replacement only when the pod is gone, so its pods still need room.
+        """
+        return {
+            pod.key: pod
+            for pod in self.pod_index.terminating
+            if pod.node is not None
+            and pod.owner_kind != STATEFUL_SET
+            and not pod.stays_with_node
+            and pod.overdue(self.now)
+        }
+
+    @cached_property
+    def _resident_requests(self) -> Mapping[str, Resources]:
+        """Return by node the requests of the pods that terminate with it."""
+        found = dict(self.pod_index.resident_requests)
+        for pod in self.overdue.values():
+            if (name := pod.node) in self.pod_index.virtual and name is not None:
+                found[name] = found.get(name, NO_REQUESTS) + pod.requests
+        return found
 
     @cached_property
     def _unsupported_pods(self) -> Sequence[Pod]:
         """Return the unevaluable pods whose requests are known and not excessive."""
-        return [pod for pod in self._unevaluable_pods if not pod.too_much and not pod.unreadable]
+        return [pod for pod in self._unevaluable_pods if pod.estimable]
 
     @cached_property
     def unplaceable(self) -> AbstractSet[Alike]:
@@ -174,8 +207,13 @@ class ClusterSnapshot:
     @cached_property
     def _placeable_groups(self) -> Sequence[Sequence[Pod]]:
         """Return the groups of pods that Ebb can place, in any reach."""
-        groups = self.pod_index.groups.items()
-        return sorted((own for alike, own in groups if alike not in self.unplaceable), key=_first)
+        groups = (
+            own for alike, own in self.pod_index.groups.items() if alike not in self.unplaceable
+        )
+        if self.overdue:
+            some = ([pod for pod in own if pod.key not in self.overdue] for own in groups)
+            return sorted(filter(None, some), key=_first)
+        return sorted(groups, key=_first)
 
     @cached_property
     def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
@@ -303,7 +341,24 @@ class ClusterSnapshot:
             is_open=[
                 node.name not in self.unschedulable_nodes and not node.virtual for node in nodes
             ],
+            devices=list(self._device_sums()) if self.policy_type.thresholds else (),
         )
+
+    def _device_sums(self) -> Iterator[DeviceUtilization]:
+        """Yield empty sums of the devices that pods of each reach request."""
+        # Extended resources that are no devices, such as huge pages, have no threshold.
+        for number, reach in enumerate(self.reaches.all):
+            templates = self.reaches.templates_of(number)
+            names = {name for placing in templates for name in placing.extended if is_device(name)}
+            if names:
+                enter, release = self._reach_thresholds(reach)
+                for name in sorted(names)[:DEVICES_PER_REACH_MAX]:
+                    yield DeviceUtilization(
+                        reach,
+                        name,
+                        min(one.for_devices for one in enter),
+                        min(one.for_devices for one in release),
+                    )
 
     @property
     def policy_type(self) -> type[Policy]:
@@ -348,22 +403,30 @@ class ClusterSnapshot:
         loads = []
         for node, used in zip(self.node_order.nodes, self.node_order.used, strict=True):
             allocatable, asked = Amount.of(node.allocatable), Amount.of(used)
-            resident = Amount.of(self.pod_index.resident_requests.get(node.name, Resources()))
+            going = self._resident_requests.get(node.name, NO_REQUESTS)
+            resident = Amount.of(going)
             # A pod with `spec.nodeName` set, or a kubelet, can request more than the node has.
             # That must not count as load of other nodes.
             most = asked.at_most(allocatable)
-            loads.append(NodeLoad(most, resident.at_most(allocatable), asked.minus(most)))
+            load = NodeLoad(most, resident.at_most(allocatable), asked.minus(most))
+            if used.extended:
+                load = replace(
+                    load,
+                    devices=_at_most(used, node.allocatable),
+                    resident_devices=_at_most(going, node.allocatable),
+                )
+            loads.append(load)
         return loads
 
     def _sums(self, reach: Reach | None, peak_excess: Amount) -> ReachUtilization:
+        enter, release = map(_strictest, self._reach_thresholds(reach))
+        return ReachUtilization(reach, self._usability(reach), enter, release, peak_excess)
+
+    def _reach_thresholds(self, reach: Reach | None) -> Iterator[Collection[Thresholds]]:
+        """Yield the enter and then the release thresholds of the nodes, each value once."""
         numbers = reach.nodes if reach else ()
-        enter, leave = (
-            _strictest({id(own[n]): own[n] for n in numbers}.values(), whole)
-            if own
-            else _strictest((), whole)
-            for own, whole in self._thresholds
-        )
-        return ReachUtilization(reach, self._usability(reach), enter, leave, peak_excess)
+        for own, whole in self._thresholds:
+            yield ({id(own[n]): own[n] for n in numbers}.values() if own else ()) or (whole,)
 
     @cached_property
     def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
@@ -515,7 +578,12 @@ def _stays_closed(node: Node, unread: Container[str]) -> bool:
     return bool(odd or node.unschedulable)
 
 
-def _strictest(found: Iterable[Thresholds], whole: Thresholds) -> Share:
-    """Return the smallest threshold for each resource, by default that of the cluster."""
-    those = list(found) or [whole]
-    return Share(min(one.cpu for one in those), min(one.memory for one in those))
+def _strictest(found: Collection[Thresholds]) -> Share:
+    """Return the smallest threshold for each resource."""
+    return Share(min(one.cpu for one in found), min(one.memory for one in found))
+
+
+def _at_most(requests: Resources, offered: Resources) -> Mapping[str, int]:
+    """Return the requests of devices, limited to those that are offered."""
+    there = offered.devices
+    return {name: min(units, there.get(name, 0)) for name, units in requests.devices.items()}

@@ -120,10 +120,10 @@ class EmptyNodes:
 def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
     """Yield the unschedulable pods that some node would admit if it were empty.
 
-    A pod that no node could ever hold does not show a lack of capacity, and one that Ebb cannot
-    evaluate does not either. Neither blocks marks.
+    A pod that no node could ever hold does not show a lack of capacity, and one whose requests or
+    selectors are unknown does not either. Neither blocks marks.
     """
-    waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.evaluable]
+    waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.estimable]
     if waiting:
         empty_nodes = EmptyNodes(cluster, waiting, taint_key)
         yield from (pod for pod in by_namespace_in_turns(waiting) if empty_nodes.can_hold(pod))

@@ -6,8 +6,9 @@ while pods are placed, so they are checked elsewhere. A constraint that no filte
 listed in Pod.unsupported and makes the pod unmovable.
 
 Source: kube-scheduler plugins NodeUnschedulable, TaintToleration, NodeAffinity, VolumeBinding (for
-bound claims), VolumeZone and NodeDeclaredFeatures (from 1.36; an older scheduler does not know
-these features and may admit a pod that is refused here).
+bound claims), VolumeZone, NodeDeclaredFeatures (from 1.36; an older scheduler does not know these
+features and may admit a pod that is refused here) and NodeResourcesFit for extended resources that
+a node does not offer at all.
 """
 
 from abc import ABC, abstractmethod
@@ -30,8 +31,10 @@ ZONE_LABELS: Final[Mapping[str, str]] = {
 """Labels that bind a volume to a zone or region, and the label that replaces each on a node."""
 
 NodeField = tuple[str, str]
-"""A part of a node that a filter reads: (LABEL, label key), or (attribute of Node, empty)."""
+"""A part of a node that a filter reads: (LABEL, label key), (OFFERS, extended resource), or
+(attribute of Node, empty)."""
 LABEL: Final = "label"
+OFFERS: Final = "offers"
 NAME: Final[NodeField] = ("name", "")
 TAINTS: Final[NodeField] = ("taints", "")
 UNSCHEDULABLE: Final[NodeField] = ("unschedulable", "")
@@ -41,7 +44,9 @@ DECLARED_FEATURES: Final[NodeField] = ("features", "")
 def value_of(node: Node, field: NodeField) -> object:
     """Return the value of the field on the node; None for a label that the node does not have."""
     what, key = field
-    return node.labels.get(key) if what == LABEL else getattr(node, what)
+    if what == LABEL:
+        return node.labels.get(key)
+    return node.allocatable.offers(key) if what == OFFERS else getattr(node, what)
 
 
 class Filter(ABC):
@@ -286,10 +291,32 @@ class NodeDeclaredFeatures(Filter):
         return nodes
 
 
+class ExtendedResources(Filter):
+    """Refuse nodes that do not offer an extended resource that the pod requests.
+
+    Whether enough of it is free is checked by packing.
+    """
+
+    name = "extended-resources"
+
+    def admits(self, node: Node, placing: NodeConstraints) -> bool:
+        return all(map(node.allocatable.offers, placing.extended))
+
+    def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
+        return ((OFFERS, name) for name in placing.extended)
+
+    def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
+        nodes = index.all
+        for name in placing.extended:
+            nodes &= index.extended_resources.one_of((name,))
+        return nodes
+
+
 Filters = tuple[Filter, ...]
 TAINT_TOLERATION: Final = TaintToleration()
 LABEL_FILTERS: Final[Filters] = (NodeSelector(), NodeAffinity())
 NODE_DECLARED_FEATURES: Final = NodeDeclaredFeatures()
+EXTENDED_RESOURCES: Final = ExtendedResources()
 FILTERS: Final[Filters] = (
     NodeUnschedulable(),
     TAINT_TOLERATION,
@@ -297,6 +324,7 @@ FILTERS: Final[Filters] = (
     VolumeNodeAffinity(),
     VolumeZone(),
     NODE_DECLARED_FEATURES,
+    EXTENDED_RESOURCES,
 )
 """All filters, in the order of kube-scheduler's default profile."""
 VOLUME_FILTERS: Final = tuple(one for one in FILTERS if isinstance(one, VolumeFilter))

@@ -186,5 +186,16 @@ class NodeIndex:
         return ValueIndex(len(self._nodes), declared)
 
     @cached_property
+    def extended_resources(self) -> ValueIndex:
+        """The nodes by each extended resource that they offer."""
+        offered = (
+            (n, name)
+            for n, one in enumerate(self._nodes)
+            for name, units in one.allocatable.extended
+            if units > 0
+        )
+        return ValueIndex(len(self._nodes), offered)
+
+    @cached_property
     def _names(self) -> ValueIndex:
         return ValueIndex(len(self._nodes), ((n, one.name) for n, one in enumerate(self._nodes)))

@@ -50,7 +50,21 @@ POD_VOLUMES: Final = Reason(
     "every claim of the Pod is bound to a volume of a known type, or the Pod has finished or runs "
     "on another node",
 )
-REASONS: Final = (POD_UNREADABLE, ASKS_TOO_MUCH, POD_RESOURCE_CLAIMS, POD_UNSUPPORTED, POD_VOLUMES)
+NOMINATED: Final = Reason(
+    "pod-nominated",
+    "A Pod is Pending, and the scheduler keeps this node for it (status.nominatedNodeName) until "
+    "the Pods that it preempts have terminated.",
+    "wait until the Pod runs",
+    "the Pod runs, or the scheduler has nominated another node",
+)
+REASONS: Final = (
+    POD_UNREADABLE,
+    ASKS_TOO_MUCH,
+    POD_RESOURCE_CLAIMS,
+    POD_UNSUPPORTED,
+    POD_VOLUMES,
+    NOMINATED,
+)
 
 
 def pod_blockers(pod: Pod) -> list[Blocker]:
@@ -75,4 +89,7 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     if fields := [field for field in pod.unsupported if field not in others]:
         message = f"uses fields that Ebb cannot evaluate: {', '.join(fields)}"
         blockers.append(Blocker(POD_UNSUPPORTED, message, pod.key))
+    if pod.nominated:
+        message = "is Pending, and the scheduler keeps this node for it"
+        blockers.append(Blocker(NOMINATED, message, pod.key))
     return blockers

@@ -4,6 +4,7 @@ Pods are compared and grouped by these values, so all tuples are in canonical or
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 HOST_LABEL: Final = "kubernetes.io/hostname"
@@ -11,6 +12,11 @@ ANY_IP: Final = "0.0.0.0"  # noqa: S104 read, never bound
 ANY_DRIVER: Final = ""
 """Driver of a volume that Ebb could not look up: it may belong to any driver."""
 RESTARTS_ALL: Final = "RestartAllContainersOnContainerExits"
+OS_LABEL: Final = "kubernetes.io/os"
+SYSTEMS_CACHED_MAX: Final = 16_384
+"""Maximum number of cached results of `with_system`."""
+EXTENDED_CACHED_MAX: Final = 4096
+"""Maximum number of cached results of `with_extended`."""
 HOST_USERS: Final = "UserNamespacesHostNetworkSupport"
 ASKED_FEATURES: Final = frozenset((RESTARTS_ALL, HOST_USERS))
 """Node features that a pod can require when it is scheduled.
@@ -80,6 +86,10 @@ class NodeConstraints:
     They do not matter for the nodes that a topology spread constraint counts."""
     features: tuple[str, ...] = ()
     """Names of the features that the kubelet must declare (ASKED_FEATURES)."""
+    extended: tuple[str, ...] = ()
+    """Names of the extended resources that the node must offer, sorted.
+
+    Pod derives them from its requests, so they never disagree."""
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
@@ -90,6 +100,33 @@ class NodeConstraints:
 def without_volumes(placing: NodeConstraints) -> NodeConstraints:
     """Return the constraints without those of volumes."""
     return replace(placing, volumes=()) if placing.volumes else placing
+
+
+def with_extended(placing: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
+    """Return the constraints of a pod that requests these extended resources.
+
+    Pods of one template share the result.
+    """
+    return _with_extended(placing, names) if placing.extended != names else placing
+
+
+@lru_cache(maxsize=EXTENDED_CACHED_MAX)
+def _with_extended(placing: NodeConstraints, names: tuple[str, ...]) -> NodeConstraints:
+    return replace(placing, extended=names)
+
+
+def with_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+    """Return the constraints of a pod that needs this operating system.
+
+    Constraints that name a system are returned unchanged. Pods of one template share the result.
+    """
+    named = any(key == OS_LABEL for key, _ in placing.labels)
+    return placing if named else _with_system(placing, name)
+
+
+@lru_cache(maxsize=SYSTEMS_CACHED_MAX)
+def _with_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+    return replace(placing, system=((OS_LABEL, name),))
 
 
 def names_node(placing: NodeConstraints) -> bool:

@@ -1,16 +1,18 @@
 """A pod; frozen. Pods of one template share their constraint objects."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from core.model.constraints import (
+    ANY_DRIVER,
     NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
     DisruptionFacts,
     NodeConstraints,
     PodConstraints,
+    with_extended,
 )
 from core.model.now import Now
 from core.model.resources import Resources
@@ -36,9 +38,14 @@ class Pod:
     uid: str = ""
     node: str | None = None
     """Name of the node that the pod is bound to; None if the pod is pending."""
+    nominated_node: str = ""
+    """Node that the scheduler keeps for the pod, which is Pending until other pods have left it.
+
+    If the node could take the pod, `node` names it too (core.fit.assumptions)."""
     requests: Resources = Resources(pods=1)
     """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    """Constraints on the node; their extended resources are those of `requests`."""
     scheduler: str = DEFAULT_SCHEDULER
     """Scheduler of the pod.
 
@@ -87,6 +94,12 @@ class Pod:
     """Value of the annotation for pod deletion cost, and the value that Ebb has written."""
     deletion_cost_ours: str | None = None
 
+    def __post_init__(self) -> None:
+        """Require a node that offers the extended resources of the requests."""
+        if self.requests.extended or self.placing.extended:
+            names = tuple(name for name, units in self.requests.extended if units)
+            object.__setattr__(self, "placing", with_extended(self.placing, names))
+
     @property
     def key(self) -> str:
         """Return namespace/name, unique in a cluster."""
@@ -96,6 +109,28 @@ class Pod:
     def evaluable(self) -> bool:
         """Return whether Ebb can evaluate all constraints; if not, the pod is not movable."""
         return not (self.unsupported or self.too_much or self.unreadable)
+
+    @property
+    def nominated(self) -> bool:
+        """Return whether the pod is Pending and counts as a pod of its nominated node."""
+        return bool(self.nominated_node and self.node)
+
+    @property
+    def movable(self) -> bool:
+        """Return whether the pod can be placed on another node, if its own node is removed."""
+        return self.evaluable and not self.nominated
+
+    @property
+    def estimable(self) -> bool:
+        """Return whether requests, selectors and taints are known, perhaps other things not."""
+        return not (self.too_much or self.unreadable)
+
+    def as_estimated(self) -> "Pod":
+        """Return the pod without constraints that Ebb cannot evaluate."""
+        disks = tuple(disk for disk in self.company.disks if disk.driver != ANY_DRIVER)
+        if len(disks) == len(self.company.disks):
+            return self
+        return replace(self, company=replace(self.company, disks=disks))
 
     @property
     def stays_with_node(self) -> bool:

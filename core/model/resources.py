@@ -42,6 +42,10 @@ class Resources:
             and all(amount <= have.get(name, 0) for name, amount in self.extended)
         )
 
+    def offers(self, name: str) -> bool:
+        """Return whether there is any of the extended resource."""
+        return any(known == name and units > 0 for known, units in self.extended)
+
     @property
     def devices(self) -> Mapping[str, int]:
         """Return the extended resources that are devices."""

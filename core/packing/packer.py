@@ -490,6 +490,17 @@ class Packer:
         more = ((node, of(free[node] - vector)) for node, vector in free_after.items())
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
+    def devices_added(self, attempt: Attempt) -> dict[int, dict[str, int]]:
+        """Return the added requests of devices by node id; placeholders add none."""
+        found: dict[int, dict[str, int]] = {}
+        for pod, node in attempt.assignments:
+            requests = self.pods[pod].requests
+            if requests.extended and pod not in self.placeholders:
+                more = found.setdefault(node, {})
+                for name, units in requests.devices.items():
+                    more[name] = more.get(name, 0) + units
+        return found
+
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
         """Return a placeholder without which the pod would have found room, or None."""
         group, inter_pod = self._group_of[pod], self._topology.group(pod)

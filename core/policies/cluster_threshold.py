@@ -7,7 +7,7 @@ marked nodes against the higher `releaseThresholds`.
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from core.capacity.sums import Exceeded, excess
+from core.capacity.sums import DeviceUtilization, Exceeded, excess, share_over
 from core.capacity.usable import Amount
 from core.capacity.utilization import RemovalEffect
 from core.model.reason import Blocker, Reason
@@ -109,6 +109,13 @@ class ClusterThreshold(Policy):
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
         """Return the threshold that would be exceeded."""
         sums, change, _ = found
+        if isinstance(sums, DeviceUtilization):
+            limit = sums.threshold(marked=marked)
+            used, whole = sums.row[0] + change[0], sums.row[1] + change[1]
+            over = share_over(sums.resource, used, whole, limit)
+            return Blocker(
+                REACH_THRESHOLD, f"without it reach {sums.reach.name} would have {over}"
+            )
         requests = sums.requests.plus(Amount(change[0], change[1]))
         usable = sums.usable.plus(Amount(change[2], change[3]))
         thresholds = sums.thresholds(marked=marked)

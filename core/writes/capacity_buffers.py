@@ -17,7 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from core.engine.arrivals import Counts
 from core.engine.unschedulable import round_robin
-from core.model.constraints import NodeConstraints, Requirement, SelectorTerm, Toleration
+from core.model.constraints import (
+    NodeConstraints,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+    with_extended,
+)
 from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE, share_of_room
 
@@ -138,7 +144,8 @@ def wanted(
 def _as_read(placing: NodeConstraints) -> NodeConstraints:
     """Return the node constraints as they would be read from a template of such pods."""
     selector = tuple(sorted(dict(placing.labels).items()))
-    return NodeConstraints(selector, placing.affinity, placing.tolerations)
+    found = NodeConstraints(selector, placing.affinity, placing.tolerations)
+    return with_extended(found, placing.extended)
 
 
 class _Asked(NamedTuple):

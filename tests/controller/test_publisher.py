@@ -379,7 +379,7 @@ async def test_a_pass_is_followed_by_a_turn_and_not_waited_out() -> None:
 
 
 async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
-    for say in ({"capacity_buffers": CapacityBuffers.DISABLED}, {"mode": Mode.OBSERVE}):
+    for say in ({"publish": CapacityBuffers.DISABLED}, {"mode": Mode.OBSERVE}):
         engine = Engine()
         async with FakeApi() as api, opened(api) as client:
             publisher = Publisher(PublishedStore(client, SPACE), engine)

@@ -76,7 +76,7 @@ def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
     nodes = ("a", "b", "c", "d", "e")
     add_nodes(api, *nodes)
     spread(api, nodes, 550, 550, 550, 550, 200)
-    controller = start("ExcessNodes", spacing="0s")
+    controller = start("ExcessNodes", markInterval="0s")
     assert settled(controller, api, 0) == []
     assert controller.metric("ebb_excess_nodes") == 2
     for name in nodes:
@@ -151,7 +151,7 @@ def test_node_utilization_takes_nodes_whose_remembered_places_hold(
         api.create(PODS, one)
     spread(api, ["x"], 3150, 400)  # alone: they keep their nodes
     spread(api, ["y"], 100)
-    controller = start("NodeUtilization", delay="2s")
+    controller = start("NodeUtilization", unneededTime="2s")
     assert settled(controller, api, 2) == ["a", "c"]
     api.delete(f"{PODS}/x-1", gracePeriodSeconds=0)
     assert settled(controller, api, 3) == ["a", "b", "c"]

@@ -32,6 +32,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import MB, marked, select
+from tests.support.reference_assumed import assumed
 from tests.support.reference_fit import ZONE, admits, has_room
 
 T = TypeVar("T")
@@ -146,10 +147,11 @@ def forsaken(_: random.Random, node: Node) -> Node:
     return replace(node, taints=(Taint("nobody", "", "NoExecute"),))
 
 
-def windows(_: random.Random, node: Node) -> Node:
-    """Return a node of another system."""
+def windows(chance: random.Random, node: Node) -> Node:
+    """Return a node of another system; half of them have no taint."""
     labels = {**node.labels, "kubernetes.io/os": "windows"}
-    return replace(node, labels=labels, taints=(Taint("os", "windows", "NoSchedule"),))
+    taints = chance.choice(((), (Taint("os", "windows", "NoSchedule"),)))
+    return replace(node, labels=labels, taints=taints)
 
 
 KINDS: tuple[Callable[[random.Random, Node], Node], ...] = (
@@ -217,7 +219,12 @@ NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
 
 
 def cluster(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:
-    """Return a cluster; not *social*: no pod asks anything of other pods."""
+    """Return a cluster; not *social*: no pod has constraints on other pods."""
+    return assumed(as_decoded(chance, most, social=social))
+
+
+def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:
+    """Return a cluster whose pods carry only what they say themselves."""
     nodes = [node(chance, f"n{number:02}") for number in range(chance.randint(1, most))]
     wishes = chance.choice((0.0, 0.0, 0.1, 0.5)) if social else 0.0
     apps = [app(chance, wishes) for _ in range(chance.randint(2, 8))]
@@ -262,6 +269,12 @@ def daemon(chance: random.Random, on: Node) -> Pod:
     )
 
 
+NOW = 5
+"""Time of the plans of mixed clusters, in Unix seconds; before the rate limits end."""
+OVERDUE = DisruptionFacts(overdue_seconds=NOW - 1)
+NOT_YET_OVERDUE = DisruptionFacts(overdue_seconds=NOW)
+
+
 def odd(chance: random.Random, made: Pod) -> Pod:
     """Return the pod, or one of which something keeps people from moving it."""
     notes = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),)
@@ -273,6 +286,8 @@ def odd(chance: random.Random, made: Pod) -> Pod:
             (1, replace(made, too_much="terms")),
             (1, replace(made, unreadable="spec")),
             (4, replace(made, terminating=True)),
+            (3, replace(made, terminating=True, ties=OVERDUE)),
+            (1, replace(made, terminating=True, ties=NOT_YET_OVERDUE)),
             (4, replace(made, owner_kind="")),
             (4, replace(made, ties=DisruptionFacts(notes=notes))),
             (4, replace(made, priority=-20)),
@@ -294,7 +309,13 @@ def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, R
     ]
     if not fitting or chance.random() < 0.05:
         drawn = chance.random()
-        return replace(made, unschedulable=drawn < 0.5, node="left" if drawn > 0.85 else None)
+        nominated = chance.choice(nodes).name if drawn < 0.2 else ""
+        return replace(
+            made,
+            unschedulable=drawn < 0.5,
+            node="left" if drawn > 0.85 else None,
+            nominated_node=nominated,
+        )
     target = chance.choice(fitting)
     left[target.name] -= made.requests
     return replace(made, node=target.name)

@@ -16,13 +16,15 @@ from tests.support.restraints import window
 
 SHARES = (Fraction(1, 2), Fraction(7, 10), Fraction(4, 5), Fraction(4, 5), Fraction(1))
 
+DEVICE_SHARES = (None, None, Fraction(1), Fraction(1, 2))
+
 
 def config(chance: random.Random) -> Config:
     """Return a configuration."""
     cpu, memory = chance.choice(SHARES), chance.choice(SHARES)
     leave = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     return Config(
-        thresholds=Thresholds(cpu=cpu, memory=memory),
+        thresholds=Thresholds(cpu=cpu, memory=memory, devices=chance.choice(DEVICE_SHARES)),
         release_thresholds=chance.choice((None, None, leave)),
         usability=chance.choice(
             (UsabilityMode.AUTO, UsabilityMode.AUTO, UsabilityMode.NONE, THESIS_USABILITY)

@@ -27,7 +27,7 @@ from tests.support.reference_rules import (
     mark_rank,
     price_of,
 )
-from tests.support.reference_state import Members, is_spare, plain_key, residents
+from tests.support.reference_state import Members, is_spare, plain_key
 from tests.support.reference_sums import (
     NONE,
     Pair,
@@ -83,9 +83,10 @@ class Reference(Packing):
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,
+        clock: int | None = None,
     ) -> None:
         """Look at the cluster, and order candidates before anything moves."""
-        super().__init__(cluster, config, mutant, pace, key=key)
+        super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
         self.due = due
         self.order = sorted((n for n in cluster.nodes if not leaving(n)), key=self.rank)
         """Candidates in the order in which they are tried."""
@@ -117,7 +118,9 @@ class Reference(Packing):
     def may_go(self, node: Node) -> bool:
         """Say whether the node may go at all, before its pods are asked."""
         moves = [
-            p for p in self.standing()[node.name] if not p.stays_with_node and not is_spare(p)
+            p
+            for p in self.standing()[node.name]
+            if not self.leaves_with_node(p) and not is_spare(p)
         ]
         stuck = [pod for pod in moves if pod.key not in self.moves]
         due = self.due is None or node.name in self.due or is_marked(node)
@@ -134,7 +137,7 @@ class Reference(Packing):
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.standing()[node.name]
-        if not self.sums_pass(node, held(node, residents(here))):
+        if not self.sums_pass(node, held(node, self.residents(here))):
             return None
         strict = [False] if not is_marked(node) or self.mutant == "no leave thresholds" else []
         tries = strict or ([True] if self.mutant == "marks at once" else [False, True])
@@ -145,16 +148,18 @@ class Reference(Packing):
         """Let the node go if that keeps to the thresholds for marked nodes, or for others."""
         barred: Members = frozenset()
         for _ in range(1 if self.mutant == "no second try" else ATTEMPTS_MAX):
-            moving = [pod for pod in here if not pod.stays_with_node]
+            moving = [pod for pod in here if not self.leaves_with_node(pod)]
             placed, complete = self.pack(moving, barred | {node.name})
             if not complete:
                 return None
             load = [(pod, to.name) for pod, to in placed if not is_spare(pod)]
             touched = {node.name, *(name for pod, name in load if asked([pod]) != NONE)}
-            before = dict(self.at)
+            before, devices = dict(self.at), self.device_sums()
             self.at |= {pod.key: to.name for pod, to in placed}
             self.gone.append(node.name)
             over = list(self.exceeded(node, touched, marked=marked))
+            if self.mutant != "devices have no threshold":
+                over += self.devices_exceeded(devices, marked=marked)
             if not over:
                 self.counts.gone.append(node)
                 return [(pod.key, name) for pod, name in load]
@@ -178,7 +183,11 @@ class Reference(Packing):
 
     def is_guessed(self, node: Node) -> bool:
         """Say whether nobody reaches the node whose wishes are known, and somebody else might."""
-        asking = [p for p in self.cluster.pods if p.unsupported and not p.stays_with_node]
+        asking = [
+            p
+            for p in self.cluster.pods
+            if (p.unsupported or self.is_promised(p)) and not self.leaves_with_node(p)
+        ]
         known = [p for p in asking if not (p.too_much or p.unreadable)]
         machines = {None, *(name for name, one in self.nodes.items() if not one.virtual)}
         return node.name not in self.reached and any(
@@ -214,6 +223,15 @@ class Reference(Packing):
             found = self.sums(members, self.useful[members])
             requests = plus(found.requests, self.reserve(members, marked=marked))
             if not within(requests, self.thresholds(members, marked=marked), found.usable):
+                yield members
+
+    def devices_exceeded(
+        self, before: dict[tuple[Members, str], tuple[int, int]], *, marked: bool
+    ) -> Iterator[Members]:
+        """Yield the reaches with too many requests of a device that the removal has changed."""
+        for (members, name), (requested, whole) in self.device_sums().items():
+            share = self.device_threshold(members, marked=marked)
+            if (requested, whole) != before[members, name] and requested > share * whole:
                 yield members
 
     def run(self, removals_max: int | None = None) -> Found:

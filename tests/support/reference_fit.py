@@ -156,6 +156,12 @@ def declares(node: Node, placing: NodeConstraints) -> bool:
     return set(placing.features) <= set(node.features)
 
 
+def offers(node: Node, placing: NodeConstraints) -> bool:
+    """Report whether the node has some of every extended resource that the pod requests."""
+    there = {name for name, units in node.allocatable.extended if units > 0}
+    return set(placing.extended) <= there
+
+
 def liked(node: Node, placing: NodeConstraints) -> bool:
     """Ask for one term of the required node affinity."""
     return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
@@ -193,6 +199,7 @@ def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = 
         and (liked(node, placing) or mutant == "no node affinity")
         and (stands_taints(node, placing, aside) or mutant == "no taints")
         and (declares(node, placing) or mutant == "no features")
+        and (offers(node, placing) or mutant == "nodes without devices are in reach")
     )
 
 
@@ -224,6 +231,7 @@ def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "
         "no volume affinity": lambda: volumes_reach(node, placing),
         "no volume zones": lambda: volumes_zoned(node, placing),
         "no features": lambda: declares(node, placing),
+        "no devices": lambda: offers(node, placing),
     }
     return all(rule() for name, rule in rules.items() if name != mutant)
 

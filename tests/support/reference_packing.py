@@ -37,9 +37,10 @@ class Packing(State):
         pace: "RateLimits | None" = None,
         *,
         key: Callable[[Members], str] = plain_key,
+        clock: int | None = None,
     ) -> None:
         """Look at the cluster, and order nodes before anything moves."""
-        super().__init__(cluster, config, mutant, pace, key=key)
+        super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
         everywhere = mutant == "shares of all nodes"
         self.shared = Resources.total(
             n.allocatable for n in cluster.nodes if everywhere or n.name in self.reached

@@ -16,6 +16,7 @@ from tests.support.reference_fit import LEAVING, ZONE, passing
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
     from core.config.settings import Config
+    from core.config.thresholds import Thresholds
     from core.engine.leader_state import RateLimits
 
 MARK = "kube-ebb.node-restriction.kubernetes.io/drain"
@@ -181,6 +182,22 @@ def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
         return loosened(enter) if own else limits(config, marked=True)
     leave = pool.release_thresholds
     return max(leave.cpu, enter[0]), max(leave.memory, enter[1])
+
+
+def device_limit_at(config: "Config", node: Node, *, marked: bool) -> Fraction:
+    """Return the threshold for devices of the node's pool, else the configuration's."""
+
+    def own(one: "Thresholds") -> Fraction:
+        return one.cpu if one.devices is None else one.devices
+
+    pool = pool_of(config, node)
+    enter = pool.thresholds if pool and pool.thresholds else config.thresholds
+    if not marked:
+        return own(enter)
+    release = pool.release_thresholds if pool else None
+    if release is None and not (pool and pool.thresholds):
+        release = config.release_thresholds
+    return own(release) if release else min(own(enter) + Fraction(5, 100), Fraction(1))
 
 
 Reaches = Mapping[frozenset[str], tuple[str, frozenset[str]]]

@@ -5,6 +5,7 @@ Nothing is indexed or remembered: every question is answered by walking over eve
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from core.config.settings import Config, UsabilityMode
@@ -22,6 +23,7 @@ from tests.support.reference_fit import (
 from tests.support.reference_rules import (
     Counts,
     Shares,
+    device_limit_at,
     is_open,
     is_shut,
     leaving,
@@ -80,8 +82,10 @@ class State:
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,
+        clock: int | None = None,
     ) -> None:
         """Look at the cluster as it stands."""
+        self.clock = clock
         if mutant != "pods go with their node":
             cluster = made_anew(cluster)
         self.cluster, self.config, self.mutant = cluster, config, mutant
@@ -99,6 +103,11 @@ class State:
             p for p in movable if self.reach[p.key] in (*self.all_reaches, frozenset())
         ]
         self.moves = {pod.key for pod in self.movable}
+        self.devices_by_reach: dict[Members, set[str]] = {}
+        for pod in self.movable:
+            names = {n for n, _ in pod.requests.extended if "hugepages" not in n}
+            if names and len(self.reach[pod.key]) > 1:
+                self.devices_by_reach.setdefault(self.reach[pod.key], set()).update(names)
         self.reached: Members = frozenset().union(*self.all_reaches)
         named = {one: (key(one), self.wide(one)) for one in self.all_reaches}
         if mutant == "all nodes count":
@@ -112,7 +121,11 @@ class State:
     def might_move(self, pod: Pod) -> bool:
         """Say whether the engine can place the pod: it is bound to a machine, or pending."""
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
+        if pod.node is None and self.mutant != "waiting pods that nobody can judge need nothing":
+            known = not (pod.too_much or pod.unreadable)
         if pod.node is None and pod.priority < -10:
+            return False
+        if self.is_promised(pod) or self.is_overdue(pod):
             return False
         if pod.node is None:
             counts = self.mutant == "what nothing holds counts" or self.might_be_bound(pod)
@@ -122,12 +135,41 @@ class State:
             return False
         return known and not pod.stays_with_node
 
+    def was_movable(self, pod: Pod) -> bool:
+        """Report whether the pod could have been moved before it was overdue."""
+        node = self.nodes.get(pod.node or "")
+        known = not (pod.unsupported or pod.too_much or pod.unreadable)
+        return self.is_overdue(pod) and known and node is not None and not node.virtual
+
+    def is_promised(self, pod: Pod) -> bool:
+        """Report whether the scheduler keeps a node for the pod, which still is Pending."""
+        return bool(pod.node and pod.nominated_node)
+
+    def is_overdue(self, pod: Pod) -> bool:
+        """Report whether the pod should be gone; a StatefulSet waits for it before it goes on."""
+        due = pod.ties.overdue_seconds
+        late = due is not None and self.clock is not None and due < self.clock
+        return (
+            pod.node is not None
+            and late
+            and pod.owner_kind != "StatefulSet"
+            and self.mutant != "overdue pods move"
+        )
+
+    def leaves_with_node(self, pod: Pod) -> bool:
+        """Report whether the pod ends with its node and needs no other."""
+        return pod.stays_with_node or self.is_overdue(pod)
+
+    def residents(self, pods: list[Pod]) -> list[Pod]:
+        """Return the pods that end with their node."""
+        return [pod for pod in pods if self.leaves_with_node(pod)]
+
     def might_be_bound(self, pod: Pod) -> bool:
         """Say whether some machine could take the pod one day, or has taken one like it."""
         return any(
             (other.requests, other.placing) == (pod.requests, pod.placing)
             for other in self.cluster.pods
-            if other.node and self.might_move(other)
+            if other.node and (self.might_move(other) or self.was_movable(other))
         ) or any(self.could_hold(node, pod) for node in self.cluster.nodes)
 
     def could_hold(self, node: Node, pod: Pod) -> bool:
@@ -226,7 +268,7 @@ class State:
             elif self.mutant == "closed nodes ask nothing":
                 used = NONE
             else:
-                used = minus(held(node, pods), held(node, residents(pods)))
+                used = minus(held(node, pods), held(node, self.residents(pods)))
             requests = plus(requests, used)
         return Sums(nodes, capacity, requests, usable)
 
@@ -245,6 +287,33 @@ class State:
         found = self.pace.peak_excess.get("" if members is None else self.key(members), NONE)
         return found[0], found[1]
 
+    def device_sums(self) -> dict[tuple[Members, str], tuple[int, int]]:
+        """Return requested and offered units of each device that the pods of a reach request."""
+        found: dict[tuple[Members, str], tuple[int, int]] = {}
+        if not self.devices_by_reach:
+            return found
+        standing = self.standing()
+        for members, names in self.devices_by_reach.items():
+            for name in names:
+                requested = offered_units = 0
+                for node in self.cluster.nodes:
+                    if node.name not in members or node.name in self.gone:
+                        continue
+                    there = dict(node.allocatable.extended).get(name, 0)
+                    pods = [pod for pod in standing[node.name] if not is_spare(pod)]
+                    requested += min(units(pods, name), there)
+                    if self.open(node, pods):
+                        offered_units += there
+                    else:
+                        requested -= min(units(self.residents(pods), name), there)
+                found[members, name] = requested, offered_units
+        return found
+
+    def device_threshold(self, members: Members, *, marked: bool) -> Fraction:
+        """Return the smallest threshold for devices that any node of the reach has."""
+        nodes = [self.nodes[name] for name in members]
+        return min(device_limit_at(self.config, node, marked=marked) for node in nodes)
+
     def thresholds(self, members: Members, *, marked: bool) -> Shares:
         """Return the smallest that any node of the reach has."""
         each = [limits_at(self.config, self.nodes[name], marked=marked) for name in members]
@@ -253,9 +322,9 @@ class State:
         return min(cpu for cpu, _ in each), min(memory for _, memory in each)
 
 
-def residents(pods: list[Pod]) -> list[Pod]:
-    """Return those that go with their node."""
-    return [pod for pod in pods if pod.stays_with_node]
+def units(pods: list[Pod], name: str) -> int:
+    """Add up what the pods request of one extended resource."""
+    return sum(dict(pod.requests.extended).get(name, 0) for pod in pods)
 
 
 def is_spare(pod: Pod) -> bool:

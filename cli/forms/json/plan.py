@@ -9,7 +9,7 @@ from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
 from core.config.thresholds import Thresholds
-from core.engine.plan import Plan, ReachSums
+from core.engine.plan import DeviceSums, Plan, ReachSums
 from core.model.reason import Blocker
 from core.policies.all import POLICIES
 
@@ -101,6 +101,17 @@ def _reach(one: ReachSums) -> dict[str, Any]:
         "usability": _usability(one.usability),
         "before": totals(one.before),
         "after": totals(one.after),
+        "devices": [_device(device) for device in one.devices],
+    }
+
+
+def _device(one: DeviceSums) -> dict[str, Any]:
+    return {
+        "name": one.resource,
+        "threshold": float(one.enter),
+        "releaseThreshold": float(one.leave),
+        "before": one.before._asdict(),
+        "after": one.after._asdict(),
     }
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text, percent
 from core.capacity.usable import Share, Totals
-from core.engine.plan import REACHES_SHOWN, ReachSums, tightest
+from core.engine.plan import REACHES_SHOWN, DeviceSums, ReachSums, tightest
 
 
 def write(reaches: Sequence[ReachSums], out: Console) -> None:
@@ -20,14 +20,24 @@ def write(reaches: Sequence[ReachSums], out: Console) -> None:
 
 def table(reaches: Iterable[ReachSums]) -> Table:
     """Return a row for each reach; long names may move above their row."""
-    headings = "reach", "nodes", "cpu", "memory", "threshold"
-    return Table(*headings, rows=map(_row, reaches), names_above=True)
+    reaches = list(reaches)
+    devices = any(one.devices for one in reaches)
+    headings = ("reach", "nodes", "cpu", "memory", *(("devices",) if devices else ()), "threshold")
+    rows = (_row(one, devices=devices) for one in reaches)
+    return Table(*headings, rows=rows, names_above=True)
 
 
-def _row(one: ReachSums) -> tuple[str, ...]:
+def _row(one: ReachSums, *, devices: bool) -> tuple[str, ...]:
     nodes = _change(str(one.before.nodes), str(one.after.nodes))
     cpu, memory = (_change(used(one.before, n), used(one.after, n)) for n in (0, 1))
-    return one.name, nodes, cpu, memory, limits(one.enter)
+    more = (", ".join(map(_device, one.devices)) or "-",) if devices else ()
+    return one.name, nodes, cpu, memory, *more, limits(one.enter)
+
+
+def _device(one: DeviceSums) -> str:
+    """Return the requested and offered units, such as `gpu 5/8 -> 5/6`, without the domain."""
+    before, after = (f"{one.requested}/{one.offered}" for one in (one.before, one.after))
+    return f"{one.resource.rpartition('/')[2]} {_change(before, after)}"
 
 
 def limits(share: Share) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
+from core.fit.assumptions import Assumed, assume
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -37,6 +38,7 @@ class Inventory:
         """Version, and the objects of that version in the order of their keys."""
         self._made: tuple[Ordered, Collection[str], Cluster | None] = {}, (), None
         self._judged: Judged = {}
+        self._assumed: Assumed = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -138,6 +140,7 @@ class Inventory:
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != schedulers or not same:
             pods, self._judged = judged_by(schedulers, objects[PODS.field], self._judged)
+            pods, self._assumed = assume(objects[NODES.field], pods, self._assumed)
             made = build_cluster(**{**objects, PODS.field: pods})
             self._made = objects, schedulers, made
         return made

@@ -147,6 +147,7 @@ class Condition(Struct):
 
 class PodStatus(Struct):
     phase: str = ""
+    nominated_node_name: str | None = None
     start_time: str | None = None
     conditions: msgspec.Raw = NULL
     container_statuses: list[ContainerStatus] | None = None

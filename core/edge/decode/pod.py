@@ -26,6 +26,7 @@ from core.model.constraints import (
     ANY_IP,
     HOST_USERS,
     NO_NODE_CONSTRAINTS,
+    OS_LABEL,
     RESTARTS_ALL,
     DisruptionFacts,
     HostPort,
@@ -37,7 +38,6 @@ from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from core.model.workload import DAEMON_SET
 
-OS_LABEL: Final = "kubernetes.io/os"
 DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
@@ -86,6 +86,7 @@ def pod(obj: PodObject) -> Pod | None:
         too_much=too_much,
         company=company,
         ties=ties,
+        nominated_node=_nominated_node(obj),
         unschedulable=not spec.node_name and _unschedulable(obj),
         ready=bool(spec.node_name) and _ready(obj),
         terminating=meta.deletion_timestamp is not None,
@@ -93,6 +94,14 @@ def pod(obj: PodObject) -> Pod | None:
         deletion_cost=_cost(annotations, COST_ANNOTATION),
         deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
     )
+
+
+def _nominated_node(obj: PodObject) -> str:
+    """Return the node that the scheduler keeps for a pending pod; empty for most pods."""
+    name = obj.status.nominated_node_name if obj.status is not None else None
+    if not name or obj.spec.node_name:
+        return ""
+    return shared(name, "status.nominatedNodeName")
 
 
 def _gated(spec: PodSpec) -> bool:

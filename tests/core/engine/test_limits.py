@@ -1012,7 +1012,7 @@ def test_what_only_pods_could_use_that_cannot_be_judged_stays() -> None:
     only = NodeConstraints(node_selector=(("only", "c"),))
     nodes = [node("a", labels=labels), node("b", labels=labels, annotations=keep)]
     nodes.append(node("c", labels={"only": "c"}))
-    odd = pod("odd", None, 10, 10, placing=GREEN, unsupported=("spec.volumes",))
+    odd = pod("odd", "c", 10, 10, placing=GREEN, unsupported=("spec.volumes",))
     plan = reconcile.plan(Cluster.of(nodes, [odd, pod("p", "c", 10, 10, placing=only)]), config())
     told = Blocker(UNREACHED, "only pods that Ebb cannot evaluate can use it")
     assert told in why(plan, "a")

@@ -71,7 +71,7 @@ def test_who_waits(one: Pod, counts: bool) -> None:
         (waiting("fits-where-there-is-a-mark", 4000), True, True),
         (waiting("larger-than-any-node", 4001), False, False),
         (waiting("wants-what-no-node-has", placing=GREEN), False, False),
-        (waiting("cannot-be-judged", unsupported=(CLAIM,)), False, True),
+        (waiting("cannot-be-judged", unsupported=(CLAIM,)), True, True),
         (waiting("neither", 4001, unsupported=(CLAIM,)), False, False),
         (waiting("asks-too-much", too_much="terms"), False, True),
         (Pod(namespace="d", name="p", unreadable="spec: bad"), False, True),

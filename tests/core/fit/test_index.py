@@ -45,6 +45,7 @@ from tests.support.reference_fit import admits
 SEEDS = 300
 NODES = 3 * FEW_NODES
 FEATURES = (RESTARTS_ALL, HOST_USERS)
+DEVICES = ("fpga", "gpu")
 KEYS = ("zone", "rank", "metadata.name", "absent")
 VALUES = ("a", "b", "7", "-1", "1_0", "", "n3", "n4")
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near")
@@ -60,6 +61,7 @@ def _node(rng: random.Random, number: int) -> Node:
         labels=labels,
         taints=tuple(taints) if rng.random() < 0.4 else (),
         unschedulable=rng.random() < 0.2,
+        extended=tuple((name, rng.randrange(3)) for name in DEVICES if rng.random() < 0.5),
     )
     return replace(found, features=FEATURES[: rng.randrange(3)])
 
@@ -101,6 +103,7 @@ def _placing(rng: random.Random) -> NodeConstraints:
         volumes=tuple(_volume(rng) for _ in range(rng.choice((0, 0, 0, 1, 2)))),
         system=((rng.choice(KEYS), rng.choice(VALUES)),) if rng.random() < 0.1 else (),
         features=tuple(rng.sample(FEATURES, rng.randrange(3))) if rng.random() < 0.2 else (),
+        extended=tuple(sorted(rng.sample(DEVICES, 1))) if rng.random() < 0.2 else (),
     )
 
 

@@ -189,7 +189,7 @@ def test_marks_made_under_another_policy_are_judged_by_this_one(
     cluster = even(5, share)
     old = reconcile.reconcile(cluster, OTHER, LeaderState(candidates={"n0": 0}), NOW)
     (first,) = [one.node for one in old.plan.removals] or ["n0"]
-    nodes = [marked(one) if one.name == first else one for one in cluster.nodes]
+    nodes = [marked(one, since=NOW) if one.name == first else one for one in cluster.nodes]
     found = reconcile.reconcile(
         Cluster.of(nodes, cluster.pods), config(), old.state, NOW + 1, last=old
     )
@@ -216,7 +216,10 @@ def test_marks_made_under_this_policy_are_judged_by_another() -> None:
 
 def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
     asked = config(
-        delay="60s", cooldown={"delayAfterAdd": "0s"}, spacing="0s", reserve={"lookback": "0s"}
+        unneededTime="60s",
+        cooldown={"delayAfterAdd": "0s"},
+        markInterval="0s",
+        reserve={"lookback": "0s"},
     )
     last = reconcile.reconcile(even(5, 55), asked, LeaderState(), NOW)
     assert last.requeue_at == NOW + 60

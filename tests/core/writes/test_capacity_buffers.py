@@ -19,6 +19,7 @@ from core.model.constraints import (
     Requirement,
     SelectorTerm,
     Toleration,
+    with_extended,
 )
 from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE
@@ -68,7 +69,8 @@ def test_a_pod_of_the_template_asks_what_was_expected(
     raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, placing)})
     found = PODS.read(raw)
     assert found is not None
-    assert (found.requests, found.placing) == (requests, placing)
+    names = tuple(name for name, _ in requests.extended)
+    assert (found.requests, found.placing) == (requests, with_extended(placing, names))
 
 
 def test_a_template_is_one_that_an_api_server_takes() -> None:

@@ -1,0 +1,44 @@
+"""What a pod's node says about it, plainly: its operating system, and a promised place."""
+
+from dataclasses import replace
+
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support.reference_fit import admits
+from tests.support.reference_rules import leaving, takes_now
+
+OS = "kubernetes.io/os"
+
+
+def assumed(cluster: Cluster) -> Cluster:
+    """Return the cluster in which pods carry what their node says about them."""
+    nodes = {node.name: node for node in cluster.nodes}
+    mixed = len({node.labels[OS] for node in cluster.nodes if OS in node.labels}) > 1
+    return replace(
+        cluster, pods=tuple(_completed(pod, nodes, mixed=mixed) for pod in cluster.pods)
+    )
+
+
+def _completed(pod: Pod, nodes: dict[str, Node], *, mixed: bool) -> Pod:
+    if pod.node is None:
+        node = nodes.get(pod.nominated_node)
+        promised = node is not None and could_start(node, pod)
+        return replace(pod, node=pod.nominated_node) if promised else pod
+    node = nodes.get(pod.node)
+    said = {key for key, _ in (*pod.placing.node_selector, *pod.placing.system)}
+    if not mixed or node is None or OS not in node.labels or OS in said or pod.stays_with_node:
+        return pod
+    return replace(pod, placing=on_system(pod.placing, node.labels[OS]))
+
+
+def on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
+    """Return the constraints of a pod that runs on this operating system only."""
+    return replace(placing, system=((OS, name),))
+
+
+def could_start(node: Node, pod: Pod) -> bool:
+    """Report whether the node admits the pod now."""
+    usable = not (node.virtual or node.unreadable or leaving(node)) and takes_now(node)
+    return usable and not node.unschedulable and admits(node, pod.placing, taint_key="")
