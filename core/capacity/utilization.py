@@ -102,14 +102,7 @@ class UtilizationLedger:
         *devices*: empty sums of the devices that the pods of a reach request.
         """
         self.total, *self.reaches = sums
-        self.devices: Sequence[DeviceUtilization] = devices
-        self._device_used = {n: dict(load.devices) for n, load in enumerate(loads) if load.devices}
-        self._device_resident = {
-            n: load.resident_devices for n, load in enumerate(loads) if load.resident_devices
-        }
-        self._devices_offered = (
-            [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
-        )
+        self._hold_devices(nodes, loads, devices)
         self._is_schedulable = is_open
         self._used = [load.used for load in loads]
         self._resident = [load.resident for load in loads]
@@ -142,6 +135,22 @@ class UtilizationLedger:
                     row[column] -= lost
         self._apply((), _by_sums(rows))
         self._sum_up_capacity()
+
+    def _hold_devices(
+        self,
+        nodes: Sequence[Node],
+        loads: Sequence[NodeLoad],
+        devices: Sequence[DeviceUtilization],
+    ) -> None:
+        """Store the devices of the nodes and of their pods by node id."""
+        self.devices = devices
+        self._device_used = {n: dict(load.devices) for n, load in enumerate(loads) if load.devices}
+        self._device_resident = {
+            n: load.resident_devices for n, load in enumerate(loads) if load.resident_devices
+        }
+        self._devices_offered = (
+            [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
+        )
 
     def _sum_up_capacity(self) -> None:
         """Sum up the capacity, by group first because there are few groups."""

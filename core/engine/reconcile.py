@@ -7,6 +7,7 @@ displaces are placed before the next node is checked.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from core.capacity.sums import DeviceTotals
 from core.capacity.usable import Totals
@@ -249,24 +250,19 @@ def make_plan(
     planner, pending = prepare(
         snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates
     )
-    before, metrics = _totals(planner.ledger), planner.policy_metrics()
-    devices_before = [one.totals() for one in planner.ledger.devices]
+    before, metrics = Sums.of(planner.ledger), planner.policy_metrics()
     buffers = planner.buffers()
     removals = planner.remove_all(removals_max)
     removed = {removal.node for removal in removals}
-    after = _totals(planner.ledger)
+    after = Sums.of(planner.ledger)
     has_thresholds = snapshot.policy_type.thresholds
     return Plan(
         policy=snapshot.config.policy,
         usability=planner.ledger.total.usability,
         usability_derived=has_thresholds and snapshot.config.usability is UsabilityMode.AUTO,
-        before=before[0],
-        after=after[0],
-        reaches=(
-            _reach_sums(planner.ledger, before[1:], after[1:], devices_before)
-            if has_thresholds
-            else ()
-        ),
+        before=before.cluster,
+        after=after.cluster,
+        reaches=_reach_sums(planner.ledger, before, after) if has_thresholds else (),
         removals=removals,
         kept=planner.unremovable(removed),
         pending=pending,
@@ -290,20 +286,27 @@ def prepare(
     return planner, planner.place_pending()
 
 
-def _totals(ledger: UtilizationLedger) -> list[Totals]:
-    """Return the current totals of the cluster, followed by those of each reach."""
-    return [sums.totals() for sums in (ledger.total, *ledger.reaches)]
+class Sums(NamedTuple):
+    """Totals of a ledger at one moment."""
+
+    cluster: Totals
+    reaches: Sequence[Totals]
+    devices: Sequence[DeviceTotals]
+
+    @staticmethod
+    def of(ledger: UtilizationLedger) -> "Sums":
+        """Return the current totals."""
+        return Sums(
+            ledger.total.totals(),
+            [one.totals() for one in ledger.reaches],
+            [one.totals() for one in ledger.devices],
+        )
 
 
-def _reach_sums(
-    ledger: UtilizationLedger,
-    before: Sequence[Totals],
-    after: Sequence[Totals],
-    devices_before: Sequence[DeviceTotals],
-) -> tuple[ReachSums, ...]:
+def _reach_sums(ledger: UtilizationLedger, before: Sums, after: Sums) -> tuple[ReachSums, ...]:
     devices: dict[str, list[DeviceSums]] = {}
-    for one, then in zip(ledger.devices, devices_before, strict=True):
-        found = DeviceSums(one.resource, one.enter, one.release, then, one.totals())
+    for one, then, now in zip(ledger.devices, before.devices, after.devices, strict=True):
+        found = DeviceSums(one.resource, one.enter, one.release, then, now)
         devices.setdefault(one.reach.key, []).append(found)
     return tuple(
         ReachSums(
@@ -312,11 +315,11 @@ def _reach_sums(
             usability=sums.usability,
             enter=sums.enter,
             leave=sums.release,
-            before=totals_before,
-            after=totals_after,
+            before=then,
+            after=now,
             devices=tuple(devices.get(sums.reach.key, ())),
         )
-        for sums, totals_before, totals_after in zip(ledger.reaches, before, after, strict=True)
+        for sums, then, now in zip(ledger.reaches, before.reaches, after.reaches, strict=True)
         if sums.reach is not None
     )
 
