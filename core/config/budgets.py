@@ -94,7 +94,8 @@ class Budget:
     been removed since. Nodes that no pod can use have a separate quota, as for `maxMarked`."""
     min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Minimum number of nodes that remain if all marked nodes are removed. A node is marked only
-    if this many other nodes remain that are Ready and schedulable."""
+    if this many other nodes remain that are Ready and schedulable. For a node that pods can use,
+    only nodes that pods can use count."""
     min_untainted_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Like `minNodes`, but counts only nodes without taints, except for transient taints such as
     `node.kubernetes.io/not-ready`."""

@@ -43,6 +43,8 @@ class _Count:
     """Times at which earlier marks leave the window, unix seconds, ascending."""
     removed: int = 0
     """Nodes that the plan removes."""
+    which: str = ""
+    """Which nodes are counted, in messages; empty: all."""
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class RemovalLimits:
             name,
             budget,
             _Count(in_window=len(window), window_ends=window),
-            _Count(in_window=len(reached), window_ends=reached),
+            _Count(in_window=len(reached), window_ends=reached, which=" that pods can use"),
         )
 
     def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
@@ -290,16 +292,16 @@ def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return f"{scope.name} would have {plural(left, 'node')}, fewer than minNodes: {least}"
+    found = plural(left, f"node{count.which}", f"nodes{count.which}")
+    return f"{scope.name} would have {found}, fewer than minNodes: {least}"
 
 
 def _min_working(scope: _Scope, count: _Count) -> str | None:
     left, least = count.schedulable - 1, scope.budget.min_nodes
     if left >= least:
         return None
-    return (
-        f"{scope.name} would have {plural(left, *SCHEDULABLE_NODE)}, fewer than minNodes: {least}"
-    )
+    found = plural(left, *(f"{noun}{count.which}" for noun in SCHEDULABLE_NODE))
+    return f"{scope.name} would have {found}, fewer than minNodes: {least}"
 
 
 def _no_mark_until(until: int) -> str:

@@ -106,6 +106,9 @@ class UnneededNodes:
         *alone*: attempt with the *known* placements, if there are any; valid ones are kept.
         """
         found = alone or packer.try_place(packer.on[node], node)
+        if alone is not None and found.unassigned:
+            # A known placement may take the only room of a new pod: place all pods again.
+            found = packer.try_place(packer.on[node], node)
         if found.unassigned:
             return
         kept = [one for one in known if one in found.assignments]

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from core.capacity.reaches import Reaches
+from core.capacity.reaches import Reaches, bare
 from core.engine.snapshot import ClusterSnapshot
 from core.fit.filters import ZONE_LABELS
+from core.fit.matching import is_blocking
 from core.model.constraints import HOST_LABEL, NodeConstraints, SelectorTerm
 from core.model.humanize import plural
-from core.model.node import Node
+from core.model.node import Node, Taint
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
@@ -19,14 +20,20 @@ SCHEDULABLE_NODE: Final = "schedulable node", "schedulable nodes"
 """Counted nodes in messages, singular and plural."""
 LOCATION_LABELS: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
 """Labels that say where a node is or which node it is, but nothing about its properties."""
-_Area = tuple[int, str]
-"""Number of a reach, or of a merged set of nodes, and the name of a pool (empty: no pool)."""
-_NodeClass = tuple[tuple[int, ...], str, str]
+_Pool = tuple[str, tuple[Taint, ...], tuple[str, ...]]
+"""Configured pool (empty: none), taints and devices of similar nodes."""
+_Area = tuple[int, _Pool]
+"""Number of a reach, or of a merged set of nodes, and the similar nodes in it."""
+_NodeClass = tuple[tuple[int, ...], _Pool, str]
 """Reaches, pool and zone of a node."""
 
 
 class Zones:
-    """Number of schedulable nodes in each zone, among the nodes that the same pods can use.
+    """Number of schedulable nodes in each zone, among similar nodes that the same pods can use.
+
+    Nodes are similar if they have the same taints and devices and belong to the same configured
+    pool. Otherwise GPU nodes in one zone would keep general nodes of another zone, as soon as one
+    pod tolerates the taint of the GPU nodes.
 
     The smallest reach of a node that spans several zones decides, because larger reaches contain
     nodes that its pods cannot use. Hostname and zone selectors of pods are ignored here: otherwise
@@ -64,9 +71,14 @@ class Zones:
 
     def _class_of(self, node: Node) -> _NodeClass:
         snapshot = self._survey
-        pool = snapshot.config.budgets.pool_of(node.labels)
-        reaches = snapshot.reaches.by_node[snapshot.node_order.ids[node.name]]
-        return reaches, pool.name if pool else "", node.labels[ZONE_LABEL]
+        pool, number = (
+            snapshot.config.budgets.pool_of(node.labels),
+            snapshot.node_order.ids[node.name],
+        )
+        usual = bare(snapshot.node_order.nodes[number])
+        taints = tuple(sorted(filter(is_blocking, usual.taints), key=repr))
+        similar = pool.name if pool else "", taints, tuple(sorted(usual.allocatable.devices))
+        return snapshot.reaches.by_node[number], similar, node.labels[ZONE_LABEL]
 
     def _is_schedulable(self, node: Node) -> bool:
         return node.name not in self._survey.unschedulable_nodes

@@ -111,7 +111,12 @@ def risen(chance: random.Random, cluster: Cluster, step: int) -> Cluster:
     if not nodes or not movable:
         return cluster
     more = [
-        replace(chance.choice(movable), name=f"new{step}{number}", node=chance.choice(nodes).name)
+        replace(
+            chance.choice(movable),
+            nominated_node="",
+            name=f"new{step}{number}",
+            node=chance.choice(nodes).name,
+        )
         for number in range(3)
     ]
     found = Cluster.of(cluster.nodes, [*cluster.pods, *more])

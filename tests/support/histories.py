@@ -150,9 +150,13 @@ def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator
             case 0:
                 continue
             case 1:
-                yield replace(one, node=chance.choice(nodes).name if nodes else None)
+                yield replace(
+                    one, nominated_node="", node=chance.choice(nodes).name if nodes else None
+                )
             case 2:
-                yield replace(one, node=None, unschedulable=chance.random() < 0.5)
+                yield replace(
+                    one, nominated_node="", node=None, unschedulable=chance.random() < 0.5
+                )
             case 3:
                 yield replace(one, name=f"{one.name}-more", labels={"app": "a"})
             case 4:

@@ -71,9 +71,10 @@ class Counted(Reference):
         listed: frozenset[str] | None = None,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,
+        clock: int | None = None,
     ) -> None:
         """Look; *listed* are the nodes that have been, *due* those of them for long enough."""
-        super().__init__(cluster, config, mutant, pace, due=due, key=key)
+        super().__init__(cluster, config, mutant, pace, due=due, key=key, clock=clock)
         self.seen = {p.key: p.node for p in cluster.pods}
         if listed is None:
             nodes = cluster.nodes
@@ -184,7 +185,7 @@ class Watch:
                     if is_listed(cluster, config, n, was=False)}  # fmt: skip
         self.since = kept
         wait = config.unneeded_time_seconds + (mutant == "longer than the delay")
-        empty = {node.name for node in cluster.nodes if not holds_pods(node, cluster)}
+        empty = {node.name for node in cluster.nodes if not holds_pods(node, cluster, now)}
         due = frozenset(name for name, at in kept.items() if now - at >= wait or name in empty)
-        plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due)
+        plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due, clock=now)
         return plain.plan()

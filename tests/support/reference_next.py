@@ -22,9 +22,11 @@ def following(
     before: Mapping[str, int],
     kept: Mapping[str, Collection[str]],
     mutant: str = "",
+    *,
+    clock: int,
 ) -> dict[str, int]:
     """Return them by name, with their numbers; *kept*: the nodes that stay, with their reasons."""
-    packing = Packing(cluster, config)
+    packing = Packing(cluster, config, clock=clock)
     nodes = {node.name: node for node in cluster.nodes}
 
     def may(name: str) -> bool:

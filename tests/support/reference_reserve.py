@@ -56,7 +56,7 @@ class Expected:
         self.day = max(300, reserve.window_seconds)
         self.came: list[Came] = []
         self.looks = looks
-        self.packing = Packing(looks[-1][1], config)
+        self.packing = Packing(looks[-1][1], config, clock=looks[-1][0])
         left: list[tuple[int, tuple[str, ...]]] = []
         for (_, before), (second, now) in pairwise(looks):
             left += [(second // self.slot, whose(p)) for p in before.pods if has_left(p, now)]
@@ -77,7 +77,7 @@ class Expected:
 
     def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
         """Note it, unless no machine admits it, or it asks for one by name."""
-        packing = Packing(cluster, self.config)
+        packing = Packing(cluster, self.config, clock=second)
         here = pod.node in packing.nodes or packing.might_be_bound(pod)
         named = self.mutant != "names are words" and asks_by_name(pod)
         if here and packing.reach_of(pod) and not virtual(pod, packing) and not named:
@@ -135,7 +135,7 @@ def asks_by_name(pod: Pod) -> bool:
 
 def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
     """Return how long a new node takes for pods of the reach: the median of the last nine."""
-    packing = Packing(looks[-1][1], config)
+    packing = Packing(looks[-1][1], config, clock=looks[-1][0])
     found: list[tuple[int, str, int]] = []
     for number in range(1, len(looks)):
         there = {node.name for node in looks[number - 1][1].nodes}
@@ -235,7 +235,7 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     empties: list[Node] = []
     found: set[str] = set()
     for many, (now, cluster) in enumerate(looks, 1):
-        empties = in_order(Packing(cluster, config), mutant)
+        empties = in_order(Packing(cluster, config, clock=now), mutant)
         mine = {n.name for n in empties if is_marked(n) and GUARD_OURS not in n.annotations}
         if many < len(looks) and not mine and not back:
             continue
@@ -264,7 +264,7 @@ def until(times: int, last: int, config: Config, mutant: str) -> int:
 
 def looked_briefly(looks: Looks, config: Config) -> bool:
     """Say whether the leader has looked on for too short a time to know what comes."""
-    packing = Packing(looks[-1][1], config)
+    packing = Packing(looks[-1][1], config, clock=looks[-1][0])
     reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
     return looks[-1][0] - looks[0][0] < max(config.budgets.reserve.window_seconds, longest)
@@ -273,7 +273,7 @@ def looked_briefly(looks: Looks, config: Config) -> bool:
 def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     """Return the empty nodes on which pods are to be expected that find no room elsewhere."""
     now, cluster = looks[-1]
-    packing = Packing(cluster, config)
+    packing = Packing(cluster, config, clock=now)
     empties = in_order(packing, mutant)
     came = Expected(looks, config, mutant).pods(now, machines(cluster))
     placed = _packed(packing, now, empties, came, mutant)
@@ -288,7 +288,7 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
     ):
         return set()
     now, cluster = looks[-1]
-    packing = Packing(cluster, config)
+    packing = Packing(cluster, config, clock=now)
     came = Expected(looks, config).pods(now, machines(cluster))
     reaches = [packing.reach_of(pod) for pod in came]
     empties = in_order(packing, "")
@@ -296,7 +296,7 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
     free = [
         name
         for name, one in there.items()
-        if turn(one, cluster, config) == NOBODYS and not holds_pods(one, cluster)
+        if turn(one, cluster, config) == NOBODYS and not holds_pods(one, cluster, now)
     ]
     if mutant == "what nobody holds is room":
         free = []
@@ -393,7 +393,8 @@ def at_least(one: Resources, other: Resources) -> bool:
 
 def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
     """Return the unmarked nodes that no autoscaler is to take; *kept* for pods to be expected."""
-    packing, scope = Packing(cluster, config), config.scale_down_protection.scope.value
+    packing = Packing(cluster, config, clock=now)
+    scope = config.scale_down_protection.scope.value
     found = set()
     for node in cluster.nodes:
         pools = config.budgets.pools
@@ -433,14 +434,18 @@ def left_on(node: Node, cluster: Cluster) -> list[Pod]:
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Say whether an autoscaler might take the node: no pod keeps it, nor what stands on it."""
     own = [pod for pod in cluster.pods if pod.node == node.name]
-    if holds_pods(node, cluster) or stays(node, cluster, packing):
+    if holds_pods(node, cluster, packing.clock or 0) or stays(node, cluster, packing):
         return False
     return packing.open(node, own)
 
 
 def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Say whether the node and its pods say themselves that it never goes."""
-    odd = [pod for pod in cluster.pods if not known(pod) and not (pod.daemon or pod.mirror)]
+    odd = [
+        pod
+        for pod in cluster.pods
+        if not (known(pod) and not packing.is_promised(pod)) and not packing.leaves_with_node(pod)
+    ]
     beyond = [
         pod
         for pod in odd

@@ -78,7 +78,7 @@ def guarded(node: Node) -> bool:
     )
 
 
-def holds_pods(node: Node, cluster: Cluster, now: int = 0) -> bool:
+def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
     """Say whether an autoscaler would have to move anything off the node."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]
     moved = [pod for pod in pods if not (pod.daemon or pod.mirror or pod.priority < -10)]
@@ -278,7 +278,11 @@ class Counts:
         """
         mine = node.labels.get(ZONE)
         alike = [
-            n for n in self.all if n.labels.get(ZONE) and self.pool_name(n) == self.pool_name(node)
+            n
+            for n in self.all
+            if n.labels.get(ZONE)
+            and self.pool_name(n) == self.pool_name(node)
+            and (self.similar(n, node) or self.mutant == "GPU nodes are similar to others")
         ]
         spanning = [
             members
@@ -294,6 +298,21 @@ class Counts:
         left = [n.labels[ZONE] for n in alike if n.name in there and n not in self.gone]
         most = max((left.count(zone) for zone in left if zone != mine), default=0)
         return left.count(mine) - 1 < most - 1
+
+    def similar(self, one: Node, other: Node) -> bool:
+        """Report whether nodes have the same lasting taints and the same kinds of devices."""
+        return self.properties(one) == self.properties(other)
+
+    def properties(self, node: Node) -> tuple[set[tuple[str, str, str]], set[str]]:
+        """Return the taints that keep pods away, and the names of devices."""
+        taints = {
+            (taint.key, taint.value, taint.effect)
+            for taint in node.taints
+            if taint.effect in ("NoSchedule", "NoExecute")
+            and taint.key != self.config.taint_key
+            and not passing(taint.key)
+        }
+        return taints, {name for name, _ in node.allocatable.extended if "hugepages" not in name}
 
     def too_fast(
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "RateLimits"

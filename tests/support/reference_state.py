@@ -70,6 +70,14 @@ def made_anew(cluster: Cluster) -> Cluster:
     return replace(cluster, pods=tuple(pods))
 
 
+def least_needs(pod: Pod) -> Pod:
+    """Return a waiting pod without volumes of which only the number is known."""
+    if pod.node is not None or not any(disk.driver == "" for disk in pod.company.disks):
+        return pod
+    disks = tuple(disk for disk in pod.company.disks if disk.driver)
+    return replace(pod, company=replace(pod.company, disks=disks))
+
+
 class State:
     """What stands where, and what follows from it; *key* names a reach as the product does."""
 
@@ -88,6 +96,7 @@ class State:
         self.clock = clock
         if mutant != "pods go with their node":
             cluster = made_anew(cluster)
+        cluster = replace(cluster, pods=tuple(map(least_needs, cluster.pods)))
         self.cluster, self.config, self.mutant = cluster, config, mutant
         self.pace, self.due, self.key = pace, due, key
         self.nodes = {node.name: node for node in cluster.nodes}

@@ -54,7 +54,9 @@ class Utilization(Reference):
     ) -> None:
         """Look at the cluster; without *before* time plays no part."""
         self.settings = config.policies.node_utilization
-        super().__init__(cluster, config, mutant, pace, **more)
+        super().__init__(
+            cluster, config, mutant, pace, clock=None if before is None else now, **more
+        )
         self.before, self.now = before, now
         self.since: dict[str, int] = {}
         self.places: dict[str, Moves] = {}
@@ -147,11 +149,13 @@ class Utilization(Reference):
         for node in self.cluster.nodes:
             if node.virtual or node.name not in self.left or not self.not_needed(node):
                 continue
-            here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
+            here = [pod for pod in self.standing()[node.name] if not self.leaves_with_node(pod)]
             if any(pod.key not in self.moves and not is_spare(pod) for pod in here):
                 continue
             known = self.known(node, here)
             placed = self.place(node, here, known)
+            if len(placed) < len(here) and self.mutant != "known places block new pods":
+                placed = self.place(node, here, {})
             if len(placed) < len(here):
                 continue
             holds = real(placed).keys() == known.keys() and lost(known, placed) == []
@@ -173,7 +177,8 @@ class Utilization(Reference):
             if self.now - since
             > self.config.unneeded_time_seconds - (self.mutant == "at the delay")
             or (
-                self.mutant != "empty ones wait" and not holds_pods(self.nodes[name], self.cluster)
+                self.mutant != "empty ones wait"
+                and not holds_pods(self.nodes[name], self.cluster, self.now)
             )
         )
 
@@ -260,7 +265,7 @@ class Utilization(Reference):
             self.look_for_places()
         if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
             return None
-        here = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
+        here = [pod for pod in self.standing()[node.name] if not self.leaves_with_node(pod)]
         known = self.known(node, here)
         placed = self.place(node, here, known)
         if len(placed) < len(here) or (lost(known, placed) and not is_marked(node)):

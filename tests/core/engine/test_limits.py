@@ -232,7 +232,8 @@ def test_what_takes_no_pods_is_none_of_the_nodes_that_a_new_mark_leaves(
         for one in kept.blockers
         if one.code == "min-nodes"
     }
-    assert told["n1"] == "the cluster would have 2 schedulable nodes, fewer than minNodes: 3"
+    counted = "the cluster would have 2 schedulable nodes that pods can use"
+    assert told["n1"] == f"{counted}, fewer than minNodes: 3"
     assert not told.keys() & {"x0", "y1"}, "as many stand without them"
 
 

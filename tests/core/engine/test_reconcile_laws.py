@@ -151,10 +151,12 @@ def test_a_pod_whose_node_has_left_waits_as_what_is_made_in_its_place_will(
     assert list(collected.groups.values()) == [others]
 
 
-def test_one_whose_node_has_left_and_that_cannot_be_judged_holds_no_node() -> None:
+def test_replacement_of_pod_on_departed_node_needs_room_when_it_cannot_be_evaluated() -> None:
     odd = replace(LEFT, unsupported=("spec.volumes",))
     found = PodIndex.of(Cluster.of([node("n0")], [odd]))
-    assert (found.unevaluable, found.groups) == ([replace(odd, node=None)], {})
+    waits = replace(odd, node=None)
+    assert found.unevaluable == [waits]
+    assert [*found.groups.values()] == [[waits]]
 
 
 def test_a_pass_follows_the_pods_of_the_last_one() -> None:

@@ -133,7 +133,9 @@ def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
     if pod.node is not None or pod.terminating:
         return pod
     if pod.unschedulable and there and chance.random() < 0.7:
-        return replace(pod, node=chance.choice(there[-2:]).name, unschedulable=False)
+        return replace(
+            pod, nominated_node="", node=chance.choice(there[-2:]).name, unschedulable=False
+        )
     return replace(pod, unschedulable=True)
 
 
@@ -145,7 +147,14 @@ def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
     like = chance.choice(likes)
     at = chance.choice((None, None, chance.choice(first.nodes).name))
     pods = [
-        replace(like, name=f"{name}-{n}", uid=f"{name}-{n}", node=at, unschedulable=False)
+        replace(
+            like,
+            nominated_node="",
+            name=f"{name}-{n}",
+            uid=f"{name}-{n}",
+            node=at,
+            unschedulable=False,
+        )
         for n in range(chance.choice((1, 1, 2, 6)))
     ]
     return [*pods[:1], *(replace(p, unsupported=(*p.unsupported, UNBOUND)) for p in pods[1:])]
@@ -155,7 +164,10 @@ def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[P
     """Return them as pods that may run on one node alone."""
     name = chance.choice(first.nodes).name if pods else ""
     term = SelectorTerm((), (Requirement("metadata.name", "In", (name,)),))
-    return [replace(p, placing=replace(p.placing, affinity=(term,)), node=None) for p in pods]
+    return [
+        replace(p, placing=replace(p.placing, affinity=(term,)), node=None, nominated_node="")
+        for p in pods
+    ]
 
 
 def played(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:

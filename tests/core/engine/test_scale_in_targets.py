@@ -137,7 +137,7 @@ def played(seed: int, mutant: str = "") -> tuple[dict[str, int], dict[str, int]]
     before = {name: number for number, name in enumerate([*names, "gone"], chance.randint(1, 9))}
     found = reconcile(cluster, config, LeaderState(first_pass_at=0, scale_in_targets=before), NOW)
     kept = {one.node: [why.code for why in one.blockers] for one in found.plan.kept}
-    return chosen(found), following(cluster, config, before, kept, mutant)
+    return chosen(found), following(cluster, config, before, kept, mutant, clock=NOW)
 
 
 @pytest.mark.law(seeds_max=3000)

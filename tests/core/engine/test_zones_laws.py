@@ -14,8 +14,14 @@ from core.engine.limits import RemovalLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster import Cluster
-from core.model.constraints import HOST_LABEL, NodeConstraints, Requirement, SelectorTerm
-from core.model.node import Node
+from core.model.constraints import (
+    HOST_LABEL,
+    NodeConstraints,
+    Requirement,
+    SelectorTerm,
+    Toleration,
+)
+from core.model.node import Node, Taint
 from core.model.pod import Pod
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.compare import by_the_engine, plainly
@@ -44,6 +50,7 @@ def _named(name: str) -> SelectorTerm:
 PLACINGS = (
     NodeConstraints(),
     NodeConstraints(),
+    NodeConstraints(tolerations=(Toleration("gpu", "Exists"),)),
     GREEN,
     NodeConstraints(affinity=(SelectorTerm((_in(ZONE, "a", "b"),)),)),
     NodeConstraints(affinity=(SelectorTerm((_in(ZONE, "b", "c"),)), SelectorTerm())),
@@ -65,7 +72,9 @@ def _node(chance: random.Random, number: int) -> Node:
     labels |= {"green": "true"} if chance.random() < 0.5 else {}
     labels |= {REGION: "r"} if chance.random() < 0.7 else {}
     keep = {KEEP_ANNOTATION: "true"} if chance.random() < 0.4 else {}
-    return node(f"n{number}", labels=labels, annotations=keep)
+    taints = (Taint("gpu", "", "NoSchedule"),) if chance.random() < 0.2 else ()
+    devices = (("gpu", 1),) if chance.random() < 0.1 else ()
+    return node(f"n{number}", labels=labels, annotations=keep, taints=taints, extended=devices)
 
 
 def _pod(chance: random.Random, number: int) -> Pod:
@@ -91,7 +100,13 @@ def test_the_plan_is_the_plain_one() -> None:
 
 @pytest.mark.mutant
 @pytest.mark.parametrize(
-    "mutant", ["named nodes decide", "named zones decide", "zones of nobody count"]
+    "mutant",
+    [
+        "named nodes decide",
+        "named zones decide",
+        "zones of nobody count",
+        "GPU nodes are similar to others",
+    ],
 )
 def test_the_comparison_would_notice(mutant: str) -> None:
     """Some cluster tells a wrong rule from the right one, so the law above can fail."""
@@ -114,3 +129,13 @@ def test_who_names_nodes_or_zones_changes_no_verdict_of_others(placing: NodeCons
     for seed in CLUSTERS:
         nodes = _cluster(seed).nodes
         assert _refusals(nodes, whole, beside) == _refusals(nodes, whole), seed
+
+
+def test_zone_of_gpu_nodes_does_not_keep_general_nodes_of_another_zone() -> None:
+    """A pod that tolerates the taint can use both, but the nodes are not similar."""
+    tolerant = NodeConstraints(tolerations=(Toleration("gpu", "Exists"),))
+    nodes = [node(f"w{n}", labels={ZONE: "a"}) for n in range(6)]
+    taint = Taint("gpu", "", "NoSchedule")
+    nodes += [node(f"g{n}", labels={ZONE: "b"}, taints=(taint,)) for n in range(5)]
+    pods = [pod("web", None, 100, 100), pod("agent", None, 0, 0, placing=tolerant)]
+    assert _refusals(nodes, *pods) == [None] * 11

@@ -402,6 +402,19 @@ def test_a_new_pod_of_the_node_needs_a_place_and_takes_nobodys_time() -> None:
     assert places(seen, "b") == {"d/b": "x", "d/more": "y"}
 
 
+def test_pods_are_placed_again_when_a_known_place_takes_the_room_of_a_new_pod() -> None:
+    """The new pod fits on x alone, and the old pod, known to go to x, fits on y as well."""
+    nodes = [node("a"), node("x"), node("y")]
+    made = Cluster.of(
+        nodes, [pod("old", "a", 500, 0), pod("x", "x", 2600, 0), pod("y", "y", 3900, 0)]
+    )
+    later = changed(made, pod("new", "a", 1000, 0), pod("y", "y", 3200, 0))
+    seen = looks(settings(), (0, made), (60, later))
+    assert places(seen[0], "a") == {"d/old": "x"}
+    assert places(seen[1], "a") == {"d/new": "x", "d/old": "y"}
+    assert seen[1].state.candidates == {"a": 0}
+
+
 def test_a_third_passes_by_room_that_two_count_on_where_there_is_other_room() -> None:
     """X has 450m, for A or for B; D needs 200m and takes them of Y, and of X where Y is full."""
     made = changed(vector(450), pod("d", "d", 200, 0), nodes=(node("d"),))

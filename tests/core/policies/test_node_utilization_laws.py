@@ -105,13 +105,18 @@ def pods_later(
         to = places.get(one.key)
         moves = one.node is None or one.node not in names or chance.random() < 0.05
         if moves and to in names and chance.random() < 0.8:
-            yield replace(one, node=to, unschedulable=False)
+            yield replace(one, nominated_node="", node=to, unschedulable=False)
         elif one.node is not None and one.node not in names:
-            yield replace(one, node=None)
+            yield replace(one, nominated_node="", node=None)
         elif chance.random() > 0.02:
             yield one
         if chance.random() < 0.02 and not one.stays_with_node:
-            yield replace(one, name=f"{one.name}-more", node=chance.choice([*sorted(names), None]))
+            yield replace(
+                one,
+                nominated_node="",
+                name=f"{one.name}-more",
+                node=chance.choice([*sorted(names), None]),
+            )
 
 
 Look = tuple[PassResult, Cluster, Config, Remembered]
@@ -189,6 +194,7 @@ SELDOM = {
         "nobody minds eviction",
         "none comes first",
         "one resource",
+        "known places block new pods",
         "places are chosen anew",
         "places are lost to anybody",
         "time goes on",

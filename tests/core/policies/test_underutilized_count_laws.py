@@ -173,7 +173,7 @@ def _pods(chance: random.Random, one: Pod, nodes: Sequence[Node]) -> Iterable[Po
         case 1:
             return (replace(one, requests=replace(one.requests, cpu_millis=500)),)
         case 2:
-            return (replace(one, node=chance.choice(nodes).name),)
+            return (replace(one, nominated_node="", node=chance.choice(nodes).name),)
         case 3:
             return one, replace(one, name=f"{one.name}x{chance.randrange(10**9)}")
         case _:

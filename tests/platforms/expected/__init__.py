@@ -42,7 +42,7 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "kind": {"kind-control-plane": ("control-plane",), "kind-worker3": ("headroom", "no-room")},
     "kubeadm": {
         **dict.fromkeys(CPS[:2], ("control-plane",)),
-        CPS[2]: ("control-plane", "zone-balance"),
+        CPS[2]: ("control-plane",),
         "gpu-a1": ("headroom", "no-room"),
         "worker-a2": ("headroom",),
         **dict.fromkeys(["worker-a1", "worker-b1", "worker-b2"], ("reach-threshold",)),
