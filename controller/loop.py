@@ -112,7 +112,7 @@ class Loop:
     async def _soften(self) -> None:
         """Let pods onto nodes with hard marks: no pass tells whether they wait for them."""
         try:
-            await self._reconciler.soften(list(self._view.nodes.values()))
+            await self._reconciler.set_prefer_no_schedule(list(self._view.nodes.values()))
         except Exception:
             log.exception("cannot soften")
 

@@ -25,7 +25,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import LeaderObservations, decide
-from core.writes.write import Write, WriteKind, softened, split
+from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
 
 log = logging.getLogger("ebb.reconciler")
 
@@ -186,9 +186,9 @@ class Reconciler:
             await self._deletion_costs.look_up(report.config.pod_deletion_cost)
         return replace(report, failed=failed)
 
-    async def soften(self, nodes: Iterable[Node]) -> None:
+    async def set_prefer_no_schedule(self, nodes: Iterable[Node]) -> None:
         """Let no hard mark stand while nobody can tell what it does."""
-        writes = softened(nodes, "no pass can be made")
+        writes = prefer_no_schedule_writes(nodes, "no pass can be made")
         await self._writers.carry_out(writes, self.config.taint_key, BLIND)
         if self._evictor:
             self._evictor.begin_drain()

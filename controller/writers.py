@@ -1,6 +1,6 @@
 """Carries out what core.writes.nodes decides: which write first, how many at once, when to stop.
 
-What keeps pods from waiting or from being evicted (core.writes.write.PRESSING) is always written.
+What keeps pods from waiting or from being evicted (core.writes.write.URGENT) is always written.
 The rest of a batch is dropped as soon as a write fails or there is a reason to look again first:
 it rests on a plan that may not be true any more, and the next pass decides anew.
 """
@@ -25,9 +25,9 @@ from core.edge.logs import fields
 from core.marks.mark import Mark, mark_of
 from core.model.errors import UnavailableError
 from core.model.node import Node
-from core.writes.write import PRESSING, Write, WriteKind, repair
+from core.writes.write import URGENT, Write, WriteKind, repair
 
-PRESSING_WRITERS_MAX: Final = 32
+URGENT_WRITERS_MAX: Final = 32
 """Nodes that are released, softened, guarded and repaired at once: pods may be waiting."""
 WRITERS_MAX: Final = 4
 """Nodes that are marked, hardened and handed over at once. If one of these marks fails, those
@@ -36,15 +36,15 @@ first, and nothing is made of a mark before that."""
 
 EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "DrainMarked",
-    WriteKind.HARDEN: "DrainHardened",
-    WriteKind.SOFTEN: "DrainSoftened",
-    WriteKind.RELEASE: "DrainReleased",
-    WriteKind.GUARD: "ScaleDownGuarded",
-    WriteKind.HOLD: "ScaleDownHeld",
-    WriteKind.UNGUARD: "ScaleDownAllowed",
-    WriteKind.REPAIR: "TaintsRepaired",
-    WriteKind.TELL: "ReserveChanged",
-    WriteKind.FORGET: "BackoffEnded",
+    WriteKind.SET_NO_SCHEDULE: "DrainHardened",
+    WriteKind.SET_PREFER_NO_SCHEDULE: "DrainSoftened",
+    WriteKind.RELEASE_MARK: "DrainReleased",
+    WriteKind.PROTECT: "ScaleDownGuarded",
+    WriteKind.PROTECT_UNMARKED: "ScaleDownHeld",
+    WriteKind.REMOVE_PROTECTION: "ScaleDownAllowed",
+    WriteKind.REPAIR_TAINTS: "TaintsRepaired",
+    WriteKind.UPDATE_RESERVE: "ReserveChanged",
+    WriteKind.REMOVE_BACKOFF: "BackoffEnded",
 }
 
 Item = TypeVar("Item")
@@ -102,14 +102,16 @@ class WriteBatch:
 
         A marked node is handed over because it is empty; the guard of another goes for any reason.
         """
-        hands_over = write.kind is WriteKind.UNGUARD and mark_of(write.before.labels) is not None
+        hands_over = (
+            write.kind is WriteKind.REMOVE_PROTECTION and mark_of(write.before.labels) is not None
+        )
         occupied = hands_over and self.sight.occupied(write.key)
         return "a pod has come to the node" if occupied else None
 
 
 def makes_schedulable(write: Write[Node]) -> bool:
     """Say whether pods come onto the node by this write alone."""
-    opening = write.kind in (WriteKind.RELEASE, WriteKind.SOFTEN)
+    opening = write.kind in (WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE)
     return opening and mark_of(write.before.labels) is Mark.HARD
 
 
@@ -137,7 +139,7 @@ class Writers:
         self._in_flight: set[str] = set()
         self._refused: set[str] = set()
         """Nodes whose last write was refused; they come last, so that they hold nobody up."""
-        self._slots = asyncio.Semaphore(PRESSING_WRITERS_MAX + WRITERS_MAX)
+        self._slots = asyncio.Semaphore(URGENT_WRITERS_MAX + WRITERS_MAX)
 
     async def carry_out(
         self,
@@ -154,10 +156,10 @@ class Writers:
         batch = WriteBatch(taint_key, sight, closed, overtaking=bool(self._in_flight))
         self._batch = batch
         self._refused &= {write.key for write in writes}
-        pressing = [write for write in writes if write.kind in PRESSING]
-        others = [write for write in writes if write.kind not in PRESSING]
+        pressing = [write for write in writes if write.kind in URGENT]
+        others = [write for write in writes if write.kind not in URGENT]
         work = partial(self._work, batch)
-        await for_each(pressing, PRESSING_WRITERS_MAX, work)
+        await for_each(pressing, URGENT_WRITERS_MAX, work)
         await for_each(sorted(others, key=self._late), WRITERS_MAX, work)
         if batch.dropped:
             log.info("dropped", extra=fields(writes=batch.dropped, reason=batch.why))
@@ -183,7 +185,7 @@ class Writers:
         why = None
         if batch is not self._batch:
             why = "a later pass has decided anew"
-        elif write.kind not in PRESSING:
+        elif write.kind not in URGENT:
             why = batch.why_not() or batch.why_no_hand_over(write)
         if why is not None:
             self._drop(batch, why)
@@ -226,7 +228,7 @@ class Writers:
         has filled the annotations, may be refused for ever: it stops nobody else. But the plan may
         have a place for pods on a node that it opens.
         """
-        again = write.kind in PRESSING and write.key in self._refused
+        again = write.kind in URGENT and write.key in self._refused
         return again and (write.key in batch.closed or not makes_schedulable(write))
 
     async def _write_as_seen(self, batch: WriteBatch, write: Write[Node]) -> None:
@@ -240,7 +242,7 @@ class Writers:
                 log.info("not as it was", extra=fields(kind=write.kind.value, node=write.key))
                 self._metrics.writes.labels("outdated").inc()
             elif found is write.before or self._goes_on(batch, write):
-                return anew(found) if write.kind is WriteKind.REPAIR else write
+                return anew(found) if write.kind is WriteKind.REPAIR_TAINTS else write
             return None
 
         def anew(found: Node) -> Write[Node] | None:

@@ -19,7 +19,9 @@ def cleanup(node: Node, taint_key: str) -> Write[Node] | None:
     fields = {"labels": {MARK_LABEL} & {*node.labels}, "annotations": ours(node)}
     gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
     note = ", ".join([*fields["labels"], *fields["annotations"], *tainted])
-    return Write(WriteKind.RELEASE, node, gone, note, None if gone else left) if note else None
+    return (
+        Write(WriteKind.RELEASE_MARK, node, gone, note, None if gone else left) if note else None
+    )
 
 
 def ours(node: Node) -> list[str]:

@@ -50,7 +50,7 @@ from core.model.now import Now
 from core.model.reason import Blocker
 from core.writes.cleanup import ours
 from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
-from core.writes.write import PRESSING, Keys, Write, WriteKind
+from core.writes.write import URGENT, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
 """Maximum count of missed deadlines in the backoff annotation."""
@@ -112,10 +112,12 @@ def decide(
     # Any prefix of a plan is a valid plan.
     marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
     protections = _of(
-        WriteKind.HOLD, writes, lambda write: (write.key in planner.occupied, write.key)
+        WriteKind.PROTECT_UNMARKED,
+        writes,
+        lambda write: (write.key in planner.occupied, write.key),
     )
-    protections += _of(WriteKind.TELL, writes, lambda write: write.key)
-    limited = (WriteKind.MARK, WriteKind.HOLD, WriteKind.TELL)
+    protections += _of(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
+    limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
     others = sorted((write for write in writes if write.kind not in limited), key=_place)
     # Limit the writes that can wait, so that the next pass with its urgent writes comes soon.
     return (*others, *protections[:HOLDS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
@@ -128,8 +130,8 @@ def _of(
 
 
 def _place(write: Write[Node]) -> tuple[int, bool, str]:
-    pressing = write.kind in PRESSING
-    place = PRESSING.index(write.kind) if pressing else len(PRESSING)
+    pressing = write.kind in URGENT
+    place = URGENT.index(write.kind) if pressing else len(URGENT)
     return place, mark_of(write.before.labels) is not Mark.HARD, write.key
 
 
@@ -166,7 +168,7 @@ class NodePatchPlanner:
                 return  # an earlier write includes the annotation
             for state in current:
                 if state in acts:
-                    reserve_written = acts[state] is not Transition.REPAIR
+                    reserve_written = acts[state] is not Transition.REPAIR_TAINTS
                     yield self._write(acts[state], node, self._note(event, node))
                     if event in LAST:
                         return
@@ -289,7 +291,7 @@ class NodePatchPlanner:
             yield Event.NO_SCHEDULE_DUE
         if free:
             yield Event.EMPTY
-        elif not softened:  # SOFTEN also restores the protection
+        elif not softened:  # SET_PREFER_NO_SCHEDULE also restores the protection
             yield Event.OCCUPIED if node.name in self.occupied else Event.RESERVED
 
     def _is_free(self, node: Node) -> bool:
@@ -384,7 +386,7 @@ class NodePatchPlanner:
 
     def _write(self, act: Transition, node: Node, note: str) -> Write[Node]:
         """Return the write of a transition: label, details, protection and backoff, or taints."""
-        if act is Transition.REPAIR:
+        if act is Transition.REPAIR_TAINTS:
             return Write(act.kind, node, {}, note, self._taints(node))
         annotations = self._annotations(act, node)
         if act not in (Transition.REMOVE_ALL, Transition.REMOVE_REST):
@@ -400,12 +402,12 @@ class NodePatchPlanner:
             case Transition.EXTEND_DEADLINE:  # protection would restart the autoscaler's own delay
                 guard = _protected(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
                 annotations = self._details(node, renewed=True) | guard
-            case Transition.RELEASE | Transition.BACK_OFF:
+            case Transition.RELEASE_MARK | Transition.BACK_OFF:
                 backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Transition.REMOVE_ALL | Transition.REMOVE_REST:
                 annotations = _without_ours(node)
-            case Transition.PROTECT | Transition.SOFTEN:
+            case Transition.PROTECT | Transition.SET_PREFER_NO_SCHEDULE:
                 asked = act is Transition.PROTECT or (
                     is_released_to_autoscaler(node) and not self._is_free(node)
                 )
@@ -414,9 +416,9 @@ class NodePatchPlanner:
                 annotations = _protected(node, GUARD_WHILE_HELD)
             case Transition.PROTECT_UNTIL:
                 annotations = self._until(node)
-            case Transition.RELEASE_TO_AUTOSCALER | Transition.UNPROTECT:
+            case Transition.RELEASE_TO_AUTOSCALER | Transition.REMOVE_PROTECTION:
                 annotations = _unprotected(node)
-            case Transition.FORGET_BACKOFF:
+            case Transition.REMOVE_BACKOFF:
                 annotations = {BACKOFF_ANNOTATION: None}
             case _:  # only the label or the reserve annotation
                 pass
@@ -466,9 +468,9 @@ _SAME: Final = {
 def _labels(kind: WriteKind, node: Node) -> Keys:
     marks: Keys = {
         WriteKind.MARK: (mark_of(node.labels) or Mark.SOFT).value,
-        WriteKind.HARDEN: Mark.HARD.value,
-        WriteKind.SOFTEN: Mark.SOFT.value,
-        WriteKind.RELEASE: None,
+        WriteKind.SET_NO_SCHEDULE: Mark.HARD.value,
+        WriteKind.SET_PREFER_NO_SCHEDULE: Mark.SOFT.value,
+        WriteKind.RELEASE_MARK: None,
     }
     return {MARK_LABEL: marks[kind]} if kind in marks else {}
 

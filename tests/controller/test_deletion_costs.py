@@ -147,7 +147,7 @@ async def test_costs_come_with_the_mark_and_go_with_it_and_are_written_once() ->
     assert left == {"d/mine": "5"}
     assert all(one.deletion_cost_ours is None for one in world.api.pods.values())
     assert sorted(world.api.written) == sorted(one.key for one in some(3) * 2)
-    assert (world.count("set"), world.count("clear")) == (3, 3)
+    assert (world.count("set_deletion_cost"), world.count("remove_deletion_cost")) == (3, 3)
 
 
 async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
@@ -286,7 +286,7 @@ async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | N
 
 @pytest.mark.parametrize(
     ("change", "kind"),
-    [({"labels": {"changed": "1"}}, "set"), ({"deletion_cost": "5"}, "outdated")],
+    [({"labels": {"changed": "1"}}, "set_deletion_cost"), ({"deletion_cost": "5"}, "outdated")],
 )
 async def test_a_lost_race_is_tried_again_if_what_counts_is_as_it_was(
     change: dict[str, Any], kind: str
@@ -294,7 +294,7 @@ async def test_a_lost_race_is_tried_again_if_what_counts_is_as_it_was(
     world = World(ONE)
     world.api.between = {ONE.key: replace(ONE, **change)}
     assert await world.step() == 0
-    assert world.api.written == [ONE.key] * (kind == "set")
+    assert world.api.written == [ONE.key] * (kind == "set_deletion_cost")
     assert (world.count(kind), world.count("failed")) == (1, 0)
 
 

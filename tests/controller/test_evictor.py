@@ -293,7 +293,7 @@ async def test_pods_that_came_while_ebb_had_softened_the_mark_are_none_that_came
     world = World()
     await world.at_work()
     await world.tick(3)
-    await world.controller.soften([world.n1])
+    await world.controller.set_prefer_no_schedule([world.n1])
     assert (world.mark, len(world.api.asked)) == ("soft", 2)
     world.pods["new"] = a_pod("new", "n1")
     await world.ticks(4)

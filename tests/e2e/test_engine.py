@@ -85,7 +85,7 @@ def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
     plane: Plane, api: Api, programs: Programs
 ) -> None:
     controller = programs.controller
-    repairs = 'ebb_engine_writes_total{kind="repair"}'
+    repairs = 'ebb_engine_writes_total{kind="repair_taints"}'
     point(plane, free_port())
     try:
         in_force(plane, called=False)

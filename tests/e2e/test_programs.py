@@ -27,7 +27,7 @@ LEASE_SECONDS = 6
 FLOODED_PASSES = 8
 """At least a second each: longer than a Lease lasts that is not renewed."""
 PASSES = "ebb_engine_pass_duration_seconds_count"
-REPAIRS = 'ebb_engine_writes_total{kind="repair"}'
+REPAIRS = 'ebb_engine_writes_total{kind="repair_taints"}'
 PATCHED = 'ebb_webhook_reviews_total{outcome="patched"}'
 SCORED = 'ebb_extender_prioritize_requests_total{outcome="scored"}'
 

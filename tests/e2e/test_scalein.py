@@ -193,7 +193,7 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
     following = {name for name, one in there.items() if is_next(one)}
     assert written.keys() == on_marked | following, "not those of the fourth node"
     assert max(written.values()) <= 2, "once for being next, once for the mark"
-    assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == written.total()
+    assert ebb.metric('ebb_engine_pod_writes_total{kind="set_deletion_cost"}') == written.total()
     assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
 
 

@@ -158,15 +158,16 @@ LABELS: Final[Mapping[str, str]] = {
 """What their values are."""
 EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "it is marked, and why",
-    WriteKind.HARDEN: "the mark has become hard",
-    WriteKind.SOFTEN: "the mark is soft again",
-    WriteKind.RELEASE: "the mark is gone, and why: of a failed drain the pod and the reason",
-    WriteKind.GUARD: "the autoscaler is kept from it while it is marked",
-    WriteKind.HOLD: "the autoscaler is kept from it without a mark: Ebb has not handed it over",
-    WriteKind.UNGUARD: "the autoscaler may take it",
-    WriteKind.REPAIR: "its taints were not those of its mark, and are",
-    WriteKind.TELL: "for which pods it is kept has changed",
-    WriteKind.FORGET: "its back-off ended long ago: the record of it has gone",
+    WriteKind.SET_NO_SCHEDULE: "the mark has become hard",
+    WriteKind.SET_PREFER_NO_SCHEDULE: "the mark is soft again",
+    WriteKind.RELEASE_MARK: "the mark is gone, and why: of a failed drain the pod and the reason",
+    WriteKind.PROTECT: "the autoscaler is kept from it while it is marked",
+    WriteKind.PROTECT_UNMARKED: "the autoscaler is kept from it without a mark: Ebb has not "
+    "handed it over",
+    WriteKind.REMOVE_PROTECTION: "the autoscaler may take it",
+    WriteKind.REPAIR_TAINTS: "its taints were not those of its mark, and are",
+    WriteKind.UPDATE_RESERVE: "for which pods it is kept has changed",
+    WriteKind.REMOVE_BACKOFF: "its back-off ended long ago: the record of it has gone",
 }
 OTHER_EVENTS: Final = (
     (evictor.EVICTED, "Node", "Normal", "a pod of it was evicted"),

@@ -9,7 +9,7 @@ from core.edge.kube.client import CALL_TRIES_MAX, ApiError, Client, answered, on
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.writes.write import PATIENT, Object, Write
+from core.writes.write import DEFERRABLE, Object, Write
 
 TRIES_MAX: Final = 5
 """How often one object is tried that others change at the same time."""
@@ -62,10 +62,10 @@ class Store(Generic[Object]):
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
         """Write on a resourceVersion; return the object as stored.
 
-        While the API server throttles, what is PATIENT waits and is tried again.
+        While the API server throttles, what is DEFERRABLE waits and is tried again.
         """
         path, patch = self._kind.path_of(write.key), write.merge_patch(version)
-        tries_max = CALL_TRIES_MAX if write.kind in PATIENT else 1
+        tries_max = CALL_TRIES_MAX if write.kind in DEFERRABLE else 1
         try:
             raw = await self._client.ask("PATCH", path, patch, tries_max=tries_max)
         except ApiError as fault:
