@@ -74,7 +74,7 @@ class _Controller:
         self._events = Events(
             client,
             self._clock,
-            self._metrics.lost_events.inc,
+            self._metrics.event_write_failures.inc,
             controller=names.REPORTING,
             instance=name,
         )
@@ -94,12 +94,12 @@ class _Controller:
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
-        self._metrics.clock_off.set_function(steady.off_seconds)
+        self._metrics.clock_offset.set_function(steady.off_seconds)
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
-            self._metrics.view_age.labels(kind.resource).set_function(age)
-        self._metrics.leads = lambda: self._elector.leading
-        self._metrics.leading.set_function(self._metrics.leads)
+            self._metrics.watch_age.labels(kind.resource).set_function(age)
+        self._metrics.is_leading = lambda: self._elector.leading
+        self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
         right = AccessReview(partial(is_allowed, self._client, PATCH_PODS), clock, "patch pods")

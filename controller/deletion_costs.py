@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from controller.access_review import AccessReview
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from controller.writers import for_each
 from core.config.settings import Mode, PodDeletionCost
 from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
@@ -93,10 +93,11 @@ class DeletionCosts:
             done = await write_as_decided(self._pods, write.key, write.if_as_seen)
         except UnavailableError as fault:
             self._refused.add(write.key)
-            self._metrics.pod_writes.labels("failed").inc()
+            self._metrics.pod_writes.labels(write.kind, WriteResult.of(fault)).inc()
             log.warning("a write failed", extra=fields(pod=write.key, reason=str(fault)))
             return fault
-        self._metrics.pod_writes.labels(write.kind.value if done else "outdated").inc()
+        result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
+        self._metrics.pod_writes.labels(write.kind, result).inc()
         return None
 
 

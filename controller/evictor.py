@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.stores.evictions import Answer, Evictions, Outcome
+from controller.stores.evictions import Answer, EvictionResult, Evictions
 from controller.writers import Tell, for_each
 from core.config.settings import Config
 from core.drain.context import DrainInput
@@ -61,7 +61,7 @@ class Evictor:
         self.own_namespace = own_namespace
         self._right = AccessReview(evictions.allowed, clock, "evict pods")
         metrics.eviction_forbidden.set_function(
-            lambda: metrics.leads() and self._right.held is False
+            lambda: metrics.is_leading() and self._right.held is False
         )
         self.begin()
 
@@ -111,19 +111,21 @@ class Evictor:
 
     async def _evict(self, one: Eviction, node: Node, tell: Tell) -> None:
         answer = await self._evictions.evict(one.pod)
-        self._metrics.evictions.labels(answer.outcome.value).inc()
-        outcome = answer.outcome.value
-        told = fields(pod=one.pod.key, node=node.name, outcome=outcome, reason=answer.why)
+        self._metrics.evictions.labels(answer.result.value).inc()
+        result = answer.result.value
+        told = fields(pod=one.pod.key, node=node.name, result=result, reason=answer.why)
         log.info("eviction", extra=told)
-        match answer.outcome:
-            case Outcome.EVICTED:
+        match answer.result:
+            case EvictionResult.EVICTED:
                 self._memory = self._memory.after(one, self._clock.unix_seconds())
                 tell(node, EVICTED, f"{one.pod.key} was evicted")
-            case Outcome.REFUSED | Outcome.FAILED:
+            case EvictionResult.REFUSED | EvictionResult.ERROR:
                 if one.pod.uid not in self._memory.refused:
                     tell(node, REFUSED, f"{one.pod.key}: {answer.why}")
                 self._wait(one, answer)
-            case Outcome.GONE:  # or a webhook denies it with that status: the next looks will tell
+            # A webhook can deny an eviction with the same status. If the pod has gone, the next
+            # pass sees it.
+            case EvictionResult.GONE:
                 self._wait(one, answer)
 
     def _wait(self, one: Eviction, answer: Answer) -> None:

@@ -84,10 +84,10 @@ class Loop:
             return
         self._blind_since = None
         try:
-            with self._metrics.pass_seconds.time():
+            with self._metrics.reconcile_seconds.time():
                 await self._pass()
         except Exception:
-            self._metrics.pass_failures.inc()
+            self._metrics.reconcile_errors.inc()
             again = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
             self.pause_seconds = min(again, FAILURE_SECONDS_MAX)
             log.exception("a pass failed", extra=fields(again_seconds=self.pause_seconds))
@@ -141,7 +141,7 @@ class Loop:
             judging = asyncio.to_thread(lambda: self._reconciler.judge(snapshot(), now, in_time))
             found = await judging
         if late:
-            self._metrics.pass_timeouts.inc()
+            self._metrics.reconcile_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
         sight = LiveView(halted, self._view.nodes.get, self._view.occupied)
         await self._written(asyncio.create_task(self._reconciler.carry_out(found, sight)))
@@ -175,7 +175,7 @@ class Loop:
         if writing.cancelled():
             return
         if fault := writing.exception():
-            self._metrics.pass_failures.inc()
+            self._metrics.reconcile_errors.inc()
             log.error("a pass failed", exc_info=fault)
         self._view.urgent.set()
 
@@ -190,7 +190,7 @@ class Loop:
                 if await asyncio.to_thread(cannot_wait):
                     self._view.urgent.set()
             except Exception:
-                self._metrics.pass_failures.inc()
+                self._metrics.reconcile_errors.inc()
                 log.exception("cannot tell whether pods can wait")
             took = self._clock.monotonic_seconds() - begun
             await asyncio.sleep(max(PAUSE_SECONDS, (LOOK_SHARE - 1) * took))

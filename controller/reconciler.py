@@ -124,9 +124,9 @@ class Reconciler:
         writes = decide(
             cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
         )
-        self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
+        self._metrics.reconciles.labels("skipped" if found.skipped else "evaluated").inc()
         if not found.skipped:
-            self._metrics.of_a_pass.tell(found)
+            self._metrics.pass_gauges.report(found)
         costs = self._costs(cluster, config, found.state.scale_in_targets)
         return PassReport(config, found, writes, 0, costs, looked)
 

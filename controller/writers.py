@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from core.edge.kube.stores.objects import (
     Objects,
     Versioned,
@@ -25,7 +25,7 @@ from core.edge.logs import fields
 from core.marks.mark import Mark, mark_of
 from core.model.errors import UnavailableError
 from core.model.node import Node
-from core.writes.write import URGENT, Write, WriteKind, repair
+from core.writes.write import URGENT, CostKind, Write, WriteKind, repair
 
 URGENT_WRITERS_MAX: Final = 32
 """Nodes that are released, softened, guarded and repaired at once: pods may be waiting."""
@@ -46,6 +46,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.UPDATE_RESERVE: "ReserveChanged",
     WriteKind.REMOVE_BACKOFF: "BackoffEnded",
 }
+MISSING_TAINTS: Final = "the webhook had not set the taints of the mark"
 
 Item = TypeVar("Item")
 Heard = Callable[[], Versioned[Node]]
@@ -188,26 +189,34 @@ class Writers:
         elif write.kind not in URGENT:
             why = batch.why_not() or batch.why_no_hand_over(write)
         if why is not None:
-            self._drop(batch, why)
+            self._drop(batch, write, why)
         return why is None
 
-    def _drop(self, batch: WriteBatch, why: str) -> None:
+    def _drop(self, batch: WriteBatch, write: Write[Node], why: str) -> None:
         batch.why, batch.dropped = why, batch.dropped + 1
-        self._metrics.writes.labels("dropped").inc()
+        self._count(write.kind, WriteResult.DROPPED)
+
+    def _count(self, operation: WriteKind | CostKind, result: WriteResult) -> None:
+        self._metrics.node_writes.labels(operation, result).inc()
 
     async def _carry_out(self, batch: WriteBatch, write: Write[Node]) -> None:
         if write.key in self._in_flight:
-            self._drop(batch, "an earlier pass is still writing it")
+            self._drop(batch, write, "an earlier pass is still writing it")
             return
         told = fields(kind=write.kind.value, node=write.key, reason=write.note)
         log.info("writing", extra=told)
         self._in_flight.add(write.key)
+        operation = write.kind
         try:
-            await self._write_as_seen(batch, write)
+            if done := await self._write_as_seen(batch, write):
+                operation = WriteKind.REPAIR_TAINTS
+                await self._repair(batch, done)
         except UnavailableError as fault:
+            self._count(operation, WriteResult.of(fault))
             self._failed(batch, write, refused=not is_for_all(fault))
             log.warning("a write failed", extra=fields(node=write.key, reason=str(fault)))
         except Exception:
+            self._count(operation, WriteResult.ERROR)
             self._failed(batch, write, refused=True)
             log.exception("a write failed", extra=fields(node=write.key))
         finally:
@@ -219,7 +228,6 @@ class Writers:
         if refused:
             batch.refused.append(write)
             self._refused.add(write.key)
-        self._metrics.writes.labels("failed").inc()
 
     def _goes_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
         """Say whether the rest of the plan is as good without a write that failed.
@@ -231,29 +239,32 @@ class Writers:
         again = write.kind in URGENT and write.key in self._refused
         return again and (write.key in batch.closed or not makes_schedulable(write))
 
-    async def _write_as_seen(self, batch: WriteBatch, write: Write[Node]) -> None:
-        """Write if the Node still is as it was when this was decided; else the next pass will.
-
-        Then write the taints that the answer lacks if no webhook was there.
-        """
+    async def _write_as_seen(self, batch: WriteBatch, write: Write[Node]) -> Written[Node] | None:
+        """Write if the Node has not changed since the decision; else return None."""
 
         def still(found: Node) -> Write[Node] | None:
             if write.if_as_seen(found) is None:
                 log.info("not as it was", extra=fields(kind=write.kind.value, node=write.key))
-                self._metrics.writes.labels("outdated").inc()
+                self._count(write.kind, WriteResult.CONFLICT)
             elif found is write.before or self._goes_on(batch, write):
-                return anew(found) if write.kind is WriteKind.REPAIR_TAINTS else write
+                if write.kind is not WriteKind.REPAIR_TAINTS:
+                    return write
+                return repair(found, batch.taint_key, MISSING_TAINTS)
             return None
-
-        def anew(found: Node) -> Write[Node] | None:
-            return repair(found, batch.taint_key, "the webhook had not set them")
 
         def heard() -> tuple[Node, str]:
             node = batch.sight.latest(write.key) or write.before
             return node, node.version
 
-        if done := await self._written(write.key, still, heard):
-            await self._written(write.key, anew, lambda: done.stored)
+        return await self._written(write.key, still, heard)
+
+    async def _repair(self, batch: WriteBatch, done: Written[Node]) -> None:
+        """Write the taints that the API server's answer lacks, if no webhook added them."""
+        await self._written(
+            done.write.key,
+            lambda node: repair(node, batch.taint_key, MISSING_TAINTS),
+            lambda: done.stored,
+        )
 
     async def _written(
         self, name: str, decide: Callable[[Node], Write[Node] | None], heard: Heard
@@ -261,6 +272,6 @@ class Writers:
         done = await write_as_decided(self._nodes, name, decide, heard)
         if done is not None:
             kind = done.write.kind
-            self._metrics.writes.labels(kind.value).inc()
+            self._count(kind, WriteResult.SUCCESS)
             self._tell(done.stored[0], EVENT_REASONS[kind], done.write.note)
         return done

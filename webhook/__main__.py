@@ -48,7 +48,7 @@ class _Webhook:
         self._events = Events(
             client,
             self._clock,
-            self._metrics.lost_events.inc,
+            self._metrics.event_write_failures.inc,
             controller=names.REPORTING,
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
         )

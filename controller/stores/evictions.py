@@ -11,8 +11,8 @@ from core.model.pod import Pod
 CALL_SECONDS_MAX: Final = 10.0
 
 
-class Outcome(StrEnum):
-    """What became of an eviction; a metric's label."""
+class EvictionResult(StrEnum):
+    """The result of an eviction; a metric label."""
 
     EVICTED = "evicted"
     GONE = "gone"
@@ -20,14 +20,14 @@ class Outcome(StrEnum):
     409). A webhook may deny with the same status."""
     REFUSED = "refused"
     """A budget, a webhook or a full server did not let it go."""
-    FAILED = "failed"
+    ERROR = "error"
     """There was no answer; it may be evicted or not."""
 
 
 class Answer(NamedTuple):
     """The API server's answer."""
 
-    outcome: Outcome
+    result: EvictionResult
     why: str = ""
     retry_after_seconds: int = 0
 
@@ -56,14 +56,14 @@ class EvictionStore:
                 "POST", path, _eviction(pod), seconds_max=CALL_SECONDS_MAX, tries_max=1
             )
         except ConflictError as fault:
-            return Answer(Outcome.GONE, str(fault))
+            return Answer(EvictionResult.GONE, str(fault))
         except ApiError as fault:
             if fault.status == 404:
-                return Answer(Outcome.GONE, str(fault))
-            return Answer(Outcome.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
+                return Answer(EvictionResult.GONE, str(fault))
+            return Answer(EvictionResult.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
         except UnavailableError as fault:
-            return Answer(Outcome.FAILED, str(fault))
-        return Answer(Outcome.EVICTED)
+            return Answer(EvictionResult.ERROR, str(fault))
+        return Answer(EvictionResult.EVICTED)
 
     async def allowed(self) -> bool:
         """Ask whether this program may evict pods, in any namespace. Raises: UnavailableError."""

@@ -96,7 +96,7 @@ class World:
         return sum(MARK_LABEL in self.api.nodes[name]["metadata"]["labels"] for name in NAMES)
 
     def count(self, what: str) -> float:
-        found = self.metrics.registry.get_sample_value(f"ebb_engine_{what}_total")
+        found = self.metrics.registry.get_sample_value(f"ebb_reconcile_{what}_total")
         assert found is not None
         return found
 
@@ -152,7 +152,7 @@ async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -
         await world.loop.step()
         waits.append(world.loop.pause_seconds)
     assert waits == [FAILURE_SECONDS_MIN * 2**n for n in range(5)] + [FAILURE_SECONDS_MAX] * 3
-    assert world.count("pass_failures") == 8
+    assert world.count("errors") == 8
     world.controller.before = lambda: None
     await world.until_due()
     await world.loop.step()
@@ -167,7 +167,7 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
         world.clock.seconds += seconds
         await world.loop.step()
         passes = (
-            world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": result})
+            world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": result})
             for result in ("judged", "skipped")
         )
         found.append((*passes, world.marked()))
@@ -176,8 +176,7 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
     world.hear()
     await world.loop.step()
     assert (
-        world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": "judged"})
-        == 3
+        world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": "judged"}) == 3
     )
 
 
@@ -262,11 +261,11 @@ async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found(
         world.clock, "seconds", world.clock.seconds + PASS_SECONDS_MAX + 1
     )
     await world.loop.step()
-    assert world.count("pass_timeouts") == 1
+    assert world.count("timeouts") == 1
     assert world.marked() == 0
     world.controller.before = lambda: None
     await world.loop.step()
-    assert world.count("pass_timeouts") == 1
+    assert world.count("timeouts") == 1
     assert world.marked() == len(NAMES) - 1
 
 
@@ -275,7 +274,7 @@ async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> Non
     await world.until_due()
     world.controller.before = world.view.urgent.set
     await world.loop.step()
-    assert (world.count("pass_timeouts"), world.marked()) == (0, 0)
+    assert (world.count("timeouts"), world.marked()) == (0, 0)
 
 
 def lose_a_watch(world: World) -> None:
@@ -427,7 +426,7 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
     world = World()
     lookout = asyncio.create_task(world.loop._look_out())
     world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
-    await _until(lambda: world.count("pass_failures") == 1)
+    await _until(lambda: world.count("errors") == 1)
     world.turn("waits")
     await world.view.urgent.wait()
     lookout.cancel()

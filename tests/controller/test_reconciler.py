@@ -21,7 +21,6 @@ from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 
@@ -305,8 +304,9 @@ async def test_the_loop_measures_what_it_did() -> None:
     await world.until_marked()
     await world.tick(10)
     text = world.metrics.text().decode()
-    assert f'ebb_engine_writes_total{{kind="{WriteKind.MARK.value}"}} 1.0' in text
-    assert "ebb_engine_marked_nodes 1.0" in text
+    assert 'ebb_node_writes_total{operation="mark",result="success"} 1.0' in text
+    assert 'ebb_marked_nodes{effect="PreferNoSchedule"} 1.0' in text
+    assert 'ebb_marked_nodes{effect="NoSchedule"} 0.0' in text
 
 
 async def test_reaches_are_measured_and_forgotten() -> None:

@@ -356,7 +356,7 @@ def test_what_cannot_be_read_stands_in_the_snapshot() -> None:
     fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
     found = fed.view.snapshot(KNOWN)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in fed.metrics.text().decode()
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in fed.metrics.text().decode()
 
 
 def test_a_watch_that_broke_off_must_tell_something_first() -> None:
@@ -375,7 +375,7 @@ def test_what_cannot_be_read_is_counted() -> None:
     fed.pods.refused("a/p", "a/p: spec: bad")
     fed.pods.restarted("expired")
     text = fed.metrics.text().decode()
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in text
     assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Container, Iterable
 
 import pytest
 
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from controller.writers import (
+    MISSING_TAINTS,
     URGENT_WRITERS_MAX,
     WRITERS_MAX,
     LiveView,
@@ -77,9 +78,14 @@ class World:
         found: str | None = metadata["annotations"].get("on")
         return found
 
-    def count(self, kind: str) -> float:
-        found = self.metrics.registry.get_sample_value("ebb_engine_writes_total", {"kind": kind})
-        return found or 0
+    def count(self, result: WriteResult) -> float:
+        """Return the number of writes with this result, of all operations."""
+        return sum(
+            sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "ebb_node_writes_total" and sample.labels["result"] == result
+        )
 
 
 async def test_a_node_that_is_as_the_watch_told_it_takes_one_call() -> None:
@@ -99,7 +105,7 @@ async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_no
     assert world.written(WriteKind.MARK) == ["n000"]
     assert world.api.nodes["n000"]["metadata"]["annotations"]["theirs"] == "x"
     assert batch.failed == []
-    assert world.count("outdated") == 1
+    assert world.count(WriteResult.CONFLICT) == 1
 
 
 async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> None:
@@ -112,7 +118,7 @@ async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> 
     await world.carry_out(writes)
     assert world.api.log == [("patch", "n000")]
     assert world.written(WriteKind.MARK) == ["n000"]
-    assert world.count("outdated") == 1
+    assert world.count(WriteResult.CONFLICT) == 1
 
 
 async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> None:
@@ -121,7 +127,7 @@ async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> Non
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
     assert world.api.log == [("patch", "n000"), ("taints", "n000")]
     assert world.told == ["DrainMarked n000", "TaintsRepaired n000"]
-    assert world.notes == ["because", "the webhook had not set them"]
+    assert world.notes == ["because", MISSING_TAINTS]
 
 
 async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
@@ -169,7 +175,7 @@ async def test_nothing_is_written_where_what_it_rests_on_has_changed(
         world.heard["n000"] = world.api.node("n000")
     batch = await world.carry_out(writes)
     assert world.api.log == ([] if told else [("get", "n000")])
-    assert (batch.failed, world.told, world.count("outdated")) == ([], [], 1)
+    assert (batch.failed, world.told, world.count(WriteResult.CONFLICT)) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +209,7 @@ async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> No
     assert (await batch).dropped == len(NAMES) - WRITERS_MAX
     assert (await batch).why == "urgent"
     assert world.written(kind) == NAMES[:WRITERS_MAX]
-    assert world.count("dropped") == len(NAMES) - WRITERS_MAX
+    assert world.count(WriteResult.DROPPED) == len(NAMES) - WRITERS_MAX
 
 
 async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> None:
@@ -364,7 +370,29 @@ async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) 
     world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
     batch = await world.carry_out(world.writes(kind, NAMES[:2]))
     assert len(batch.failed) == (2 if kind in URGENT else 1)
-    assert world.count("failed") == len(batch.failed)
+    assert world.count(WriteResult.ERROR) == len(batch.failed)
+
+
+class WithoutTaints(SlowApi):
+    """No webhook answers, and the API server refuses to write taints."""
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        if write.taints is not None:
+            raise UnavailableError("refused")
+        return await super().write(write, version)
+
+
+async def test_a_repair_that_fails_is_counted_as_one_beside_the_mark_that_was_written() -> None:
+    world = World()
+    api = WithoutTaints(*map(node_json, NAMES))
+    api.webhook_up = False
+    world.writers = Writers(api, world.metrics, world.tell)
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    registry = world.metrics.registry
+    for operation, result in (("mark", "success"), ("repair_taints", "error")):
+        labels = {"operation": operation, "result": result}
+        assert registry.get_sample_value("ebb_node_writes_total", labels) == 1
+    assert world.count(WriteResult.ERROR) == 1
 
 
 class Racing(SlowApi):

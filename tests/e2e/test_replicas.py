@@ -136,7 +136,7 @@ def test_only_the_leader_runs_the_engine(api: Api, controllers: tuple[Ebb, ...])
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     one_marked(api)
-    passes = "ebb_engine_pass_duration_seconds_count"
+    passes = "ebb_reconcile_duration_seconds_count"
     # The mark is written during the pass, and the pass is counted at its end.
     until(lambda: leader.metric(passes) > 0, "the leader's first pass has ended")
     assert other.metric(passes) == 0

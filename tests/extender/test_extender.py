@@ -347,7 +347,7 @@ async def test_every_call_that_gets_no_scores_is_counted(
                 assert response.status in (400, 413)
         async with session.get(f"{url}/metrics") as response:
             told = await response.text()
-    assert 'ebb_extender_prioritize_requests_total{outcome="refused"} 3.0' in told
+    assert 'ebb_extender_prioritize_requests_total{result="refused"} 3.0' in told
 
 
 async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
@@ -442,13 +442,13 @@ async def test_calls_of_one_peer_keep_nobody_else_waiting() -> None:
         assert not again.done()
         again.cancel()
     await server.stop()
-    outcomes = (
+    counts = (
         metrics.registry.get_sample_value(
-            "ebb_extender_prioritize_requests_total", {"outcome": outcome}
+            "ebb_extender_prioritize_requests_total", {"result": result}
         )
-        for outcome in ("scored", "neutral", "refused")
+        for result in ("scored", "neutral", "refused")
     )
-    assert sum(filter(None, outcomes)) == 3, "who has given up is counted"
+    assert sum(filter(None, counts)) == 3, "who has given up is counted"
     timed = metrics.registry.get_sample_value("ebb_extender_prioritize_duration_seconds_count")
     assert timed == 3, "and so is how long it waited"
 

@@ -104,7 +104,7 @@ class WatchSink:
             log.warning(
                 "cannot decode an object", extra=fields(resource=resource, key=key, reason=reason)
             )
-            self._metrics.refused_objects.labels(resource).inc()
+            self._metrics.decode_errors.labels(resource).inc()
         count = len(self._inventory.unreadable[self._kind])
         if count != self._counted:
             self._counted = count
