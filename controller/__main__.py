@@ -19,7 +19,7 @@ from controller.evictor import Evictor
 from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.publisher import Publisher
-from controller.reconciler import OnPods, Reconciler
+from controller.reconciler import PodActions, Reconciler
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.evictions import EvictionStore
 from controller.stores.lease import LeaseStore
@@ -40,8 +40,8 @@ log = logging.getLogger("ebb.controller")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the controller until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    description = "Watches the cluster; the elected leader marks Nodes and releases them."
+    """Run the controller until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
+    description = "Watches the cluster; the elected leader marks Nodes and releases marks."
     return program.run("ebb-controller", description, _serve, argv)
 
 
@@ -51,7 +51,7 @@ async def _serve(start: program.Start) -> None:
 
 
 class _Controller:
-    """The parts of the program."""
+    """Hold the parts of the program."""
 
     def __init__(self, start: program.Start, client: Client) -> None:
         config = start.config
@@ -65,7 +65,8 @@ class _Controller:
         leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)
         self._elector = Elector(
             leases,
-            # A container that was started again must not take its predecessor's lease for its own.
+            # A restarted container has the same name, and must not take over the Lease of its
+            # predecessor, whose last calls may still arrive.
             f"{name}_{secrets.token_hex(4)}",
             self._clock,
             timing,
@@ -78,16 +79,18 @@ class _Controller:
             controller=names.REPORTING,
             instance=name,
         )
-        self._tell_of_us = partial(self._events.tell_of, events.namespace(self._namespace))
-        # Deadlines and delays must not end because somebody sets the wall clock.
+        self._record_about_namespace = partial(
+            self._events.record_about, events.namespace(self._namespace)
+        )
+        # Deadlines and backoffs must not end because the wall clock is set.
         steady = SteadyClock(self._clock)
         self._reconciler = Reconciler(
             config,
             objects.nodes(client),
             owner=name,
             metrics=self._metrics,
-            tell=self._events.tell,
-            on_pods=OnPods(self._deletion_costs(steady), self._evictor(steady)),
+            record_event=self._events.record,
+            pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
         )
         self._loop = Loop(
             self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
@@ -112,7 +115,7 @@ class _Controller:
             self._metrics,
             own_namespace=self._namespace,
             jitter=random.random,
-            tell_forbidden=partial(self._tell_of_us, type_=EventType.WARNING),
+            report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )
 
     async def run(self) -> None:
@@ -137,7 +140,7 @@ class _Controller:
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
             )
             await http.until_signal()
-            await http.drain(self._health, seconds=0)  # no Service leads here
+            await http.drain(self._health, seconds=0)  # no Service sends requests to this program
             leader.cancel()
             await asyncio.wait({leader})
             for task in running:
@@ -163,7 +166,7 @@ class _Controller:
             self._view,
             self._clock,
             self._metrics,
-            self._tell_of_us,
+            self._record_about_namespace,
         )
         await self._start.changes.follow(config_reload.reload)
 

@@ -99,7 +99,7 @@ class _Webhook:
             names.server_names(self._namespace),
             self._clock,
             soak_seconds=self._config.webhook.rotation_soak_seconds,
-            tell=partial(self._events.tell_of, about),
+            record_event=partial(self._events.record_about, about),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         await certificates.keep()

@@ -52,7 +52,7 @@ class Stores(NamedTuple):
     registration: Registration
 
 
-Tell = Callable[[str, str], None]
+RecordEvent = Callable[[str, str], None]
 """Takes an Event's reason and a note for people."""
 
 
@@ -67,11 +67,11 @@ class Certificates:
         clock: Clock,
         *,
         soak_seconds: int,
-        tell: Tell = lambda *_: None,
+        record_event: RecordEvent = lambda *_: None,
     ) -> None:
         self._secrets, self._registration = stores
         self._serving, self._names, self._clock = serving, names, clock
-        self._soak, self._tell = soak_seconds, tell
+        self._soak, self._record_event = soak_seconds, record_event
         self._signed_by = b""
         self._good_from = self._renew_at = 0
         self._untrusted: str | None = "its CA has not been looked for in the registration yet"
@@ -135,7 +135,7 @@ class Certificates:
             if not before:
                 log.warning("made a CA", extra=fields(reason=why))
                 if _ours(secret):
-                    self._tell(REPLACED, why)
+                    self._record_event(REPLACED, why)
             return trust
         raise UnavailableError("the Secret with the CA changes all the time")
 

@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     """Pod spec of its PodTemplate."""
 
 
-class Standing(NamedTuple):
+class ExistingBuffer(NamedTuple):
     """A buffer that exists."""
 
     replicas: int
@@ -58,14 +58,14 @@ class Standing(NamedTuple):
 class Found:
     """Ebb's buffers and templates by name; a buffer without a template has no effect."""
 
-    buffers: Mapping[str, Standing] = field(default_factory=dict)
+    buffers: Mapping[str, ExistingBuffer] = field(default_factory=dict)
     templates: Mapping[str, Alike | None] = field(default_factory=dict)
     """Pods of each template; None if the template cannot be read."""
     absent: bool = False
     """The API has no buffers or templates, or Ebb may not read them."""
 
     @property
-    def told(self) -> Mapping[Alike, int]:
+    def published(self) -> Mapping[Alike, int]:
         """Return the number of pods in all buffers, by their requests and constraints."""
         found: dict[Alike, int] = {}
         for name, one in self.buffers.items():

@@ -9,7 +9,7 @@ import pytest
 from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
 from controller.metrics import Metrics, WriteResult
-from controller.reconciler import OnPods, Reconciler
+from controller.reconciler import PodActions, Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.objects import FORBIDDEN_MAX
@@ -111,7 +111,7 @@ class World:
 
     async def step(self) -> int:
         failed = await self.deletion_costs.carry_out(self.judge(), self.mode)
-        await self.deletion_costs.look_up(self.order)
+        await self.deletion_costs.refresh_access(self.order)
         return failed
 
     def release(self) -> None:
@@ -402,7 +402,7 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
         pods, metrics, AccessReview(pods.may, FakeClock(), "patch pods")
     )
     controller = Reconciler(
-        config, nodes, owner="me", metrics=metrics, on_pods=OnPods(deletion_costs)
+        config, nodes, owner="me", metrics=metrics, pod_actions=PodActions(deletion_costs)
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     assert (await controller.tick(cluster, NOW)).costs == (), "the right is not known yet"

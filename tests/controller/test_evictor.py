@@ -10,9 +10,9 @@ import pytest
 from controller.access_review import ANSWER_SECONDS
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
-from controller.reconciler import OnPods, Reconciler
+from controller.reconciler import PodActions, Reconciler
 from controller.stores.evictions import Answer, EvictionResult
-from controller.writers import BLIND
+from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -99,15 +99,15 @@ class World:
             self.metrics,
             own_namespace="ebb-system",
             jitter=lambda: 0.5,
-            tell_forbidden=lambda reason, _: self.forbidden.append(reason),
+            report_forbidden=lambda reason, _: self.forbidden.append(reason),
         )
         self.controller = Reconciler(
             self.config,
             self.nodes,
             owner="me",
             metrics=self.metrics,
-            tell=lambda _, reason, note: self.told.append((reason, note)),
-            on_pods=OnPods(evictor=self.evictor),
+            record_event=lambda _, reason, note: self.told.append((reason, note)),
+            pod_actions=PodActions(evictor=self.evictor),
         )
 
     def moved(self, pod: Pod) -> None:
@@ -119,8 +119,8 @@ class World:
         self.clock.seconds += seconds
         nodes = [self.nodes.node(name) for name in self.nodes.nodes]
         cluster = Cluster.of(nodes, self.pods.values())
-        report = self.controller.judge(cluster, self.clock.unix_seconds())
-        sight = BLIND._replace(halted=lambda: self.halted)
+        report = self.controller.evaluate(cluster, self.clock.unix_seconds())
+        sight = NO_LIVE_VIEW._replace(halted=lambda: self.halted)
         await self.controller.carry_out(report, sight)
 
     async def ticks(self, count: int, seconds: int = 1) -> None:
@@ -163,7 +163,7 @@ async def test_a_marked_node_becomes_hard_and_is_emptied_in_batches() -> None:
     assert world.evictions("evicted") == 3
     assert world.mark == "hard", "nobody comes back before it is gone"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
-        ("PodEvicted", f"d/{name} was evicted") for name in world.api.asked
+        ("PodEvicted", f"evicted d/{name}") for name in world.api.asked
     ]
 
 
@@ -199,7 +199,7 @@ async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
     await world.tick(1)
     assert world.api.asked == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
-    assert refused == [f"d/p0: {answer.why}"] * told
+    assert refused == [f"cannot evict d/p0: {answer.why}"] * told
 
 
 @pytest.mark.parametrize("result", [EvictionResult.REFUSED, EvictionResult.GONE])

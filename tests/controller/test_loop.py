@@ -56,10 +56,12 @@ class Told(Reconciler):
         self.before: Callable[[], object] = lambda: None
         self.passes = 0
 
-    def judge(self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]) -> PassReport:  # type: ignore[override]
+    def evaluate(
+        self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]
+    ) -> PassReport:  # type: ignore[override]
         self.passes += 1
         self.before()
-        return super().judge(cluster, now_seconds, in_time)
+        return super().evaluate(cluster, now_seconds, in_time)
 
 
 class World:
@@ -138,9 +140,9 @@ async def test_a_pod_that_turned_is_urgent_if_its_scheduler_is_known() -> None:
     world.controller.config = replace(CONFIG, schedulers=("own",))
     lookout = asyncio.create_task(world.loop._look_out())
     world.turn("theirs")
-    await _until(lambda: not world.view.turned.is_set())
+    await _until(lambda: not world.view.became_unschedulable.is_set())
     world.turn("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 
@@ -168,7 +170,7 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
         await world.loop.step()
         passes = (
             world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": result})
-            for result in ("judged", "skipped")
+            for result in ("evaluated", "skipped")
         )
         found.append((*passes, world.marked()))
     # The delay ends; then the marks that were written are news of a kind that the view lacks.
@@ -176,7 +178,8 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
     world.hear()
     await world.loop.step()
     assert (
-        world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": "judged"}) == 3
+        world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": "evaluated"})
+        == 3
     )
 
 
@@ -246,11 +249,11 @@ async def test_the_lead_survives_passes_that_raise() -> None:
     loop = asyncio.get_running_loop()
     world.controller.before = fail_and_tell
     async with world.running():
-        world.view.urgent.set()
+        world.view.wake.set()
         await failed.wait()
         world.controller.before = lambda: loop.call_soon_threadsafe(good.set)
         good = asyncio.Event()
-        world.view.urgent.set()
+        world.view.wake.set()
         await good.wait()
 
 
@@ -272,7 +275,7 @@ async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found(
 async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> None:
     world = World()
     await world.until_due()
-    world.controller.before = world.view.urgent.set
+    world.controller.before = world.view.wake.set
     await world.loop.step()
     assert (world.count("timeouts"), world.marked()) == (0, 0)
 
@@ -294,7 +297,7 @@ def wake_too_late(world: World) -> None:
 
 
 def become_urgent(world: World) -> None:
-    world.view.urgent.set()
+    world.view.wake.set()
 
 
 @pytest.mark.parametrize(
@@ -344,12 +347,12 @@ async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_
         await world.api.under_way(WRITERS_MAX)
         came = replace(pod("comes", where, 1, 1), priority=-11 if karpenters else 0)
         world.view.changed(PODS, came)
-        assert not world.view.urgent.is_set(), "the node is not handed over"
+        assert not world.view.wake.is_set(), "the node is not handed over"
     await step
     guarded = [name for name in NAMES if guard_of(world.api.node(name))]
     assert guarded == ([] if begun else [where])
     world.hear()
-    assert world.view.urgent.is_set() is begun
+    assert world.view.wake.is_set() is begun
     await world.loop.step()
     assert guard_of(world.api.node(where)) is not None
 
@@ -361,14 +364,14 @@ async def test_a_pass_that_cannot_wait_does_not_wait_for_writes() -> None:
     loop = asyncio.get_running_loop()
     world.controller.before = lambda: loop.call_soon_threadsafe(passes.put_nowait, None)
     async with world.running():
-        world.view.urgent.set()
+        world.view.wake.set()
         await passes.get()
         world.clock.seconds += 1
         with world.api.held():
-            world.view.urgent.set()
+            world.view.wake.set()
             await passes.get()
             await world.api.under_way(WRITERS_MAX)
-            world.view.urgent.set()
+            world.view.wake.set()
             await passes.get()
             assert world.api.calls == WRITERS_MAX
         await passes.get()
@@ -384,7 +387,7 @@ async def test_a_pod_that_some_node_could_hold_interrupts_a_batch() -> None:
     world = World()
     async with world.running():
         world.turn("waits")
-        await world.view.urgent.wait()
+        await world.view.wake.wait()
 
 
 @pytest.mark.parametrize(
@@ -401,8 +404,8 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
         step = asyncio.create_task(world.loop.step())
         for number in range(3):
             world.turn(f"never-{number}", **impossible)  # type: ignore[arg-type]
-            await _until(lambda: not world.view.turned.is_set())
-        assert not world.view.urgent.is_set()
+            await _until(lambda: not world.view.became_unschedulable.is_set())
+        assert not world.view.wake.is_set()
     await step
     lookout.cancel()
     assert world.marked() == len(NAMES) - 1
@@ -413,7 +416,7 @@ async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_
     world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
     lookout = asyncio.create_task(world.loop._look_out())
     world.turn("unlike", unsupported=("spec.schedulerName",))
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 
@@ -428,7 +431,7 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
     world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
     await _until(lambda: world.count("errors") == 1)
     world.turn("waits")
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 

@@ -353,7 +353,7 @@ async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -
         under_way = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(1)
         world.occupied.add("n000")
-    assert (await under_way).why == "a pod has come to the node"
+    assert (await under_way).why == "a pod is now on the node"
     assert world.written(WriteKind.REMOVE_PROTECTION) == []
 
 
@@ -423,7 +423,7 @@ async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -
         late = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(WRITERS_MAX + 3)
     first, second = await early, await late
-    assert first.why == "a later pass has decided anew"
+    assert first.why == "a later pass has decided again"
     assert second.why == "an earlier pass is still writing"
     assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
     assert world.written(WriteKind.RELEASE_MARK) == NAMES[60:63]
@@ -439,7 +439,7 @@ async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
         await world.api.under_way(1)
         late = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES[:1]))
     await early
-    assert (late.dropped, late.why) == (1, "an earlier pass is still writing it")
+    assert (late.dropped, late.why) == (1, "an earlier pass is still writing this node")
     assert world.written(WriteKind.MARK) == NAMES[:1]
 
 

@@ -162,5 +162,5 @@ def test_controller_keeps_its_lease_when_a_port_is_flooded(
     assert after["renewTime"] > before["renewTime"]
     same = ("holderIdentity", "leaseTransitions", "acquireTime")
     assert [after.get(name) for name in same] == [before.get(name) for name in same]
-    assert "lost the lease" not in controller.program.log.read_text()[logged:]
+    assert "lost the Lease" not in controller.program.log.read_text()[logged:]
     assert ready(*three)

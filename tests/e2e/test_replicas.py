@@ -121,7 +121,7 @@ def test_another_leads_when_the_leader_goes_and_marks_stay(
     took = time.monotonic() - ended
     assert took < LEASE_SECONDS * 2, "the lease, and what a busy machine adds"
     if how is signal.SIGTERM:
-        assert "released the lease" in leader.program.log.read_text()
+        assert "released the Lease" in leader.program.log.read_text()
     assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
     time.sleep(2)  # two passes of the new leader: nothing is to happen
     after = api.get(f"{NODES}/{name}")["metadata"]

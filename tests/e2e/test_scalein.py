@@ -260,10 +260,10 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert not set(mine) & set(our_pod_writes(plane, offset))
     assert ebb.metric_sum("ebb_pod_writes_total", 'result="error"') == 0
     used = rights_of(asked_by(plane, CONTROLLER_ACCOUNT, offset))
-    on_pods = {
+    pod_actions = {
         right for right in granted(plane, str(folder), CONTROLLER_ACCOUNT) if right[1] == "pods"
     }
-    assert {right for right in used if right[1] == "pods"} == on_pods
+    assert {right for right in used if right[1] == "pods"} == pod_actions
 
 
 def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start: Start) -> None:

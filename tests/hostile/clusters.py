@@ -87,7 +87,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Write[Node]] = []
     for turn in range(2):
-        writes += controller.judge(cluster, NOW + turn * 10**5).writes
+        writes += controller.evaluate(cluster, NOW + turn * 10**5).writes
     explainer = Explainer(survey, plan, NOW)
     told: dict[str, str] = {}
     removals = {one.node: repr((one.order, one.placements)) for one in plan.removals}

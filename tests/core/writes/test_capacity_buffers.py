@@ -28,8 +28,8 @@ from core.writes.capacity_buffers import (
     Act,
     Alike,
     Change,
+    ExistingBuffer,
     Found,
-    Standing,
     Wanted,
     changes,
     pod_spec,
@@ -182,7 +182,7 @@ ASKED = wanted({kind(SMALL): 10}, WHOLE, HALF)
 
 
 def standing(replicas: int, *names: str) -> Found:
-    own = dict.fromkeys(names or (NAME,), Standing(replicas, "7"))
+    own = dict.fromkeys(names or (NAME,), ExistingBuffer(replicas, "7"))
     return Found(own, dict.fromkeys(own, (SMALL, NO_NODE_CONSTRAINTS)))
 
 
@@ -191,7 +191,7 @@ def standing(replicas: int, *names: str) -> Found:
     [
         (Found(), [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
         (Found({}, {NAME: None}), [(Act.ADD_BUFFER, 10)]),
-        (Found({NAME: Standing(10, "7")}), [(Act.ADD_TEMPLATE, 0)]),
+        (Found({NAME: ExistingBuffer(10, "7")}), [(Act.ADD_TEMPLATE, 0)]),
         (standing(10), []),
         (standing(9), [(Act.RESIZE, 10)]),
         (standing(11), []),
@@ -220,7 +220,9 @@ def test_a_buffer_goes_before_its_template() -> None:
 
 def test_of_two_numbers_that_change_the_one_that_falls_is_written_first() -> None:
     asked = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
-    found = Found({"a": Standing(10, "1"), "b": Standing(20, "2")}, dict.fromkeys("ab"))
+    found = Found(
+        {"a": ExistingBuffer(10, "1"), "b": ExistingBuffer(20, "2")}, dict.fromkeys("ab")
+    )
     assert [one.name for one in changes(asked, found)] == ["b", "a"]
 
 
@@ -238,7 +240,7 @@ SOME: Final = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 40), max_
 def test_between_two_writes_no_more_is_asked_for_than_before_or_after(
     was: dict[str, int], now: dict[str, int]
 ) -> None:
-    found = Found({name: Standing(many, "7") for name, many in was.items()})
+    found = Found({name: ExistingBuffer(many, "7") for name, many in was.items()})
     asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
     standing, totals = dict(was), []
     for change in changes(asked, found):
@@ -267,7 +269,9 @@ def read(asked: dict[str, Wanted]) -> Found:
         pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
         templates[name] = pod.requests, pod.placing
-    return Found({name: Standing(one.replicas, "1") for name, one in asked.items()}, templates)
+    return Found(
+        {name: ExistingBuffer(one.replicas, "1") for name, one in asked.items()}, templates
+    )
 
 
 def told(many: int, requests: Resources = SMALL) -> dict[Alike, int]:
@@ -282,8 +286,8 @@ def test_what_one_leader_has_told_the_next_tells_under_the_same_name(
     placing: NodeConstraints,
 ) -> None:
     before = wanted({kind(SMALL, placing): 3, kind(LARGE, placing): 2}, WHOLE, HALF)
-    assert wanted({}, WHOLE, HALF, read(before).told) == before
-    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).told) == before
+    assert wanted({}, WHOLE, HALF, read(before).published) == before
+    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).published) == before
 
 
 def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> None:
@@ -293,15 +297,15 @@ def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> No
 
 
 def test_a_buffer_of_no_pods_or_without_a_template_that_can_be_read_tells_nothing() -> None:
-    sizes = {"a": Standing(3, "1"), "b": Standing(3, "1"), "c": Standing(3, "1")}
+    sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(3, "1"), "c": ExistingBuffer(3, "1")}
     templates = {"a": None, "c": (SMALL, NO_NODE_CONSTRAINTS), "d": (LARGE, NO_NODE_CONSTRAINTS)}
-    assert Found({**sizes, "d": Standing(0, "1")}, templates).told == told(3)
+    assert Found({**sizes, "d": ExistingBuffer(0, "1")}, templates).published == told(3)
 
 
 def test_of_two_templates_that_say_the_same_the_larger_buffer_counts() -> None:
     """As where an Ebb of another version named them otherwise."""
-    sizes = {"a": Standing(3, "1"), "b": Standing(5, "1"), "c": Standing(4, "1")}
-    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).told == told(5)
+    sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(5, "1"), "c": ExistingBuffer(4, "1")}
+    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).published == told(5)
 
 
 def test_what_is_inherited_takes_its_turn_within_the_same_bounds() -> None:

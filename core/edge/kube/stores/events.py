@@ -70,12 +70,12 @@ class Events:
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
         self._numbers = itertools.count()
 
-    def tell(self, node: Node, reason: str, note: str) -> None:
+    def record(self, node: Node, reason: str, note: str) -> None:
         """Queue an Event about a Node."""
         regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        self.tell_of(regarding, reason, note)
+        self.record_about(regarding, reason, note)
 
-    def tell_of(
+    def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
         """Queue an Event about an object; if the queue is full, the Event is lost."""
