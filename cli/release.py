@@ -81,7 +81,7 @@ async def release(
         of_any_phase = pods(client, finished=True)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
-                clear = partial(write_as_decided, of_any_phase, write.key, write.if_as_seen)
+                clear = partial(write_as_decided, of_any_phase, write.key, write.if_unchanged)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
         if asked.taint_key is not None and recorded in (None, key):

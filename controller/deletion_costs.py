@@ -94,7 +94,7 @@ class DeletionCosts:
     async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
         """Write one pod; return the error if the write failed."""
         try:
-            done = await write_as_decided(self._pods, write.key, write.if_as_seen)
+            done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels(write.kind, WriteResult.of(fault)).inc()

@@ -255,7 +255,7 @@ class Writers:
         """Write the Node unless it has changed since the decision; None if nothing was written."""
 
         def decide(found: Node) -> Write[Node] | None:
-            if write.if_as_seen(found) is None:
+            if write.if_unchanged(found) is None:
                 log.info(
                     "did not write a Node, because it has changed; the next pass decides again",
                     extra=fields(operation=write.kind.value, node=write.key),

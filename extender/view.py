@@ -138,11 +138,9 @@ class View(Inventory):
                 fragments[node.name] = wire.fragment(node.name, self._score.of(node, pods))
 
     def _score_marks(self) -> None:
-        """Recompute the fragments of marked nodes whose score has changed.
-
-        Each new or released mark changes the score of at most one other node, out of possibly
-        thousands.
-        """
+        """Recompute the fragments of marked nodes whose score has changed."""
+        # Each new or released mark changes the score of at most one other node, out of possibly
+        # thousands.
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))
         scores = {
             name: score_marked(mark, rank, len(ranked))

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from core.edge.limits import Limits
+from core.edge.logs import fields
 from core.model.errors import InvalidInputError
 
 BACKLOG: Final = 512
@@ -260,7 +261,9 @@ class ConnectionLimiter:
             try:
                 plain, peer = await loop.sock_accept(listener)
             except OSError as fault:  # no file descriptor is free, or the peer has closed
-                log.warning("cannot accept a connection: %s", fault)
+                log.warning(
+                    "cannot accept a connection; retrying", extra=fields(reason=str(fault))
+                )
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:

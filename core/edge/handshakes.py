@@ -12,7 +12,7 @@ log = logging.getLogger("ebb.http")
 
 
 class Why(StrEnum):
-    """Reason for a failed handshake; a label of a metric."""
+    """The reason for a failed handshake; a metric label."""
 
     CERTIFICATE = "certificate"
     """One side rejects the certificate of the other: CA, name, validity, or no certificate."""
@@ -33,7 +33,7 @@ def why(fault: OSError) -> Why:
 
 
 class Handshakes:
-    """Failed handshakes of a program."""
+    """Count and log the failed handshakes of a program."""
 
     def __init__(self, metrics: TlsMetrics, clock: Clock) -> None:
         self._metrics = metrics

@@ -108,7 +108,7 @@ class _Faults:
     """Report errors of callers to them, and log them at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
-        self._seldom = RateLimitedLog(log, "refused a request", clock.monotonic_seconds)
+        self._seldom = RateLimitedLog(log, "rejected an invalid request", clock.monotonic_seconds)
 
     @web.middleware
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -22,7 +22,7 @@ def fields(**values: object) -> dict[str, Any]:
 
 
 class RateLimitedLog:
-    """A warning about events that clients can cause at any rate; one line covers many events."""
+    """Log a warning about events that clients can cause at any rate, once for many events."""
 
     def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:
         """Create a rate-limited warning; *now* returns monotonic seconds."""
@@ -49,7 +49,9 @@ def start() -> None:
 
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
     """Log an exception of a callback in one line, such as for a server name that is not text."""
-    logging.getLogger("ebb").warning("unraisable", extra=fields(reason=repr(found.exc_value)))
+    logging.getLogger("ebb").warning(
+        "ignored an exception in a callback", extra=fields(reason=repr(found.exc_value))
+    )
 
 
 class _JsonLines(logging.Formatter):

@@ -56,7 +56,7 @@ TIMES_MAX: Final = 1000
 """Maximum count of missed deadlines in the backoff annotation."""
 MARKS_A_PASS_MAX: Final = 200
 """Maximum number of new marks in one pass; a mark takes about ten milliseconds."""
-HOLDS_A_PASS_MAX: Final = 200
+PROTECTIONS_A_PASS_MAX: Final = 200
 """Maximum number of protections of unmarked nodes in one pass; a new leader protects all empty
 nodes."""
 WATCH_SECONDS: Final = 300
@@ -81,10 +81,8 @@ class LeaderObservations:
     """Unix second of the last pass in which each node was reserved for expected pods."""
 
     def long(self, seconds: int) -> bool:
-        """Return whether the leader has observed long enough to end something of this duration.
-
-        Another leader's clock may have set the end. A wrong clock must not end anything early.
-        """
+        """Return whether the leader has observed long enough to end something of this duration."""
+        # The clock of another leader may have set the end. A wrong clock must not end it early.
         return self.seconds >= min(seconds, WATCH_SECONDS)
 
 
@@ -120,7 +118,7 @@ def decide(
     limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
     others = sorted((write for write in writes if write.kind not in limited), key=_place)
     # Limit the writes that can wait, so that the next pass with its urgent writes comes soon.
-    return (*others, *protections[:HOLDS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
+    return (*others, *protections[:PROTECTIONS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
 
 
 def _of(
@@ -130,8 +128,7 @@ def _of(
 
 
 def _place(write: Write[Node]) -> tuple[int, bool, str]:
-    pressing = write.kind in URGENT
-    place = URGENT.index(write.kind) if pressing else len(URGENT)
+    place = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
     return place, mark_of(write.before.labels) is not Mark.HARD, write.key
 
 
@@ -200,10 +197,8 @@ class NodePatchPlanner:
             yield Event.RESERVE_CHANGED
 
     def _leaving(self, node: Node) -> Iterable[Event]:
-        """Yield the events of a leaving node, so that its autoscaler can remove it at once.
-
-        If the node does not leave after all, it is evaluated as any other.
-        """
+        """Yield the events of a leaving node, so that its autoscaler can remove it at once."""
+        # If the autoscaler gives up the removal, the node is evaluated like any other.
         if being_deleted(node):
             yield Event.DELETED
             return
@@ -218,16 +213,16 @@ class NodePatchPlanner:
             yield Event.MARK_REMOVED
         free = _protection_key(node) is not None
         if node.name in self._held and free and not self._observe:
-            yield from self._hold(node)
+            yield from self._missing_protection(node)
         elif GUARD_OURS_ANNOTATION in node.annotations:
-            yield from self._end_of_guard(node)
+            yield from self._ended_protection(node)
         if (backoff := backoff_of(node.annotations)) is not None:
             rules = self._config.budgets.backoff
             long_ago = self._now >= backoff.until + rules.max_seconds
             if self._observe or long_ago or not rules.possible(backoff.until, Now(self._now)):
                 yield Event.BACKOFF_EXPIRED
 
-    def _hold(self, node: Node) -> Iterable[Event]:
+    def _missing_protection(self, node: Node) -> Iterable[Event]:
         """Yield whether to set the protection; the rest of an earlier protection may suffice."""
         seconds, guard = self._config.scale_down_protection.after_release_seconds, guard_of(node)
         end = seconds_of(guard.until) if guard else None
@@ -237,7 +232,7 @@ class NodePatchPlanner:
         elif guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
-    def _end_of_guard(self, node: Node) -> Iterable[Event]:
+    def _ended_protection(self, node: Node) -> Iterable[Event]:
         scale_down_protection, guard = self._config.scale_down_protection, guard_of(node)
         seconds, end = (
             scale_down_protection.after_release_seconds,
@@ -248,7 +243,7 @@ class NodePatchPlanner:
         elif guard.until == GUARD_WHILE_MARKED:
             yield Event.DETAILS_REMOVED
         elif guard.until == GUARD_WHILE_HELD:
-            yield from self._end_of_hold(node, guard)
+            yield from self._ended_unmarked_protection(node, guard)
         elif end is None or end - self._now > seconds:
             yield Event.INVALID_END
         elif end <= self._now:
@@ -259,13 +254,11 @@ class NodePatchPlanner:
         elif guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
-    def _end_of_hold(self, node: Node, guard: Guard) -> Iterable[Event]:
-        """Yield the end of a protection without an end time; non-empty nodes keep it at first.
-
-        The protection then lasts as long as one with an end time, without a write for each pod
-        that comes and goes. A leader that has not seen the node protected does not know the start,
-        so it writes an end time.
-        """
+    def _ended_unmarked_protection(self, node: Node, guard: Guard) -> Iterable[Event]:
+        """Yield the end of a protection without an end time; non-empty nodes keep it at first."""
+        # The protection of a non-empty node lasts as long as one with an end time. An end time
+        # would be written for each pod that arrives and terminates. A leader that has not observed
+        # the start of the protection writes an end time.
         scale_down_protection, since = (
             self._config.scale_down_protection,
             self._watch.held.get(node.name),
@@ -319,10 +312,8 @@ class NodePatchPlanner:
         return self._now >= details.deadline and long
 
     def _reserve_annotation(self, node: Node) -> Keys:
-        """Return the reserve annotation to write if the reservation begins or ends.
-
-        A change of the number of pods is not written: that would be a write in almost every pass.
-        """
+        """Return the reserve annotation to write if the reservation begins or ends."""
+        # The number of pods changes in almost every pass, so a change of it is not written.
         guarded = node.name in self.order or node.name in self._held
         kept = self._is_kept(node) and guarded and not self._observe
         if kept is (RESERVE_ANNOTATION in node.annotations):
@@ -331,11 +322,9 @@ class NodePatchPlanner:
         return {RESERVE_ANNOTATION: pods}
 
     def _may_be_kept_again(self, node: Node) -> bool:
-        """Return whether the node may be reserved again soon, so that its annotation stays.
-
-        A short-lived pod may occupy it, or it is protected for another reason now. Readers of the
-        annotation also look at the node's pods.
-        """
+        """Return whether the node may be reserved again soon, so that its annotation remains."""
+        # A short-lived pod may occupy the node, or it is protected for another reason now. Readers
+        # of the annotation also check the pods of the node.
         since, seconds = (
             self._watch.reserved.get(node.name),
             self._config.scale_down_protection.after_release_seconds,

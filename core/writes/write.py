@@ -1,4 +1,4 @@
-"""Values that describe a write to a Node or a Pod."""
+"""Define the writes to Nodes and Pods, and which of them are urgent."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,13 +27,14 @@ class WriteKind(StrEnum):
     RELEASE_MARK = "release_mark"
     PROTECT = "protect"
     PROTECT_UNMARKED = "protect_unmarked"
-    """Scale-down protection of an unmarked node."""
+    """Protect an unmarked node from scale-down."""
     REMOVE_PROTECTION = "remove_protection"
+    """Remove the scale-down protection; this releases a marked node to the autoscaler."""
     REPAIR_TAINTS = "repair_taints"
     UPDATE_RESERVE = "update_reserve"
-    """The pods for which a node is reserved, without another change of its protection."""
+    """Update the annotation with the pods for which the node is reserved."""
     REMOVE_BACKOFF = "remove_backoff"
-    """Remove an expired backoff."""
+    """Remove the annotation of an expired backoff."""
 
 
 class CostKind(StrEnum):
@@ -51,10 +52,9 @@ URGENT: Final = (
 )
 """Writes that keep pods from being Pending or evicted, and repairs of taints, in this order."""
 DEFERRABLE: Final = (*URGENT, CostKind.REMOVE)
-"""Writes that remove or restore something, so that they are still right later; they may be
-retried.
+"""Writes that remove or restore something. They remain correct later, so they may be retried.
 
-Other writes depend on the plan, so Ebb plans again instead of retrying them."""
+Other writes depend on the plan: instead of retrying them, Ebb plans again."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """Writes that mode observe only reports; other writes also remove what mode enforce has left."""
 _ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
@@ -103,7 +103,7 @@ class Write(Generic[Object]):
         """Return the name of the Node, or namespace/name of the Pod."""
         return self.before.key
 
-    def if_as_seen(self, current: Object) -> Self | None:
+    def if_unchanged(self, current: Object) -> Self | None:
         """Return the write if its object has not changed since the decision, else None."""
         return self if fingerprint(current) == fingerprint(self.before) else None
 

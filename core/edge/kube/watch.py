@@ -49,6 +49,10 @@ empty."""
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """Maximum length of an event; etcd allows some megabytes, aiohttp's readline less."""
 CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
+ABSENT_KIND: Final = (
+    "the API server does not serve this kind, or RBAC does not allow reading it; continuing "
+    "without it"
+)
 
 log = logging.getLogger("ebb.watch")
 
@@ -120,7 +124,7 @@ class _Follower:
         reason = _reason(fault)
         self._feed.restarted(reason)
         found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
-        log.warning("watch ended", extra=found)
+        log.warning("a watch ended early; it is resumed after a pause", extra=found)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
@@ -156,7 +160,7 @@ class _Follower:
         self._absent = listed.absent.status if listed.absent is not None else None
         if listed.absent is not None and self._absent != before:
             found = fields(resource=self._kind.resource, fault=str(listed.absent))
-            log.log(_level(listed.absent), "the kind is absent or may not be read", extra=found)
+            log.log(_level(listed.absent), ABSENT_KIND, extra=found)
 
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: an error if it ends otherwise."""

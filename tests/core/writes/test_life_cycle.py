@@ -175,7 +175,7 @@ class World:
         """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
         done = self.node
         for write in split(self.decided(), self.config.mode)[0]:
-            if write.if_as_seen(done) is not None:
+            if write.if_unchanged(done) is not None:
                 done = applied(write, done)
                 done = replace(done, taints=desired_taints(done, TAINT_KEY))
         return replace(self, node=done)

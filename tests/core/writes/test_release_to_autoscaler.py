@@ -37,7 +37,7 @@ from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import DEVICES_FIELD, Pod
 from core.writes.cleanup import cleanup
-from core.writes.nodes import HOLDS_A_PASS_MAX, LeaderObservations, decide
+from core.writes.nodes import PROTECTIONS_A_PASS_MAX, LeaderObservations, decide
 from core.writes.write import Write, WriteKind, applied
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, marked, node, pod
@@ -528,7 +528,7 @@ def test_the_guard_of_a_released_node_is_lifted_where_no_autoscaler_would_drain_
 
 def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
     """And marks come after all of them."""
-    many = HOLDS_A_PASS_MAX + 1
+    many = PROTECTIONS_A_PASS_MAX + 1
     nodes = [node(f"n{number:03}") for number in range(many + 2)]
     pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
     config = asked(Scope.ALL)

@@ -163,7 +163,7 @@ async def test_a_conflict_means_once_more_on_what_stands_then(api: FakeApi) -> N
         assert await write_as_decided(nodes(client), "n", decide) is None
         assert len(asked) == TRIES_MAX
         api.fail_next("patch", 409, times=TRIES_MAX)
-        with pytest.raises(ConflictError, match="n: somebody else writes it all the time"):
+        with pytest.raises(ConflictError, match="n: others changed the object"):
             await write_as_decided(nodes(client), "n", marking)
 
 
