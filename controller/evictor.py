@@ -14,7 +14,7 @@ from controller.stores.evictions import Answer, EvictionResult, Evictions
 from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
 from core.drain.context import DrainInput
-from core.drain.planner import NOTHING, DrainDecision, plan_drain, standing
+from core.drain.planner import NOTHING, DrainDecision, keep_marks, plan_drain
 from core.drain.state import REFUSED_SECONDS_MAX, DrainState, Eviction
 from core.edge.clock import Clock
 from core.edge.logs import fields
@@ -82,8 +82,8 @@ class Evictor:
         elif allowed is None:
             # Until the access review is answered, NoSchedule marks of the previous leader stay.
             # Otherwise the pods that it evicted could return to their node.
-            drain = standing(drain_input, before)
-        name = drain.memory.node
+            drain = keep_marks(drain_input, before)
+        name = drain.state.node
         nodes = (node for node in drain_input.cluster.nodes if node.name == name)
         return PlannedDrain(before, drain, next(nodes, None))
 
@@ -106,7 +106,7 @@ class Evictor:
         node, drain = planned.node, planned.drain
         if self._busy or planned.before is not self._state or not self._access.allowed:
             return
-        self._state, self._busy = drain.memory, True
+        self._state, self._busy = drain.state, True
         self._report_failed(planned)
 
         async def evict(eviction: Eviction) -> None:
@@ -150,7 +150,7 @@ class Evictor:
 
     def _report_failed(self, planned: PlannedDrain) -> None:
         """Count and log drains that have just failed; the release of the mark writes an Event."""
-        for name, why in planned.drain.memory.failed.items():
+        for name, why in planned.drain.state.failed.items():
             if name not in planned.before.failed:
                 self._metrics.drain_failures.labels(why.code).inc()
                 log.warning(

@@ -20,7 +20,7 @@ from core.engine.reconcile import PassResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
-from core.writes.capacity_buffers import Alike, Change, Found, Wanted, changes, wanted
+from core.writes.capacity_buffers import BufferShape, Change, Found, Wanted, changes, wanted
 
 ROUND_SECONDS: Final = 10.0
 NO_KIND: Final = (
@@ -75,7 +75,7 @@ class Publisher:
         self._cleared = self._absent = False
         self._counting_since: int | None = None
         """Time since which this leader counts arriving pods, unix seconds."""
-        self._inherited: Mapping[Alike, int] = {}
+        self._inherited: Mapping[BufferShape, int] = {}
         """Pods in the buffers that existed when this leader started to count."""
 
     async def keep(self, why_stale: Callable[[], str | None]) -> None:
@@ -143,11 +143,13 @@ class Publisher:
                 await self._store.carry_out(change)
             except (ApiError, ConflictError) as fault:
                 # A quota or a policy may refuse one object and accept others.
-                refused[change.name] = f"{change.act.value} {change.name}: {fault}"
+                refused[change.name] = f"{change.operation.value} {change.name}: {fault}"
                 continue
             log.info(
                 "changed a CapacityBuffer or its PodTemplate",
-                extra=fields(operation=change.act.value, name=change.name, pods=change.replicas),
+                extra=fields(
+                    operation=change.operation.value, name=change.name, pods=change.replicas
+                ),
             )
         if refused:
             raise UnavailableError("; ".join(refused.values()))
@@ -159,7 +161,9 @@ def _last_pass(last: PassResult | None) -> _LastPass | None:
     return _LastPass(last.state, last.snapshot.total_allocatable, last.short_reaches, last.at)
 
 
-def _wanted(config: Config, last: _LastPass, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
+def _wanted(
+    config: Config, last: _LastPass, inherited: Mapping[BufferShape, int]
+) -> dict[str, Wanted]:
     """Return the buffers that should exist, by name.
 
     Reaches that lack room get buffers for all expected pods, other reaches get none.

@@ -127,7 +127,7 @@ class Reconciler:
             found.watched_seconds,
             found.no_schedule_blockers,
             drain.hard,
-            drain.memory.failed,
+            drain.state.failed,
             found.state.last_protected.at,
             found.state.last_reserved.at,
         )

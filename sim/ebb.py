@@ -23,7 +23,7 @@ from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN
-from core.writes.capacity_buffers import Act, Change, ExistingBuffer, Found
+from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operation
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
@@ -113,15 +113,15 @@ class _Buffers:
 
     async def carry_out(self, change: Change) -> None:
         """Apply one change."""
-        match change.act:
-            case Act.ADD_TEMPLATE:
+        match change.operation:
+            case Operation.ADD_TEMPLATE:
                 body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
                 self._pods[change.name] = TEMPLATES.read(orjson.dumps(body)).pod
-            case Act.ADD_BUFFER | Act.RESIZE:
+            case Operation.ADD_BUFFER | Operation.RESIZE:
                 self._replicas[change.name] = change.replicas
-            case Act.DROP_BUFFER:
+            case Operation.DROP_BUFFER:
                 del self._replicas[change.name]
-            case Act.DROP_TEMPLATE:
+            case Operation.DROP_TEMPLATE:
                 del self._pods[change.name]
         self._state().buffers = [
             replace(self._pods[name], name=f"{name}-{number}")

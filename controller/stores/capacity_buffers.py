@@ -11,7 +11,7 @@ from core.edge.kube.client import ApiError, Client, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Page
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.errors import InvalidInputError
-from core.writes.capacity_buffers import Act, Alike, Change, ExistingBuffer, Found
+from core.writes.capacity_buffers import BufferShape, Change, ExistingBuffer, Found, Operation
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20
@@ -68,23 +68,23 @@ class PublishedStore:
 
         Raises: ConflictError if the object has changed since it was read, UnavailableError.
         """
-        match change.act:
-            case Act.ADD_TEMPLATE:
+        match change.operation:
+            case Operation.ADD_TEMPLATE:
                 metadata = {**self._metadata(change.name), "labels": OURS}
                 template = {"metadata": {"labels": OURS}, "spec": change.spec}
                 body = {"apiVersion": "v1", "kind": TEMPLATES.name, "metadata": metadata}
                 await self._ask("POST", self._templates, {**body, "template": template})
-            case Act.ADD_BUFFER:
+            case Operation.ADD_BUFFER:
                 await self._ask("POST", self._buffers, self._buffer(change))
-            case Act.RESIZE:
+            case Operation.RESIZE:
                 patch = {
                     "metadata": {"resourceVersion": change.version},
                     "spec": {"replicas": change.replicas},
                 }
                 await self._ask("PATCH", f"{self._buffers}/{change.name}", patch)
-            case Act.DROP_BUFFER:
+            case Operation.DROP_BUFFER:
                 await self._drop(self._buffers, change)
-            case Act.DROP_TEMPLATE:
+            case Operation.DROP_TEMPLATE:
                 await self._drop(self._templates, change)
 
     def _buffer(self, change: Change) -> Mapping[str, Any]:
@@ -140,7 +140,7 @@ def _existing(buffer: _Buffer) -> ExistingBuffer:
     return ExistingBuffer(replicas, buffer.metadata.resource_version)
 
 
-def _pod_shape(template: msgspec.Raw) -> Alike | None:
+def _pod_shape(template: msgspec.Raw) -> BufferShape | None:
     """Return the requests and node constraints of a template's pods; None if it is invalid."""
     try:
         pod = TEMPLATES.read(template).pod

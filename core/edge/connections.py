@@ -1,11 +1,11 @@
 """Limit the number, the time and the memory of the connections of a listening port.
 
-A client may open many connections, send half a request, or not read the answer. aiohttp limits the
-size of requests and the idle time. This module limits the time for handshake, request and answer,
-the number of connections, and the bytes of bodies and answers in memory. To make room it closes
-the connection that has waited longest for its peer, preferably of an address that has too many
-connections.
+To make room for a new connection, the limiter closes the connection that has waited longest for
+its peer, preferably one of an address with too many connections.
 """
+
+# A client may open many connections, send half a request, or not read the answer. aiohttp limits
+# only the size of requests and the idle time.
 
 import asyncio
 import contextlib

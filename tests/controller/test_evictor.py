@@ -16,7 +16,7 @@ from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain.state import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
+from core.drain.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -130,7 +130,7 @@ class World:
     async def at_work(self) -> None:
         """Go on until the node is hard and the leader has looked on long enough, but for one."""
         await self.ticks(3)
-        await self.tick(LOOK_ON_SECONDS - 4)
+        await self.tick(OBSERVE_SECONDS - 4)
         assert self.mark == "hard"
         assert self.api.asked == []
 
@@ -335,7 +335,7 @@ async def test_who_leads_anew_looks_on_again() -> None:
     world.controller.begin()
     await world.ticks(4)
     assert len(world.api.asked) == 2
-    await world.tick(LOOK_ON_SECONDS)
+    await world.tick(OBSERVE_SECONDS)
     assert len(world.api.asked) == 3
 
 

@@ -25,11 +25,11 @@ from core.packing.node_order import SHARE_SCALE
 from core.writes.capacity_buffers import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
-    Act,
-    Alike,
+    BufferShape,
     Change,
     ExistingBuffer,
     Found,
+    Operation,
     Wanted,
     changes,
     pod_spec,
@@ -189,20 +189,20 @@ def standing(replicas: int, *names: str) -> Found:
 @pytest.mark.parametrize(
     ("found", "made"),
     [
-        (Found(), [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
-        (Found({}, {NAME: None}), [(Act.ADD_BUFFER, 10)]),
-        (Found({NAME: ExistingBuffer(10, "7")}), [(Act.ADD_TEMPLATE, 0)]),
+        (Found(), [(Operation.ADD_TEMPLATE, 0), (Operation.ADD_BUFFER, 10)]),
+        (Found({}, {NAME: None}), [(Operation.ADD_BUFFER, 10)]),
+        (Found({NAME: ExistingBuffer(10, "7")}), [(Operation.ADD_TEMPLATE, 0)]),
         (standing(10), []),
-        (standing(9), [(Act.RESIZE, 10)]),
+        (standing(9), [(Operation.RESIZE, 10)]),
         (standing(11), []),
-        (standing(12), [(Act.RESIZE, 10)]),
-        (standing(0), [(Act.RESIZE, 10)]),
+        (standing(12), [(Operation.RESIZE, 10)]),
+        (standing(0), [(Operation.RESIZE, 10)]),
     ],
 )
 def test_what_is_written_is_what_differs_materially(
-    found: Found, made: list[tuple[Act, int]]
+    found: Found, made: list[tuple[Operation, int]]
 ) -> None:
-    assert [(one.act, one.replicas) for one in changes(ASKED, found)] == made
+    assert [(one.operation, one.replicas) for one in changes(ASKED, found)] == made
 
 
 @pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
@@ -213,8 +213,8 @@ def test_a_tenth_more_or_less_is_no_reason_to_write(was: int, now: int, written:
 
 def test_a_buffer_goes_before_its_template() -> None:
     assert list(changes({}, standing(3, "ebb-reserve-a"))) == [
-        Change(Act.DROP_BUFFER, "ebb-reserve-a", version="7"),
-        Change(Act.DROP_TEMPLATE, "ebb-reserve-a"),
+        Change(Operation.DROP_BUFFER, "ebb-reserve-a", version="7"),
+        Change(Operation.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
 
 
@@ -244,9 +244,9 @@ def test_between_two_writes_no_more_is_asked_for_than_before_or_after(
     asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
     standing, totals = dict(was), []
     for change in changes(asked, found):
-        if change.act in (Act.ADD_BUFFER, Act.RESIZE):
+        if change.operation in (Operation.ADD_BUFFER, Operation.RESIZE):
             standing[change.name] = change.replicas
-        elif change.act is Act.DROP_BUFFER:
+        elif change.operation is Operation.DROP_BUFFER:
             del standing[change.name]
         totals.append(sum(standing.values()))
     assert standing.keys() == now.keys()
@@ -274,7 +274,7 @@ def read(asked: dict[str, Wanted]) -> Found:
     )
 
 
-def told(many: int, requests: Resources = SMALL) -> dict[Alike, int]:
+def told(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
     return {(requests, NO_NODE_CONSTRAINTS): many}
 
 
