@@ -133,8 +133,10 @@ class _Controller:
                 tasks.create_task(self._keep_config()),
             ]
             for kind in KINDS:
-                feed = WatchSink(self._view, kind, self._view.news, self._clock, self._metrics)
-                running.append(tasks.create_task(follow(self._client, kind, feed)))
+                sink = WatchSink(
+                    self._view, kind, self._view.freshness, self._clock, self._metrics
+                )
+                running.append(tasks.create_task(follow(self._client, kind, sink)))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
@@ -155,7 +157,7 @@ class _Controller:
             tasks.create_task(self._publisher.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
-        return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
+        return self._view.freshness.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_config(self) -> None:
         if self._start.config_path is None:

@@ -60,7 +60,7 @@ class Loop:
 
     def why_stale(self) -> str | None:
         """Return why the view is too old for a pass, or None."""
-        return self._view.news.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
+        return self._view.freshness.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
         """Run passes until cancelled, and stop all writes then."""
@@ -111,7 +111,7 @@ class Loop:
         now = self._clock.monotonic_seconds()
         if self._stale_since is None:
             self._stale_since = now
-        nodes_known = self._view.news.age_seconds(NODES, now) <= STALE_SECONDS
+        nodes_known = self._view.freshness.age_seconds(NODES, now) <= STALE_SECONDS
         if nodes_known and now - self._stale_since > STALE_SECONDS:
             await self._remove_no_schedule()
 

@@ -30,7 +30,7 @@ class ClusterView(Inventory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.news = Freshness()
+        self.freshness = Freshness()
         self.wake = asyncio.Event()
         """Set when a change cannot wait for the interval of passes."""
         self.became_unschedulable = asyncio.Event()

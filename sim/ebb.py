@@ -147,7 +147,7 @@ class Ebb:
         self.restart(config)
         for kind in (NODES, PODS):
             view.replaced(kind, ())
-            view.news.alive(kind, 0.0)
+            view.freshness.alive(kind, 0.0)
 
     @property
     def taint_key(self) -> str:

@@ -133,8 +133,8 @@ class DrainContext:
 
     def why_not_yet(self, pod: Pod) -> Blocker | None:
         """Return why a pod that may be evicted must wait, or None."""
-        # A Ready pod is evicted only while all other pods of its controller are Ready: a
-        # PodDisruptionBudget may not exist, or allow several disruptions.
+        # A Ready pod is evicted only while all other pods of its controller are Ready. Without a
+        # PodDisruptionBudget, nothing else limits the disruptions of a workload.
         alike = self.of_owner[owner_of(pod)] if pod.ready else ()
         if unsettled := next((other for other in alike if self._is_unsettled(other)), None):
             message = f"pod {unsettled.name} of {pod.owner_kind} {pod.owner_name} is not Ready"

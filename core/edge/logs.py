@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 _FIELDS = "ebb_fields"
-SELDOM_SECONDS: Final = 60.0
+LOG_INTERVAL_SECONDS: Final = 60.0
 """Minimum interval between two log lines about events that others can cause at any rate."""
 
 
@@ -34,7 +34,7 @@ class RateLimitedLog:
         """Record an event; a line has the fields of the last event, and the number of events."""
         now = self._now()
         self._events += 1
-        if now - self._last >= SELDOM_SECONDS:
+        if now - self._last >= LOG_INTERVAL_SECONDS:
             self._log.warning(self._message, extra=fields(**values, since_last=self._events))
             self._last, self._events = now, 0
 

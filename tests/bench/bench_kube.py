@@ -161,17 +161,17 @@ class Views(NamedTuple):
 
     def feed(self, kind: Kind[Any, Any]) -> WatchSink:
         """Return the feed of one kind."""
-        return WatchSink(self.inventory, kind, self.news, SystemClock(), self.metrics)
+        return WatchSink(self.inventory, kind, self.freshness, SystemClock(), self.metrics)
 
 
 def of_controller() -> Views:
     view = ClusterView()
-    return Views(view, view.news, ControllerMetrics(NAMESPACE))
+    return Views(view, view.freshness, ControllerMetrics(NAMESPACE))
 
 
 def of_extender() -> Views:
     view = View(ExtenderConfig(score="pack"), TAINT_KEY)
-    return Views(view, view.news, ExtenderMetrics())
+    return Views(view, view.freshness, ExtenderMetrics())
 
 
 PROGRAMS: Final[Mapping[str, Callable[[], Views]]] = {

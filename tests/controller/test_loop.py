@@ -80,7 +80,7 @@ class World:
             self.view, self.controller, self.clock, self.metrics, lambda: self.leading
         )
         for kind in KINDS:
-            self.view.news.alive(kind, 0.0)
+            self.view.freshness.alive(kind, 0.0)
         self.view.changed(PODS, pod("p", "n00", 500, 500))
         for name in NAMES[1:]:
             self.view.changed(PODS, pod(f"small-{name}", name, 1, 1))
@@ -200,9 +200,9 @@ async def test_hard_marks_do_not_stand_while_nothing_can_be_judged_but_nodes_are
         world.clock.seconds += STALE_SECONDS
         for kind in KINDS:
             if kind not in kinds:
-                world.view.news.alive(kind, world.clock.seconds)
+                world.view.freshness.alive(kind, world.clock.seconds)
             elif kind is PODS:
-                world.view.news.lost(kind)
+                world.view.freshness.lost(kind)
         await world.loop.step()
         found.append(len(world.api.log))
     assert found == ([0, 0, 1] if softened else [0, 0, 0])
@@ -214,9 +214,9 @@ async def test_what_was_judged_in_between_begins_that_time_anew() -> None:
     for blind in (True, False, True, True, True):
         world.clock.seconds += STALE_SECONDS
         for kind in KINDS:
-            world.view.news.alive(kind, world.clock.seconds)
+            world.view.freshness.alive(kind, world.clock.seconds)
         if blind:
-            world.view.news.lost(PODS)
+            world.view.freshness.lost(PODS)
         await world.loop.step()
         harden(world)
         written.append(len(world.api.log))
@@ -281,7 +281,7 @@ async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> Non
 
 
 def lose_a_watch(world: World) -> None:
-    world.view.news.lost(PODS)
+    world.view.freshness.lost(PODS)
 
 
 def hear_nothing(world: World) -> None:

@@ -65,7 +65,7 @@ class Fed:
         self.view = ClusterView()
         self.metrics = Metrics()
         self.feeds = {
-            kind: WatchSink(self.view, kind, self.view.news, self.clock, self.metrics)
+            kind: WatchSink(self.view, kind, self.view.freshness, self.clock, self.metrics)
             for kind in KINDS
         }
         self.nodes, self.pods = self.feeds[NODES], self.feeds[PODS]
@@ -327,7 +327,7 @@ def test_a_view_without_news_is_not_to_be_decided_on(
     fed = Fed()
     for kind in heard:
         fed.feeds[kind].alive()
-    assert fed.view.news.why_stale(fed.clock.now + later, 180) == reason
+    assert fed.view.freshness.why_stale(fed.clock.now + later, 180) == reason
 
 
 def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_lasts() -> None:
@@ -343,7 +343,7 @@ def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_last
             partial(fed.pods.replaced, []),
         ):
             break_()
-            assert fed.view.news.why_stale(fed.clock.now, 180) is None
+            assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
             assert gauge + "1.0" in fed.metrics.text().decode()
             mend()
             assert gauge + "0.0" in fed.metrics.text().decode()
@@ -364,10 +364,10 @@ def test_a_watch_that_broke_off_must_tell_something_first() -> None:
     for feed in fed.everything():
         feed.alive()
     fed.pods.restarted("error")
-    why = fed.view.news.why_stale(fed.clock.now, 180)
+    why = fed.view.freshness.why_stale(fed.clock.now, 180)
     assert why == "the watch of pods was interrupted and has not caught up yet"
     fed.pods.alive()
-    assert fed.view.news.why_stale(fed.clock.now, 180) is None
+    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
 
 
 def test_what_cannot_be_read_is_counted() -> None:
@@ -423,5 +423,5 @@ def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
         feed.alive()
     fed.feeds[VOLUMES].changed(Volume(name="v"))
     fed.feeds[VOLUMES].refused("v", "spec: bad")
-    assert fed.view.news.why_stale(fed.clock.now, 180) is None
+    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
     assert fed.view.of(VOLUMES) == {}

@@ -54,7 +54,7 @@ class Watched:
         self.view = ClusterView()
         metrics, clock = Metrics(), FakeClock()
         self.feeds = {
-            kind: WatchSink(self.view, kind, self.view.news, clock, metrics) for kind in KINDS
+            kind: WatchSink(self.view, kind, self.view.freshness, clock, metrics) for kind in KINDS
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
