@@ -157,7 +157,7 @@ async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
     store = PublishedStore(client, namespace)
     for change in changes({}, await store.found()):
         drop = partial(store.carry_out, change)
-        await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
+        await writing.each("buffer", f"{namespace}/{change.name}", change.operation.value, drop)
 
 
 async def _recorded_key(leases: LeaseStore) -> str | None:

@@ -26,7 +26,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 # The text format exports the creation time of each counter and histogram as a gauge of its own,
 # which nearly doubles the number of series. All counters of a program start with the process, and
 # process_start_time_seconds is exported anyway.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Report = TypeVar("Report")
 Samples = dict[tuple[str, ...], float]

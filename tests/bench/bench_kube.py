@@ -156,7 +156,7 @@ class Views(NamedTuple):
     """What a program keeps of the watches."""
 
     inventory: Inventory
-    news: Freshness
+    freshness: Freshness
     metrics: WatchMetrics
 
     def feed(self, kind: Kind[Any, Any]) -> WatchSink:
@@ -184,7 +184,7 @@ class Synced(WatchSink):
     """A feed of pods, which also says when the list is in."""
 
     def __init__(self, views: Views) -> None:
-        super().__init__(views.inventory, PODS, views.news, SystemClock(), views.metrics)
+        super().__init__(views.inventory, PODS, views.freshness, SystemClock(), views.metrics)
         self.done = asyncio.Event()
 
     def alive(self) -> None:

@@ -121,7 +121,7 @@ class World:
         return self.of(CostKind.SET, result) + self.of(CostKind.REMOVE, result)
 
     def of(self, operation: CostKind, result: WriteResult = WriteResult.SUCCESS) -> float:
-        labels = {"operation": operation, "result": result}
+        labels: dict[str, str] = {"operation": operation, "result": result}
         found = self.metrics.registry.get_sample_value("ebb_pod_writes_total", labels)
         assert found is not None
         return found

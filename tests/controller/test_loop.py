@@ -56,9 +56,9 @@ class Told(Reconciler):
         self.before: Callable[[], object] = lambda: None
         self.passes = 0
 
-    def evaluate(
+    def evaluate(  # type: ignore[override]
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]
-    ) -> PassReport:  # type: ignore[override]
+    ) -> PassReport:
         self.passes += 1
         self.before()
         return super().evaluate(cluster, now_seconds, in_time)
@@ -138,7 +138,7 @@ async def test_a_pod_that_turned_is_urgent_if_its_scheduler_is_known() -> None:
     world = World()
     await world.until_due()
     world.controller.config = replace(CONFIG, schedulers=("own",))
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.turn("theirs")
     await _until(lambda: not world.view.became_unschedulable.is_set())
     world.turn("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
@@ -400,7 +400,7 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
     world = World()
     await world.until_due()
     with world.api.held():
-        lookout = asyncio.create_task(world.loop._look_out())
+        lookout = asyncio.create_task(world.loop._check_unschedulable())
         step = asyncio.create_task(world.loop.step())
         for number in range(3):
             world.turn(f"never-{number}", **impossible)  # type: ignore[arg-type]
@@ -414,7 +414,7 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
 async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_waiting() -> None:
     world = World()
     world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.turn("unlike", unsupported=("spec.schedulerName",))
     await world.view.wake.wait()
     lookout.cancel()
@@ -427,7 +427,7 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
             raise ZeroDivisionError
 
     world = World()
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
     await _until(lambda: world.count("errors") == 1)
     world.turn("waits")

@@ -298,7 +298,7 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
     view.replaced(PODS, [])
     assert not view._occupants, "what has gone leaves nothing behind"
-    assert not view._others, "nor do those that Karpenter alone counts"
+    assert not view._karpenter_occupants, "nor do those that Karpenter alone counts"
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:
