@@ -81,7 +81,7 @@ async def release(
         of_any_phase = pods(client, finished=True)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
-                clear = partial(write_as_decided, of_any_phase, write.key, write.if_as_seen)
+                clear = partial(write_as_decided, of_any_phase, write.key, write.if_unchanged)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
         if asked.taint_key is not None and recorded in (None, key):
@@ -157,7 +157,7 @@ async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
     store = PublishedStore(client, namespace)
     for change in changes({}, await store.found()):
         drop = partial(store.carry_out, change)
-        await writing.each("buffer", f"{namespace}/{change.name}", change.act.value, drop)
+        await writing.each("buffer", f"{namespace}/{change.name}", change.operation.value, drop)
 
 
 async def _recorded_key(leases: LeaseStore) -> str | None:

@@ -19,7 +19,7 @@ from controller.evictor import Evictor
 from controller.loop import Loop
 from controller.metrics import Metrics
 from controller.publisher import Publisher
-from controller.reconciler import OnPods, Reconciler
+from controller.reconciler import PodActions, Reconciler
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.evictions import EvictionStore
 from controller.stores.lease import LeaseStore
@@ -40,8 +40,8 @@ log = logging.getLogger("ebb.controller")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the controller until SIGTERM. Returns: 0, or 2 with one line a fault."""
-    description = "Watches the cluster; the elected leader marks Nodes and releases them."
+    """Run the controller until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
+    description = "Watches the cluster; the elected leader marks Nodes and releases marks."
     return program.run("ebb-controller", description, _serve, argv)
 
 
@@ -51,7 +51,7 @@ async def _serve(start: program.Start) -> None:
 
 
 class _Controller:
-    """The parts of the program."""
+    """Hold the parts of the program."""
 
     def __init__(self, start: program.Start, client: Client) -> None:
         config = start.config
@@ -65,7 +65,8 @@ class _Controller:
         leases = LeaseStore(client, self._namespace, names.LEASE, timing.call)
         self._elector = Elector(
             leases,
-            # A container that was started again must not take its predecessor's lease for its own.
+            # A restarted container has the same name, and must not take over the Lease of its
+            # predecessor, whose last calls may still arrive.
             f"{name}_{secrets.token_hex(4)}",
             self._clock,
             timing,
@@ -74,32 +75,34 @@ class _Controller:
         self._events = Events(
             client,
             self._clock,
-            self._metrics.lost_events.inc,
+            self._metrics.event_write_failures.inc,
             controller=names.REPORTING,
             instance=name,
         )
-        self._tell_of_us = partial(self._events.tell_of, events.namespace(self._namespace))
-        # Deadlines and delays must not end because somebody sets the wall clock.
+        self._record_about_namespace = partial(
+            self._events.record_about, events.namespace(self._namespace)
+        )
+        # Deadlines and backoffs must not end because the wall clock is set.
         steady = SteadyClock(self._clock)
         self._reconciler = Reconciler(
             config,
             objects.nodes(client),
             owner=name,
             metrics=self._metrics,
-            tell=self._events.tell,
-            on_pods=OnPods(self._deletion_costs(steady), self._evictor(steady)),
+            record_event=self._events.record,
+            pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
         )
         self._loop = Loop(
             self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
-        self._metrics.clock_off.set_function(steady.off_seconds)
+        self._metrics.clock_offset.set_function(steady.offset_seconds)
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
-            self._metrics.view_age.labels(kind.resource).set_function(age)
-        self._metrics.leads = lambda: self._elector.leading
-        self._metrics.leading.set_function(self._metrics.leads)
+            self._metrics.watch_age.labels(kind.resource).set_function(age)
+        self._metrics.is_leading = lambda: self._elector.leading
+        self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
         right = AccessReview(partial(is_allowed, self._client, PATCH_PODS), clock, "patch pods")
@@ -112,7 +115,7 @@ class _Controller:
             self._metrics,
             own_namespace=self._namespace,
             jitter=random.random,
-            tell_forbidden=partial(self._tell_of_us, type_=EventType.WARNING),
+            report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )
 
     async def run(self) -> None:
@@ -130,14 +133,16 @@ class _Controller:
                 tasks.create_task(self._keep_config()),
             ]
             for kind in KINDS:
-                feed = WatchSink(self._view, kind, self._view.news, self._clock, self._metrics)
-                running.append(tasks.create_task(follow(self._client, kind, feed)))
+                sink = WatchSink(
+                    self._view, kind, self._view.freshness, self._clock, self._metrics
+                )
+                running.append(tasks.create_task(follow(self._client, kind, sink)))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)
             )
             await http.until_signal()
-            await http.drain(self._health, seconds=0)  # no Service leads here
+            await http.drain(self._health, seconds=0)  # no Service sends requests to this program
             leader.cancel()
             await asyncio.wait({leader})
             for task in running:
@@ -152,7 +157,7 @@ class _Controller:
             tasks.create_task(self._publisher.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
-        return self._view.news.age_seconds(kind, self._clock.monotonic_seconds())
+        return self._view.freshness.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_config(self) -> None:
         if self._start.config_path is None:
@@ -163,7 +168,7 @@ class _Controller:
             self._view,
             self._clock,
             self._metrics,
-            self._tell_of_us,
+            self._record_about_namespace,
         )
         await self._start.changes.follow(config_reload.reload)
 

@@ -1,6 +1,6 @@
-"""SelfSubjectAccessReviews: whether RBAC allows this program something, in any namespace.
+"""Ask the API server whether RBAC allows this program an action in all namespaces.
 
-Source: k8s.io/api authorization/v1.
+Source: SelfSubjectAccessReview of k8s.io/api authorization/v1.
 """
 
 import logging
@@ -17,10 +17,10 @@ from core.model.errors import UnavailableError
 
 REVIEW_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 ANSWER_SECONDS: Final = 300
-"""How long an answer counts."""
+"""Time for which an answer is used before the API server is asked again."""
 
 Access = Mapping[str, str]
-"""The resourceAttributes of a review; without a namespace they mean every namespace."""
+"""The resourceAttributes of a review. Without a namespace they mean all namespaces."""
 EVICT_PODS: Final[Access] = MappingProxyType(
     {"verb": "create", "resource": "pods", "subresource": "eviction"}
 )
@@ -30,39 +30,42 @@ log = logging.getLogger("ebb.access-review")
 
 
 class AccessReview:
-    """Keeps the answer of a review, and asks again when it does not count any more."""
+    """Cache the answer of an access review for ANSWER_SECONDS."""
 
-    def __init__(self, ask: Callable[[], Awaitable[bool]], clock: Clock, what: str) -> None:
-        """*ask* raises UnavailableError. *what*: the access, for the log."""
-        self._ask, self._clock, self._what = ask, clock, what
+    def __init__(self, ask: Callable[[], Awaitable[bool]], clock: Clock, action: str) -> None:
+        """*ask* may raise UnavailableError. *action*: name of the reviewed action, for the log."""
+        self._ask, self._clock, self._action = ask, clock, action
         self.forget()
 
     def forget(self) -> None:
-        """Drop the answer."""
-        self.held: bool | None = None
-        """Whether the access is allowed; None: there is no answer yet."""
+        """Remove the answer from the cache."""
+        self.allowed: bool | None = None
+        """Whether the action is allowed; None if there is no answer yet."""
         self._asked_at = 0.0
 
-    async def look_up(self) -> bool:
-        """Ask if the last answer does not count any more. Returns: whether the answer changed.
+    async def refresh(self) -> bool:
+        """Ask again if the last answer has expired; return whether the answer has changed.
 
-        If there is no answer, the last one is kept.
+        If the API server does not answer, the last answer remains in use.
         """
         now = self._clock.monotonic_seconds()
-        if self.held is not None and now - self._asked_at < ANSWER_SECONDS:
+        if self.allowed is not None and now - self._asked_at < ANSWER_SECONDS:
             return False
         try:
-            held = await self._ask()
+            allowed = await self._ask()
         except UnavailableError as fault:
-            log.warning("cannot review access", extra=fields(to=self._what, reason=str(fault)))
+            log.warning(
+                "the access review failed; using the last answer",
+                extra=fields(action=self._action, reason=str(fault)),
+            )
             return False
-        changed = held is not self.held
-        self.held, self._asked_at = held, now
+        changed = allowed is not self.allowed
+        self.allowed, self._asked_at = allowed, now
         return changed
 
 
 async def is_allowed(client: Client, access: Access) -> bool:
-    """Ask the API server whether this program has the access. Raises: UnavailableError."""
+    """Ask the API server whether RBAC allows this program the access. Raises: UnavailableError."""
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -1,4 +1,4 @@
-"""Reads a changed configuration file, tries it, and swaps the whole configuration or nothing."""
+"""Reload a changed configuration file: replace the whole configuration, or nothing."""
 
 import asyncio
 import logging
@@ -22,14 +22,14 @@ from core.model.humanize import plural
 ACCEPTED: Final = "ConfigurationChanged"
 REFUSED: Final = "ConfigurationRefused"
 
-Tell = Callable[[str, str, EventType], None]
-"""Takes an Event's reason, a note for people, and its type."""
+RecordEvent = Callable[[str, str, EventType], None]
+"""Writes an Event with this reason, note and type."""
 
 log = logging.getLogger("ebb.config-reload")
 
 
 class ConfigReload:
-    """Reads the file that the program was started with, whenever it has changed."""
+    """Reload the configuration file that the program was started with."""
 
     def __init__(
         self,
@@ -38,46 +38,54 @@ class ConfigReload:
         view: ClusterView,
         clock: Clock,
         metrics: Metrics,
-        tell: Tell,
+        record_event: RecordEvent,
     ) -> None:
         self._path, self._reconciler, self._view = path, reconciler, view
-        self._clock, self._metrics, self._tell = clock, metrics, tell
-        self._succeeded()
+        self._clock, self._metrics, self._record_event = clock, metrics, record_event
+        self._record_success()
 
     async def reload(self) -> bool:
-        """Swap the configuration if the file is good; else the last good one stays.
+        """Use the file if it is valid; otherwise keep the previous configuration.
 
-        True: what stands in the file now has been dealt with, and told, once.
+        Returns: True, because the content of the file has been handled and reported.
         """
         try:
-            note = await self._swap()
+            note = await self._replace()
         except ConfigError as fault:
             self._metrics.config_good.set(0)
-            log.error("configuration refused", extra=fields(reason=str(fault)))  # noqa: TRY400 no trace
-            self._tell(REFUSED, "; ".join(str(fault).splitlines()), EventType.WARNING)
+            log.error(  # noqa: TRY400 the reason names the field; a stack trace adds nothing
+                "the configuration file is invalid; keeping the previous configuration",
+                extra=fields(reason=str(fault)),
+            )
+            self._record_event(REFUSED, "; ".join(str(fault).splitlines()), EventType.WARNING)
         else:
-            self._succeeded()
-            log.info("configuration changed", extra=fields(path=self._path, plan=note))
-            self._tell(ACCEPTED, note, EventType.NORMAL)
+            self._record_success()
+            log.info("using the changed configuration", extra=fields(path=self._path, plan=note))
+            self._record_event(ACCEPTED, note, EventType.NORMAL)
         return True
 
-    async def _swap(self) -> str:
-        # A thousand prices take a second, and what somebody has mistaken for this file longer.
+    async def _replace(self) -> str:
+        # Parsing takes about a second for a file with a thousand prices, and longer for a large
+        # file of another kind. The event loop must renew the Lease meanwhile.
         found = await asyncio.to_thread(files.read_config, self._path)
         before = self._reconciler.config
         if fixed := restart_needed(before, found):
-            allowed = "as it was when the program started: restart it for this"
+            allowed = "the value with which the program started; restart it to change the setting"
             raise ConfigError(
                 self._path, [f"{name}: changed; allowed: {allowed}" for name in fixed]
             )
-        plan = await self._tried(found)
+        plan = await self._trial_plan(found)
         self._reconciler.config = found
-        self._view.urgent.set()
-        could = plural(len(plan.removals), "node")
-        return f"mode {found.mode.value}; {could} could go in the long run"
+        self._view.wake.set()
+        nodes = plural(len(plan.removals), "node")
+        return f"mode {found.mode.value}; {nodes} could be removed in the long run"
 
-    async def _tried(self, config: Config) -> Plan:
-        """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
+    async def _trial_plan(self, config: Config) -> Plan:
+        """Make a plan for the current cluster with the new configuration.
+
+        Raises: ConfigError if the plan fails.
+        """
+        # A configuration with which every pass fails must not replace one that works.
         snapshot, now = self._view.snapshot(config.schedulers), self._clock.unix_seconds()
         try:
             return await asyncio.to_thread(
@@ -85,9 +93,9 @@ class ConfigReload:
             )
         except Exception as fault:
             log.exception("a plan with the changed configuration failed")
-            problem = f"no plan can be made with it: {type(fault).__name__}"
+            problem = f"a plan with this configuration failed: {type(fault).__name__}; see the log"
             raise ConfigError(self._path, [problem]) from fault
 
-    def _succeeded(self) -> None:
+    def _record_success(self) -> None:
         self._metrics.config_good.set(1)
         self._metrics.config_since.set(self._clock.unix_seconds())

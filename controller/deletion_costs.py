@@ -1,6 +1,6 @@
-"""Carries out what core.writes.costs decides: a bounded batch of pods a pass.
+"""Write the pod deletion costs that core.writes.costs decides on, in bounded batches.
 
-In mode observe costs are only told: what stands on pods from another mode is taken away.
+Mode observe only reports costs that it would set. It removes the costs that another mode has set.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from controller.access_review import AccessReview
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from controller.writers import for_each
 from core.config.settings import Mode, PodDeletionCost
 from core.edge.kube.stores.objects import Failures, Objects, write_as_decided
@@ -20,42 +20,45 @@ from core.model.pod import Pod
 from core.writes.write import Write, split
 
 WRITES_MAX: Final = 200
-"""Pods a pass; the others wait for the next one."""
+"""Maximum number of pods in the batch of a pass; later passes write the others."""
 WRITERS_MAX: Final = 4
-"""Pods that are written at once."""
+"""Maximum number of concurrent writes."""
 BEGIN_SECONDS_MAX: Final = 0.5
-"""After this no further pod of a pass is begun: a release of nodes must not wait for them."""
+"""Time after which a pass starts no further write, so that urgent writes of the next pass to Nodes
+come soon."""
+ALLOWED: Final = "RBAC allows patching pods, so pod deletion costs are written"
+FORBIDDEN: Final = (
+    "RBAC does not allow patching pods, so no pod deletion costs are written; "
+    "manifests/components/pod-deletion-cost grants the permission"
+)
 
 log = logging.getLogger("ebb.deletion-costs")
 
 
 class DeletionCosts:
-    """Writes deletion costs. All it remembers is which pods were refused; they are tried last.
+    """Write deletion costs of pods."""
 
-    They are forgotten once nothing is to be written on them, so there are no more than pods.
-    """
-
-    def __init__(self, pods: Objects[Pod], metrics: Metrics, right: AccessReview) -> None:
-        """*right*: to patch pods."""
-        self._pods, self._metrics, self._right = pods, metrics, right
+    def __init__(self, pods: Objects[Pod], metrics: Metrics, access: AccessReview) -> None:
+        """*access*: review of the access to patch pods."""
+        self._pods, self._metrics, self._access = pods, metrics, access
         self._refused: set[str] = set()
+        """Pods whose last write failed, as namespace/name. A pod without a pending write is
+        removed, so the set is bounded by the number of pods."""
 
     def enabled(self, order: PodDeletionCost) -> bool | None:
-        """Say whether marks are to have costs; None: no cost can be written, nor taken away.
-
-        With `auto` and no answer about the right yet nothing is decided: costs that another
-        leader has set must not go and come again.
-        """
+        """Return whether pods on marked nodes should have costs; None if nothing is written."""
         if order is not PodDeletionCost.AUTO:
             return order is PodDeletionCost.ENABLED
-        return True if self._right.held else None
+        # Without permission, costs can neither be set nor removed. Without an answer yet, costs of
+        # the previous leader must not be removed and then set again.
+        return True if self._access.allowed else None
 
-    async def look_up(self, order: PodDeletionCost) -> None:
-        """Ask for the right where it decides, and tell of another answer."""
+    async def refresh_access(self, order: PodDeletionCost) -> None:
+        """Review the access to pods if the setting depends on it, and log a changed answer."""
         if order is not PodDeletionCost.AUTO:
-            self._right.forget()
-        elif await self._right.look_up():
-            log.info("scale-in order", extra=fields(may_patch_pods=self._right.held))
+            self._access.forget()
+        elif await self._access.refresh():
+            log.info(ALLOWED if self._access.allowed else FORBIDDEN)
 
     async def carry_out(
         self,
@@ -63,15 +66,16 @@ class DeletionCosts:
         mode: Mode,
         halted: Callable[[], str | None] = lambda: None,
     ) -> int:
-        """Write a batch, until there is a reason to look again first; return how many failed.
+        """Write a batch and return the number of failed writes.
 
-        A write that fails ends the batch if the next would most likely fail as well. The next pass
-        begins with the others, so that a pod that is always refused holds nobody up.
+        The batch ends early if *halted* returns a reason, or if the next write would most likely
+        fail too.
         """
-        wanted, told = split(writes, mode)
-        _tell("would write deletion costs", told)
-        _tell("deletion costs to write", wanted)
+        wanted, reported = split(writes, mode)
+        _log("would write deletion costs", reported)
+        _log("deletion costs to write", wanted)
         self._refused &= {write.key for write in wanted}
+        # Pods whose last write failed come last: a pod that is always refused blocks no other.
         batch = sorted(wanted, key=lambda write: write.key in self._refused)[:WRITES_MAX]
         clock, failed, ended = asyncio.get_running_loop(), 0, False
         failures, end = Failures(), clock.time() + BEGIN_SECONDS_MAX
@@ -88,18 +92,22 @@ class DeletionCosts:
         return failed
 
     async def _carry_out(self, write: Write[Pod]) -> UnavailableError | None:
-        """Write one; return why it failed, None if it did not."""
+        """Write one pod; return the error if the write failed."""
         try:
-            done = await write_as_decided(self._pods, write.key, write.if_as_seen)
+            done = await write_as_decided(self._pods, write.key, write.if_unchanged)
         except UnavailableError as fault:
             self._refused.add(write.key)
-            self._metrics.pod_writes.labels("failed").inc()
-            log.warning("a write failed", extra=fields(pod=write.key, reason=str(fault)))
+            self._metrics.pod_writes.labels(write.kind, WriteResult.of(fault)).inc()
+            log.warning(
+                "cannot write the deletion cost of a pod; a later pass retries",
+                extra=fields(pod=write.key, reason=str(fault)),
+            )
             return fault
-        self._metrics.pod_writes.labels(write.kind.value if done else "outdated").inc()
+        result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
+        self._metrics.pod_writes.labels(write.kind, result).inc()
         return None
 
 
-def _tell(what: str, writes: Sequence[Write[Pod]]) -> None:
+def _log(message: str, writes: Sequence[Write[Pod]]) -> None:
     if writes:
-        log.info(what, extra=fields(**Counter(write.kind.value for write in writes)))
+        log.info(message, extra=fields(**Counter(write.kind.value for write in writes)))

@@ -1,8 +1,6 @@
-"""Who runs the engine: one replica, by a Lease.
+"""Elect the replica that reconciles, by a Lease.
 
-Every replica trusts the monotonic time at which it last saw the record change, never the times
-in it. Leading ends before the Lease does for others. Source: client-go's leader election, its
-RenewDeadline among it.
+Source: k8s.io/client-go/tools/leaderelection, including its RenewDeadline.
 """
 
 import asyncio
@@ -18,46 +16,52 @@ from core.edge.logs import fields
 from core.model.errors import ConflictError, UnavailableError
 
 JITTER_FACTOR: Final = 1.2
-"""Replicas that wait for the Lease wait up to so many retry periods longer, each its own time."""
+"""Maximum jitter in retry periods, so that waiting replicas do not all try at the same time."""
 RELEASE_TRIES_MAX: Final = 3
 
 log = logging.getLogger("ebb.election")
 
 
 class Leases(Protocol):
-    """Where the record stands."""
+    """The store of the Lease."""
 
     async def read(self) -> Lease | None:
-        """Return the record, None when there is none. Raises: UnavailableError."""
+        """Return the Lease, or None if it does not exist. Raises: UnavailableError."""
 
     async def write(self, lease: Lease) -> Lease:
-        """Create or replace it. Raises: ConflictError when somebody was faster."""
+        """Create or replace the Lease, and return it as stored.
+
+        Raises: ConflictError if it has changed since it was read; UnavailableError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds; duration > deadline > JITTER_FACTOR x retry, as client-go demands."""
+    """Periods of an election, seconds; client-go requires duration > deadline > jitter x retry."""
 
     duration: int
+    """Time after the last renewal after which other replicas may take the Lease."""
     deadline: float
+    """Time after the last renewal after which the leader stops leading."""
     retry: float
+    """Time between two attempts to take or renew the Lease."""
 
     @classmethod
     def of(cls, duration: int) -> "Timing":
-        """Keep Kubernetes' own proportions: 15 s, 10 s, 2 s."""
+        """Return the periods in the proportions of Kubernetes' components: 15 s, 10 s, 2 s."""
         return cls(duration, duration * 2 / 3, duration * 2 / 15)
 
     @property
     def call(self) -> float:
-        """Return how long one call may take: a deadline has room for two of them."""
+        """Return the timeout of one call, so that a deadline has room for two calls."""
         return self.deadline / 2
 
 
 class Elector:
-    """Competes for the Lease, and leads while it is held.
+    """Compete for the Lease, and lead while this replica holds it.
 
-    Whatever a call of the API server does, leading ends a deadline after the last renewal that
-    succeeded began: no call is waited for longer than that.
+    Leading ends one deadline after the start of the last successful renewal, even while a call to
+    the API server hangs.
     """
 
     def __init__(
@@ -71,25 +75,29 @@ class Elector:
     ) -> None:
         self._leases, self._identity, self._clock = leases, identity, clock
         self._timing, self._jitter = timing, jitter
-        self._seen: Lease | None = None
-        self._seen_at = 0.0
-        self._until = 0.0
-        """Monotonic; leading ends then, unless the Lease is renewed."""
+        self._observed: Lease | None = None
+        # The clocks of replicas may differ. So the times in the Lease do not count, but the local
+        # time at which this replica last saw the Lease change.
+        self._observed_at = 0.0
+        """Monotonic time at which the observed Lease was first read or written."""
+        self._leads_until = 0.0
+        """Monotonic time at which leading ends unless the Lease is renewed."""
         self._working = False
 
     @property
     def leading(self) -> bool:
-        """Whether this replica may write now; false too when its process has been asleep."""
+        """Return whether this replica may write now."""
+        # A process that was suspended may still run the work of the leader after its deadline.
         return self._working and self._left() > 0
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Run *lead* whenever the Lease is held, until cancelled; then give the Lease back.
+        """Run *lead* while this replica holds the Lease, until cancelled; then release the Lease.
 
-        Raises: what *lead* raises; then too the Lease is given back first.
+        Raises: any exception of *lead*, after the Lease has been released.
         """
         while True:
             await self._acquire()
-            log.info("leading", extra=fields(identity=self._identity))
+            log.info("started leading", extra=fields(identity=self._identity))
             self._working = True
             try:
                 await self._lead(lead)
@@ -97,9 +105,9 @@ class Elector:
                 self._working = False
 
     async def _acquire(self) -> None:
-        """Take the Lease, by a write that leaves time for another one as slow."""
+        """Wait until this replica holds the Lease, with enough time left to renew it."""
         while True:
-            if await self._acquired() and self._left() > self._timing.call:
+            if await self._try_hold() and self._left() > self._timing.call:
                 return
             await asyncio.sleep(self._timing.retry * (1 + JITTER_FACTOR * self._jitter()))
 
@@ -108,33 +116,33 @@ class Elector:
         holding = [asyncio.ensure_future(self._renew()), asyncio.ensure_future(self._deadline())]
         try:
             await asyncio.wait({work, *holding}, return_when=asyncio.FIRST_COMPLETED)
-            for one in (work, *holding):
-                if one.done():
-                    one.result()
+            for task in (work, *holding):
+                if task.done():
+                    task.result()
         except BaseException:
-            await _ended(work, *holding)
+            await _cancel(work, *holding)
             await self._release()
             raise
-        await _ended(work, *holding)
-        log.warning("lost the lease", extra=fields(identity=self._identity))
+        await _cancel(work, *holding)
+        log.warning(
+            "lost the Lease; this replica stops writing", extra=fields(identity=self._identity)
+        )
 
     async def _renew(self) -> None:
-        """Renew until somebody else has the Lease, or this process has slept for too long.
-
-        A retry period lies between the beginnings of two tries: after a slow one it is over.
-        """
-        begun = self._until - self._timing.deadline
+        """Renew the Lease until another replica holds it, or until the deadline has passed."""
+        # The retry period runs from the start of an attempt: after a slow attempt it is over.
+        begun = self._leads_until - self._timing.deadline
         while True:
             due = begun + self._timing.retry
             await asyncio.sleep(max(0.0, due - self._clock.monotonic_seconds()))
             begun = self._clock.monotonic_seconds()
             if self._left() <= 0:
                 return
-            if not await self._acquired() and self._held_by_another():
+            if not await self._try_hold() and self._held_by_another():
                 return
 
     async def _deadline(self) -> None:
-        """Wait until the last renewal is too long ago, whatever the next one waits for."""
+        """Wait until the deadline of the last renewal has passed."""
         while True:
             left = self._left()
             if left <= 0:
@@ -142,32 +150,33 @@ class Elector:
             await asyncio.sleep(left)
 
     def _left(self) -> float:
-        return self._until - self._clock.monotonic_seconds()
+        return self._leads_until - self._clock.monotonic_seconds()
 
     def _held_by_another(self) -> bool:
-        return self._seen is not None and self._seen.holder not in ("", self._identity)
+        return self._observed is not None and self._observed.holder not in ("", self._identity)
 
-    async def _acquired(self) -> bool:
-        """Take or renew the Lease; no answer, or somebody faster, is False."""
+    async def _try_hold(self) -> bool:
+        """Try once to take or renew the Lease; return whether this replica holds it now."""
         try:
-            return await self._try()
+            return await self._take_or_renew()
         except ConflictError:
-            return False  # the next try reads who it was
+            return False  # the next attempt reads the holder
         except UnavailableError as fault:
-            log.warning("lease", extra=fields(reason=str(fault)))
+            log.warning("cannot take or renew the Lease", extra=fields(reason=str(fault)))
             return False
 
-    async def _try(self) -> bool:
-        if self._working and self._seen is not None and self._is_ours(self._seen):
-            with suppress(ConflictError):  # a read says what has become of it
-                await self._write(self._seen)
+    async def _take_or_renew(self) -> bool:
+        if self._working and self._observed is not None and self._is_ours(self._observed):
+            # A renewal needs no read, unless somebody else has changed the Lease.
+            with suppress(ConflictError):
+                await self._write(self._observed)
                 return True
         found = await self._leases.read()
         now = self._clock.monotonic_seconds()
-        if found != self._seen:
-            self._seen, self._seen_at = found, now
+        if found != self._observed:
+            self._observed, self._observed_at = found, now
         before = found or Lease()
-        ends = self._seen_at + before.duration_seconds
+        ends = self._observed_at + before.duration_seconds
         if before.holder and not self._is_ours(before) and now < ends:
             return False
         await self._write(before)
@@ -177,7 +186,9 @@ class Elector:
         return lease.holder == self._identity
 
     async def _write(self, before: Lease) -> None:
-        """Make it ours on the version that was read, and lead from now on."""
+        """Write this replica as the holder, on the version that was read."""
+        # The deadline counts from before the call, because the Lease may be renewed at any time
+        # during it.
         now, ours = self._clock.monotonic_seconds(), self._is_ours(before)
         stamp = micro_time(self._clock.unix_seconds())
         wanted = replace(
@@ -188,11 +199,11 @@ class Elector:
             acquired=before.acquired if ours else stamp,
             transitions=before.transitions + (before.version != "" and not ours),
         )
-        self._seen = await self._leases.write(wanted)
-        self._seen_at, self._until = now, now + self._timing.deadline
+        self._observed = await self._leases.write(wanted)
+        self._observed_at, self._leads_until = now, now + self._timing.deadline
 
     async def _release(self) -> None:
-        """Empty the Lease, so that the next replica need not wait until it ends."""
+        """Remove the holder from the Lease, so that another replica can take it at once."""
         for _ in range(RELEASE_TRIES_MAX):
             try:
                 found = await self._leases.read()
@@ -205,14 +216,18 @@ class Elector:
             except ConflictError:
                 continue
             except UnavailableError as fault:
-                log.warning("lease not released", extra=fields(reason=str(fault)))
+                log.warning(
+                    "cannot release the Lease; other replicas wait until it expires",
+                    extra=fields(reason=str(fault)),
+                )
                 return
-            log.info("released the lease", extra=fields(identity=self._identity))
+            log.info("released the Lease", extra=fields(identity=self._identity))
             return
 
 
-async def _ended(*work: "asyncio.Future[None]") -> None:
-    """Cancel and wait, so that nothing is written after the Lease has gone."""
-    for one in work:
-        one.cancel()
+async def _cancel(*work: "asyncio.Future[None]") -> None:
+    """Cancel tasks and wait until they have ended."""
+    # Nothing may be written after the Lease is released or lost.
+    for task in work:
+        task.cancel()
     await asyncio.gather(*work, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Carries out what core.drain decides: evicts, remembers, tells.
+"""Evict the pods that core.drain chooses, and report evictions and failed drains.
 
-What is remembered is changed here alone, by the loop; a look in a thread rests on one state of it,
-and is carried out on that state or not at all.
+Only `carry_out`, in the event loop, changes the state of drains. A decision that another thread
+makes is based on one state, and is discarded if the state has changed meanwhile.
 """
 
 import logging
@@ -10,40 +10,40 @@ from typing import Final, NamedTuple
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.stores.evictions import Answer, Evictions, Outcome
-from controller.writers import Tell, for_each
+from controller.stores.evictions import Answer, EvictionResult, Evictions
+from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
 from core.drain.context import DrainInput
-from core.drain.planner import NOTHING, DrainDecision, plan_drain, standing
+from core.drain.planner import NOTHING, DrainDecision, keep_marks, plan_drain
 from core.drain.state import REFUSED_SECONDS_MAX, DrainState, Eviction
 from core.edge.clock import Clock
 from core.edge.logs import fields
 from core.model.node import Node
 
 CALLS_MAX: Final = 4
-"""Evictions that are asked for at once."""
+"""Maximum number of concurrent eviction calls."""
 EVICTED: Final = "PodEvicted"
 REFUSED: Final = "PodEvictionRefused"
 FORBIDDEN: Final = "EvictionForbidden"
 FORBIDDEN_NOTE: Final = (
-    "eviction: enabled, but the program has no right to create pods/eviction, so nothing is "
-    "evicted; manifests/components/eviction grants it"
+    "`eviction` is enabled, but RBAC does not allow creating pods/eviction, so no pod is evicted; "
+    "manifests/components/eviction grants the permission"
 )
 
 log = logging.getLogger("ebb.evictor")
 
 
 class PlannedDrain(NamedTuple):
-    """A look, and what it rests on."""
+    """A decision about evictions, with the state that it is based on."""
 
     before: DrainState
     drain: DrainDecision
     node: Node | None
-    """The one at work."""
+    """The node that is being drained."""
 
 
 class Evictor:
-    """Evicts pods while its replica leads."""
+    """Evict pods while this replica leads."""
 
     def __init__(
         self,
@@ -53,97 +53,113 @@ class Evictor:
         *,
         own_namespace: str,
         jitter: Callable[[], float],
-        tell_forbidden: Callable[[str, str], None] = lambda *_: None,
+        report_forbidden: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        """*jitter*: from 0 to 1. *tell_forbidden* takes an Event's reason and note."""
+        """*jitter*: returns 0 to 1. *report_forbidden*: writes an Event with a reason and note."""
         self._evictions, self._clock, self._metrics = evictions, clock, metrics
-        self._jitter, self._tell_forbidden = jitter, tell_forbidden
+        self._jitter, self._report_forbidden = jitter, report_forbidden
         self.own_namespace = own_namespace
-        self._right = AccessReview(evictions.allowed, clock, "evict pods")
+        self._access = AccessReview(evictions.allowed, clock, "evict pods")
         metrics.eviction_forbidden.set_function(
-            lambda: metrics.leads() and self._right.held is False
+            lambda: metrics.is_leading() and self._access.allowed is False
         )
         self.begin()
 
     def begin(self) -> None:
-        """Lead anew: others may have evicted meanwhile."""
-        self._memory, self._busy = DrainState(), False
+        """Forget all drains when this replica starts leading."""
+        # Another leader may have evicted pods since.
+        self._state, self._busy = DrainState(), False
 
-    def begin_drain(self) -> None:
-        """Begin the drain anew that is at work: pods may have come to its node meanwhile."""
-        self._memory = self._memory.released(self._memory.failed)
+    def restart_drain(self) -> None:
+        """Restart the current drain, because new pods may have been scheduled to its node."""
+        self._state = self._state.released(self._state.failed)
 
-    def look(self, scene: DrainInput) -> PlannedDrain:
-        """Decide, in any thread."""
-        before, drain, held = self._memory, NOTHING, self._right.held
-        if held:
-            drain = plan_drain(scene, before)
-        elif held is None:  # what the leader before it has evicted must not come back meanwhile
-            drain = standing(scene, before)
-        name = drain.memory.node
-        return PlannedDrain(
-            before, drain, next((n for n in scene.cluster.nodes if n.name == name), None)
-        )
+    def plan(self, drain_input: DrainInput) -> PlannedDrain:
+        """Decide which pods to evict, in any thread."""
+        before, drain, allowed = self._state, NOTHING, self._access.allowed
+        if allowed:
+            drain = plan_drain(drain_input, before)
+        elif allowed is None:
+            # Until the access review is answered, NoSchedule marks of the previous leader stay.
+            # Otherwise the pods that it evicted could return to their node.
+            drain = keep_marks(drain_input, before)
+        name = drain.state.node
+        nodes = (node for node in drain_input.cluster.nodes if node.name == name)
+        return PlannedDrain(before, drain, next(nodes, None))
 
     async def carry_out(
-        self, looked: PlannedDrain, config: Config, why_not: Callable[[], str | None], tell: Tell
+        self,
+        planned: PlannedDrain,
+        config: Config,
+        halted: Callable[[], str | None],
+        record_event: RecordEvent,
     ) -> None:
-        """Evict what was decided on what is remembered now, until *why_not* says to look again."""
-        if not config.evicts:
-            self._memory = DrainState()
-            self._right.forget()
-            return
-        await self._ask_for_the_right()
-        node, drain = looked.node, looked.drain
-        if self._busy or looked.before is not self._memory or not self._right.held:
-            return
-        self._memory, self._busy = drain.memory, True
-        self._tell_failed(looked)
+        """Evict the chosen pods until *halted* returns a reason to stop.
 
-        async def evict(one: Eviction) -> None:
-            if node is not None and why_not() is None:
-                await self._evict(one, node, tell)
+        If the state of drains has changed since the decision, nothing is evicted.
+        """
+        if not config.evicts:
+            self._state = DrainState()
+            self._access.forget()
+            return
+        await self._review_access()
+        node, drain = planned.node, planned.drain
+        if self._busy or planned.before is not self._state or not self._access.allowed:
+            return
+        self._state, self._busy = drain.state, True
+        self._report_failed(planned)
+
+        async def evict(eviction: Eviction) -> None:
+            if node is not None and halted() is None:
+                await self._evict(eviction, node, record_event)
 
         try:
             await for_each(drain.evict, CALLS_MAX, evict)
         finally:
             self._busy = False
 
-    async def _evict(self, one: Eviction, node: Node, tell: Tell) -> None:
-        answer = await self._evictions.evict(one.pod)
-        self._metrics.evictions.labels(answer.outcome.value).inc()
-        outcome = answer.outcome.value
-        told = fields(pod=one.pod.key, node=node.name, outcome=outcome, reason=answer.why)
-        log.info("eviction", extra=told)
-        match answer.outcome:
-            case Outcome.EVICTED:
-                self._memory = self._memory.after(one, self._clock.unix_seconds())
-                tell(node, EVICTED, f"{one.pod.key} was evicted")
-            case Outcome.REFUSED | Outcome.FAILED:
-                if one.pod.uid not in self._memory.refused:
-                    tell(node, REFUSED, f"{one.pod.key}: {answer.why}")
-                self._wait(one, answer)
-            case Outcome.GONE:  # or a webhook denies it with that status: the next looks will tell
-                self._wait(one, answer)
+    async def _evict(self, eviction: Eviction, node: Node, record_event: RecordEvent) -> None:
+        pod = eviction.pod
+        answer = await self._evictions.evict(pod)
+        self._metrics.evictions.labels(answer.result).inc()
+        log.info(
+            "evicted a pod" if answer.result is EvictionResult.EVICTED else "cannot evict a pod",
+            extra=fields(
+                pod=pod.key, node=node.name, result=answer.result.value, reason=answer.why
+            ),
+        )
+        match answer.result:
+            case EvictionResult.EVICTED:
+                self._state = self._state.after(eviction, self._clock.unix_seconds())
+                record_event(node, EVICTED, f"evicted {pod.key}")
+            case EvictionResult.REFUSED | EvictionResult.ERROR:
+                if pod.uid not in self._state.refused:
+                    record_event(node, REFUSED, f"cannot evict {pod.key}: {answer.why}")
+                self._back_off(eviction, answer)
+            # A webhook can deny an eviction with the same status. If the pod no longer exists, the
+            # next pass sees it.
+            case EvictionResult.GONE:
+                self._back_off(eviction, answer)
 
-    def _wait(self, one: Eviction, answer: Answer) -> None:
-        """Back off from a pod whose eviction failed, longer each time and with jitter."""
-        asked = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
-        least = max(self._memory.pause_seconds(one.pod), asked)
-        pause = round(least * (1 + self._jitter()))
-        until = self._clock.unix_seconds() + pause
-        self._memory = self._memory.refusing(one.pod, answer.why, until=until)
+    def _back_off(self, eviction: Eviction, answer: Answer) -> None:
+        """Retry the eviction after a pause that grows with each failure, with jitter."""
+        required = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
+        pause = max(self._state.pause_seconds(eviction.pod), required)
+        until = self._clock.unix_seconds() + round(pause * (1 + self._jitter()))
+        self._state = self._state.refusing(eviction.pod, answer.why, until=until)
 
-    def _tell_failed(self, looked: PlannedDrain) -> None:
-        """Tell whose drain has failed; the release of the node says it in an Event."""
-        for name, why in looked.drain.memory.failed.items():
-            if name not in looked.before.failed:
+    def _report_failed(self, planned: PlannedDrain) -> None:
+        """Count and log drains that have just failed; the release of the mark writes an Event."""
+        for name, why in planned.drain.state.failed.items():
+            if name not in planned.before.failed:
                 self._metrics.drain_failures.labels(why.code).inc()
-                told = fields(node=name, pod=why.pod, reason=f"{why.code}: {why.message}")
-                log.warning("a drain failed", extra=told)
+                log.warning(
+                    "a drain failed; the mark of the node is released",
+                    extra=fields(node=name, pod=why.pod, reason=f"{why.code}: {why.message}"),
+                )
 
-    async def _ask_for_the_right(self) -> None:
-        """Ask whether this program may evict; tell once that it may not."""
-        if await self._right.look_up() and not self._right.held:
+    async def _review_access(self) -> None:
+        """Review the access to evictions; report once that RBAC does not allow them."""
+        if await self._access.refresh() and not self._access.allowed:
             log.error(FORBIDDEN_NOTE)
-            self._tell_forbidden(FORBIDDEN, FORBIDDEN_NOTE)
+            self._report_forbidden(FORBIDDEN, FORBIDDEN_NOTE)

@@ -1,7 +1,8 @@
-"""When the engine looks: at its interval, and at once when something cannot wait.
+"""Run passes at an interval, and at once when a change cannot wait.
 
-Whatever a pass meets, it ends neither the program nor this replica's lead: it is logged, counted,
-and tried again after a growing wait.
+A pass that raises an exception ends neither the program nor the lead of this replica. The
+exception is logged and counted, and the next pass follows after a pause that grows with each
+failure.
 """
 
 import asyncio
@@ -20,24 +21,25 @@ from core.edge.logs import fields
 from core.engine.unschedulable import WAIT_SECONDS
 
 STALE_SECONDS: Final = 180
-"""Nothing is decided on a view without news for longer; bookmarks come about once a minute."""
+"""Maximum age of the watches for a pass. The API server sends bookmarks about every minute."""
 PAUSE_SECONDS: Final = 0.1
-"""Between two passes, however much cannot wait: what comes together is judged together."""
+"""Minimum pause between two passes, so that changes that arrive together share a pass."""
 PASS_SECONDS_MAX: Final = 10.0
-"""After this a pass tries no further node. A pass over 15,000 nodes takes about a second."""
+"""Time after which a pass tries no further node. A pass over 15,000 nodes takes about 1 s."""
 PLAN_SECONDS_MAX: Final = 20.0
-"""Nothing is marked, hardened or handed over on a look at the cluster that is older."""
+"""Maximum age of the snapshot that writes are based on, except for urgent writes."""
 FAILURE_SECONDS_MIN: Final = 1.0
 FAILURE_SECONDS_MAX: Final = 30.0
-"""The wait after a pass that failed; it doubles from one to the next."""
-LOOK_SHARE: Final = 5
-"""One part in so many of the time, at most, goes into whether pods can wait."""
+"""Bounds of the pause after a failed pass; it doubles with each failure."""
+CHECK_SHARE: Final = 5
+"""The check whether new unschedulable pods are urgent takes at most one part in this many of the
+time."""
 
 log = logging.getLogger("ebb.loop")
 
 
 class Loop:
-    """Passes of the engine over the view, as long as this replica leads."""
+    """Run passes over the view while this replica leads."""
 
     def __init__(
         self,
@@ -47,74 +49,78 @@ class Loop:
         metrics: Metrics,
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
-        """*leading*: false at once when the process wakes after its lead has ended."""
+        """*leading*: returns whether this replica leads, even right after a suspended process."""
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
         self._writing: set[asyncio.Task[PassReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
-        """How long the next pass waits at least."""
-        self._blind_since: float | None = None
-        """Since when nothing can be judged; None: it can."""
+        """Minimum pause before the next pass."""
+        self._stale_since: float | None = None
+        """Monotonic time since which the view has been too old for passes; None if it is not."""
 
     def why_stale(self) -> str | None:
-        """Return why nothing is decided on the view now, or None."""
-        return self._view.news.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
+        """Return why the view is too old for a pass, or None."""
+        return self._view.freshness.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
-        """Run passes until cancelled; nothing is written after that."""
+        """Run passes until cancelled, and stop all writes then."""
         self._reconciler.begin()
-        lookout = asyncio.create_task(self._look_out())
+        checks = asyncio.create_task(self._check_unschedulable())
         try:
             while True:
                 await asyncio.sleep(self.pause_seconds)
                 await self._until_due()
                 await self.step()
         finally:
-            lookout.cancel()
+            checks.cancel()
             for task in self._writing:
                 task.cancel()
-            await asyncio.gather(lookout, *self._writing, return_exceptions=True)
+            await asyncio.gather(checks, *self._writing, return_exceptions=True)
 
     async def step(self) -> None:
-        """Run one pass, on a view that can be trusted only."""
+        """Run one pass, unless the view is too old."""
         why = self.why_stale()
         if why is not None:
-            log.warning("not judging", extra=fields(reason=why))
-            await self._wait_blind()
+            log.warning(
+                "skipped a pass, because the view of the cluster is outdated",
+                extra=fields(reason=why),
+            )
+            await self._handle_stale_view()
             return
-        self._blind_since = None
+        self._stale_since = None
         try:
-            with self._metrics.pass_seconds.time():
+            with self._metrics.reconcile_seconds.time():
                 await self._pass()
         except Exception:
-            self._metrics.pass_failures.inc()
-            again = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
-            self.pause_seconds = min(again, FAILURE_SECONDS_MAX)
-            log.exception("a pass failed", extra=fields(again_seconds=self.pause_seconds))
-            if self.pause_seconds > FAILURE_SECONDS_MIN:
-                await self._soften()
+            self._metrics.reconcile_errors.inc()
+            pause = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
+            self.pause_seconds = min(pause, FAILURE_SECONDS_MAX)
+            log.exception(
+                "a pass failed; retrying after a pause",
+                extra=fields(pause_seconds=self.pause_seconds),
+            )
+            if self.pause_seconds > FAILURE_SECONDS_MIN:  # the second failure in a row
+                await self._remove_no_schedule()
         else:
             self.pause_seconds = PAUSE_SECONDS
 
-    async def _wait_blind(self) -> None:
-        """Let no hard mark stand when nothing could be judged for STALE_SECONDS.
-
-        One kind that cannot be listed is enough, for weeks, while the nodes are well known: by a
-        right that is missing, or a server of the API that is down.
-        """
+    async def _handle_stale_view(self) -> None:
+        """Remove NoSchedule marks after STALE_SECONDS without a pass, if the nodes are known."""
+        # One kind that cannot be listed is enough to stop passes for weeks, while the Nodes are up
+        # to date: an RBAC permission may be missing, or an aggregated API server may be down.
         now = self._clock.monotonic_seconds()
-        if self._blind_since is None:
-            self._blind_since = now
-        fresh = self._view.news.age_seconds(NODES, now) <= STALE_SECONDS
-        if fresh and now - self._blind_since > STALE_SECONDS:
-            await self._soften()
+        if self._stale_since is None:
+            self._stale_since = now
+        nodes_known = self._view.freshness.age_seconds(NODES, now) <= STALE_SECONDS
+        if nodes_known and now - self._stale_since > STALE_SECONDS:
+            await self._remove_no_schedule()
 
-    async def _soften(self) -> None:
-        """Let pods onto nodes with hard marks: no pass tells whether they wait for them."""
+    async def _remove_no_schedule(self) -> None:
+        """Change NoSchedule marks to PreferNoSchedule while no pass checks for Pending pods."""
         try:
-            await self._reconciler.soften(list(self._view.nodes.values()))
+            await self._reconciler.set_prefer_no_schedule(list(self._view.nodes.values()))
         except Exception:
-            log.exception("cannot soften")
+            log.exception("cannot change NoSchedule marks to PreferNoSchedule; retrying")
 
     async def _pass(self) -> None:
         begun, late = self._clock.monotonic_seconds(), False
@@ -122,47 +128,51 @@ class Loop:
         def in_time() -> bool:
             nonlocal late
             late = late or self._clock.monotonic_seconds() - begun > PASS_SECONDS_MAX
-            return not (late or self._view.urgent.is_set())
+            return not (late or self._view.wake.is_set())
 
         def halted() -> str | None:
             if not self._leading():
                 return "this replica does not lead any more"
-            if self._view.urgent.is_set():
-                return "something has come up that cannot wait"
+            if self._view.wake.is_set():
+                return "a change in the cluster cannot wait"
             if self._clock.monotonic_seconds() - begun > PLAN_SECONDS_MAX:
-                return "the look at the cluster that it rests on is too old"
+                return "the snapshot of the cluster is too old"
             return self.why_stale()
 
         # Collections during a pass over 5,000 nodes take half a second and stop the event loop for
         # up to 0.3 s each: a pass takes 20 % longer with them.
         with growing():
             snapshot = self._view.snapshot(self._reconciler.config.schedulers)
-            now = self._view.looked_at = self._clock.unix_seconds()
-            judging = asyncio.to_thread(lambda: self._reconciler.judge(snapshot(), now, in_time))
-            found = await judging
+            now = self._view.snapshot_at = self._clock.unix_seconds()
+            report = await asyncio.to_thread(
+                lambda: self._reconciler.evaluate(snapshot(), now, in_time)
+            )
         if late:
-            self._metrics.pass_timeouts.inc()
-            log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
-        sight = LiveView(halted, self._view.nodes.get, self._view.occupied)
-        await self._written(asyncio.create_task(self._reconciler.carry_out(found, sight)))
+            self._metrics.reconcile_timeouts.inc()
+            log.warning(
+                "a pass reached its time limit; later passes try the remaining nodes",
+                extra=fields(seconds=PASS_SECONDS_MAX),
+            )
+        live_view = LiveView(halted, self._view.nodes.get, self._view.occupied)
+        await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
-    async def _written(self, writing: asyncio.Task[PassReport]) -> None:
-        """Wait until all is written, or the next pass cannot wait for that.
+    async def _finish(self, writing: asyncio.Task[PassReport]) -> None:
+        """Wait until everything is written, or until the next pass cannot wait for that.
 
-        A batch ends by itself when its plan is old, but for calls that hang.
-
-        Raises: what the writing raises.
+        Raises: any exception of *writing*.
         """
+        # A batch ends by itself when its plan is too old, but a call may hang for longer.
         self._writing.add(writing)
-        hurry = asyncio.create_task(self._view.urgent.wait())
+        woken = asyncio.create_task(self._view.wake.wait())
+        blocking = self._reconciler.marks_may_block_pods
         try:
             await asyncio.wait(
-                {writing, hurry},
-                timeout=WAIT_SECONDS if self._reconciler.doubts else PLAN_SECONDS_MAX,
+                {writing, woken},
+                timeout=WAIT_SECONDS if blocking else PLAN_SECONDS_MAX,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
-            hurry.cancel()
+            woken.cancel()
         if writing.done():
             self._writing.discard(writing)
             writing.result()
@@ -170,39 +180,40 @@ class Loop:
             writing.add_done_callback(self._overtaken)
 
     def _overtaken(self, writing: asyncio.Task[PassReport]) -> None:
-        """Take the end of what a later pass did not wait for; it has not seen all of that."""
+        """Handle the end of writes that the next pass did not wait for."""
         self._writing.discard(writing)
         if writing.cancelled():
             return
         if fault := writing.exception():
-            self._metrics.pass_failures.inc()
-            log.error("a pass failed", exc_info=fault)
-        self._view.urgent.set()
+            self._metrics.reconcile_errors.inc()
+            log.error("the writes of a pass failed", exc_info=fault)
+        self._view.wake.set()  # the pass since then did not see the last of these writes
 
-    async def _look_out(self) -> None:
-        """Say so when pods turn unschedulable that cannot wait, beside a pass and its writing."""
+    async def _check_unschedulable(self) -> None:
+        """Wake the loop for newly unschedulable pods that cannot wait, until cancelled."""
+        # This task runs beside passes and their writes, which it must be able to interrupt.
         while True:
-            await self._view.turned.wait()
+            await self._view.became_unschedulable.wait()
             begun = self._clock.monotonic_seconds()
             try:
                 config = self._reconciler.config
-                cannot_wait = self._view.turns(config.taint_key, config.schedulers)
+                cannot_wait = self._view.unschedulable_check(config.taint_key, config.schedulers)
                 if await asyncio.to_thread(cannot_wait):
-                    self._view.urgent.set()
+                    self._view.wake.set()
             except Exception:
-                self._metrics.pass_failures.inc()
-                log.exception("cannot tell whether pods can wait")
+                self._metrics.reconcile_errors.inc()
+                log.exception("cannot check whether unschedulable pods are urgent")
             took = self._clock.monotonic_seconds() - begun
-            await asyncio.sleep(max(PAUSE_SECONDS, (LOOK_SHARE - 1) * took))
+            await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
 
     async def _until_due(self) -> None:
-        """Wait for the interval, or for what cannot."""
+        """Wait until the interval has passed, or until a change cannot wait."""
         seconds = self._reconciler.config.controller.interval_seconds
-        if self._reconciler.doubts:
+        if self._reconciler.marks_may_block_pods:
             seconds = min(seconds, WAIT_SECONDS)
         try:
             async with asyncio.timeout(seconds):
-                await self._view.urgent.wait()
+                await self._view.wake.wait()
         except TimeoutError:
-            self._view.rested()
-        self._view.urgent.clear()
+            self._view.idle_pass_started()
+        self._view.wake.clear()

@@ -1,263 +1,322 @@
-"""Prometheus series of the controller."""
+"""Define the Prometheus metrics of the controller."""
 
 from collections import Counter as Count
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from typing import Final
 
 from prometheus_client import Histogram
 
-from controller.stores.evictions import Outcome
+from controller.stores.evictions import EvictionResult
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
 from core.edge.metrics import MetricCollector, ReportedGauge, Samples
 from core.engine.plan import ReachSums, tightest
 from core.engine.reconcile import PassResult
+from core.marks.mark import EFFECT_OF
+from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.policies.all import POLICIES
 from core.writes.write import CostKind, WriteKind
 
 
-def _kept(found: PassResult) -> Samples:
-    codes = ({one.code for one in kept.blockers} for kept in found.plan.kept)
-    return {**Count((code,) for node in codes for code in node)}
+class WriteResult(StrEnum):
+    """The result of a write to a Node or Pod; a metric label."""
+
+    SUCCESS = "success"
+    CONFLICT = "conflict"
+    """The object has changed since the decision; the next pass decides again."""
+    DROPPED = "dropped"
+    """The write was not sent, because the plan might be outdated; the next pass decides again."""
+    ERROR = "error"
+    """The API server refused the write or did not answer."""
+
+    @classmethod
+    def of(cls, fault: Exception) -> "WriteResult":
+        """Return the result of a write that raised an exception."""
+        return cls.CONFLICT if isinstance(fault, ConflictError) else cls.ERROR
+
+
+def _marked(found: PassResult) -> Samples:
+    marks = Count(existing.mark for existing in found.snapshot.marks.values())
+    return {(effect,): marks[mark] for mark, effect in EFFECT_OF.items()}
+
+
+def _unremovable(found: PassResult) -> Samples:
+    codes = ({blocker.code for blocker in node.blockers} for node in found.plan.kept)
+    return {**Count((code,) for of_node in codes for code in of_node)}
 
 
 def _by_resource(
-    of: Callable[[ReachSums], Iterable[tuple[str, float]]],
+    values_of: Callable[[ReachSums], Iterable[tuple[str, float]]],
 ) -> Callable[[PassResult], Samples]:
     return lambda found: {
-        (one.name, resource): value
-        for one in tightest(found.plan.reaches)
-        for resource, value in of(one)
+        (reach.name, resource): value
+        for reach in tightest(found.plan.reaches)
+        for resource, value in values_of(reach)
     }
 
 
-def _shares(one: ReachSums) -> Iterable[tuple[str, float]]:
-    parts = zip(RESOURCE_NAMES, one.before.requests, one.before.usable, strict=True)
-    devices = ((device.resource, *device.before) for device in one.devices)
-    for resource, used, whole in (*parts, *devices):
-        yield resource, used / whole if whole else 0
+def _request_ratios(reach: ReachSums) -> Iterable[tuple[str, float]]:
+    sums = zip(RESOURCE_NAMES, reach.before.requests, reach.before.usable, strict=True)
+    devices = ((device.resource, *device.before) for device in reach.devices)
+    for resource, requested, usable in (*sums, *devices):
+        yield resource, requested / usable if usable else 0
 
 
-def _thresholds(one: ReachSums) -> Iterable[tuple[str, float]]:
-    yield from zip(RESOURCE_NAMES, map(float, one.enter), strict=True)
-    yield from ((device.resource, float(device.enter)) for device in one.devices)
+def _thresholds(reach: ReachSums) -> Iterable[tuple[str, float]]:
+    yield from zip(RESOURCE_NAMES, map(float, reach.enter), strict=True)
+    yield from ((device.resource, float(device.enter)) for device in reach.devices)
 
 
-def _reserved(found: PassResult) -> Samples:
-    """Return what all reserved nodes offer: cores, bytes."""
-    names = {held.node for held in found.plan.reserve}
+def _reserved(cpu_cores: float, memory_bytes: int) -> Samples:
+    return {("cpu", "core"): cpu_cores, ("memory", "byte"): memory_bytes}
+
+
+def _reserved_allocatable(found: PassResult) -> Samples:
+    names = {reserved.node for reserved in found.plan.reserve}
     nodes = (node for node in found.snapshot.cluster.nodes if node.name in names)
-    offered = Resources.total(node.allocatable for node in nodes)
-    return {("cpu",): offered.cpu_millis / 1000, ("memory",): offered.memory_bytes}
+    total = Resources.total(node.allocatable for node in nodes)
+    return _reserved(total.cpu_millis / 1000, total.memory_bytes)
 
 
-def _new_nodes(found: PassResult) -> Samples:
+def _provisioning_seconds(found: PassResult) -> Samples:
     seconds = found.state.provisioning_times.seconds
-    reaches = (one for one in tightest(found.plan.reaches) if one.key in seconds)
-    return {(one.name,): seconds[one.key] for one in reaches}
+    reaches = (reach for reach in tightest(found.plan.reaches) if reach.key in seconds)
+    return {(reach.name,): seconds[reach.key] for reach in reaches}
 
 
-def _buffered(found: PassResult) -> Samples:
-    buffers = found.plan.buffers
-    return {
-        ("asked",): sum(one.asked for one in buffers),
-        ("allowed",): sum(one.allowed for one in buffers),
-        ("kept",): sum(one.placed for one in buffers),
-    }
-
-
-def _published(namespace: str) -> Callable[[PassResult], Samples]:
-    """Return what tells of Ebb's buffers: others may bear its label, in other namespaces."""
-
-    def told(found: PassResult) -> Samples:
-        ours = [one for one in found.snapshot.cluster.buffers if one.namespace == namespace]
-        return {
-            ("asked",): sum(one.published or 0 for one in ours),
-            ("accepted",): sum(one.accepted for one in ours),
-        }
-
-    return told
-
-
-def _figures(gauge: str) -> Callable[[PassResult], Samples]:
-    """Return the values of a policy's gauge; none while another policy is in use."""
+def _policy_values(gauge: str) -> Callable[[PassResult], Samples]:
+    """Return the values of a policy's gauge; there are none while another policy is in use."""
     return lambda found: {
-        one.labels: float(one.value) for one in found.plan.figures if one.gauge == gauge
+        value.labels: float(value.value) for value in found.plan.figures if value.gauge == gauge
     }
 
 
-OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
+PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ReportedGauge(
-        "ebb_engine_marked_nodes",
-        "Nodes that carry a mark.",
-        (),
-        lambda found: {(): len(found.snapshot.marks)},
+        "ebb_marked_nodes",
+        "Marked nodes by the effect of their taint.",
+        ("effect",),
+        _marked,
+        {(effect,): 0 for effect in EFFECT_OF.values()},
     ),
     ReportedGauge(
-        "ebb_engine_removable_nodes",
-        "Nodes that the last plan would let go.",
+        "ebb_removable_nodes",
+        "Nodes that the latest plan can remove, marked nodes included.",
         (),
         lambda found: {(): len(found.plan.removals)},
     ),
     ReportedGauge(
-        "ebb_engine_kept_nodes",
-        "Nodes that stay, by reason; a node with several reasons counts in each.",
+        "ebb_unremovable_nodes",
+        "Nodes that cannot be removed, by reason. A node with several reasons counts once for "
+        "each.",
         ("reason",),
-        _kept,
+        _unremovable,
     ),
     ReportedGauge(
-        "ebb_engine_reserved_nodes",
-        "Empty nodes that are not handed over: room is kept there for pods to be expected.",
-        (),
-        lambda found: {(): len(found.plan.reserve)},
-    ),
-    ReportedGauge(
-        "ebb_engine_held_nodes",
-        "Nodes without a mark that no autoscaler is to take, as Ebb has not handed them over.",
+        "ebb_protected_nodes",
+        "Unmarked nodes that Ebb protects from the autoscaler's scale-down.",
         (),
         lambda found: {(): len(found.plan.held)},
     ),
     ReportedGauge(
-        "ebb_engine_next_in_line_nodes",
-        "Unmarked nodes whose pods scale-ins delete next; needs `podDeletionCost`.",
+        "ebb_scale_in_target_nodes",
+        "Unmarked nodes whose pods have a low deletion cost, so that scale-ins delete them next. "
+        "Requires `podDeletionCost`.",
         (),
         lambda found: {(): len(found.state.scale_in_targets)},
     ),
     ReportedGauge(
-        "ebb_engine_reserved_allocatable",
-        "What the nodes of `ebb_engine_reserved_nodes` offer together: cores, bytes.",
-        ("resource",),  # cpu | memory
-        _reserved,
-    ),
-    ReportedGauge(
-        "ebb_engine_new_node_seconds",
-        "How long pods of a reach have waited for nodes that came, as the reserve counts it.",
-        ("reach",),
-        _new_nodes,
-    ),
-    ReportedGauge(
-        "ebb_engine_buffer_pods",
-        "Pods of others' CapacityBuffers: asked for, allowed of these, and kept room for.",
-        ("state",),  # asked | allowed | kept
-        _buffered,
-    ),
-    ReportedGauge(
-        "ebb_engine_buffers_ignored",
-        "CapacityBuffers of others that count for nothing, as `ebb status` says why.",
+        "ebb_reserved_nodes",
+        "Empty nodes that Ebb keeps for expected pods, so it does not release them to the "
+        "autoscaler.",
         (),
-        lambda found: {(): sum(bool(one.fault) for one in found.plan.buffers)},
+        lambda found: {(): len(found.plan.reserve)},
     ),
-    # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
-    # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
+    ReportedGauge(
+        "ebb_reserved_allocatable",
+        "Allocatable resources of the reserved nodes.",
+        ("resource", "unit"),
+        _reserved_allocatable,
+        _reserved(0, 0),
+    ),
+    ReportedGauge(
+        "ebb_node_provisioning_seconds",
+        "Median time from an unschedulable pod to the pod running on a new node, by reach. The "
+        "reserve uses it.",
+        ("reach",),
+        _provisioning_seconds,
+    ),
+    # The next three include each other, so they are no values of one label: a sum over such a
+    # label would mean nothing.
+    ReportedGauge(
+        "ebb_capacity_buffer_requested_pods",
+        "Pods that CapacityBuffers request, without the CapacityBuffers that Ebb publishes.",
+        (),
+        lambda found: {(): sum(buffer.asked for buffer in found.plan.buffers)},
+    ),
+    ReportedGauge(
+        "ebb_capacity_buffer_allowed_pods",
+        "Requested pods of CapacityBuffers within `reserve.maxBuffers`.",
+        (),
+        lambda found: {(): sum(buffer.allowed for buffer in found.plan.buffers)},
+    ),
+    ReportedGauge(
+        "ebb_capacity_buffer_reserved_pods",
+        "Allowed pods of CapacityBuffers for which Ebb keeps room.",
+        (),
+        lambda found: {(): sum(buffer.placed for buffer in found.plan.buffers)},
+    ),
+    ReportedGauge(
+        "ebb_ignored_capacity_buffers",
+        "CapacityBuffers that Ebb ignores; `ebb status` shows why.",
+        (),
+        lambda found: {(): sum(bool(buffer.fault) for buffer in found.plan.buffers)},
+    ),
+    # Users who label nodes influence the names of reaches. core.engine.plan.REACHES_SHOWN bounds
+    # the number of reaches, core.capacity.reaches the length of their names.
     ReportedGauge(
         "ebb_reach_nodes",
-        "Nodes of a reach that take pods.",
+        "Ready and schedulable nodes of a reach.",
         ("reach",),
-        lambda found: {(one.name,): one.before.nodes for one in tightest(found.plan.reaches)},
+        lambda found: {
+            (reach.name,): reach.before.nodes for reach in tightest(found.plan.reaches)
+        },
     ),
     ReportedGauge(
         "ebb_reach_requests_ratio",
-        "Requests over usable capacity of a reach.",
-        ("reach", "resource"),  # cpu | memory
-        _by_resource(_shares),
+        "Ratio of requests to usable capacity of a reach.",
+        ("reach", "resource"),
+        _by_resource(_request_ratios),
     ),
     ReportedGauge(
         "ebb_reach_threshold_ratio",
-        "Above this requests over usable capacity let no unmarked node of the reach go.",
+        "Highest ratio of requests to usable capacity at which another node of the reach may be "
+        "marked.",
         ("reach", "resource"),
         _by_resource(_thresholds),
     ),
     *(
-        ReportedGauge(one.name, one.help, one.labels, _figures(one.name))
+        ReportedGauge(gauge.name, gauge.help, gauge.labels, _policy_values(gauge.name))
         for policy in POLICIES.values()
-        for one in policy.gauges
+        for gauge in policy.gauges
     ),
 )
-"""What each pass tells: another one is an entry here, or in its policy."""
+"""Gauges that each pass reports. Gauges of a policy are entries of the policy."""
+
+
+def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
+    """Return the gauges of the CapacityBuffers that Ebb publishes in *namespace*."""
+
+    # Others can create CapacityBuffers with Ebb's label, but only in other namespaces.
+    def requested(found: PassResult) -> Samples:
+        buffers = found.snapshot.cluster.buffers
+        return {(): sum(one.published or 0 for one in buffers if one.namespace == namespace)}
+
+    def accepted(found: PassResult) -> Samples:
+        buffers = found.snapshot.cluster.buffers
+        return {(): sum(one.accepted for one in buffers if one.namespace == namespace)}
+
+    yield ReportedGauge(
+        "ebb_published_pods",
+        "Pods that the CapacityBuffers of Ebb request from autoscalers.",
+        (),
+        requested,
+    )
+    yield ReportedGauge(
+        "ebb_published_accepted_pods",
+        "Pods of the CapacityBuffers of Ebb that an autoscaler has accepted.",
+        (),
+        accepted,
+    )
 
 
 class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
-    """The series of the controller."""
+    """Hold the metrics of the controller."""
 
     def __init__(self, namespace: str = "") -> None:
-        """*namespace*: where the buffers are that Ebb writes; empty: nowhere."""
+        """*namespace*: where Ebb publishes CapacityBuffers; empty if it publishes none."""
         super().__init__()
-        self.leads: Callable[[], bool] = lambda: True
-        """Whether this replica does; what a leader has seen is told no longer than it leads."""
-        published = ReportedGauge(
-            "ebb_published_pods",
-            "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
-            ("state",),  # asked | accepted
-            _published(namespace),
+        self.is_leading: Callable[[], bool] = lambda: True
+        """Returns whether this replica leads."""
+        # The report of a former leader and that of the new leader would count the same nodes. The
+        # elector is created after the metrics, so the attribute is read at each scrape.
+        is_valid = lambda: self.is_leading()  # noqa: E731, PLW0108
+        self.pass_gauges: MetricCollector[PassResult] = MetricCollector(
+            *PASS_GAUGES, *_published_gauges(namespace), is_valid=is_valid
         )
-        holds = lambda: self.leads()  # noqa: E731, PLW0108 it is said later who says it
-        self.of_a_pass: MetricCollector[PassResult] = MetricCollector(
-            *OF_A_PASS, published, holds=holds
+        self.registry.register(self.pass_gauges)
+        self.leader = self._gauge("ebb_leader", "1 while this replica leads.")
+        self.clock_offset = self._gauge(
+            "ebb_clock_offset_seconds",
+            "Wall clock minus the time that Ebb uses; not 0 after a jump of the wall clock.",
         )
-        self.registry.register(self.of_a_pass)
-        self.leading = self._gauge("ebb_leader", "1 while this replica runs the engine.")
-        self.clock_off = self._gauge(
-            "ebb_clock_off_seconds",
-            "By how much the wall clock is ahead of the time that is judged by: it has jumped.",
-        )
-        self.view_age = self._gauge(
-            "ebb_view_age_seconds",
-            "How long ago there was news of the resource; an old view is not judged.",
+        self.watch_age = self._gauge(
+            "ebb_watch_age_seconds",
+            "Time since the API server last sent a list, an event or a bookmark of the resource. "
+            "Ebb pauses while the age of any resource is too high.",
             "resource",
         )
-        self._engine()
+        self._add_reconcile()
+        self._add_writes()
         self.config_good = self._gauge(
             "ebb_config_last_reload_successful",
-            "1 if the configuration file was good when it was last read.",
+            "1 if the configuration file was valid when it was last read.",
         )
-        self.config_good.set(1)  # or the program would not run
+        self.config_good.set(1)  # the program does not start with an invalid file
         self.config_since = self._gauge(
             "ebb_config_last_reload_success_timestamp_seconds",
-            "When the configuration in use was read.",
+            "Time at which the configuration in use was read.",
         )
 
-    def _engine(self) -> None:
-        self.writes = self._counter(
-            "ebb_engine_writes_total",
-            "Writes to Nodes by kind.",
-            kind=(*WriteKind, "outdated", "dropped", "failed"),
+    def _add_reconcile(self) -> None:
+        self.reconciles = self._counter(
+            "ebb_reconcile_total",
+            "Passes of the reconcile loop. A pass is skipped if nothing has changed since the "
+            "last one.",
+            result=("evaluated", "skipped"),
         )
-        self.pod_writes = self._counter(
-            "ebb_engine_pod_writes_total",
-            "Writes of deletion costs to Pods by kind.",
-            kind=(*CostKind, "outdated", "failed"),
-        )
-        self.evictions = self._counter(
-            "ebb_engine_evictions_total",
-            "Evictions of pods of marked nodes by outcome.",
-            outcome=tuple(Outcome),
-        )
-        self.drain_failures = self._counter(
-            "ebb_engine_drain_failures_total",
-            "Drains that failed, by the reason of the node or of a pod that could not go.",
-            reason=(),  # a code of docs/reasons.md
-        )
-        self.eviction_forbidden = self._gauge(
-            "ebb_engine_eviction_forbidden",
-            "1 if pods are to be evicted and the program has no right to.",
-        )
-        self.passes = self._counter(
-            "ebb_engine_passes_total",
-            "Passes of the engine; one that follows no change is skipped.",
-            result=("judged", "skipped"),
-        )
-        self.pass_seconds = Histogram(
-            "ebb_engine_pass_duration_seconds",
-            "Time of one pass of the engine.",
+        self.reconcile_seconds = Histogram(
+            "ebb_reconcile_duration_seconds",
+            "Duration of a pass, including its writes.",
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
             registry=self.registry,
         )
-        self.pass_failures = self._counter(
-            "ebb_engine_pass_failures_total",
-            "Passes of the engine that ended with an exception; the log has it.",
+        self.reconcile_errors = self._counter(
+            "ebb_reconcile_errors_total",
+            "Passes that ended with an exception; the log contains it.",
         )
-        self.pass_timeouts = self._counter(
-            "ebb_engine_pass_timeouts_total",
-            "Passes of the engine that ran out of time before they had judged every node.",
+        self.reconcile_timeouts = self._counter(
+            "ebb_reconcile_timeouts_total",
+            "Passes that reached their time limit before they had tried every node.",
+        )
+
+    def _add_writes(self) -> None:
+        self.node_writes = self._counter(
+            "ebb_node_writes_total",
+            "Writes to Nodes by operation and result.",
+            operation=tuple(WriteKind),
+            result=tuple(WriteResult),
+        )
+        self.pod_writes = self._counter(
+            "ebb_pod_writes_total",
+            "Writes to Pods by operation and result.",
+            operation=tuple(CostKind),
+            result=(WriteResult.SUCCESS, WriteResult.CONFLICT, WriteResult.ERROR),
+        )
+        self.evictions = self._counter(
+            "ebb_evictions_total",
+            "Evictions of pods on marked nodes by result.",
+            result=tuple(EvictionResult),
+        )
+        self.drain_failures = self._counter(
+            "ebb_drain_failures_total",
+            "Drains that failed, by the reason of the node or of the pod that could not be "
+            "evicted.",
+            reason=(),  # a code of docs/reasons.md
+        )
+        self.eviction_forbidden = self._gauge(
+            "ebb_eviction_forbidden",
+            "1 if `eviction` is enabled, but RBAC does not let Ebb evict pods.",
         )

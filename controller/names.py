@@ -1,4 +1,4 @@
-"""Names of the controller's objects in the cluster; manifests/ has the same names."""
+"""Define the names of the controller's objects in the cluster, as in manifests/."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Run a coroutine again and again, as long as the program runs or leads."""
+"""Run a coroutine whenever an Event is set, and at least at an interval."""
 
 import asyncio
 import logging
@@ -15,28 +15,19 @@ PAUSE_SECONDS: Final = 1.0
 log = logging.getLogger("ebb.periodic")
 
 
-async def run_every(seconds: float, what: str, turn: Callable[[], Awaitable[object]]) -> None:
-    """Run *turn* every *seconds* until cancelled; a run that fails is logged and retried."""
-    while True:
-        await _logged(what, turn)
-        await asyncio.sleep(seconds)
-
-
 async def run_on_change(
-    news: asyncio.Event, seconds: float, what: str, turn: Callable[[], Awaitable[object]]
+    changed: asyncio.Event, seconds: float, failure: str, run: Callable[[], Awaitable[object]]
 ) -> None:
-    """Run *turn* whenever *news* is set, and at least every *seconds*, as `run_every` does."""
+    """Await *run* whenever *changed* is set, and at least every *seconds*, until cancelled.
+
+    An EbbError is logged with the message *failure*; the next run retries.
+    """
     while True:
-        news.clear()
-        await _logged(what, turn)
+        changed.clear()
+        try:
+            await run()
+        except EbbError as fault:
+            log.warning(failure, extra=fields(reason=str(fault)))
         await asyncio.sleep(PAUSE_SECONDS)
         with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), seconds - PAUSE_SECONDS)
-
-
-async def _logged(what: str, turn: Callable[[], Awaitable[object]]) -> object:
-    try:
-        return await turn()
-    except EbbError as fault:
-        log.warning(what, extra=fields(reason=str(fault)))
-        return None
+            await asyncio.wait_for(changed.wait(), seconds - PAUSE_SECONDS)

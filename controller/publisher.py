@@ -1,7 +1,8 @@
-"""Tells any autoscaler what is to be expected: keeps Ebb's CapacityBuffers, on the leader.
+"""Publish CapacityBuffers for expected pods, so that the autoscaler adds nodes early.
 
-After each pass, and every ten seconds, what is there is read, and what differs materially is
-written. In mode observe, and where the setting does not ask for it, all of Ebb's goes.
+The leader compares the buffers in the cluster with the expected pods after each pass, and every
+ten seconds, and writes material differences. In mode observe, and while `reserve.capacityBuffers`
+is disabled, it deletes all buffers of Ebb.
 """
 
 import asyncio
@@ -19,136 +20,160 @@ from core.engine.reconcile import PassResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
-from core.writes.capacity_buffers import Alike, Change, Found, Wanted, changes, wanted
+from core.writes.capacity_buffers import BufferShape, Change, Found, Wanted, changes, wanted
 
 ROUND_SECONDS: Final = 10.0
+NO_KIND: Final = (
+    "cannot publish CapacityBuffers: the cluster does not have this kind, or RBAC does not allow "
+    "reading it; see manifests/components/capacity-buffers"
+)
 
 log = logging.getLogger("ebb.publisher")
 
 
 class Store(Protocol):
-    """Where the buffers are: the API server, or a stand-in."""
+    """The store of Ebb's CapacityBuffers and PodTemplates."""
 
     async def found(self) -> Found:
-        """Return what of Ebb's is there. Raises: UnavailableError."""
+        """Return the objects that Ebb has written. Raises: UnavailableError."""
 
     async def carry_out(self, change: Change) -> None:
-        """Write. Raises: ConflictError, UnavailableError."""
+        """Write one change. Raises: ConflictError, UnavailableError."""
 
 
 class PassSource(Protocol):
-    """What the engine has found out."""
+    """Provides the configuration in use and the last pass."""
 
     config: Config
-    judged: asyncio.Event
-    """Set when there is another pass."""
+    evaluated: asyncio.Event
+    """Set after every pass."""
 
     @property
     def last(self) -> PassResult | None:
-        """The last pass of this lead; None: there was none."""
+        """Return the last pass since this replica started leading, or None."""
 
 
-class _Seen(NamedTuple):
-    """What a turn goes by of a pass; the rest is let go meanwhile, piece by piece."""
+class _LastPass(NamedTuple):
+    """The parts of a pass that the publisher needs."""
 
-    memory: LeaderState
-    machines: Resources
-    short: frozenset[str]
+    # The publisher does not keep a reference to the pass, so that its snapshot, which can be
+    # large, is freed while the publisher waits for the API server.
+    state: LeaderState
+    allocatable: Resources
+    """Allocatable resources of all nodes."""
+    short_reaches: frozenset[str]
+    """Reaches that lack room for expected pods."""
     at: int
+    """Time of the pass in unix seconds."""
 
 
 class Publisher:
-    """Writes while this replica leads, and remembers what the leader before has told."""
+    """Keep the CapacityBuffers of Ebb up to date while this replica leads."""
 
-    def __init__(self, store: Store, told: PassSource) -> None:
-        self._store, self._told = store, told
-        self._gone = self._absent = False
-        self._since: int | None = None
-        self._inherited: Mapping[Alike, int] = {}
-        """What was told when arrivals began to be counted, at that unix second."""
+    def __init__(self, store: Store, source: PassSource) -> None:
+        self._store, self._source = store, source
+        self._cleared = self._absent = False
+        self._counting_since: int | None = None
+        """Time since which this leader counts arriving pods, unix seconds."""
+        self._inherited: Mapping[BufferShape, int] = {}
+        """Pods in the buffers that existed when this leader started to count."""
 
-    async def keep(self, stale: Callable[[], str | None]) -> None:
-        """Take turns until cancelled; *stale*: why the view cannot be trusted, or None."""
-        self._gone = False
-        turn = partial(self.turn, stale)
-        await run_on_change(self._told.judged, ROUND_SECONDS, "capacity buffers", turn)
+    async def keep(self, why_stale: Callable[[], str | None]) -> None:
+        """Update the buffers until cancelled; *why_stale*: why the view is outdated, or None."""
+        self._cleared = False
+        update = partial(self.turn, why_stale)
+        await run_on_change(
+            self._source.evaluated,
+            ROUND_SECONDS,
+            "cannot update CapacityBuffers; retrying after the next pass",
+            update,
+        )
 
-    async def turn(self, stale: Callable[[], str | None] = lambda: None) -> None:
-        """Look once. Raises: EbbError: the next turn goes on."""
-        config = self._told.config
+    async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
+        """Update the buffers once. Raises: EbbError if a write failed; the next turn retries."""
+        config = self._source.config
         if not config.publishes:
             await self._clear()
             return
-        self._gone = False
-        seen = _seen(self._told.last)
-        if seen is None or stale() is not None:
+        self._cleared = False
+        last = _last_pass(self._source.last)
+        if last is None or why_stale() is not None:
             return
         found = await self._store.found()
         if found.absent and not self._absent:
-            log.warning("no CapacityBuffers here: the cluster has no such kind, or no right to it")
+            log.warning(NO_KIND)
         self._absent = found.absent
         if found.absent:
             return
-        self._inherit(found, seen.memory.arrivals.counting_since)
-        await self._write(found, await asyncio.to_thread(_wanted, config, seen, self._inherited))
+        self._inherit(found, last.state.arrivals.counting_since)
+        await self._write(found, await asyncio.to_thread(_wanted, config, last, self._inherited))
 
     def _inherit(self, found: Found, since: int | None) -> None:
-        """Remember what was told before this leader counted, or counted anew by other settings."""
-        if since != self._since:
-            self._since, self._inherited = since, found.told
+        # A leader that has just started to count, or counts again because the settings have
+        # changed, knows less than the leader that wrote these buffers.
+        if since != self._counting_since:
+            self._counting_since, self._inherited = since, found.published
 
     async def _clear(self) -> None:
-        if self._gone and not self._sees_some():
+        """Delete all buffers and templates of Ebb."""
+        # A call of the previous leader can create a buffer after the first deletion.
+        if self._cleared and not self._last_pass_saw_buffers():
             return
-        self._since = None
+        self._counting_since = None
         found = await self._store.found()
         await self._write(found, {})
-        self._gone = found.empty
+        self._cleared = found.empty
 
-    def _sees_some(self) -> bool:
-        """Say whether the last pass saw some of Ebb's: a leader of before may write late."""
-        last = self._told.last
+    def _last_pass_saw_buffers(self) -> bool:
+        last = self._source.last
         buffers = last.snapshot.cluster.buffers if last else ()
-        return any(one.published is not None for one in buffers)
+        return any(buffer.published is not None for buffer in buffers)
 
     async def _write(self, found: Found, asked: dict[str, Wanted]) -> None:
-        """Write. Raises: UnavailableError, when all is tried: what one is refused others are not.
+        """Write the differences between the *found* and the *asked* objects.
 
-        Of what was refused nothing more is written: a buffer needs its template. A server that
-        does not answer at all ends the turn.
+        Raises: UnavailableError, at the end if the API server refused a write, at once if it does
+        not answer.
         """
         refused: dict[str, str] = {}
         for change in changes(asked, found):
             if change.name in refused:
-                continue
+                continue  # a buffer without its template has no effect
             try:
                 await self._store.carry_out(change)
             except (ApiError, ConflictError) as fault:
-                refused[change.name] = f"{change.act.value} {change.name}: {fault}"
+                # A quota or a policy may refuse one object and accept others.
+                refused[change.name] = f"{change.operation.value} {change.name}: {fault}"
                 continue
-            told = fields(name=change.name, pods=change.replicas)
-            log.info(change.act.value, extra=told)
+            log.info(
+                "changed a CapacityBuffer or its PodTemplate",
+                extra=fields(
+                    operation=change.operation.value, name=change.name, pods=change.replicas
+                ),
+            )
         if refused:
             raise UnavailableError("; ".join(refused.values()))
 
 
-def _seen(last: PassResult | None) -> _Seen | None:
+def _last_pass(last: PassResult | None) -> _LastPass | None:
     if last is None:
         return None
-    return _Seen(last.state, last.snapshot.total_allocatable, last.short_reaches, last.at)
+    return _LastPass(last.state, last.snapshot.total_allocatable, last.short_reaches, last.at)
 
 
-def _wanted(config: Config, seen: _Seen, inherited: Mapping[Alike, int]) -> dict[str, Wanted]:
-    """Return what is asked for: of reaches that are short of room all, of others nothing.
+def _wanted(
+    config: Config, last: _LastPass, inherited: Mapping[BufferShape, int]
+) -> dict[str, Wanted]:
+    """Return the buffers that should exist, by name.
 
-    So what is missing is missing at once, and an autoscaler adds few large nodes for it, not a
-    small one for each pod that takes some of the room. Who has seen all that counts asks no more
-    for what is *inherited*.
+    Reaches that lack room get buffers for all expected pods, other reaches get none.
     """
     reserve = config.budgets.reserve
-    counts = seen.memory.expected_pods(seen.machines, Now(seen.at))
-    counts = {kind: many for kind, many in counts.items() if kind.reach in seen.short}
-    since = seen.memory.arrivals.counting_since
-    if since is None or seen.at - since >= reserve.lookback_seconds:
-        inherited = {}
-    return wanted(counts, seen.machines, reserve.max_buffers, inherited)
+    counts = last.state.expected_pods(last.allocatable, Now(last.at))
+    # An autoscaler that sees all missing room at once adds few large nodes. If the buffers grew
+    # with each pod that arrives, it would add a small node for each of them.
+    counts = {shape: pods for shape, pods in counts.items() if shape.reach in last.short_reaches}
+    since = last.state.arrivals.counting_since
+    if since is None or last.at - since >= reserve.lookback_seconds:
+        inherited = {}  # this leader has counted for long enough to know better
+    return wanted(counts, last.allocatable, reserve.max_buffers, inherited)

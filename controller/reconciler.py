@@ -1,4 +1,4 @@
-"""One pass of the engine: look, judge, write; and what a leader remembers between passes."""
+"""Run one pass: evaluate the cluster, then write; keep the leader's state between passes."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedDrain
 from controller.metrics import Metrics
-from controller.writers import BLIND, LiveView, Tell, Writers, makes_schedulable
+from controller.writers import NO_LIVE_VIEW, LiveView, RecordEvent, Writers, makes_schedulable
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING
@@ -25,35 +25,40 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import LeaderObservations, decide
-from core.writes.write import Write, WriteKind, softened, split
+from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
 
 log = logging.getLogger("ebb.reconciler")
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass found and did."""
+    """The decisions of one pass, and the result of its writes."""
 
     config: Config
-    """By which it was decided: it may be another one by the time that this is carried out."""
+    """Configuration of the decisions; a reload may replace it before they are carried out."""
     found: PassResult
     writes: tuple[Write[Node], ...]
-    """In observe mode marks are among them that are only told."""
+    """Writes to Nodes. In mode observe, marks among them are only reported."""
     failed: int
+    """Number of failed writes."""
     costs: tuple[Write[Pod], ...] = ()
-    looked: PlannedDrain | None = None
-    """What is to be evicted; None: nobody evicts."""
+    """Writes of pod deletion costs."""
+    planned_drain: PlannedDrain | None = None
+    """Evictions; None if this replica has no evictor."""
 
 
-class OnPods(NamedTuple):
-    """What is done to the pods of marked nodes, each only where it is configured."""
+class PodActions(NamedTuple):
+    """The parts that act on pods; the configuration enables each of them."""
 
     deletion_costs: DeletionCosts | None = None
     evictor: Evictor | None = None
 
 
 class Reconciler:
-    """Keeps what this leader has seen; everything else that lasts stands on the Nodes."""
+    """Evaluate the cluster and write the changes.
+
+    The state of the leader is in memory. All other state is on the Nodes.
+    """
 
     def __init__(
         self,
@@ -62,78 +67,88 @@ class Reconciler:
         *,
         owner: str,
         metrics: Metrics,
-        tell: Tell = lambda *_: None,
-        on_pods: OnPods | None = None,
+        record_event: RecordEvent = lambda *_: None,
+        pod_actions: PodActions | None = None,
     ) -> None:
         self.config = config
-        """In use; another one holds from the next pass on."""
-        self.judged = asyncio.Event()
-        """Set when there is another pass, before it is carried out; who waits for it clears it."""
-        self._writers, self._tell = Writers(nodes, metrics, tell), tell
+        """Configuration for the next pass."""
+        self.evaluated = asyncio.Event()
+        """Set after each evaluation, before its writes; the task that waits for it clears it."""
+        self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
-        self._deletion_costs, self._evictor = on_pods or OnPods()
+        self._deletion_costs, self._evictor = pod_actions or PodActions()
         self.begin()
 
     def begin(self) -> None:
-        """Lead anew: what was seen before, others may have changed meanwhile."""
+        """Forget all passes when this replica starts leading."""
+        # Another leader may have changed the cluster since.
         self._last: PassResult | None = None
-        self._refusing: set[str] = set()
-        """Nodes whose mark could not be written, or a hard one not be taken away."""
+        self._failed_writes: set[str] = set()
+        """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
             self._evictor.begin()
-        self.doubts = False
-        """Pods wait for which there was a place, and hard marks may be what keeps them."""
+        self.marks_may_block_pods = False
+        """True if pods are still Pending for which the plan has room, while NoSchedule marks
+        exist."""
 
     @property
     def last(self) -> PassResult | None:
-        """Return the last pass of this lead; None: there was none."""
+        """Return the last pass since this replica started leading, or None."""
         return self._last
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
-        """Judge the cluster as it stands at *now_seconds* (unix) and act on it."""
-        return await self.carry_out(self.judge(cluster, now_seconds))
+        """Evaluate the cluster at *now_seconds* (unix) and write the changes."""
+        return await self.carry_out(self.evaluate(cluster, now_seconds))
 
-    def judge(
+    def evaluate(
         self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool] = unlimited_time
     ) -> PassReport:
-        """Decide what to write; no I/O, so that a thread can do it beside the event loop."""
+        """Decide what to write, without I/O, so that it can run in another thread.
+
+        *in_time*: returns whether the pass may try another node.
+        """
         config = self.config
-        refusing, self._refusing = self._refusing, set()
+        failed_writes, self._failed_writes = self._failed_writes, set()
         last = self._last
-        memory = (last.state if last else LeaderState()).with_failed_writes(
-            frozenset(refusing),
+        state = (last.state if last else LeaderState()).with_failed_writes(
+            frozenset(failed_writes),
             Now(now_seconds),
             unneeded_time_seconds=config.unneeded_time_seconds,
             max_seconds=config.budgets.backoff.max_seconds,
         )
         self._last = found = reconcile(
-            cluster, config, memory, now_seconds, in_time=in_time, last=last
+            cluster, config, state, now_seconds, in_time=in_time, last=last
         )
-        hard = any(one.mark is Mark.HARD for one in found.snapshot.marks.values())
-        self.doubts = hard and bool(found.state.pending_since)
-        looked = self._looked(cluster, config, found)
-        drain = looked.drain if looked else NOTHING
-        watch = LeaderObservations(
+        no_schedule = any(mark.mark is Mark.HARD for mark in found.snapshot.marks.values())
+        self.marks_may_block_pods = no_schedule and bool(found.state.pending_since)
+        planned_drain = self._plan_drain(cluster, config, found)
+        drain = planned_drain.drain if planned_drain else NOTHING
+        observations = LeaderObservations(
             found.watched_seconds,
             found.no_schedule_blockers,
             drain.hard,
-            drain.memory.failed,
+            drain.state.failed,
             found.state.last_protected.at,
             found.state.last_reserved.at,
         )
         writes = decide(
-            cluster, found.plan, config, now_seconds=now_seconds, owner=self._owner, watch=watch
+            cluster,
+            found.plan,
+            config,
+            now_seconds=now_seconds,
+            owner=self._owner,
+            watch=observations,
         )
-        self._metrics.passes.labels("skipped" if found.skipped else "judged").inc()
+        self._metrics.reconciles.labels("skipped" if found.skipped else "evaluated").inc()
         if not found.skipped:
-            self._metrics.of_a_pass.tell(found)
+            self._metrics.pass_gauges.report(found)
         costs = self._costs(cluster, config, found.state.scale_in_targets)
-        return PassReport(config, found, writes, 0, costs, looked)
+        return PassReport(config, found, writes, 0, costs, planned_drain)
 
     def _costs(
-        self, cluster: Cluster, config: Config, next_in_line: Mapping[str, int]
+        self, cluster: Cluster, config: Config, targets: Mapping[str, int]
     ) -> tuple[Write[Pod], ...]:
-        """Decide which deletion costs come and go."""
+        """Decide which pod deletion costs to set and to remove; *targets*: scale-in targets."""
         enabled = (
             self._deletion_costs.enabled(config.pod_deletion_cost)
             if self._deletion_costs
@@ -141,13 +156,15 @@ class Reconciler:
         )
         if enabled is None:
             return ()
-        return decide_costs(cluster, config.taint_key, next_in_line, enabled=enabled)
+        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
 
-    def _looked(self, cluster: Cluster, config: Config, found: PassResult) -> PlannedDrain | None:
-        """Decide what to evict."""
+    def _plan_drain(
+        self, cluster: Cluster, config: Config, found: PassResult
+    ) -> PlannedDrain | None:
+        """Decide which pods to evict."""
         if self._evictor is None:
             return None
-        return self._evictor.look(
+        return self._evictor.plan(
             DrainInput(
                 cluster=cluster,
                 plan=found.plan,
@@ -159,36 +176,47 @@ class Reconciler:
             )
         )
 
-    async def carry_out(self, report: PassReport, sight: LiveView = BLIND) -> PassReport:
-        """Write; what fails or is dropped is decided anew by the next pass.
+    async def carry_out(
+        self, report: PassReport, live_view: LiveView = NO_LIVE_VIEW
+    ) -> PassReport:
+        """Write the changes of a pass, then evict pods; return the report with its failed writes.
 
-        In mode observe no node is marked: all other writes take away what another mode has left.
+        In mode observe, marks are only reported. All other writes remove what another mode has
+        left.
         """
-        self.judged.set()
+        self.evaluated.set()
         mode = report.config.mode
-        wanted, told = split(report.writes, mode)
-        for write in told:
+        wanted, reported = split(report.writes, mode)
+        for write in reported:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
-        closed = report.found.snapshot.unschedulable_nodes
-        batch = await self._writers.carry_out(wanted, report.config.taint_key, sight, closed)
-        refused = (
-            one for one in batch.refused if one.kind is WriteKind.MARK or makes_schedulable(one)
+        unschedulable = report.found.snapshot.unschedulable_nodes
+        batch = await self._writers.carry_out(
+            wanted, report.config.taint_key, live_view, unschedulable
         )
-        self._refusing.update(write.key for write in refused)
+        # The plan depends on these writes: a node that cannot be marked is left out of the next
+        # plans, and a node that stays NoSchedule has no room for pods.
+        self._failed_writes.update(
+            write.key
+            for write in batch.refused
+            if write.kind is WriteKind.MARK or makes_schedulable(write)
+        )
         failed = len(batch.failed)
         if self._deletion_costs:
             failed += await self._deletion_costs.carry_out(report.costs, mode, batch.why_halted)
-        if self._evictor and report.looked:
+        if self._evictor and report.planned_drain:
             await self._evictor.carry_out(
-                report.looked, report.config, batch.why_halted, self._tell
+                report.planned_drain, report.config, batch.why_halted, self._record_event
             )
-        if self._deletion_costs:  # last: no write waits for the answer
-            await self._deletion_costs.look_up(report.config.pod_deletion_cost)
+        if self._deletion_costs:  # after all writes, which must not wait for the answer
+            await self._deletion_costs.refresh_access(report.config.pod_deletion_cost)
         return replace(report, failed=failed)
 
-    async def soften(self, nodes: Iterable[Node]) -> None:
-        """Let no hard mark stand while nobody can tell what it does."""
-        writes = softened(nodes, "no pass can be made")
-        await self._writers.carry_out(writes, self.config.taint_key, BLIND)
+    async def set_prefer_no_schedule(self, nodes: Iterable[Node]) -> None:
+        """Change every NoSchedule mark to PreferNoSchedule while passes are not possible.
+
+        Without passes, nobody notices pods that stay Pending because of the marks.
+        """
+        writes = prefer_no_schedule_writes(nodes, "Ebb cannot evaluate the cluster")
+        await self._writers.carry_out(writes, self.config.taint_key, NO_LIVE_VIEW)
         if self._evictor:
-            self._evictor.begin_drain()
+            self._evictor.restart_drain()

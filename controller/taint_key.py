@@ -1,9 +1,12 @@
-"""The taint key in use, recorded in an annotation of the Lease.
+"""Record the taint key in use in an annotation of the Lease, and refuse to run with another.
 
-Taints are found by their key. A controller with another `taintKey` would never remove the taints
-of the key before, so it does not run until `ebb release` has removed them and the record. Only
-Ebb's own account writes the Lease; a kubelet, which writes its Node, cannot stop the controller.
+Ebb finds its taints by their key. A controller with another `taintKey` would never remove the
+taints with the previous key. So it does not run until `ebb release` has removed these taints and
+the record.
 """
+
+# The record is on the Lease, because only Ebb's own account may write the Lease. A kubelet could
+# stop the controller by a record on its Node.
 
 import asyncio
 import logging
@@ -20,62 +23,66 @@ from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 KEY_ANNOTATION: Final = "kube-ebb.io/taint-key"
 RETRY_SECONDS: Final = 1.0
 KEEP_SECONDS: Final = 10.0
-"""How often the leader looks whether its key is still recorded."""
+"""Interval at which the leader checks that its key is still recorded."""
 
 log = logging.getLogger("ebb.taint-key")
 
 
 class TaintKey:
-    """Compares the configured key with the recorded one, and records it."""
+    """Compare the configured key with the recorded key, and record it."""
 
     def __init__(self, leases: Leases, key: str, namespace: str) -> None:
-        """*namespace*: that of the Lease, for the message."""
+        """*namespace*: the namespace of the Lease, for the error message."""
         self._leases, self._key, self._namespace = leases, key, namespace
 
     async def check(self) -> None:
-        """Compare the keys once; if the Lease cannot be read, the leader will compare them.
+        """Compare the keys once, unless the Lease cannot be read.
 
         Raises: InvalidInputError if another key is recorded.
         """
         try:
             self._is_recorded(await self._leases.read())
         except UnavailableError as fault:
-            log.warning("cannot read the recorded key", extra=fields(reason=str(fault)))
+            log.warning(
+                "cannot read the recorded taint key; it is compared when this replica leads",
+                extra=fields(reason=str(fault)),
+            )
 
     async def record(self) -> None:
-        """Wait until the key is recorded: no node may have its taint before.
+        """Wait until the key is recorded.
 
         Raises: InvalidInputError if another key is recorded.
         """
+        # No node may have a taint with a key that is not recorded.
         while True:
-            if await self._recorded():
+            if await self._is_now_recorded():
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
     async def keep(self) -> None:
-        """Record the key again when somebody has removed the record, until cancelled.
+        """Record the key again if the record has been removed, until cancelled.
 
         Raises: InvalidInputError if another key is recorded.
         """
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            await self._recorded()
+            await self._is_now_recorded()
 
-    async def _recorded(self) -> bool:
-        """Record the key if none is recorded, and say whether it is."""
+    async def _is_now_recorded(self) -> bool:
+        """Record the key if no key is recorded; return whether the key is recorded now."""
         try:
             lease = await self._leases.read()
             if self._is_recorded(lease):
                 return True
             if lease is None:
-                return False  # the elector creates it when it renews it
+                return False  # the elector creates the Lease at its next renewal
             annotations = {**lease.annotations, KEY_ANNOTATION: self._key}
-            with suppress(ConflictError):  # the elector renews the Lease all the time
+            with suppress(ConflictError):  # the elector has renewed the Lease meanwhile
                 await self._leases.write(replace(lease, annotations=annotations))
                 log.info("recorded the taint key", extra=fields(key=self._key))
                 return True
         except UnavailableError as fault:
-            log.warning("cannot record the taint key", extra=fields(reason=str(fault)))
+            log.warning("cannot record the taint key; retrying", extra=fields(reason=str(fault)))
         return False
 
     def _is_recorded(self, lease: Lease | None) -> bool:

@@ -1,4 +1,4 @@
-"""The cluster as the watches tell it, ready to be judged."""
+"""Keep the cluster as the watches report it, and notice changes that need a pass at once."""
 
 import asyncio
 from collections import Counter
@@ -17,72 +17,76 @@ from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
 
-TURNED_MAX: Final = 4096
-"""Pods that turned unschedulable and were not looked at yet; others wait for the interval."""
+UNCHECKED_MAX: Final = 4096
+"""Maximum number of newly unschedulable pods that wait for a check; others wait for the next
+pass."""
 
-HURRIED_MAX: Final = 4096
-"""Nodes and pods that hurry the engine before it waits for its interval once more."""
+WOKE_FOR_MAX: Final = 4096
+"""Maximum number of nodes and pods that may wake the loop between two idle passes."""
 
 
 class ClusterView(Inventory):
-    """Everything that is known, how new it is, and what in it cannot wait."""
+    """The cluster as the watches report it, the age of this information, and urgent changes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.news = Freshness()
-        self.urgent = asyncio.Event()
-        """Set when something has changed that cannot wait for the engine's interval."""
-        self.turned = asyncio.Event()
-        """Set when pods have turned unschedulable; whether they can wait is asked of `turns`."""
-        self._turned: set[str] = set()
+        self.freshness = Freshness()
+        self.wake = asyncio.Event()
+        """Set when a change cannot wait for the interval of passes."""
+        self.became_unschedulable = asyncio.Event()
+        """Set when pods became unschedulable; `unschedulable_check` finds out whether they are
+        urgent."""
+        self._unchecked: set[str] = set()
+        """Newly unschedulable pods, as namespace/name."""
+        # Counted with each event: to search all pods for each node that is released would block
+        # the event loop.
         self._occupants: Counter[str] = Counter()
-        """By node the pods that may have come to stay, kept up to date: a walk over all pods for
-        each node that is handed over would hold up the event loop."""
-        self._others: dict[str, dict[str, Pod]] = {}
-        """By node and key those that may have come to stay and count for Karpenter alone."""
-        self.looked_at: int | None = None
-        """Unix seconds of the last look; None: there was none."""
-        self._hurried: set[str] = set()
-        """Nodes by name and pods by uid that have hurried the engine since it last waited for its
-        interval."""
+        """Number of pods on each node that keep it from being empty and are not terminating."""
+        self._karpenter_occupants: dict[str, dict[str, Pod]] = {}
+        """Pods that may keep a node from being empty for Karpenter only, by node and key."""
+        self.snapshot_at: int | None = None
+        """Time of the last snapshot in unix seconds; None if there was none."""
+        self._woke_for: set[str] = set()
+        """Node names and pod UIDs that have woken the loop since the last idle pass."""
 
-    def rested(self) -> None:
-        """Note that a pass begins because it is due: nothing could not wait."""
-        self._hurried.clear()
+    def idle_pass_started(self) -> None:
+        """Record that a pass starts because the interval has passed, not because of a change."""
+        self._woke_for.clear()
 
     def occupied(self, name: str) -> bool:
-        """Say whether a pod that does not end already keeps the node from being empty.
+        """Return whether a pod that is not terminating keeps the node from being empty.
 
-        For how long one that ends does, the look that a decision rests on has found out, and which
-        pods need not be left in peace any more.
+        Terminating pods are left to the evaluation of the snapshot.
         """
         if name in self._occupants:
             return True
-        node, others = self.nodes.get(name), self._others.get(name, {})
-        now = Now.at(self.looked_at)
+        node, others = self.nodes.get(name), self._karpenter_occupants.get(name, {})
+        # Whether a pod counts for Karpenter depends on the time. The time of the snapshot gives
+        # the same answer as the decision to release the node.
+        now = Now.at(self.snapshot_at)
         return node is not None and any(holds(pod, node, now) for pod in others.values())
 
     def relisted(self, kind: AnyKind) -> None:
-        """Look at all nodes, or pods, as if they had just come."""
+        """Handle all objects of a new list as if they had just been added."""
         if kind is PODS:
             self._occupants.clear()
-            self._others.clear()
+            self._karpenter_occupants.clear()
         if kind in (NODES, PODS):
-            for key, one in self.of(kind).items():
-                self.became(kind, key, None, one)
+            for key, found in self.of(kind).items():
+                self.became(kind, key, None, found)
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
-        """Note what cannot wait for the engine's interval."""
+        """Update the occupants of nodes, and wake the loop for changes that cannot wait."""
         if kind is PODS:
-            self._note_other(before, after)
-            self._note_place(after, _occupied_by(before), _occupied_by(after))
+            self._update_karpenter_occupants(before, after)
+            self._count_occupant(after, _occupied_by(before), _occupied_by(after))
             if after and is_unschedulable(after) and not (before and is_unschedulable(before)):
-                self._note_turned(key)
-        elif kind is NODES and after and not (before and _may_be_taken(before)):
-            self._hurry_once(after.name, after.name)
+                self._add_unchecked(key)
+        elif kind is NODES and after and not (before and _may_be_removed(before)):
+            self._wake_once(after.name, after.name)
 
-    def _note_place(self, pod: Pod | None, before: str | None, after: str | None) -> None:
-        """Count a pod where it is now; *before* and *after* are names of nodes."""
+    def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
+        """Count a pod on its node; *before* and *after* are the names of its nodes."""
         if before == after:
             return
         if before is not None:
@@ -91,72 +95,71 @@ class ClusterView(Inventory):
                 del self._occupants[before]
         if pod is not None and after is not None:
             self._occupants[after] += 1
-            self._hurry_once(pod.uid or pod.key, after)
+            self._wake_once(pod.uid or pod.key, after)
 
-    def _note_other(self, before: Pod | None, after: Pod | None) -> None:
-        """Keep the pod, as it is now, if it is one of those that count for Karpenter alone."""
-        if before is not None and (name := _other_on(before)) is not None:
-            own = self._others.get(name, {})
-            own.pop(before.key, None)
-            if not own:
-                self._others.pop(name, None)
-        if after is not None and (name := _other_on(after)) is not None:
-            self._others.setdefault(name, {})[after.key] = after
-            if before is None or _other_on(before) != name:
-                self._hurry_once(after.uid or after.key, name)
+    def _update_karpenter_occupants(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (name := _karpenter_node(before)) is not None:
+            on_node = self._karpenter_occupants.get(name, {})
+            on_node.pop(before.key, None)
+            if not on_node:
+                self._karpenter_occupants.pop(name, None)
+        if after is not None and (name := _karpenter_node(after)) is not None:
+            self._karpenter_occupants.setdefault(name, {})[after.key] = after
+            if before is None or _karpenter_node(before) != name:
+                self._wake_once(after.uid or after.key, name)
 
-    def _hurry_once(self, who: str, name: str) -> None:
-        """Have the guard put back before the autoscaler comes, where that is to be done.
+    def _wake_once(self, cause: str, name: str) -> None:
+        """Wake the loop if a node that was released to the autoscaler is occupied.
 
-        Once for each node, and for each pod by uid: a kubelet may say of its node that it is
-        handed over, and of its pods that they have ended and have not, as often as it likes, and
-        each time all others would wait. It cannot make pods with uids of their own.
+        The next pass protects the node again. *cause*: the name of a node or the UID of a pod.
         """
         node = self.nodes.get(name)
-        occupied = node is not None and _may_be_taken(node) and self.occupied(name)
-        if occupied and who not in self._hurried and len(self._hurried) < HURRIED_MAX:
-            self._hurried.add(who)
-            self.urgent.set()
+        occupied = node is not None and _may_be_removed(node) and self.occupied(name)
+        # Each cause wakes the loop once. A kubelet can report changes of its Node and of its pods
+        # as often as it likes, and would delay the passes for all other nodes. It cannot create
+        # pods with new UIDs.
+        if occupied and cause not in self._woke_for and len(self._woke_for) < WOKE_FOR_MAX:
+            self._woke_for.add(cause)
+            self.wake.set()
 
-    def _note_turned(self, key: str) -> None:
-        if len(self._turned) < TURNED_MAX:
-            self._turned.add(key)  # a marked node may have to be released for it
-            self.turned.set()
+    def _add_unchecked(self, key: str) -> None:
+        if len(self._unchecked) < UNCHECKED_MAX:
+            self._unchecked.add(key)
+            self.became_unschedulable.set()
 
-    def turns(self, taint_key: str, schedulers: Collection[str]) -> Callable[[], bool]:
-        """Take the pods that have turned unschedulable since the last time.
+    def unschedulable_check(
+        self, taint_key: str, schedulers: Collection[str]
+    ) -> Callable[[], bool]:
+        """Return a check of the pods that became unschedulable since the last call.
 
-        The call says, in any thread, whether one of them cannot wait for the engine's interval.
-        *schedulers*: as for `snapshot`.
+        The check may run in any thread. It returns whether one of these pods cannot wait for the
+        interval, because a marked node may have to be released for it. *schedulers*: see
+        `snapshot`.
         """
-        turned, self._turned = self._turned, set()
-        self.turned.clear()
+        keys, self._unchecked = self._unchecked, set()
+        self.became_unschedulable.clear()
         snapshot = self.snapshot(schedulers)
-        return lambda: bool(turned) and _cannot_wait(snapshot(), turned, taint_key)
+        return lambda: bool(keys) and _cannot_wait(snapshot(), keys, taint_key)
 
 
-def _cannot_wait(cluster: Cluster, turned: Container[str], taint_key: str) -> bool:
-    """Ask it of the pods as the cluster has them: what can be judged is known there alone.
-
-    *turned*: by namespace/name those that have turned unschedulable.
-    """
-    pods = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.key in turned]
+def _cannot_wait(cluster: Cluster, keys: Container[str], taint_key: str) -> bool:
+    # The pods of the cluster, not those of the events: only a complete cluster shows which of a
+    # pod's constraints Ebb can evaluate.
+    pods = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.key in keys]
     return cannot_wait(cluster, pods, taint_key)
 
 
 def _occupied_by(pod: Pod | None) -> str | None:
-    """Return the name of the node that the pod stays on and keeps from being empty, or None."""
+    """Return the node that the pod keeps from being empty; None if there is none."""
     return pod.node if pod is not None and pod.occupies and not pod.terminating else None
 
 
-def _other_on(pod: Pod) -> str | None:
-    """Return the name of the node that it keeps from being empty if that is Karpenter's alone."""
+def _karpenter_node(pod: Pod) -> str | None:
+    """Return the node that the pod keeps from being empty for Karpenter only, or None."""
     return pod.node if not pod.terminating and holds_karpenters_alone(pod) else None
 
 
-def _may_be_taken(node: Node) -> bool:
-    """Say whether an autoscaler may take the node, and is not deleting it already.
-
-    Nothing is written on one that it is deleting, so that no pass changes anything there.
-    """
+def _may_be_removed(node: Node) -> bool:
+    """Return whether the autoscaler may remove the node, and is not removing it already."""
+    # Ebb writes nothing on a node that is being deleted, so a pass would not help there.
     return is_released_to_autoscaler(node) and not being_deleted(node)

@@ -1,8 +1,8 @@
-"""Carries out what core.writes.nodes decides: which write first, how many at once, when to stop.
+"""Write the changes of Nodes that core.writes.nodes decides on: in which order, and until when.
 
-What keeps pods from waiting or from being evicted (core.writes.write.PRESSING) is always written.
-The rest of a batch is dropped as soon as a write fails or there is a reason to look again first:
-it rests on a plan that may not be true any more, and the next pass decides anew.
+Urgent writes (core.writes.write.URGENT) keep pods from being Pending or evicted, so they are
+always written. All other writes are based on the plan. They are dropped as soon as the plan may be
+outdated: after a failed write, or while there is a reason to halt. The next pass decides again.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from core.edge.kube.stores.objects import (
     Objects,
     Versioned,
@@ -25,49 +25,53 @@ from core.edge.logs import fields
 from core.marks.mark import Mark, mark_of
 from core.model.errors import UnavailableError
 from core.model.node import Node
-from core.writes.write import PRESSING, Write, WriteKind, repair
+from core.writes.write import URGENT, CostKind, Write, WriteKind, repair
 
-PRESSING_WRITERS_MAX: Final = 32
-"""Nodes that are released, softened, guarded and repaired at once: pods may be waiting."""
+URGENT_WRITERS_MAX: Final = 32
+"""Maximum number of concurrent urgent writes."""
 WRITERS_MAX: Final = 4
-"""Nodes that are marked, hardened and handed over at once. If one of these marks fails, those
-after it that were written meanwhile have a gap before them; the next pass judges marked nodes
-first, and nothing is made of a mark before that."""
+"""Maximum number of concurrent other writes.
+
+If a mark fails while later marks of the plan are being written, these lack a predecessor. The next
+pass evaluates marked nodes first, and nothing else depends on a mark before that pass."""
 
 EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "DrainMarked",
-    WriteKind.HARDEN: "DrainHardened",
-    WriteKind.SOFTEN: "DrainSoftened",
-    WriteKind.RELEASE: "DrainReleased",
-    WriteKind.GUARD: "ScaleDownGuarded",
-    WriteKind.HOLD: "ScaleDownHeld",
-    WriteKind.UNGUARD: "ScaleDownAllowed",
-    WriteKind.REPAIR: "TaintsRepaired",
-    WriteKind.TELL: "ReserveChanged",
-    WriteKind.FORGET: "BackoffEnded",
+    WriteKind.SET_NO_SCHEDULE: "DrainHardened",
+    WriteKind.SET_PREFER_NO_SCHEDULE: "DrainSoftened",
+    WriteKind.RELEASE_MARK: "DrainReleased",
+    WriteKind.PROTECT: "ScaleDownGuarded",
+    WriteKind.PROTECT_UNMARKED: "ScaleDownHeld",
+    WriteKind.REMOVE_PROTECTION: "ScaleDownAllowed",
+    WriteKind.REPAIR_TAINTS: "TaintsRepaired",
+    WriteKind.UPDATE_RESERVE: "ReserveChanged",
+    WriteKind.REMOVE_BACKOFF: "BackoffEnded",
 }
+MISSING_TAINTS: Final = "the taints did not match the mark: the admission webhook did not set them"
+FAILED: Final = "cannot write a Node; the next pass decides again"
 
 Item = TypeVar("Item")
-Heard = Callable[[], Versioned[Node]]
-Tell = Callable[[Node, str, str], None]
-"""Takes a Node, an Event's reason and a note for people."""
+Latest = Callable[[], Versioned[Node]]
+"""Returns the latest known version of a Node."""
+RecordEvent = Callable[[Node, str, str], None]
+"""Writes an Event about a Node, with a reason and a note."""
 
 log = logging.getLogger("ebb.writers")
 
 
 class LiveView(NamedTuple):
-    """What is seen while writes go on."""
+    """The cluster as the watches report it while a batch is being written."""
 
     halted: Callable[[], str | None]
-    """Says why nothing must be begun that can wait, or None."""
+    """Returns why no write that can wait may start now, or None."""
     latest: Callable[[str], Node | None]
-    """Returns the Node of that name as it was heard of last, or None."""
+    """Returns the latest version of the Node with this name, or None."""
     occupied: Callable[[str], bool]
-    """Says whether pods that do not end keep the node of that name from being empty, as was heard
-    last."""
+    """Returns whether a pod that is not terminating keeps the node with this name from being
+    empty."""
 
 
-BLIND: Final = LiveView(lambda: None, lambda _: None, lambda _: False)
+NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,48 +79,49 @@ class WriteBatch:
     """The writes of one pass while they are carried out."""
 
     taint_key: str
-    sight: LiveView
-    closed: Container[str]
-    """Nodes that the plan has a place on for nobody."""
+    live_view: LiveView
+    unschedulable: Container[str]
+    """Nodes on which the plan places no pod."""
     overtaking: bool
-    """An earlier batch was still writing when this one began."""
+    """An earlier batch was still being written when this batch began."""
     failed: list[Write[Node]] = field(default_factory=list)
     refused: list[Write[Node]] = field(default_factory=list)
-    """Of those that failed, the ones by which it is not known that all others would fail too."""
+    """Failed writes whose error may be specific to their Node."""
     broken: bool = False
-    """One that failed makes what is left of the plan doubtful."""
+    """A failed write makes the rest of the plan doubtful."""
     dropped: int = 0
+    """Number of writes that were not sent."""
     why: str = ""
-    """Why the last write was dropped that was."""
+    """Reason for the last dropped write."""
 
-    def why_not(self) -> str | None:
-        """Say why nothing must be begun that can wait, or None."""
+    def why_dropped(self) -> str | None:
+        """Return why no write that can wait may start now, or None."""
         return "a write failed" if self.broken else self.why_halted()
 
     def why_halted(self) -> str | None:
-        """Say why nothing must be begun that can wait and rests on none of these writes."""
-        return "an earlier pass is still writing" if self.overtaking else self.sight.halted()
+        """Return why nothing may start now that can wait and is independent of these writes."""
+        # What an earlier batch is still writing was not known when this batch was decided.
+        return "an earlier pass is still writing" if self.overtaking else self.live_view.halted()
 
-    def why_no_hand_over(self, write: Write[Node]) -> str | None:
-        """Say why the node is not to be handed over any more, or None.
-
-        A marked node is handed over because it is empty; the guard of another goes for any reason.
-        """
-        hands_over = write.kind is WriteKind.UNGUARD and mark_of(write.before.labels) is not None
-        occupied = hands_over and self.sight.occupied(write.key)
-        return "a pod has come to the node" if occupied else None
+    def why_not_released(self, write: Write[Node]) -> str | None:
+        """Return why a marked node must not be released to the autoscaler any more, or None."""
+        # The protection of an unmarked node ends for any reason, not because the node is empty.
+        marked = mark_of(write.before.labels) is not None
+        releases = write.kind is WriteKind.REMOVE_PROTECTION and marked
+        occupied = releases and self.live_view.occupied(write.key)
+        return "a pod is now on the node" if occupied else None
 
 
 def makes_schedulable(write: Write[Node]) -> bool:
-    """Say whether pods come onto the node by this write alone."""
-    opening = write.kind in (WriteKind.RELEASE, WriteKind.SOFTEN)
+    """Return whether the write lets kube-scheduler place pods on the node again."""
+    opening = write.kind in (WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE)
     return opening and mark_of(write.before.labels) is Mark.HARD
 
 
 async def for_each(
-    items: Sequence[Item], most: int, work: Callable[[Item], Awaitable[None]]
+    items: Sequence[Item], concurrent_max: int, work: Callable[[Item], Awaitable[None]]
 ) -> None:
-    """Do the work with each in turn, with at most so many at once."""
+    """Await *work* for each item in order, for at most *concurrent_max* items at the same time."""
     left = iter(items)
 
     async def worker() -> None:
@@ -124,141 +129,165 @@ async def for_each(
             await work(item)
 
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(min(most, len(items))):
+        for _ in range(min(concurrent_max, len(items))):
             tasks.create_task(worker())
 
 
 class Writers:
-    """Writes to Nodes. A later batch overtakes the one before: what that has begun is finished."""
+    """Write batches of changes to Nodes.
 
-    def __init__(self, nodes: Objects[Node], metrics: Metrics, tell: Tell) -> None:
-        self._nodes, self._metrics, self._tell = nodes, metrics, tell
+    A new batch does not wait for the previous one, which finishes only the writes that have begun.
+    """
+
+    def __init__(self, nodes: Objects[Node], metrics: Metrics, record_event: RecordEvent) -> None:
+        self._nodes, self._metrics, self._record_event = nodes, metrics, record_event
         self._batch: WriteBatch | None = None
         self._in_flight: set[str] = set()
         self._refused: set[str] = set()
-        """Nodes whose last write was refused; they come last, so that they hold nobody up."""
-        self._slots = asyncio.Semaphore(PRESSING_WRITERS_MAX + WRITERS_MAX)
+        """Nodes whose last write failed for a reason that may be specific to the Node."""
+        self._slots = asyncio.Semaphore(URGENT_WRITERS_MAX + WRITERS_MAX)
 
     async def carry_out(
         self,
         writes: Sequence[Write[Node]],
         taint_key: str,
-        sight: LiveView,
-        closed: Container[str] = (),
+        live_view: LiveView,
+        unschedulable: Container[str] = (),
     ) -> WriteBatch:
-        """Write a batch; return what became of it. *closed*: see Batch.
+        """Write a batch and return its results. *unschedulable*: see WriteBatch.
 
-        If an earlier one is still writing, this one was decided without knowing what comes of
-        that: only what is pressing is written.
+        If an earlier batch is still being written, only urgent writes are sent.
         """
-        batch = WriteBatch(taint_key, sight, closed, overtaking=bool(self._in_flight))
+        overtaking = bool(self._in_flight)
+        batch = WriteBatch(taint_key, live_view, unschedulable, overtaking=overtaking)
         self._batch = batch
         self._refused &= {write.key for write in writes}
-        pressing = [write for write in writes if write.kind in PRESSING]
-        others = [write for write in writes if write.kind not in PRESSING]
+        urgent = [write for write in writes if write.kind in URGENT]
+        others = [write for write in writes if write.kind not in URGENT]
         work = partial(self._work, batch)
-        await for_each(pressing, PRESSING_WRITERS_MAX, work)
-        await for_each(sorted(others, key=self._late), WRITERS_MAX, work)
+        await for_each(urgent, URGENT_WRITERS_MAX, work)
+        await for_each(sorted(others, key=self._rank), WRITERS_MAX, work)
         if batch.dropped:
-            log.info("dropped", extra=fields(writes=batch.dropped, reason=batch.why))
+            log.info(
+                "dropped writes to Nodes; the next pass decides again",
+                extra=fields(writes=batch.dropped, reason=batch.why),
+            )
         return batch
 
-    def _late(self, write: Write[Node]) -> int:
-        """Return after how many others the write comes; new marks keep the order of their plan.
-
-        What was refused before comes last: it may be refused again, and what comes after it is
-        dropped then. A node whose new mark was refused is in no plan for a while.
-        """
+    def _rank(self, write: Write[Node]) -> int:
+        """Return the rank of a write that can wait; lower ranks are written first."""
+        # New marks keep the order of the plan. A node whose new mark was refused is in no plan for
+        # a while, so it is not here.
         if write.kind is WriteKind.MARK and mark_of(write.before.labels) is None:
             return 1
+        # A write that was refused may be refused again, and then the writes after it are dropped.
         return 2 if write.key in self._refused else 0
 
     async def _work(self, batch: WriteBatch, write: Write[Node]) -> None:
         async with self._slots:
-            if self._goes_on(batch, write):
+            if self._may_write(batch, write):
                 await self._carry_out(batch, write)
 
-    def _goes_on(self, batch: WriteBatch, write: Write[Node]) -> bool:
-        """Say whether the write is to be begun, or finished; one that is not is counted."""
+    def _may_write(self, batch: WriteBatch, write: Write[Node]) -> bool:
+        """Return whether the write may be sent now; if not, count it as dropped."""
         why = None
         if batch is not self._batch:
-            why = "a later pass has decided anew"
-        elif write.kind not in PRESSING:
-            why = batch.why_not() or batch.why_no_hand_over(write)
+            why = "a later pass has decided again"
+        elif write.kind not in URGENT:
+            why = batch.why_dropped() or batch.why_not_released(write)
         if why is not None:
-            self._drop(batch, why)
+            self._drop(batch, write, why)
         return why is None
 
-    def _drop(self, batch: WriteBatch, why: str) -> None:
+    def _drop(self, batch: WriteBatch, write: Write[Node], why: str) -> None:
         batch.why, batch.dropped = why, batch.dropped + 1
-        self._metrics.writes.labels("dropped").inc()
+        self._count(write.kind, WriteResult.DROPPED)
+
+    def _count(self, operation: WriteKind | CostKind, result: WriteResult) -> None:
+        self._metrics.node_writes.labels(operation, result).inc()
 
     async def _carry_out(self, batch: WriteBatch, write: Write[Node]) -> None:
         if write.key in self._in_flight:
-            self._drop(batch, "an earlier pass is still writing it")
+            self._drop(batch, write, "an earlier pass is still writing this node")
             return
-        told = fields(kind=write.kind.value, node=write.key, reason=write.note)
-        log.info("writing", extra=told)
+        operation = write.kind
+        log.info(
+            "writing a Node",
+            extra=fields(operation=operation.value, node=write.key, reason=write.note),
+        )
         self._in_flight.add(write.key)
         try:
-            await self._write_as_seen(batch, write)
+            if done := await self._write_if_unchanged(batch, write):
+                operation = WriteKind.REPAIR_TAINTS
+                await self._repair(batch, done)
         except UnavailableError as fault:
-            self._failed(batch, write, refused=not is_for_all(fault))
-            log.warning("a write failed", extra=fields(node=write.key, reason=str(fault)))
+            self._count(operation, WriteResult.of(fault))
+            self._record_failure(batch, write, refused=not is_for_all(fault))
+            log.warning(
+                FAILED,
+                extra=fields(operation=operation.value, node=write.key, reason=str(fault)),
+            )
         except Exception:
-            self._failed(batch, write, refused=True)
-            log.exception("a write failed", extra=fields(node=write.key))
+            self._count(operation, WriteResult.ERROR)
+            self._record_failure(batch, write, refused=True)
+            log.exception(FAILED, extra=fields(operation=operation.value, node=write.key))
         finally:
             self._in_flight.discard(write.key)
 
-    def _failed(self, batch: WriteBatch, write: Write[Node], *, refused: bool) -> None:
+    def _record_failure(self, batch: WriteBatch, write: Write[Node], *, refused: bool) -> None:
         batch.failed.append(write)
-        batch.broken = batch.broken or not self._goes_without(batch, write)
+        batch.broken = batch.broken or not self._is_plan_valid_without(batch, write)
         if refused:
             batch.refused.append(write)
             self._refused.add(write.key)
-        self._metrics.writes.labels("failed").inc()
 
-    def _goes_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
-        """Say whether the rest of the plan is as good without a write that failed.
+    def _is_plan_valid_without(self, batch: WriteBatch, write: Write[Node]) -> bool:
+        """Return whether the rest of the plan is valid without a write that failed."""
+        # A policy may refuse an urgent write forever, or the kubelet may have filled the
+        # annotations of its Node. Such a write must not block the other nodes, unless the plan may
+        # place pods on a node that stays NoSchedule without the write.
+        again = write.kind in URGENT and write.key in self._refused
+        return again and (write.key in batch.unschedulable or not makes_schedulable(write))
 
-        One that presses and was refused before, by a policy of the cluster or because its kubelet
-        has filled the annotations, may be refused for ever: it stops nobody else. But the plan may
-        have a place for pods on a node that it opens.
-        """
-        again = write.kind in PRESSING and write.key in self._refused
-        return again and (write.key in batch.closed or not makes_schedulable(write))
+    async def _write_if_unchanged(
+        self, batch: WriteBatch, write: Write[Node]
+    ) -> Written[Node] | None:
+        """Write the Node unless it has changed since the decision; None if nothing was written."""
 
-    async def _write_as_seen(self, batch: WriteBatch, write: Write[Node]) -> None:
-        """Write if the Node still is as it was when this was decided; else the next pass will.
-
-        Then write the taints that the answer lacks if no webhook was there.
-        """
-
-        def still(found: Node) -> Write[Node] | None:
-            if write.if_as_seen(found) is None:
-                log.info("not as it was", extra=fields(kind=write.kind.value, node=write.key))
-                self._metrics.writes.labels("outdated").inc()
-            elif found is write.before or self._goes_on(batch, write):
-                return anew(found) if write.kind is WriteKind.REPAIR else write
+        def decide(found: Node) -> Write[Node] | None:
+            if write.if_unchanged(found) is None:
+                log.info(
+                    "did not write a Node, because it has changed; the next pass decides again",
+                    extra=fields(operation=write.kind.value, node=write.key),
+                )
+                self._count(write.kind, WriteResult.CONFLICT)
+            # After a read, which takes time, the write may not be allowed any more.
+            elif found is write.before or self._may_write(batch, write):
+                if write.kind is not WriteKind.REPAIR_TAINTS:
+                    return write
+                return repair(found, batch.taint_key, MISSING_TAINTS)
             return None
 
-        def anew(found: Node) -> Write[Node] | None:
-            return repair(found, batch.taint_key, "the webhook had not set them")
-
-        def heard() -> tuple[Node, str]:
-            node = batch.sight.latest(write.key) or write.before
+        def latest() -> tuple[Node, str]:
+            node = batch.live_view.latest(write.key) or write.before
             return node, node.version
 
-        if done := await self._written(write.key, still, heard):
-            await self._written(write.key, anew, lambda: done.stored)
+        return await self._write(write.key, decide, latest)
 
-    async def _written(
-        self, name: str, decide: Callable[[Node], Write[Node] | None], heard: Heard
+    async def _repair(self, batch: WriteBatch, done: Written[Node]) -> None:
+        """Write the taints that are missing after a write, because no webhook added them."""
+        await self._write(
+            done.write.key,
+            lambda node: repair(node, batch.taint_key, MISSING_TAINTS),
+            lambda: done.stored,
+        )
+
+    async def _write(
+        self, name: str, decide: Callable[[Node], Write[Node] | None], latest: Latest
     ) -> Written[Node] | None:
-        done = await write_as_decided(self._nodes, name, decide, heard)
+        done = await write_as_decided(self._nodes, name, decide, latest)
         if done is not None:
             kind = done.write.kind
-            self._metrics.writes.labels(kind.value).inc()
-            self._tell(done.stored[0], EVENT_REASONS[kind], done.write.note)
+            self._count(kind, WriteResult.SUCCESS)
+            self._record_event(done.stored[0], EVENT_REASONS[kind], done.write.note)
         return done

@@ -37,7 +37,7 @@ async def _serve(start: program.Start) -> None:
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
-            sink = WatchSink(view, kind, view.news, clock, metrics)
+            sink = WatchSink(view, kind, view.freshness, clock, metrics)
             watches.append(tasks.create_task(follow(client, kind, sink, label_selector=selector)))
         if pair:
             watches.append(tasks.create_task(pair.follow()))

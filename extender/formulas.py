@@ -93,5 +93,5 @@ def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
 
 
 def steps_lost(share: int, least_share: int) -> int:
-    """Return the steps that the share *takes* is above the *least* share; 0 if *least* is 0."""
+    """Return the number of steps by which a share exceeds the least share; 0 if that is 0."""
     return bisect_right(STEP_PERCENT, 100 * share // least_share) if least_share else 0

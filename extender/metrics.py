@@ -1,4 +1,4 @@
-"""Prometheus metrics of the extender."""
+"""Define the Prometheus metrics of the extender."""
 
 from prometheus_client import Histogram
 
@@ -6,18 +6,19 @@ from core.edge import metrics
 
 
 class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
-    """The metrics of the extender."""
+    """Hold the metrics of the extender."""
 
     def __init__(self) -> None:
         super().__init__()
         self.prioritize = self._counter(
             "ebb_extender_prioritize_requests_total",
-            "Prioritize calls by kube-scheduler.",
-            outcome=("scored", "neutral", "refused"),
+            "Prioritize calls of kube-scheduler by result.",
+            result=("scored", "neutral", "refused"),
         )
         self.prioritize_seconds = Histogram(
             "ebb_extender_prioritize_duration_seconds",
-            "Time from the body of a prioritize call to its answer, with the peer's rate limit.",
+            "Time from the body of a prioritize call to its answer, including the time for which "
+            "the rate limit delays the client.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )

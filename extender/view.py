@@ -42,7 +42,7 @@ class View(Inventory):
         self._fragments = {ANY_POD: self._no_fragments(ANY_POD)}
         """Fragments by class of pods."""
         self._neutral = wire.Fragments(NEUTRAL)
-        self.news = Freshness(tuple(self.watches))
+        self.freshness = Freshness(tuple(self.watches))
 
     @property
     def watches(self) -> Mapping[AnyKind, str | None]:
@@ -55,7 +55,7 @@ class View(Inventory):
 
     def why_neutral(self, now: float) -> str | None:
         """Return why the view is stale at *now* (monotonic seconds), or None."""
-        return self.news.why_stale(now, self._stale_after, unbroken=False)
+        return self.freshness.why_stale(now, self._stale_after, unbroken=False)
 
     def answer(self, body: bytes, now: float) -> tuple[bytes, bool]:
         """Return the answer to a prioritize call, and whether it is scored (False: neutral).
@@ -138,11 +138,9 @@ class View(Inventory):
                 fragments[node.name] = wire.fragment(node.name, self._score.of(node, pods))
 
     def _score_marks(self) -> None:
-        """Recompute the fragments of marked nodes whose score has changed.
-
-        Each new or released mark changes the score of at most one other node, out of possibly
-        thousands.
-        """
+        """Recompute the fragments of marked nodes whose score has changed."""
+        # Each new or released mark changes the score of at most one other node, out of possibly
+        # thousands.
         ranked = sorted(self._marks.items(), key=lambda entry: (entry[1][1], entry[0]))
         scores = {
             name: score_marked(mark, rank, len(ranked))

@@ -176,7 +176,7 @@ class Fragments(dict[str, bytes]):
     """
 
     def __init__(self, score: int, cached_max: int = FRAGMENTS_MAX) -> None:
-        """Create an empty mapping; *most* is the maximum of cached unknown names."""
+        """Create an empty mapping; *cached_max*: maximum number of cached unknown names."""
         super().__init__()
         self._score, self._cached_max = score, cached_max
         self._cached = 0

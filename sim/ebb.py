@@ -11,7 +11,7 @@ from controller.access_review import AccessReview
 from controller.deletion_costs import DeletionCosts
 from controller.metrics import Metrics
 from controller.publisher import Publisher
-from controller.reconciler import OnPods, Reconciler
+from controller.reconciler import PodActions, Reconciler
 from controller.view import ClusterView
 from core.config.settings import Config
 from core.edge.clock import SystemClock
@@ -23,7 +23,7 @@ from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.schedulers import KNOWN
-from core.writes.capacity_buffers import Act, Change, Found, Standing
+from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operation
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
@@ -107,21 +107,21 @@ class _Buffers:
 
     async def found(self) -> Found:
         """Return the existing buffers and templates."""
-        standing = {name: Standing(many, "1") for name, many in self._replicas.items()}
+        standing = {name: ExistingBuffer(many, "1") for name, many in self._replicas.items()}
         templates = {name: (pod.requests, pod.placing) for name, pod in self._pods.items()}
         return Found(standing, templates)
 
     async def carry_out(self, change: Change) -> None:
         """Apply one change."""
-        match change.act:
-            case Act.ADD_TEMPLATE:
+        match change.operation:
+            case Operation.ADD_TEMPLATE:
                 body = {"metadata": {"name": change.name}, "template": {"spec": change.spec}}
                 self._pods[change.name] = TEMPLATES.read(orjson.dumps(body)).pod
-            case Act.ADD_BUFFER | Act.RESIZE:
+            case Operation.ADD_BUFFER | Operation.RESIZE:
                 self._replicas[change.name] = change.replicas
-            case Act.DROP_BUFFER:
+            case Operation.DROP_BUFFER:
                 del self._replicas[change.name]
-            case Act.DROP_TEMPLATE:
+            case Operation.DROP_TEMPLATE:
                 del self._pods[change.name]
         self._state().buffers = [
             replace(self._pods[name], name=f"{name}-{number}")
@@ -147,7 +147,7 @@ class Ebb:
         self.restart(config)
         for kind in (NODES, PODS):
             view.replaced(kind, ())
-            view.news.alive(kind, 0.0)
+            view.freshness.alive(kind, 0.0)
 
     @property
     def taint_key(self) -> str:
@@ -166,7 +166,11 @@ class Ebb:
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
         )
         self._reconciler = Reconciler(
-            config, self, owner="simulation", metrics=metrics, on_pods=OnPods(deletion_costs)
+            config,
+            self,
+            owner="simulation",
+            metrics=metrics,
+            pod_actions=PodActions(deletion_costs),
         )
         self._publisher = Publisher(self._buffers, self._reconciler)
 
@@ -201,13 +205,16 @@ class Ebb:
     def urgent(self) -> bool:
         """Return whether a pass must start before the next interval."""
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
-        if self._news.turned.is_set() and self._news.turns(self.taint_key, KNOWN)():
-            self._news.urgent.set()
-        return self._news.urgent.is_set()
+        if (
+            self._news.became_unschedulable.is_set()
+            and self._news.unschedulable_check(self.taint_key, KNOWN)()
+        ):
+            self._news.wake.set()
+        return self._news.wake.is_set()
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one pass of the engine."""
-        self._news.urgent.clear()
+        self._news.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()
         self._loop.run_until_complete(self._reconciler.tick(cluster, now_ms // 1000))

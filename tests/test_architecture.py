@@ -128,7 +128,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
         controller = Reconciler(config, Store(client, NODES), owner="me", metrics=metrics)
         tasks = [
             asyncio.create_task(
-                follow(client, kind, WatchSink(view, kind, view.news, clock, metrics))
+                follow(client, kind, WatchSink(view, kind, view.freshness, clock, metrics))
             )
             for kind in KINDS
         ]
@@ -149,7 +149,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
 async def test_a_call_goes_the_way_that_the_page_follows() -> None:
     view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
-        view.news.alive(kind, 0.0)
+        view.freshness.alive(kind, 0.0)
     app = make_app(view, FakeClock(), ExtenderMetrics(), http.Health())
     server = http.Server(app, "127.0.0.1:0")
     await server.start()

@@ -160,7 +160,7 @@ def recorded(api: FakeApi) -> str | None:
 
 async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path) as program:
-        await program.said("leading")
+        await program.said("started leading")
         assert api.documents[LEASE]["spec"]["holderIdentity"]
         assert api.documents[LEASE]["spec"]["leaseDurationSeconds"] == 15
         await api.until(lambda: recorded(api) == TAINT_KEY)

@@ -27,7 +27,7 @@ log = logging.getLogger("ebb.webhook")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the webhook until SIGTERM. Returns: 0, or 2 with one line a fault."""
+    """Run the webhook until SIGTERM. Returns: 0, or 2 after an error in the configuration."""
     description = "Answers admission reviews of Nodes: turns the controller's marks into taints."
     return program.run("ebb-webhook", description, _serve, argv)
 
@@ -38,7 +38,7 @@ async def _serve(start: program.Start) -> None:
 
 
 class _Webhook:
-    """The parts of the program."""
+    """Hold the parts of the program."""
 
     def __init__(self, start: program.Start, client: Client) -> None:
         self._config, self._client = start.config, client
@@ -48,14 +48,14 @@ class _Webhook:
         self._events = Events(
             client,
             self._clock,
-            self._metrics.lost_events.inc,
+            self._metrics.event_write_failures.inc,
             controller=names.REPORTING,
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
         )
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
     async def run(self) -> None:
-        """Serve until SIGTERM; then fail readiness, and stop once callers had time to notice."""
+        """Serve until SIGTERM; then fail readiness, and stop after clients have noticed."""
         config = self._config.webhook
         pair = None
         if config.cert_file and config.key_file:
@@ -99,7 +99,7 @@ class _Webhook:
             names.server_names(self._namespace),
             self._clock,
             soak_seconds=self._config.webhook.rotation_soak_seconds,
-            tell=partial(self._events.tell_of, about),
+            record_event=partial(self._events.record_about, about),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         await certificates.keep()

@@ -1,31 +1,28 @@
-"""The webhook's routes: read, ask, write."""
+"""Define the HTTP routes of the webhook."""
 
 from typing import Final
 
 from aiohttp import web
 
 from core.edge.clock import Clock
-from core.edge.http import Health, json_response, read_body
-from core.edge.http import base_app as make_bones
+from core.edge.http import Health, base_app, json_response, read_body
 from core.model.errors import InvalidInputError
 from webhook import wire
 from webhook.metrics import Metrics
 
 MUTATE_PATH: Final = "/mutate-node"
 REVIEW_BYTES_MAX: Final = 3 * 1024**2
-"""As much as the API server takes of anybody.
+"""Maximum size of a review: the limit of the API server for requests.
 
-An update's review holds the Node twice, as `object` and as `oldObject`: where it is larger than
-half of this, the engine sets the taint.
-"""
+The review of an update contains the Node twice, as `object` and `oldObject`. If a Node is larger
+than half of this, the review is rejected, and the controller writes the taint."""
 
 
 def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> web.Application:
-    """Return the application: POST /mutate-node, and health.
-
-    Anybody may reach it: what *metrics* tell of the cluster is served elsewhere.
-    """
-    app = make_bones(health, clock)
+    """Return the application: POST /mutate-node and health checks; *metrics* counts reviews."""
+    # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
+    # on another port.
+    app = base_app(health, clock)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)

@@ -1,9 +1,9 @@
-"""The CA that the Secret records, and the stages of its rotation. Pure, except that it makes keys.
+"""Rotate the CA that the Secret records, in stages. Pure, except that it creates keys.
 
-A rotation has stages, so that every caBundle always has the CA of every serving certificate:
-(a) `next` is made, and every caBundle gets it beside `ca`;
-(b) after a soak `next` becomes `ca`, and the CA before it becomes one of `old`;
-(c) `old` leaves the caBundles when the last serving certificate of these CAs has expired.
+Because of the stages, every caBundle always contains the CA of every serving certificate:
+(a) Ebb creates `next`, and adds it to every caBundle beside `ca`.
+(b) After a soak time `next` becomes `ca`, and the previous `ca` becomes one of `old`.
+(c) Ebb removes `old` from the caBundles when the last certificate of these CAs has expired.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ from core.marks.mark import SECONDS_DIGITS_MAX
 from core.model.errors import InvalidInputError
 
 OLD_SECONDS: Final = tls.LEAF_DAYS * 24 * 3600
-"""How long `old` is kept: the life of a serving certificate."""
+"""Time for which `old` is kept: the validity of a serving certificate."""
 OLD_MAX: Final = 6
-"""CAs in `old`. With `ca` and `next` they fit into one caBundle (webhook.certs.BUNDLE_MAX)."""
+"""Maximum number of CAs in `old`. With `ca` and `next` they fit into one caBundle (BUNDLE_MAX)."""
 KEYS: Final = frozenset({"ca.crt", "ca.key", "next.crt", "next.key", "old.crt", "old.until"})
 """The keys of the Secret that belong to Ebb; other keys are kept as they are."""
 
@@ -29,15 +29,16 @@ class Trust:
     """The content of the Secret."""
 
     ca: Pair
-    """Signs the certificate of a replica that has none yet."""
+    """CA that signs the certificate of a replica without one."""
     next: Pair | None = None
+    """CA of the next stage; None while no rotation is in progress."""
     old: tuple[bytes, ...] = ()
     """CAs without their keys, whose serving certificates may still be in use."""
     old_until: int = 0
-    """When `old` may be dropped, unix seconds."""
+    """Unix second from which `old` may be removed."""
 
     def bundle(self) -> list[bytes]:
-        """Return the CAs that every caBundle must have."""
+        """Return the CAs that every caBundle must contain."""
         found = [self.ca.certificate, *([self.next.certificate] if self.next else []), *self.old]
         return [*dict.fromkeys(found)]
 
@@ -54,8 +55,7 @@ class Trust:
     def decode(cls, data: Mapping[str, bytes], now: int) -> "Trust":
         """Read the data of the Secret. Raises: InvalidInputError if `ca` cannot be used.
 
-        Other parts that cannot be used are left out or corrected; the result then encodes to
-        other data.
+        Other invalid parts are left out or corrected; the result then encodes to other data.
         """
         found = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):
@@ -69,15 +69,12 @@ class Trust:
 
 
 def begin(now: int) -> Trust:
-    """Make a CA where the Secret has none that can be used."""
+    """Create a CA for a Secret without a valid one."""
     return Trust(tls.make_ca(now))
 
 
 def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
-    """Add to `old` the CAs of certificates that may be served, if they are missing.
-
-    Those that find no room are left out.
-    """
+    """Add missing CAs of certificates that may be *served* to `old`, up to OLD_MAX."""
     known = trust.bundle()
     missing = [one for one in dict.fromkeys(served) if one not in known]
     added = missing[: OLD_MAX - len(trust.old)]
@@ -89,14 +86,15 @@ def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
 def advance(trust: Trust, now: int, *, asked: bool, next_trusted: bool, old_unused: bool) -> Trust:
     """Return the next stage if it is due, else *trust* itself.
 
-    *asked*: somebody wants a new CA. *next_trusted*: every caBundle has had `next` for the whole
-    soak. *old_unused*: this replica has seen the same `old` for so long that every replica that
-    reaches the API server serves a certificate of `ca` by now.
+    *asked*: a user has requested a new CA. *next_trusted*: every caBundle has contained `next` for
+    the whole soak time. *old_unused*: this replica has observed the same `old` for so long that
+    every replica that can reach the API server now serves a certificate of `ca`.
     """
-    # Both conditions: the clock that `old_until` was written by may be wrong, and so may ours.
+    # Two conditions, because the clock of the replica that wrote `old_until` may be wrong, and the
+    # clock of this replica too.
     if trust.old and now >= trust.old_until and old_unused:
         return replace(trust, old=(), old_until=0)
-    # Both stages below need room in `old` for the CA that is replaced: it may be in use for days.
+    # Both stages below need room in `old` for the replaced CA, which may be in use for days.
     if trust.next is not None:
         begins, ends = tls.life(trust.next.certificate)
         if not next_trusted or not begins <= now < ends or len(trust.old) >= OLD_MAX:
@@ -115,18 +113,18 @@ def _pair(
 ) -> Pair:
     certificates = tls.split(data.get(f"{name}.crt", b""))
     if not certificates:
-        raise InvalidInputError(f"{name}.crt", "is no certificate")
+        raise InvalidInputError(f"{name}.crt", "is not a certificate")
     found = Pair(certificates[0], data.get(f"{name}.key", b""))
     if may_begin_later:
-        # The clock of the replica that made it may be ahead of ours. If we dropped it, that
-        # replica would make another one, and so on.
+        # The clock of the replica that created this CA may be ahead. If this replica removed the
+        # CA, the other replica would create another one, and so on.
         now = max(now, tls.life(found.certificate)[0])
     serving.check_ca(found, now)
     return found
 
 
 def _number(text: bytes | None, most: int, *, default: int) -> int:
-    """Read a time; if it is no number, or later than *most*, return the default."""
+    """Parse a time; return the default if the text is not a number, or later than *most*."""
     if text is None or not text.isdigit() or len(text) > SECONDS_DIGITS_MAX:
         return default
     return int(text) if int(text) <= most else default

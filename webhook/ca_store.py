@@ -1,4 +1,4 @@
-"""Where the API server keeps what it needs to trust the webhook: a Secret and a registration."""
+"""Read and write the Secret with the CA, and the caBundles of the webhook configuration."""
 
 import base64
 import binascii
@@ -16,15 +16,19 @@ REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookcon
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret's data and annotations; the object it was read from goes back with them."""
+    """The data and annotations of a Secret."""
 
     data: Mapping[str, bytes]
     annotations: Mapping[str, str]
     whole: Mapping[str, Any]
+    """The object as read, for a write that preserves all other fields."""
 
 
 class SecretStore:
-    """One Secret, which is there before the program: its right is to change it, not to make it."""
+    """The store of one Secret at the API server."""
+
+    # The manifests create the Secret. RBAC lets the webhook update this Secret by name; a
+    # permission to create Secrets could not be limited to a name.
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client = client
@@ -32,17 +36,20 @@ class SecretStore:
         self._name = f"{namespace}/{name}"
 
     async def read(self) -> Secret:
-        """Return it. Raises: UnavailableError, with what to do when there is none."""
+        """Return the Secret. Raises: UnavailableError, also if the Secret does not exist."""
         raw = await self._client.find(self._path)
         if raw is None:
-            problem = "is not there: apply manifests/, or set webhook.certFile and keyFile"
+            problem = "does not exist: apply manifests/, or set webhook.certFile and keyFile"
             raise UnavailableError(f"Secret {self._name} {problem}")
         return _secret(raw)
 
     async def write(
         self, read: Secret, data: Mapping[str, bytes], annotations: Mapping[str, str]
     ) -> Secret:
-        """Replace what was read. Raises: ConflictError when somebody was faster."""
+        """Write the data and annotations, and return the Secret as stored.
+
+        Raises: ConflictError if the Secret has changed since it was read; UnavailableError.
+        """
         written = {name: base64.b64encode(value).decode() for name, value in data.items()}
         metadata = {**read.whole["metadata"], "annotations": dict(annotations)}
         body = {**read.whole, "data": written, "metadata": metadata}
@@ -51,20 +58,22 @@ class SecretStore:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The caBundle of each webhook, and the object that they were read from."""
+    """The content of a MutatingWebhookConfiguration."""
 
     bundles: list[bytes]
+    """The caBundle of each webhook."""
     whole: Mapping[str, Any]
+    """The object as read."""
 
 
 class Registration:
-    """One MutatingWebhookConfiguration, of which only the caBundles are ours."""
+    """The store of one MutatingWebhookConfiguration; Ebb writes only its caBundles."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client, self._path = client, f"{REGISTRATIONS}/{name}"
 
     async def read(self) -> Registered | None:
-        """Return the registration, or None if there is none. Raises: UnavailableError."""
+        """Return the configuration, or None if it does not exist. Raises: UnavailableError."""
         raw = await self._client.find(self._path)
         if raw is None:
             return None
@@ -72,9 +81,10 @@ class Registration:
         return Registered(_bundles(found), found)
 
     async def write(self, read: Registered, wanted: bytes) -> None:
-        """Give every webhook this caBundle, on the version that was read.
+        """Write the caBundle of every webhook.
 
-        Raises: ConflictError when somebody else has changed or deleted the registration.
+        Raises: ConflictError if the configuration has been changed or deleted since it was read;
+        UnavailableError.
         """
         text = base64.b64encode(wanted).decode()
         webhooks = [
@@ -87,7 +97,8 @@ class Registration:
             await self._client.ask("PATCH", self._path, body)
         except ApiError as fault:
             if fault.status == 404:
-                raise ConflictError("the webhook's registration has been deleted") from fault
+                problem = "the MutatingWebhookConfiguration has been deleted"
+                raise ConflictError(problem) from fault
             raise
 
 
@@ -112,7 +123,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> bytes:
-    """Return the bytes, or what is not base64 as it is: whoever asks finds that it is garbage."""
+    """Decode base64. Invalid base64 is returned as it is, and fails as a certificate or key."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

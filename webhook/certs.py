@@ -1,15 +1,16 @@
-"""The webhook's own certificates: a CA in a Secret, a leaf in memory, the CA in the caBundles.
+"""Keep the webhook's certificates: a CA in a Secret and in the caBundles, a leaf in memory.
 
-Every replica signs a leaf (a serving certificate) for itself, and every replica may make or
-rotate the CA: the Secret's resourceVersion decides who did. These rules hold without a leader:
+Every replica signs a leaf (its serving certificate) for itself. Every replica may create or rotate
+the CA; the resourceVersion of the Secret decides which replica did. These rules replace a leader:
 
-- The Secret is changed before the caBundles, and a caBundle is written on the version that was
+- A replica writes the Secret before the caBundles. It writes a caBundle on the version that it
   read before the Secret. So an old view of the Secret never overwrites a newer caBundle.
-- A replica whose leaf is signed by a CA that the Secret has lost records that CA in the Secret.
-- A replica replaces its leaf by one of another CA only after it has seen that CA in every
-  caBundle for the whole soak, without a gap. A replica without a leaf signs at once.
-- What belongs in the caBundles follows from the Secret alone, so no two replicas write different
-  caBundles for long.
+- A replica records the CA of its leaf in the Secret if the Secret has lost it.
+- A replica replaces its leaf by one of another CA only after every caBundle has contained that CA
+  for the whole soak time, without a gap. A replica without a leaf signs one at once.
+- The content of the caBundles depends on the Secret alone, so replicas agree about it.
+
+docs/decisions/0018-certificates-without-a-leader.md has the reasons.
 """
 
 import asyncio
@@ -27,37 +28,39 @@ from webhook.authority import KEYS, OLD_SECONDS, Trust, adopt, advance, begin
 from webhook.ca_store import Registered, Registration, Secret, SecretStore
 
 ROTATE_ANNOTATION: Final = "kube-ebb.io/rotate"
-"""On the Secret: any value asks for a new CA. It is removed when `next` has been made."""
+"""Annotation of the Secret: any value requests a new CA. Ebb removes it when `next` exists."""
 REPLACED: Final = "CertificateAuthorityReplaced"
 BUNDLE_MAX: Final = 8
-"""Certificates in one caBundle: Ebb's first, then those of others as far as there is room."""
+"""Maximum number of certificates in a caBundle: those of Ebb first, then those of others."""
 TRIES_MAX: Final = 5
 ROUND_SECONDS: Final = 10.0
-"""How often the Secret and the registration are read."""
+"""Interval at which a replica reads the Secret and the webhook configuration."""
 SOON_SECONDS: Final = 1.0
-"""The same, as long as the API server would not trust this replica."""
+"""Interval while the API server does not trust this replica."""
 GAP_SECONDS: Final = 60.0
-"""After a longer time without a look at the caBundles a soak begins again."""
+"""Maximum time between two reads of the caBundles; after a longer gap the soak time restarts."""
 UNUSED_SECONDS: Final = 2 * 3600
-"""`old` is dropped by a replica that has watched it unchanged for this and the soak. Meanwhile
-other replicas sign anew, also one that cannot reach the API server for an hour."""
+"""A replica removes `old` after it has observed `old` unchanged for this time and the soak time.
+
+Meanwhile all other replicas sign new leaves, even if they cannot reach the API server for an
+hour."""
 
 log = logging.getLogger("ebb.certs")
 
 
 class Stores(NamedTuple):
-    """The two objects in the cluster that hold certificates."""
+    """The stores of the two objects with certificates."""
 
     secrets: SecretStore
     registration: Registration
 
 
-Tell = Callable[[str, str], None]
-"""Takes an Event's reason and a note for people."""
+RecordEvent = Callable[[str, str], None]
+"""Writes an Event about the Secret, with a reason and a note."""
 
 
 class Certificates:
-    """Keeps the server's certificate valid and the API server's trust in it."""
+    """Keep the leaf of this replica valid and trusted by the API server."""
 
     def __init__(
         self,
@@ -67,43 +70,45 @@ class Certificates:
         clock: Clock,
         *,
         soak_seconds: int,
-        tell: Tell = lambda *_: None,
+        record_event: RecordEvent = lambda *_: None,
     ) -> None:
         self._secrets, self._registration = stores
         self._serving, self._names, self._clock = serving, names, clock
-        self._soak, self._tell = soak_seconds, tell
+        self._soak, self._record_event = soak_seconds, record_event
         self._signed_by = b""
         self._good_from = self._renew_at = 0
-        self._untrusted: str | None = "its CA has not been looked for in the registration yet"
+        self._untrusted: str | None = "the caBundle of the webhook has not been read yet"
         self._bundled_since: dict[bytes, float] = {}
-        """By CA of the Secret the monotonic time since when every caBundle has had it."""
+        """Monotonic time since which every caBundle has contained a CA, by CA."""
         self._bundles_read_at = 0.0
         self._old: tuple[bytes, ...] = ()
         self._old_watched_seconds = 0.0
 
     @property
     def signed_by(self) -> bytes:
-        """Return the CA of the leaf that is served; empty: there is none."""
+        """Return the CA of the leaf; empty if there is no leaf."""
         return self._signed_by
 
     def why_not_ready(self) -> str | None:
-        """Return why the API server would not trust this replica, or None."""
+        """Return why the API server does not trust this replica, or None."""
         return self._serving.why_not_valid(self._clock.unix_seconds()) or self._untrusted
 
     async def keep(self) -> None:
-        """Renew and repair until cancelled; a fault is logged and the next round tries again."""
+        """Renew and repair the certificates until cancelled; errors are logged and retried."""
         while True:
             try:
                 await self.round()
             except EbbError as fault:
-                log.warning("certificates", extra=fields(reason=str(fault)))
+                log.warning(
+                    "cannot check the certificates; retrying", extra=fields(reason=str(fault))
+                )
             ready = self.why_not_ready() is None
             await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
 
     async def round(self) -> None:
-        """Look once at the Secret, the caBundles and the leaf, and write what must change."""
-        # Before anything is read: if another replica replaces the CA while this round goes on,
-        # the Secret keeps that CA in `old` for longer than a leaf of this time is valid.
+        """Check the Secret, the caBundles and the leaf once, and write necessary changes."""
+        # The time is read first. If another replica replaces the CA during this round, the Secret
+        # keeps that CA in `old` for longer than a leaf from this time is valid.
         now = self._clock.unix_seconds()
         if self._signed_by and self._is_due(now):
             await self._renew(now)
@@ -112,10 +117,10 @@ class Certificates:
         bundles = await self._cover(registered, trust) if registered else []
         self._note(trust, bundles)
         self._sign(trust, now)
-        self._judge(bundles)
+        self._check_trust(bundles)
 
     async def _agree(self, bundles: Sequence[bytes]) -> Trust:
-        """Return the CA, after what the Secret lacks has been written to it.
+        """Return the CAs of the Secret, after missing parts have been written to it.
 
         Raises: UnavailableError.
         """
@@ -133,21 +138,21 @@ class Certificates:
             except ConflictError:
                 continue  # another replica was faster: read what it wrote
             if not before:
-                log.warning("made a CA", extra=fields(reason=why))
-                if _ours(secret):
-                    self._tell(REPLACED, why)
+                log.warning("created a CA", extra=fields(reason=why))
+                if _ours(secret):  # not for the first CA after the installation
+                    self._record_event(REPLACED, why)
             return trust
-        raise UnavailableError("the Secret with the CA changes all the time")
+        raise UnavailableError(f"the Secret with the CA changed during {TRIES_MAX} attempts")
 
     def _served(self, trust: Trust | None, bundles: Sequence[bytes]) -> list[bytes]:
-        """Return the CAs whose leaves may be in use, as far as this replica can know."""
+        """Return the CAs whose leaves may be in use, as far as this replica knows."""
         ours = [self._signed_by] if self._signed_by else []
-        found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
+        found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
         if trust is None or trust.ca.certificate not in found:
-            # Somebody has replaced the Secret: in the course of a rotation, `ca` is in the
-            # caBundles. Then other replicas may serve leaves of any CA there.
+            # During a rotation, `ca` is in the caBundles. It is not, so the Secret was replaced by
+            # somebody else, and other replicas may serve leaves of any CA in the caBundles.
             now = self._clock.unix_seconds()
-            ours += [one for one in found if tls.is_ours(one) and wire.is_root(one, now)]
+            ours += [ca for ca in found if tls.is_ours(ca) and wire.is_root(ca, now)]
         return ours
 
     def _advanced(self, trust: Trust, now: int, *, asked: bool) -> Trust:
@@ -166,10 +171,13 @@ class Certificates:
             annotations.pop(ROTATE_ANNOTATION, None)
         theirs = {name: value for name, value in secret.data.items() if name not in KEYS}
         await self._secrets.write(secret, theirs | trust.encode(), annotations)
-        log.info("wrote the CA", extra=fields(next=bool(trust.next), old=len(trust.old)))
+        log.info(
+            "wrote the Secret with the CA",
+            extra=fields(next=bool(trust.next), old=len(trust.old)),
+        )
 
     async def _cover(self, registered: Registered, trust: Trust) -> list[bytes]:
-        """Write the caBundles if they differ from what they must be; return them as they are."""
+        """Write the caBundles if they differ from the CAs of the Secret; return the caBundles."""
         wanted = self._wanted(trust, registered.bundles)
         if all(bundle == wanted for bundle in registered.bundles):
             return registered.bundles
@@ -181,16 +189,16 @@ class Certificates:
         return [wanted for _ in registered.bundles]
 
     def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:
-        """Return our CAs, and after them those of others that have not expired."""
+        """Return the caBundle: the CAs of Ebb, then those of others that have not expired."""
         now = self._clock.unix_seconds()
-        found = dict.fromkeys(one for bundle in bundles for one in tls.split(bundle))
-        others = [one for one in found if wire.lasts(one, now) and not tls.is_ours(one)]
+        found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
+        others = [ca for ca in found if wire.lasts(ca, now) and not tls.is_ours(ca)]
         return b"".join([*dict.fromkeys((*trust.bundle(), *others))][:BUNDLE_MAX])
 
     def _note(self, trust: Trust, bundles: Sequence[bytes]) -> None:
-        """Note since when every caBundle has had each CA, and for how long `old` is as it is.
+        """Record how long every caBundle has contained each CA, and `old` has not changed.
 
-        Without a registration nobody trusts by caBundle, so that no CA is missing.
+        Without a webhook configuration there is no caBundle, so no CA is missing.
         """
         now = self._clock.monotonic_seconds()
         passed, self._bundles_read_at = now - self._bundles_read_at, now
@@ -202,41 +210,44 @@ class Certificates:
             for ca in trust.bundle()
             if all(ca in certificates for certificates in found)
         }
-        # A gap does not count: perhaps no replica could reach the API server, and none signed.
+        # A gap counts only in part: perhaps no replica could reach the API server, and none signed
+        # a new leaf.
         self._old_watched_seconds += min(passed, GAP_SECONDS)
         if trust.old != self._old:
             self._old, self._old_watched_seconds = trust.old, 0.0
 
     def _is_soaked(self, ca: bytes) -> bool:
-        """Say whether every caBundle has had the CA for the whole soak."""
+        """Return whether every caBundle has contained the CA for the whole soak time."""
         now, since = self._clock.monotonic_seconds(), self._bundled_since.get(ca)
         seen = now - self._bundles_read_at <= GAP_SECONDS
         return seen and since is not None and now - since >= self._soak
 
-    def _judge(self, bundles: Sequence[bytes]) -> None:
-        """Note whether the registration, if there is one, trusts the CA of our leaf."""
+    def _check_trust(self, bundles: Sequence[bytes]) -> None:
+        """Record whether every caBundle contains the CA of the leaf."""
         trusted = all(self._signed_by in tls.split(bundle) for bundle in bundles)
-        self._untrusted = None if trusted else "its CA is not in the registration's caBundle yet"
+        self._untrusted = (
+            None if trusted else "the caBundle of the webhook does not contain the CA yet"
+        )
 
     async def _renew(self, now: int) -> None:
-        """Sign a new leaf without a look at the registration, which may not be readable."""
+        """Sign a new leaf without reading the webhook configuration, which may not be readable."""
         trust, _ = _decoded(await self._secrets.read(), now)
         if trust:
             self._sign(trust, now)
 
     def _is_due(self, now: int) -> bool:
-        """Say whether another leaf is to be signed, also because a clock that was ahead is set."""
+        """Return whether a new leaf is due, also after a clock that was ahead has been set."""
         return not self._good_from <= now < self._renew_at
 
     def _sign(self, trust: Trust, now: int) -> None:
-        """Sign a leaf if there is none, or it is due, or the CA is another one and has soaked."""
+        """Sign a leaf if there is none, if it is due, or if another CA is trusted now."""
         ca = trust.ca.certificate
         valid = self._good_from <= now < self._serving.valid_until
         if ca == self._signed_by:
             due = self._is_due(now)
         elif valid and self._signed_by in trust.bundle():
             due = self._is_soaked(ca)
-        else:  # nobody trusts the leaf any more
+        else:  # the leaf is not trusted any more
             due = True
         if not due:
             return
@@ -253,10 +264,10 @@ def _ours(secret: Secret) -> Mapping[str, bytes]:
 
 
 def _decoded(secret: Secret, now: int) -> tuple[Trust | None, str]:
-    """Return what the Secret records; None if its CA cannot be used, and why."""
+    """Return the CAs of the Secret; None with the reason if `ca` cannot be used."""
     if not _ours(secret):
-        return None, "there was none"
+        return None, "the Secret contained no CA"
     try:
         return Trust.decode(secret.data, now), ""
     except InvalidInputError as fault:
-        return None, f"the one in the Secret cannot be used: {fault}"
+        return None, f"the CA in the Secret cannot be used: {fault}"

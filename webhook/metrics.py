@@ -1,4 +1,4 @@
-"""Prometheus series of the webhook."""
+"""Define the Prometheus metrics of the webhook."""
 
 from prometheus_client import Histogram
 
@@ -6,18 +6,18 @@ from core.edge import metrics
 
 
 class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
-    """The series of the webhook."""
+    """Hold the metrics of the webhook."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reviews = self._counter(
             "ebb_webhook_reviews_total",
-            "Admission reviews of Nodes.",
-            outcome=("patched", "unchanged", "refused"),
+            "Admission reviews of Nodes by result.",
+            result=("patched", "unchanged", "refused"),
         )
         self.review_seconds = Histogram(
             "ebb_webhook_review_duration_seconds",
-            "Time from a review's body to its answer.",
+            "Time from the body of an admission review to its answer.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )

@@ -1,9 +1,11 @@
-"""AdmissionReview v1 of Nodes: bytes to a question, taints to a JSONPatch, answer to bytes; pure.
+"""Answer AdmissionReviews of Nodes with a JSONPatch of the taints; pure.
 
-The API server refuses the user's own write when a patch does not apply, in spite of
-`failurePolicy: Ignore`. So a patch is built from the object that was sent and nothing else, has
-no `test`, and names only what is there; others' taints go back byte for byte as they came.
+Source: k8s.io/api/admission/v1, RFC 6902.
 """
+
+# If a patch does not apply, the API server rejects the user's write, in spite of
+# `failurePolicy: Ignore`. So a patch depends on nothing but the object in the review, has no
+# `test` operation, and changes only fields that exist. Taints of others stay byte for byte.
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +35,7 @@ class _Meta(msgspec.Struct, gc=False):
 
 class _Spec(msgspec.Struct, gc=False):
     taints: list[msgspec.Raw] | None = None
-    """As they were sent: others' taints go back with every field that they came with."""
+    """Taints as JSON, so that taints of others keep every field in the patch."""
 
 
 class _Taint(msgspec.Struct, gc=False):
@@ -69,27 +71,30 @@ class _Review(msgspec.Struct, gc=False, rename="camel"):
 _DECODER: Final = msgspec.json.Decoder(_Review)
 _TAINT: Final = msgspec.json.Decoder(_Taint)
 GOT_CHARACTERS_MAX: Final = 60
-"""Of what a caller sent in place of our kind, for the reply and the log."""
+"""Maximum length of an unknown kind in the error message and the log."""
 STEPS_MAX: Final = 60_000
-"""Of cutting what nests too deep, some 50 ms: anybody may send a review, and the event loop waits.
+"""Maximum number of steps to remove JSON that is nested too deeply, about 50 ms.
 
-An update's Node comes as `object` and as `oldObject`; two that nest as deep as the API server
-takes them (10,000) need 40,000. Beyond, the engine sets the taint.
-"""
+Any pod may be able to send a review, and the event loop waits meanwhile. The review of an update
+contains the Node twice, as `object` and `oldObject`. Two Nodes nested as deeply as the API server
+accepts (10,000) need 40,000 steps. A review beyond the limit is rejected, and the controller
+writes the taint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back, and whether it changes the Node."""
+    """The answer to an AdmissionReview."""
 
     body: bytes
     patched: bool
+    """Whether the answer changes the Node."""
 
 
 def review(body: bytes, taint_key: str) -> Answer:
-    """Answer an AdmissionReview: always allowed, with a patch if the taints are not as desired.
+    """Answer an AdmissionReview: always allowed, with a patch if the taints do not match the mark.
 
-    Pure, so a dry run is answered like any other. Raises: InvalidInputError.
+    The answer has no side effects, so a dry run is answered like any other request.
+    Raises: InvalidInputError.
     """
     try:
         asked = decoded(_DECODER.decode, body, STEPS_MAX)
@@ -97,7 +102,7 @@ def review(body: bytes, taint_key: str) -> Answer:
     except FAULTS as fault:
         raise InvalidInputError("AdmissionReview", str(fault)) from fault
     if not asked.request.uid:
-        raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: any text")
+        raise InvalidInputError("AdmissionReview: request.uid", "is empty; allowed: a UID")
     if asked.api_version != API_VERSION or asked.kind != KIND:
         got = f"{asked.api_version} {asked.kind}"[:GOT_CHARACTERS_MAX]
         raise InvalidInputError("AdmissionReview", f"is {got!r}; allowed: {API_VERSION} {KIND}")
@@ -110,10 +115,8 @@ def review(body: bytes, taint_key: str) -> Answer:
 
 
 def _patch(request: _Request, taint_key: str) -> bytes | None:
-    """Return the operations; None when nothing is to change or the request is not ours to change.
+    """Return the JSONPatch, or None if the request must not or need not change.
 
-    NodeRestriction runs again after a webhook's change and refuses a kubelet's own request whose
-    taints differ, so kubelets' updates pass as they are.
     Raises: msgspec.DecodeError, UnicodeDecodeError.
     """
     node = request.object
@@ -121,6 +124,8 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return None
     if request.operation not in ("CREATE", "UPDATE"):
         return None
+    # NodeRestriction runs again after a webhook has changed an object. It rejects an update by a
+    # kubelet that changes the taints of its Node.
     if request.operation == "UPDATE" and KUBELETS in (request.user_info.groups or ()):
         return None
     sent = [bytes(taint) for taint in (node.spec.taints if node.spec else None) or ()]
@@ -145,7 +150,7 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
 
 
 def _taint(sent: bytes) -> Taint:
-    sent.decode()  # what is skipped over is not looked at, and all of it goes back
+    sent.decode()  # msgspec does not validate UTF-8 in fields that it skips
     taint = _TAINT.decode(sent)
     return Taint(taint.key or "", taint.value or "", taint.effect or "")
 
@@ -153,7 +158,7 @@ def _taint(sent: bytes) -> Taint:
 def _written(
     after: Iterable[Taint], before: Iterable[Taint], sent: Sequence[bytes], taint_key: str
 ) -> Iterator[bytes]:
-    """Write the taints: others' as they were sent, in their order, and ours if it was right."""
+    """Yield the taints as JSON: those of others, and a correct one of Ebb, as they were sent."""
     pairs = list(zip(before, sent, strict=True))
     others = (written for taint, written in pairs if taint.key != taint_key)
     ours = {taint: written for taint, written in pairs if taint.key == taint_key}

@@ -53,7 +53,7 @@ _PAGE_HEAD: Final = """\
 # Reasons
 
 Ebb reports all reasons why a node is not removable, each with one of these codes. `ebb plan`, `ebb explain`, `ebb status`, Events, and the label `reason`
-of the metric `ebb_engine_kept_nodes` use the same codes. Codes are added, never renamed.
+of the metric `ebb_unremovable_nodes` use the same codes. Codes are added, never renamed.
 
 This page is generated: `ebb reasons -o markdown` prints it, and `make fix` updates it.
 

@@ -1,4 +1,4 @@
-"""The CapacityBuffers and PodTemplates that Ebb has written, in one namespace."""
+"""Read and write the CapacityBuffers and PodTemplates of Ebb in one namespace."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -11,11 +11,11 @@ from core.edge.kube.client import ApiError, Client, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Page
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.errors import InvalidInputError
-from core.writes.capacity_buffers import Act, Alike, Change, Found, Standing
+from core.writes.capacity_buffers import BufferShape, Change, ExistingBuffer, Found, Operation
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20
-"""Of a list; what is beyond is not looked at."""
+"""Maximum number of pages that are read of a list; objects beyond are ignored."""
 OURS: Final = {
     "app.kubernetes.io/name": "ebb",
     "app.kubernetes.io/managed-by": "ebb-controller",
@@ -38,7 +38,7 @@ Item = TypeVar("Item")
 
 
 class PublishedStore:
-    """The API server's; which version of the API it serves is seen when it is listed."""
+    """The store at the API server."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client, self._namespace = client, namespace
@@ -46,38 +46,45 @@ class PublishedStore:
         self._templates = in_namespace(TEMPLATES.path, namespace)
 
     async def found(self) -> Found:
-        """Return what of Ebb's is there. Raises: UnavailableError."""
+        """Return the objects that Ebb has written. Raises: UnavailableError."""
         buffers = None
+        # Clusters serve different versions of the API; the first that can be listed is used.
         for path in BUFFERS.paths:
             if buffers is None:
                 self._buffers = in_namespace(path, self._namespace)
                 buffers = await self._list(self._buffers, _BUFFERS)
         templates = await self._list(self._templates, _TEMPLATES)
         return Found(
-            {one.metadata.name: _standing(one) for one in buffers or ()},
-            {answered(ABOUT, one).metadata.name: _alike(one) for one in templates or ()},
+            {buffer.metadata.name: _existing(buffer) for buffer in buffers or ()},
+            {
+                answered(ABOUT, template).metadata.name: _pod_shape(template)
+                for template in templates or ()
+            },
             absent=buffers is None or templates is None,
         )
 
     async def carry_out(self, change: Change) -> None:
-        """Write. Raises: ConflictError when somebody was faster, UnavailableError."""
-        match change.act:
-            case Act.ADD_TEMPLATE:
+        """Write one change.
+
+        Raises: ConflictError if the object has changed since it was read, UnavailableError.
+        """
+        match change.operation:
+            case Operation.ADD_TEMPLATE:
                 metadata = {**self._metadata(change.name), "labels": OURS}
                 template = {"metadata": {"labels": OURS}, "spec": change.spec}
                 body = {"apiVersion": "v1", "kind": TEMPLATES.name, "metadata": metadata}
                 await self._ask("POST", self._templates, {**body, "template": template})
-            case Act.ADD_BUFFER:
+            case Operation.ADD_BUFFER:
                 await self._ask("POST", self._buffers, self._buffer(change))
-            case Act.RESIZE:
+            case Operation.RESIZE:
                 patch = {
                     "metadata": {"resourceVersion": change.version},
                     "spec": {"replicas": change.replicas},
                 }
                 await self._ask("PATCH", f"{self._buffers}/{change.name}", patch)
-            case Act.DROP_BUFFER:
+            case Operation.DROP_BUFFER:
                 await self._drop(self._buffers, change)
-            case Act.DROP_TEMPLATE:
+            case Operation.DROP_TEMPLATE:
                 await self._drop(self._templates, change)
 
     def _buffer(self, change: Change) -> Mapping[str, Any]:
@@ -93,8 +100,8 @@ class PublishedStore:
         return {"name": name, "namespace": self._namespace}
 
     async def _drop(self, path: str, change: Change) -> None:
-        kept = {"preconditions": {"resourceVersion": change.version}} if change.version else {}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", **kept}
+        only = {"preconditions": {"resourceVersion": change.version}} if change.version else {}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **only}
         try:
             await self._ask("DELETE", f"{path}/{change.name}", options)
         except ApiError as fault:
@@ -107,7 +114,10 @@ class PublishedStore:
     async def _list(
         self, path: str, decoder: msgspec.json.Decoder[Page[Item]]
     ) -> list[Item] | None:
-        """Return what of ours is there; None: there is no such kind, or it may not be read."""
+        """Return Ebb's objects; None if the kind does not exist or RBAC does not allow reading it.
+
+        Raises: UnavailableError.
+        """
         found: list[Item] = []
         token: str | None = None
         for _ in range(PAGES_MAX):
@@ -125,12 +135,13 @@ class PublishedStore:
         return found
 
 
-def _standing(one: _Buffer) -> Standing:
-    replicas = (one.spec.replicas if one.spec else None) or 0
-    return Standing(replicas, one.metadata.resource_version)
+def _existing(buffer: _Buffer) -> ExistingBuffer:
+    replicas = (buffer.spec.replicas if buffer.spec else None) or 0
+    return ExistingBuffer(replicas, buffer.metadata.resource_version)
 
 
-def _alike(template: msgspec.Raw) -> Alike | None:
+def _pod_shape(template: msgspec.Raw) -> BufferShape | None:
+    """Return the requests and node constraints of a template's pods; None if it is invalid."""
     try:
         pod = TEMPLATES.read(template).pod
     except InvalidInputError:

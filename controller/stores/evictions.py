@@ -1,4 +1,4 @@
-"""Evictions: asked of the API server, which has the last word. Source: k8s.io/api policy/v1."""
+"""Evict pods with the eviction subresource of the API server. Source: k8s.io/api policy/v1."""
 
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -11,62 +11,64 @@ from core.model.pod import Pod
 CALL_SECONDS_MAX: Final = 10.0
 
 
-class Outcome(StrEnum):
-    """What became of an eviction; a metric's label."""
+class EvictionResult(StrEnum):
+    """The result of an eviction; a metric label."""
 
     EVICTED = "evicted"
     GONE = "gone"
-    """The answer was that the pod is not there any more, or that another one has its name (404,
-    409). A webhook may deny with the same status."""
+    """The pod no longer exists (404), or another pod has its name (409). A webhook can deny an
+    eviction with the same codes."""
     REFUSED = "refused"
-    """A budget, a webhook or a full server did not let it go."""
-    FAILED = "failed"
-    """There was no answer; it may be evicted or not."""
+    """A PodDisruptionBudget, a webhook or an overloaded API server rejected the eviction."""
+    ERROR = "error"
+    """The API server did not answer; the pod may be evicted or not."""
 
 
 class Answer(NamedTuple):
-    """The API server's answer."""
+    """The answer of the API server to an eviction."""
 
-    outcome: Outcome
+    result: EvictionResult
     why: str = ""
+    """Error message; empty for an evicted pod."""
     retry_after_seconds: int = 0
+    """Pause that the API server requires before a retry."""
 
 
 class Evictions(Protocol):
-    """Who evicts: the API server, or a stand-in."""
+    """The API of evictions."""
 
     async def evict(self, pod: Pod) -> Answer:
-        """Evict this very pod, with its own grace period."""
+        """Evict the pod with this UID, with its own grace period."""
 
     async def allowed(self) -> bool:
-        """Say whether the program has the right. Raises: UnavailableError."""
+        """Return whether RBAC allows evictions. Raises: UnavailableError."""
 
 
 class EvictionStore:
-    """The API server's pods/eviction."""
+    """The evictions of the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def evict(self, pod: Pod) -> Answer:
-        """Evict this very pod: another one of its name is left alone."""
+        """Evict the pod with this UID, with its own grace period."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
             await self._client.ask(
                 "POST", path, _eviction(pod), seconds_max=CALL_SECONDS_MAX, tries_max=1
             )
         except ConflictError as fault:
-            return Answer(Outcome.GONE, str(fault))
+            return Answer(EvictionResult.GONE, str(fault))
         except ApiError as fault:
             if fault.status == 404:
-                return Answer(Outcome.GONE, str(fault))
-            return Answer(Outcome.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
+                return Answer(EvictionResult.GONE, str(fault))
+            return Answer(EvictionResult.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
         except UnavailableError as fault:
-            return Answer(Outcome.FAILED, str(fault))
-        return Answer(Outcome.EVICTED)
+            return Answer(EvictionResult.ERROR, str(fault))
+        return Answer(EvictionResult.EVICTED)
 
     async def allowed(self) -> bool:
-        """Ask whether this program may evict pods, in any namespace. Raises: UnavailableError."""
+        """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError."""
         return await is_allowed(self._client, EVICT_PODS)
 
 
@@ -75,5 +77,6 @@ def _eviction(pod: Pod) -> dict[str, Any]:
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": pod.namespace, "name": pod.name},
+        # A controller may have created another pod with the same name, as a StatefulSet does.
         "deleteOptions": {"preconditions": {"uid": pod.uid}},
     }

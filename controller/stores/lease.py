@@ -1,6 +1,6 @@
-"""A Lease of coordination.k8s.io as one record that is read and written whole.
+"""Read and write a Lease of coordination.k8s.io.
 
-Source: k8s.io/api/coordination/v1; times are RFC 3339 with six digits of microseconds, UTC.
+Times are RFC 3339 in UTC with six digits of microseconds. Source: k8s.io/api/coordination/v1.
 """
 
 from collections.abc import Mapping
@@ -15,31 +15,33 @@ from core.model.errors import ConflictError
 
 API_VERSION: Final = "coordination.k8s.io/v1"
 TRANSITIONS_MAX: Final = 2**31 - 1
-"""Of a number of 32 bits, as the API has it."""
+"""Maximum of leaseTransitions, an int32 in the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Who holds it, for how long after each renewal, and how often it has changed hands."""
+    """The content of a Lease."""
 
     holder: str = ""
-    """Empty: nobody."""
+    """Identity of the holder; empty if the Lease is free."""
     duration_seconds: int = 1
+    """Time after a renewal for which the Lease is held."""
     acquired: str = ""
     renewed: str = ""
     transitions: int = 0
+    """Number of changes of the holder."""
     version: str = ""
-    """The resourceVersion that was read; empty for one that is to be created."""
+    """The resourceVersion that was read; empty for a Lease to create."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels as read; a write preserves them."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """These two are kept as they were read, unless somebody gives others."""
+    """Annotations as read; a write preserves them."""
 
 
 class LeaseStore:
-    """One Lease by namespace and name.
+    """The store of one Lease at the API server."""
 
-    A call that is throttled fails: whoever competes for the Lease has no time to wait in here.
-    """
+    # A throttled call fails at once: the elector has its own schedule of retries.
 
     def __init__(self, client: Client, namespace: str, name: str, call_seconds_max: float) -> None:
         self._client, self._namespace, self._name = client, namespace, name
@@ -47,15 +49,16 @@ class LeaseStore:
         self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/leases"
 
     async def read(self) -> Lease | None:
-        """Return the record, None when there is none. Raises: UnavailableError."""
+        """Return the Lease, or None if it does not exist. Raises: UnavailableError."""
         path = f"{self._path}/{self._name}"
         raw = await self._client.find(path, seconds_max=self._seconds, tries_max=1)
         return None if raw is None else _decoded(raw)
 
     async def write(self, lease: Lease) -> Lease:
-        """Create, or replace the version that was read; return it as stored.
+        """Create the Lease, or replace the version that was read; return the Lease as stored.
 
-        Raises: ConflictError when somebody was faster, also to delete it; UnavailableError.
+        Raises: ConflictError if the Lease has been changed, created or deleted since it was read;
+        UnavailableError.
         """
         metadata: dict[str, Any] = {
             "name": self._name,
@@ -67,7 +70,7 @@ class LeaseStore:
         if lease.version:
             metadata["resourceVersion"] = lease.version
             method, path = "PUT", f"{self._path}/{self._name}"
-        # Whatever somebody has left out or written there, an API server takes this.
+        # The API server accepts this, whatever another client has written to the Lease before.
         spec = {
             "holderIdentity": lease.holder,
             "leaseDurationSeconds": lease.duration_seconds,

@@ -1,4 +1,4 @@
-"""Evictions that PodDisruptionBudgets allow now; the API server has the final decision.
+"""Compute which evictions PodDisruptionBudgets allow now; the API server decides in the end.
 
 Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
 """

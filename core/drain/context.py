@@ -1,4 +1,4 @@
-"""Facts for the decision which pods to evict; read-only, except for the remaining budgets."""
+"""Collect the facts for the decision which pods to evict."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -73,9 +73,9 @@ class DrainContext:
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:
-        """Return the pods for which the plan has another node, by marked node in the plan's order.
+        """Return the pods for which the plan has another node, by marked node in plan order.
 
-        The value of a pod is its position in the order of packing, also that of evictions.
+        The value of a pod is its position in the packing order, which is the order of evictions.
         """
         return {
             removal.node: {placed.pod: turn for turn, placed in enumerate(removal.placements)}
@@ -132,10 +132,9 @@ class DrainContext:
         return self._never(pod) or self.why_not_yet(pod)
 
     def why_not_yet(self, pod: Pod) -> Blocker | None:
-        """Return why a pod that may be evicted must wait, or None.
-
-        A Ready pod is evicted only while all other pods of its controller are Ready.
-        """
+        """Return why a pod that may be evicted must wait, or None."""
+        # A Ready pod is evicted only while all other pods of its controller are Ready. Without a
+        # PodDisruptionBudget, nothing else limits the disruptions of a workload.
         alike = self.of_owner[owner_of(pod)] if pod.ready else ()
         if unsettled := next((other for other in alike if self._is_unsettled(other)), None):
             message = f"pod {unsettled.name} of {pod.owner_kind} {pod.owner_name} is not Ready"

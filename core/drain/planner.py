@@ -1,9 +1,8 @@
 """Decide which node to drain, which of its pods to evict now, and why other pods must wait.
 
-Ebb drains one node at a time, in the plan's order. It evicts only pods for which the plan has
-another node, and only after the mark is NoSchedule, so that no new pod takes their place. The
-facts are in the cluster: marks, their order, terminating pods, pods that are not Ready. So a new
-leader continues a drain, and a node that is not removable any more is released like any other.
+Ebb drains one node at a time, in the order of the plan. It evicts only pods for which the plan has
+another node, and only while the mark is NoSchedule, so that no new pod takes their place. Marks,
+their order and the states of pods are in the cluster, so a new leader continues a drain.
 """
 
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import Final
 from core.drain.context import DrainContext, DrainInput
 from core.drain.pods import Owner, leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
-from core.drain.state import LOOK_ON_SECONDS, MISSED_MAX, DrainState, Evicted, Eviction
+from core.drain.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, Eviction
 from core.engine.unschedulable import is_unschedulable
 from core.marks.mark import Mark, mark_of
 from core.model.humanize import plural
@@ -25,9 +24,10 @@ from core.model.workload import STATEFUL_SET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainDecision:
-    """The decision of a pass; its state names the node being drained and the failed drains."""
+    """The decision of a pass."""
 
-    memory: DrainState
+    state: DrainState
+    """State after the decision: the node that is being drained, and failed drains."""
     hard: frozenset[str] = frozenset()
     """Nodes whose mark should be NoSchedule unless there is a reason against it."""
     evict: tuple[Eviction, ...] = ()
@@ -36,71 +36,71 @@ class DrainDecision:
     """Why other pods of the node are not evicted now."""
 
 
-NOTHING: Final = DrainDecision(memory=DrainState())
+NOTHING: Final = DrainDecision(state=DrainState())
 
 
-def standing(drain_input: DrainInput, memory: DrainState) -> DrainDecision:
-    """Keep existing NoSchedule marks and evict nothing, as if no node were being drained."""
+def keep_marks(drain_input: DrainInput, state: DrainState) -> DrainDecision:
+    """Return the decision to keep existing NoSchedule marks and to evict nothing."""
     if not drain_input.config.evicts:
         return NOTHING
     nodes = drain_input.cluster.nodes
     hard = (node.name for node in nodes if mark_of(node.labels) is Mark.HARD)
-    return DrainDecision(memory=memory, hard=frozenset(hard))
+    return DrainDecision(state=state, hard=frozenset(hard))
 
 
-def plan_drain(drain_input: DrainInput, memory: DrainState) -> DrainDecision:
+def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
     """Decide which pods to evict now, given the state of this leader."""
     if not drain_input.config.evicts:
         return NOTHING
-    past = bool(memory.evicted or memory.missed)
+    past = bool(state.evicted or state.missed)
     if not past and not any(mark_of(node.labels) for node in drain_input.cluster.nodes):
         return NOTHING
     context = DrainContext(
-        drain_input, [*(eviction.owner for eviction in memory.evicted), *memory.missed]
+        drain_input, [*(eviction.owner for eviction in state.evicted), *state.missed]
     )
-    seen = _with_node(context, _after_replacements(context, memory))
-    idle = standing(drain_input, seen)
+    seen = _with_node(context, _after_replacements(context, state))
+    idle = keep_marks(drain_input, seen)
     if not seen.node:
         return idle
-    drain = _batch(context, replace(seen, progress=_progress(context, memory, seen)))
+    drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
     drain = replace(drain, hard=idle.hard | {seen.node})
-    late = context.now.seconds - drain.memory.progress >= drain_input.config.drain.timeout_seconds
-    new = any(eviction.pod.uid not in drain.memory.refused for eviction in drain.evict)
+    late = context.now.seconds - drain.state.progress >= drain_input.config.drain.timeout_seconds
+    new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
     return _failed(drain) if late and not new else drain
 
 
 # Earlier evictions
 
 
-def _after_replacements(context: DrainContext, memory: DrainState) -> DrainState:
+def _after_replacements(context: DrainContext, state: DrainState) -> DrainState:
     """Return the state without replaced pods, and without evictions past their timeout."""
     pending = [
         eviction
-        for eviction in (_unreplaced(context, memory, eviction) for eviction in memory.evicted)
+        for eviction in (_unreplaced(context, state, eviction) for eviction in state.evicted)
         if eviction
     ]
     timeout = context.drain_input.config.drain.timeout_seconds
     late = [eviction for eviction in pending if context.now.seconds - eviction.at >= timeout]
-    failed = {name: why for name, why in memory.failed.items() if name in context.marked}
-    if late and memory.began and memory.node in context.marked:
-        failed.setdefault(memory.node, _not_replaced(late[0]))
+    failed = {name: why for name, why in state.failed.items() if name in context.marked}
+    if late and state.began and state.node in context.marked:
+        failed.setdefault(state.node, _not_replaced(late[0]))
     present = {pod.uid for on in context.on.values() for pod in on}
     return replace(
-        memory,
+        state,
         evicted=tuple(eviction for eviction in pending if eviction not in late),
-        refused={uid: refusal for uid, refusal in memory.refused.items() if uid in present},
+        refused={uid: refusal for uid, refusal in state.refused.items() if uid in present},
         failed=failed,
-        missed=_missed(context, memory, late),
+        missed=_missed(context, state, late),
     )
 
 
 def _missed(
-    context: DrainContext, memory: DrainState, late: Sequence[Evicted]
+    context: DrainContext, state: DrainState, late: Sequence[Evicted]
 ) -> Mapping[Owner, Evicted]:
     """Return the controllers that still lack a replacement, most recent first."""
     seconds = context.drain_input.config.budgets.backoff.max_seconds
     new = {eviction.owner: eviction._replace(at=context.now.seconds) for eviction in late}
-    before = [eviction for eviction in memory.missed.values() if eviction.owner not in new]
+    before = [eviction for eviction in state.missed.values() if eviction.owner not in new]
     known = [
         eviction
         for eviction in (*new.values(), *before)
@@ -110,20 +110,20 @@ def _missed(
     return {eviction.owner: eviction for eviction in known[:MISSED_MAX]}
 
 
-def _why_missed(context: DrainContext, memory: DrainState, name: str) -> Blocker | None:
+def _why_missed(context: DrainContext, state: DrainState, name: str) -> Blocker | None:
     """Return the first pod of the node whose controller still lacks a replacement."""
-    found = (memory.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating)
+    found = (state.missed.get(owner_of(pod)) for pod in context.on[name] if not pod.terminating)
     return next((_not_replaced(eviction) for eviction in found if eviction is not None), None)
 
 
-def _unreplaced(context: DrainContext, memory: DrainState, eviction: Evicted) -> Evicted | None:
+def _unreplaced(context: DrainContext, state: DrainState, eviction: Evicted) -> Evicted | None:
     """Return the eviction while its replacement is missing, else None."""
     pods = [pod for pod in context.of_owner[eviction.owner] if not pod.overdue(context.now)]
     same = next((pod for pod in pods if (pod.key, pod.uid) == (eviction.key, eviction.uid)), None)
     if same is not None:
         return eviction._replace(at=context.now.seconds) if same.terminating else eviction
     serving = sum(map(_serves, pods))
-    alike = sum(other.owner == eviction.owner for other in memory.evicted)
+    alike = sum(other.owner == eviction.owner for other in state.evicted)
     # The absence of a new pod proves nothing: scheduling gates, a quota or a webhook may delay it.
     # The controller wants fewer pods only if pods disappeared that nobody evicted.
     fewer = serving == len(pods) and serving + alike < eviction.ready
@@ -144,40 +144,39 @@ def _not_replaced(eviction: Evicted) -> Blocker:
 # The node to drain
 
 
-def _with_node(context: DrainContext, memory: DrainState) -> DrainState:
+def _with_node(context: DrainContext, state: DrainState) -> DrainState:
     """Return the state with the node to drain now; it changes only if the drain has ended."""
-    failed = dict(memory.failed)
-    if memory.began and context.was_interrupted(memory.node):
-        failed.setdefault(memory.node, _interrupted(context, memory.node))
-    if memory.began and (waited := _why_waited(context, memory)) is not None:
-        failed.setdefault(memory.node, waited)
-    for name in sorted(context.places, key=lambda name: name != memory.node):
-        same = name == memory.node
+    failed = dict(state.failed)
+    if state.began and context.was_interrupted(state.node):
+        failed.setdefault(state.node, _interrupted(context, state.node))
+    if state.began and (waited := _why_waited(context, state)) is not None:
+        failed.setdefault(state.node, waited)
+    for name in sorted(context.places, key=lambda name: name != state.node):
+        same = name == state.node
         if name in failed or not context.on[name] or not context.hardens(name):
             continue
         if not same and not context.soft_period_over(name):
             continue
-        began, why = same and memory.began, context.why_never(name)
-        why = why or _why_missed(context, memory, name)
+        began, why = same and state.began, context.why_never(name)
+        why = why or _why_missed(context, state, name)
         if began and why is None:
-            why = context.returned_pod(name, memory.here, memory.left)
+            why = context.returned_pod(name, state.here, state.left)
         if why is not None:
             failed[name] = why
         elif began or not context.ends_by_itself(name):
-            return _draining(context, memory if same else memory.released(failed), name, failed)
-    return memory.released(failed)
+            return _draining(context, state if same else state.released(failed), name, failed)
+    return state.released(failed)
 
 
-def _why_waited(context: DrainContext, memory: DrainState) -> Blocker | None:
-    """Return why the drain failed if a replacement is unschedulable and forbids a NoSchedule mark.
-
-    The replacement would otherwise return to the node, and be evicted again after the next mark.
-    """
-    if memory.node not in context.marked or context.hardens(memory.node):
+def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
+    """Return why the drain failed if an unschedulable replacement forbids a NoSchedule mark."""
+    # Without a failure, the replacement would be scheduled to the node once its mark is
+    # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
+    if state.node not in context.marked or context.hardens(state.node):
         return None
     waited = (
         eviction
-        for eviction in memory.evicted
+        for eviction in state.evicted
         if any(map(is_unschedulable, context.of_owner[eviction.owner]))
     )
     return next(map(_not_replaced, waited), None)
@@ -192,19 +191,18 @@ def _interrupted(context: DrainContext, name: str) -> Blocker:
 
 
 def _draining(
-    context: DrainContext, memory: DrainState, name: str, failed: Mapping[str, Blocker]
+    context: DrainContext, state: DrainState, name: str, failed: Mapping[str, Blocker]
 ) -> DrainState:
     """Return the state in which this node is being drained."""
-    first = not memory.here and context.why_not_hard(name) is None
-    here = frozenset(pod.uid for pod in context.on[name]) if first else memory.here
-    return replace(memory, node=name, here=here, failed=failed)
+    first = not state.here and context.why_not_hard(name) is None
+    here = frozenset(pod.uid for pod in context.on[name]) if first else state.here
+    return replace(state, node=name, here=here, failed=failed)
 
 
 def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> int:
-    """Return the time of the last progress; terminating pods have a grace period of their own.
-
-    Pods come and go on a node without a NoSchedule mark, which is no progress of its drain.
-    """
+    """Return the time of the last progress of the drain, in unix seconds."""
+    # Terminating pods have a grace period of their own, so they count as progress. On a node
+    # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
     progressed = (
         seen.node != before.node
         or seen.here != before.here
@@ -220,55 +218,55 @@ def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> in
 
 def _observes(context: DrainContext) -> bool:
     """Return whether the leader does not know yet which pods the previous leader evicted."""
-    return context.drain_input.watched_seconds < LOOK_ON_SECONDS
+    return context.drain_input.watched_seconds < OBSERVE_SECONDS
 
 
 def _failed(drain: DrainDecision) -> DrainDecision:
     """Return the decision after a drain without progress within the timeout."""
-    memory = drain.memory
-    why = _refused(memory, drain.evict[0].pod) if drain.evict else drain.waits[0]
-    released = memory.released({**memory.failed, memory.node: why})
-    return replace(drain, memory=released, evict=())
+    state = drain.state
+    why = _refused(state, drain.evict[0].pod) if drain.evict else drain.waits[0]
+    released = state.released({**state.failed, state.node: why})
+    return replace(drain, state=released, evict=())
 
 
 # The pods to evict
 
 
-def _batch(context: DrainContext, memory: DrainState) -> DrainDecision:
+def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
     """Decide which pods of the node to evict now, and why not the others."""
-    pods = context.in_order(memory.node)
-    if (soft := context.why_not_hard(memory.node)) is not None:
-        return DrainDecision(memory=memory, waits=(soft,))
+    pods = context.in_order(state.node)
+    if (soft := context.why_not_hard(state.node)) is not None:
+        return DrainDecision(state=state, waits=(soft,))
     if _observes(context):
-        return DrainDecision(memory=memory)
-    if memory.evicted:
+        return DrainDecision(state=state)
+    if state.evicted:
         return DrainDecision(
-            memory=memory, waits=tuple(_not_replaced(eviction) for eviction in memory.evicted)
+            state=state, waits=tuple(_not_replaced(eviction) for eviction in state.evicted)
         )
     left = [pod for pod in pods if not pod.terminating]
-    whys = [why for pod in left if (why := _why_not(context, memory, pod)) is not None]
-    if whys and not memory.began:  # the drain may still fail: disturb no pod before
-        return DrainDecision(memory=memory, waits=tuple(whys))
-    evict, waits = _chosen(context, memory, left)
-    return DrainDecision(memory=memory, evict=tuple(evict), waits=tuple(waits))
+    whys = [why for pod in left if (why := _why_not(context, state, pod)) is not None]
+    if whys and not state.began:  # a drain that fails should not have evicted any pod
+        return DrainDecision(state=state, waits=tuple(whys))
+    evict, waits = _chosen(context, state, left)
+    return DrainDecision(state=state, evict=tuple(evict), waits=tuple(waits))
 
 
 def _chosen(
-    context: DrainContext, memory: DrainState, pods: Sequence[Pod]
+    context: DrainContext, state: DrainState, pods: Sequence[Pod]
 ) -> tuple[list[Eviction], list[Blocker]]:
     """Choose as many pods as may be evicted at once."""
     limits, (nodes, namespaces, everywhere) = (
         context.drain_input.config.drain,
         context.terminating_pods(),
     )
-    terminating = nodes[memory.node]
+    terminating = nodes[state.node]
     room = min(limits.max_on_node - terminating, limits.max_in_cluster - everywhere)
     sets: Counter[object] = Counter()
     evict: list[Eviction] = []
     waits: list[Blocker] = []
     for pod in pods:
         owner = owner_of(pod)
-        why = _why_not(context, memory, pod)
+        why = _why_not(context, state, pod)
         if why is None and (
             len(evict) >= room
             or namespaces[pod.namespace] >= limits.max_in_namespace
@@ -285,18 +283,18 @@ def _chosen(
     return evict, waits
 
 
-def _why_not(context: DrainContext, memory: DrainState, pod: Pod) -> Blocker | None:
+def _why_not(context: DrainContext, state: DrainState, pod: Pod) -> Blocker | None:
     """Return why a pod of the node that is being drained is not evicted now, or None."""
     if (waited_for := why_waited_for(pod, context.now)) is not None:
         return waited_for
-    if pod.key not in context.places[memory.node]:
+    if pod.key not in context.places[state.node]:
         return Blocker(NO_PLACE, "the plan has no other node for it", pod.key)
-    refused = memory.refused.get(pod.uid)
+    refused = state.refused.get(pod.uid)
     if refused is not None and context.now.seconds < refused.until:
-        return _refused(memory, pod)
+        return _refused(state, pod)
     return context.why_not_yet(pod)
 
 
-def _refused(memory: DrainState, pod: Pod) -> Blocker:
-    refused = memory.refused[pod.uid]
+def _refused(state: DrainState, pod: Pod) -> Blocker:
+    refused = state.refused[pod.uid]
     return Blocker(REFUSED, f"rejected {plural(refused.times, 'time')}: {refused.why}", pod.key)

@@ -1,4 +1,4 @@
-"""Pods that are never evicted or terminate by themselves, and the controllers of the others."""
+"""Find pods that must not be evicted or terminate by themselves, and the controllers of pods."""
 
 from typing import Final, NamedTuple
 

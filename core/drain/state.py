@@ -1,4 +1,4 @@
-"""The state of a leader's evictions; a new leader has none, so it observes first."""
+"""Define the state of a leader's drains; a new leader has none, so it observes first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from core.drain.pods import Owner
 from core.model.pod import Pod
 from core.model.reason import Blocker
 
-LOOK_ON_SECONDS: Final = 10
+OBSERVE_SECONDS: Final = 10
 """Time for which a new leader observes before it evicts.
 
 By then controllers have created the replacements of the pods that the previous leader evicted."""
@@ -17,9 +17,9 @@ REFUSED_SECONDS_MAX: Final = 60
 """Bounds of the pause after the API server rejected an eviction; it doubles with each
 rejection."""
 REFUSALS_MAX: Final = 1000
-"""Maximum number of pods with a remembered rejection."""
+"""Maximum number of pods whose rejections are stored."""
 MISSED_MAX: Final = 1000
-"""Maximum number of controllers with a remembered missing replacement."""
+"""Maximum number of controllers whose missing replacements are stored."""
 
 
 class Eviction(NamedTuple):

@@ -1,4 +1,4 @@
-"""The only module that reads the time."""
+"""Read the time; no other module does."""
 
 import datetime as dt
 import logging
@@ -48,9 +48,11 @@ log = logging.getLogger("ebb.clock")
 class SteadyClock:
     """Wall-clock time without jumps, for decisions that depend on time.
 
-    Scale-down protection, deadlines and backoffs must not end because someone sets the clock. Time
-    advances with the monotonic clock, from the wall-clock time at the start.
+    Time advances with the monotonic clock, from the wall-clock time at the start. Differences to
+    the wall clock are corrected slowly.
     """
+
+    # Scale-down protection, deadlines and backoffs must not end because someone sets the clock.
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -70,10 +72,10 @@ class SteadyClock:
         now = self._clock.monotonic_seconds()
         self._credit = min(STEP_SECONDS_MAX, self._credit + (now - self._read) * RATE)
         self._read = now
-        self._correct(self.off_seconds())
+        self._correct(self.offset_seconds())
         return int(now + self._ahead)
 
-    def off_seconds(self) -> float:
+    def offset_seconds(self) -> float:
         """Return the seconds by which the wall clock is ahead; negative if it is behind."""
         return self._clock.unix_seconds() - self._clock.monotonic_seconds() - self._ahead
 

@@ -1,11 +1,11 @@
 """Limit the number, the time and the memory of the connections of a listening port.
 
-A client may open many connections, send half a request, or not read the answer. aiohttp limits the
-size of requests and the idle time. This module limits the time for handshake, request and answer,
-the number of connections, and the bytes of bodies and answers in memory. To make room it closes
-the connection that has waited longest for its peer, preferably of an address that has too many
-connections.
+To make room for a new connection, the limiter closes the connection that has waited longest for
+its peer, preferably one of an address with too many connections.
 """
+
+# A client may open many connections, send half a request, or not read the answer. aiohttp limits
+# only the size of requests and the idle time.
 
 import asyncio
 import contextlib
@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from core.edge.limits import Limits
+from core.edge.logs import fields
 from core.model.errors import InvalidInputError
 
 BACKLOG: Final = 512
@@ -222,31 +223,35 @@ class ConnectionLimiter:
 
     def abort(self) -> None:
         """Close all open connections."""
-        for line in list(self._connections):
-            line.abort()
+        for connection in list(self._connections):
+            connection.abort()
 
-    def leave(self, line: Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Remove a connection."""
-        self.release(line)
-        self._connections.pop(line, None)
+        self.release(connection)
+        self._connections.pop(connection, None)
         self._closed.set()
 
-    def hold(self, line: Connection, count: int) -> bool:
+    def hold(self, connection: Connection, count: int) -> bool:
         """Count more bytes for a connection; False if there is no room for them."""
         while self._held_bytes + count > self.limits.held_bytes:
-            holders = (one for one in self._connections if one.held_bytes and one is not line)
-            oldest = min(holders, key=_since, default=None)
+            others = (
+                other
+                for other in self._connections
+                if other.held_bytes and other is not connection
+            )
+            oldest = min(others, key=_since, default=None)
             if oldest is None or self._age(oldest) < self.limits.grace_seconds:
                 return False
             oldest.abort()
-        line.held_bytes += count
+        connection.held_bytes += count
         self._held_bytes += count
         return True
 
-    def release(self, line: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """Release all bytes of a connection."""
-        self._held_bytes -= line.held_bytes
-        line.held_bytes = 0
+        self._held_bytes -= connection.held_bytes
+        connection.held_bytes = 0
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -260,7 +265,9 @@ class ConnectionLimiter:
             try:
                 plain, peer = await loop.sock_accept(listener)
             except OSError as fault:  # no file descriptor is free, or the peer has closed
-                log.warning("cannot accept a connection: %s", fault)
+                log.warning(
+                    "cannot accept a connection; retrying", extra=fields(reason=str(fault))
+                )
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             try:
@@ -268,10 +275,10 @@ class ConnectionLimiter:
             except asyncio.CancelledError:
                 plain.close()
                 raise
-            line = Connection(self, self._server, peer[0])
-            self._connections[line] = None
-            line.establishing(self._start(self._enter(plain, line)))
-            line.wait(self.limits.handshake_seconds)
+            connection = Connection(self, self._server, peer[0])
+            self._connections[connection] = None
+            connection.establishing(self._start(self._enter(plain, connection)))
+            connection.wait(self.limits.handshake_seconds)
 
     async def _room(self) -> None:
         """Wait until there is room for a connection, or close the one that has waited longest."""
@@ -288,23 +295,24 @@ class ConnectionLimiter:
 
     def _crowded(self) -> list[Connection]:
         """Return the connections of the address with the most connections, if too many."""
-        address, many = Counter(line.address for line in self._connections).most_common(1)[0]
+        addresses = Counter(connection.address for connection in self._connections)
+        address, many = addresses.most_common(1)[0]
         if many <= self.limits.crowd:
             return []
-        return [line for line in self._connections if line.address == address]
+        return [connection for connection in self._connections if connection.address == address]
 
-    async def _enter(self, plain: socket.socket, line: Connection) -> None:
+    async def _enter(self, plain: socket.socket, connection: Connection) -> None:
         times = {} if self._tls is None else {
             "ssl_handshake_timeout": self.limits.handshake_seconds,
             "ssl_shutdown_timeout": self.limits.close_seconds,
         }  # fmt: skip
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: line, plain, ssl=self._tls, **times
+                lambda: connection, plain, ssl=self._tls, **times
             )
         except (OSError, asyncio.CancelledError) as fault:
             plain.close()
-            self.leave(line)
+            self.leave(connection)
             if not isinstance(fault, OSError):
                 raise
             self._failed(fault)  # a fault of the peer: TLS, timeout or network
@@ -314,11 +322,12 @@ class ConnectionLimiter:
         while True:
             await asyncio.sleep(self.limits.sweep_seconds)
             now = self.now()
-            for line in [line for line in self._connections if line.until < now]:
-                line.abort()
+            for connection in list(self._connections):
+                if connection.until < now:
+                    connection.abort()
 
-    def _age(self, line: Connection) -> float:
-        return self.now() - line.since
+    def _age(self, connection: Connection) -> float:
+        return self.now() - connection.since
 
 
 def everywhere(port: int, *, ipv6: bool) -> socket.socket:
@@ -345,5 +354,5 @@ async def _at(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-def _since(line: Connection) -> float:
-    return line.since
+def _since(connection: Connection) -> float:
+    return connection.since

@@ -145,11 +145,13 @@ def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects everything that can mean something else than it seems.
+    """A YAML loader that rejects ambiguous documents: aliases, tags and duplicate fields.
 
-    It rejects aliases, tags, duplicate fields and half surrogate pairs. Of plain scalars only
-    null, booleans and JSON's numbers are not text, so that `010` and `1:30` are not 8 and 90.
+    Of plain scalars only null, booleans and JSON's numbers are not text.
     """
+
+    # YAML 1.1 reads `010` as 8 and `1:30` as 90. A duplicate field would silently replace the
+    # first one.
 
     yaml_implicit_resolvers = {  # noqa: RUF012 PyYAML's own name and type
         first: [(tag, form) for tag, form in forms if tag.endswith((":null", ":bool"))]

@@ -11,8 +11,8 @@ from core.edge.metrics import TlsMetrics
 log = logging.getLogger("ebb.http")
 
 
-class Why(StrEnum):
-    """Reason for a failed handshake; a label of a metric."""
+class Failure(StrEnum):
+    """The reason for a failed handshake; a metric label."""
 
     CERTIFICATE = "certificate"
     """One side rejects the certificate of the other: CA, name, validity, or no certificate."""
@@ -22,25 +22,25 @@ class Why(StrEnum):
     """The peer closed the connection, or the handshake timed out."""
 
 
-def why(fault: OSError) -> Why:
+def classify(fault: OSError) -> Failure:
     """Return the reason for a failure, from OpenSSL's message."""
     if not isinstance(fault, ssl.SSLError):
-        return Why.CONNECTION
+        return Failure.CONNECTION
     message = fault.reason or ""
     if "CERTIFICATE" in message or "UNKNOWN_CA" in message:
-        return Why.CERTIFICATE
-    return Why.CONNECTION if isinstance(fault, ssl.SSLEOFError) else Why.PROTOCOL
+        return Failure.CERTIFICATE
+    return Failure.CONNECTION if isinstance(fault, ssl.SSLEOFError) else Failure.PROTOCOL
 
 
 class Handshakes:
-    """Failed handshakes of a program."""
+    """Count and log the failed handshakes of a program."""
 
     def __init__(self, metrics: TlsMetrics, clock: Clock) -> None:
         self._metrics = metrics
-        self._seldom = RateLimitedLog(log, "a TLS handshake failed", clock.monotonic_seconds)
+        self._warnings = RateLimitedLog(log, "a TLS handshake failed", clock.monotonic_seconds)
 
     def failed(self, fault: OSError) -> None:
         """Count a failed handshake and log it."""
-        reason = why(fault)
+        reason = classify(fault)
         self._metrics.handshake_failures.labels(reason.value).inc()
-        self._seldom.warn(why=reason.value, reason=str(fault))
+        self._warnings.warn(why=reason.value, reason=str(fault))

@@ -9,9 +9,9 @@ from typing import Final
 THAW_EVERY: Final = 1000
 """Number of `growing()` blocks after which the whole heap is collected once.
 
-This takes a third of a second with 150,000 pods. Without it, cycles created in the blocks would
-accumulate, such as 8 kB for each rejected list. With a pass every ten seconds it happens every
-three hours."""
+A full collection takes a third of a second with 150,000 pods. With a pass every ten seconds it
+happens every three hours. Without it, cycles that are created in the blocks would accumulate, such
+as 8 kB for each rejected list."""
 
 
 class _Heap:

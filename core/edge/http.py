@@ -93,10 +93,10 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
     """Return the body of a request; `_Faults` answers if it is missing or too large."""
-    line = request.protocol
-    if not isinstance(line, Connection):
+    connection = request.protocol
+    if not isinstance(connection, Connection):
         raise TypeError("the request was not served by Server")
-    return await line.body(request, most_bytes)
+    return await connection.body(request, most_bytes)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:
@@ -108,7 +108,9 @@ class _Faults:
     """Report errors of callers to them, and log them at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
-        self._seldom = RateLimitedLog(log, "refused a request", clock.monotonic_seconds)
+        self._warnings = RateLimitedLog(
+            log, "rejected an invalid request", clock.monotonic_seconds
+        )
 
     @web.middleware
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -117,7 +119,7 @@ class _Faults:
             return await handler(request)
         except InvalidInputError as fault:
             reason = str(fault)[:REASON_CHARACTERS_MAX]
-            self._seldom.warn(path=request.path, reason=reason)
+            self._warnings.warn(path=request.path, reason=reason)
             return json_response(orjson.dumps({"error": reason}), status=400)
         except TooMuchError as fault:
             raise web.HTTPServiceUnavailable(text=str(fault)) from fault

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 _FIELDS = "ebb_fields"
-SELDOM_SECONDS: Final = 60.0
+LOG_INTERVAL_SECONDS: Final = 60.0
 """Minimum interval between two log lines about events that others can cause at any rate."""
 
 
@@ -22,7 +22,7 @@ def fields(**values: object) -> dict[str, Any]:
 
 
 class RateLimitedLog:
-    """A warning about events that clients can cause at any rate; one line covers many events."""
+    """Log a warning about events that clients can cause at any rate, once for many events."""
 
     def __init__(self, log: logging.Logger, message: str, now: Callable[[], float]) -> None:
         """Create a rate-limited warning; *now* returns monotonic seconds."""
@@ -34,7 +34,7 @@ class RateLimitedLog:
         """Record an event; a line has the fields of the last event, and the number of events."""
         now = self._now()
         self._events += 1
-        if now - self._last >= SELDOM_SECONDS:
+        if now - self._last >= LOG_INTERVAL_SECONDS:
             self._log.warning(self._message, extra=fields(**values, since_last=self._events))
             self._last, self._events = now, 0
 
@@ -49,7 +49,9 @@ def start() -> None:
 
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
     """Log an exception of a callback in one line, such as for a server name that is not text."""
-    logging.getLogger("ebb").warning("unraisable", extra=fields(reason=repr(found.exc_value)))
+    logging.getLogger("ebb").warning(
+        "ignored an exception in a callback", extra=fields(reason=repr(found.exc_value))
+    )
 
 
 class _JsonLines(logging.Formatter):

@@ -1,51 +1,65 @@
-"""Prometheus metrics that several programs share, and types for metrics of a program.
+"""Define Prometheus metrics that several programs share, and types for the metrics of a program.
 
-Each program has one registry. All sets of labels are closed.
+Each program has one registry. Labels have a bounded number of values.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+"""Histogram buckets of requests that a program answers, seconds."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-Seen_ = TypeVar("Seen_")
+# The text format exports the creation time of each counter and histogram as a gauge of its own,
+# which nearly doubles the number of series. All counters of a program start with the process, and
+# process_start_time_seconds is exported anyway.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+Report = TypeVar("Report")
 Samples = dict[tuple[str, ...], float]
-"""Values by the values of the labels."""
+"""Values of a gauge by its label values."""
 
 
 class Metrics:
-    """The registry of a program, with the metrics of every program."""
+    """Hold the registry of a program, with the metrics of every program."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
 
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(name, what, labels, registry=self.registry)
+    def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self.registry)
 
-    def _counter(self, name: str, what: str, **labels: Iterable[str]) -> Counter:
-        """Return a counter; the given label values are exported from the start, as 0."""
-        made = Counter(name, what, tuple(labels), registry=self.registry)
-        for label, values in labels.items():
-            for value in values:
-                made.labels(**{label: value})
-        return made
+    def _counter(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
+        """Return a counter; every combination of the given label values is exported from 0 on."""
+        # rate() and increase() do not see the first increment of a series that starts with it.
+        counter = Counter(name, meaning, tuple(labels), registry=self.registry)
+        if labels:
+            for values in product(*labels.values()):
+                counter.labels(*values)
+        return counter
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
 
 class WatchMetrics(Metrics):
-    """Metrics of a program that watches the API server."""
+    """Hold the metrics of a program that watches the API server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,81 +69,88 @@ class WatchMetrics(Metrics):
             resource=(),
             reason=(),  # expired | throttled | error | timeout
         )
-        self.refused_objects = self._counter(
-            "ebb_refused_objects_total",
+        self.decode_errors = self._counter(
+            "ebb_decode_errors_total",
             "Objects from the API server that could not be decoded.",
             resource=(),
         )
         self.unreadable_objects = self._gauge(
             "ebb_unreadable_objects",
-            "API objects that cannot be decoded now; such Nodes and Nodes of such Pods are not "
-            "marked.",
+            "Objects in the cluster that cannot be decoded. Ebb does not mark such Nodes, nor "
+            "the Nodes of such Pods.",
             "resource",
         )
 
 
 class TlsMetrics(Metrics):
-    """Metrics of a program that serves TLS."""
+    """Hold the metrics of a program that serves TLS."""
 
     def __init__(self) -> None:
         super().__init__()
         self.handshake_failures = self._counter(
             "ebb_tls_handshake_failures_total",
-            "Failed TLS handshakes with callers.",
+            "TLS handshakes with clients that failed.",
             reason=(),  # certificate | protocol | connection
         )
         self.certificate_until = self._gauge(
             "ebb_serving_certificate_expiration_timestamp_seconds",
-            "Expiration time of the serving certificate; 0 if there is none.",
+            "Expiration time of the serving certificate; 0 if there is no certificate.",
         )
 
 
 class EventMetrics(Metrics):
-    """Metrics of a program that writes Events."""
+    """Hold the metrics of a program that writes Events."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lost_events = self._counter(
-            "ebb_lost_events_total", "Events that could not be written."
+        self.event_write_failures = self._counter(
+            "ebb_event_write_failures_total", "Events that could not be written."
         )
 
 
-class ReportedGauge(NamedTuple, Generic[Seen_]):
-    """A gauge that is computed from a reported value."""
+class ReportedGauge(NamedTuple, Generic[Report]):
+    """A gauge whose values are computed from a report."""
 
     name: str
-    what: str
+    meaning: str
+    """Help text of the metric."""
     labels: tuple[str, ...]
-    of: Callable[[Seen_], Samples]
+    compute: Callable[[Report], Samples]
+    """Returns the values of the gauge for a report."""
+    initial: Samples = {}  # noqa: RUF012 nothing writes to it
+    """Values while there is no valid report. A gauge without labels is 0 then."""
 
 
-class MetricCollector(Collector, Generic[Seen_]):
-    """Gauges that change together: a scrape sees one report completely."""
+class MetricCollector(Collector, Generic[Report]):
+    """Export gauges that change together, so that no scrape mixes two reports."""
 
     def __init__(
-        self, *gauges: ReportedGauge[Seen_], holds: Callable[[], bool] = lambda: True
+        self, *gauges: ReportedGauge[Report], is_valid: Callable[[], bool] = lambda: True
     ) -> None:
-        """Start without a report; gauges without labels are 0.
+        """Start without a report.
 
-        *holds*: returns whether the last report is still valid; if not, the gauges show no report.
+        *is_valid*: returns whether the last report is valid; if not, the gauges have their initial
+        values.
         """
-        self._gauges, self._holds = gauges, holds
-        self._show({(): 0} if not one.labels else {} for one in gauges)
-        self._nothing = self._families
+        self.gauges, self._is_valid = gauges, is_valid
+        self._initial = self._families_of(
+            gauge.initial if gauge.labels else {(): 0} for gauge in gauges
+        )
+        self._families = self._initial
 
-    def tell(self, seen: Seen_) -> None:
-        """Replace all values."""
-        self._show(one.of(seen) for one in self._gauges)
+    def report(self, report: Report) -> None:
+        """Replace the values of all gauges."""
+        self._families = self._families_of(gauge.compute(report) for gauge in self.gauges)
 
-    def _show(self, samples: Iterable[Samples]) -> None:
+    def _families_of(self, samples: Iterable[Samples]) -> tuple[GaugeMetricFamily, ...]:
         families = []
-        for one, found in zip(self._gauges, samples, strict=True):
-            family = GaugeMetricFamily(one.name, one.what, labels=one.labels)
+        for gauge, found in zip(self.gauges, samples, strict=True):
+            family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
             for values, value in found.items():
                 family.add_metric(values, value)
             families.append(family)
-        self._families = tuple(families)
+        return tuple(families)
 
     def collect(self) -> Iterable[Metric]:
         """Return the gauges of the last report."""
-        return self._families if self._holds() else self._nothing
+        return self._families if self._is_valid() else self._initial

@@ -15,7 +15,7 @@ AHEAD_SECONDS_MAX: Final = 24 * 3600
 """Maximum clock skew between replicas; a CA that becomes valid later is rejected."""
 FILE_BYTES_MAX: Final = 1024**2
 CHECKED_MAX: Final = 16
-"""CAs that were found good and are not checked again; so many fit into two caBundles."""
+"""Maximum number of CAs whose successful check is cached: those of two full caBundles."""
 TURNS_MAX: Final = 10
 """Maximum number of steps of a handshake in memory, which takes three."""
 _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
@@ -25,10 +25,11 @@ _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 class Serving:
     """TLS of a server whose certificate can change while it listens.
 
-    New handshakes use the new certificate; open connections continue. Each certificate has a
-    context of its own, which a handshake receives when it begins. An unusable pair, or a key of
-    another type, thus cannot affect the certificate in use.
+    New handshakes use the new certificate; open connections continue.
     """
+
+    # Each certificate has a context of its own, which a handshake receives when it begins. So an
+    # unusable pair, or a key of another type, cannot affect the certificate in use.
 
     def __init__(self, client_ca: str | None = None) -> None:
         """Create the TLS state without a certificate.
@@ -120,10 +121,8 @@ def check_ca(ca: Pair, unix_seconds: int) -> None:
 
 @lru_cache(CHECKED_MAX)
 def _check_at_any_time(ca: Pair) -> None:
-    """Check all but the validity period. A good CA is checked only once, which takes 7 ms.
-
-    Raises: InvalidInputError.
-    """
+    """Check all but the validity period, once for a good CA. Raises: InvalidInputError."""
+    # A check takes 7 ms of the event loop, and each round checks every CA.
     tls.signs_itself(ca.certificate)
     since, _ = tls.life(ca.certificate)
     _shake_hands(tls.make_leaf(ca, ["localhost"], since), "localhost")
@@ -139,7 +138,7 @@ def lasts(certificate: bytes, unix_seconds: int) -> bool:
 
 
 def is_root(certificate: bytes, unix_seconds: int) -> bool:
-    """Say whether it is signed by itself, TLS can read it, and it has not ended."""
+    """Return whether the certificate is self-signed, readable by TLS and not expired."""
     with suppress(InvalidInputError):
         tls.signs_itself(certificate)
         return lasts(certificate, unix_seconds)
@@ -148,7 +147,7 @@ def is_root(certificate: bytes, unix_seconds: int) -> bool:
 
 @lru_cache(CHECKED_MAX)
 def _check_readable(certificate: bytes) -> None:
-    """Raise InvalidInputError if TLS cannot read it. One that is good is checked once: 1 ms."""
+    """Check that TLS can read the certificate, once for a good one. Raises: InvalidInputError."""
     trusting(certificate)
 
 

@@ -63,7 +63,7 @@ TIME_BOX: Final = Reason(
     "time-box",
     "The pass ended before the node was checked, because it ran out of time or was interrupted by "
     "an urgent event. Other reasons were not checked.",
-    "nothing to do: the next pass checks the node; if ebb_engine_pass_timeouts_total keeps "
+    "nothing to do: the next pass checks the node; if ebb_reconcile_timeouts_total keeps "
     "growing, give the controller a faster CPU",
     "a pass checks the node in time",
 )

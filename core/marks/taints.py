@@ -1,4 +1,4 @@
-"""The taints that a Node should carry for its mark."""
+"""Derive the taints of a Node from its mark."""
 
 from dataclasses import replace
 
@@ -7,26 +7,26 @@ from core.model.node import Node, Taint
 
 
 def desired_taints(node: Node, taint_key: str) -> tuple[Taint, ...]:
-    """Return the taints that *node* should carry, given the mark that it carries.
+    """Return the taints that a Node with this mark should have.
 
-    Others' taints stay untouched and in place. Ours, if there is a mark, keeps its place when it
-    is already right (or right but for the effect) and else comes last; its value is the unix
-    second of the mark. Idempotent: applied to its own answer it changes nothing.
+    Taints of others are unchanged. The taint of Ebb replaces the first taint with its key, or is
+    added at the end. Its value is the Unix second of the mark. Applied to its own result, the
+    function changes nothing.
     """
     mark = mark_of(node.labels)
     if mark is None:
         return tuple(taint for taint in node.taints if taint.key != taint_key)
-    ours = _taint(node, taint_key, mark)
+    wanted = _taint(node, taint_key, mark)
     taints = list(node.taints)
-    places = [place for place, taint in enumerate(taints) if taint.key == taint_key]
-    if not places:
-        return (*taints, ours)
-    taints[places[0]] = ours
-    return tuple(t for place, t in enumerate(taints) if place not in places[1:])
+    positions = [index for index, taint in enumerate(taints) if taint.key == taint_key]
+    if not positions:
+        return (*taints, wanted)
+    taints[positions[0]] = wanted
+    return tuple(taint for index, taint in enumerate(taints) if index not in positions[1:])
 
 
 def hard_taint(node: Node, taint_key: str) -> Taint:
-    """Return the taint of a marked Node if its mark is, or were, a hard one."""
+    """Return the taint that the Node has, or would have, with a NoSchedule mark."""
     return _taint(node, taint_key, Mark.HARD)
 
 
@@ -35,10 +35,10 @@ def _taint(node: Node, taint_key: str, mark: Mark) -> Taint:
 
 
 def keys_unknown(node: Node, taint_key: str) -> list[str]:
-    """Return under which other keys a marked node without our taint has one like ours.
+    """Return the keys of taints that look like Ebb's, on a marked Node without Ebb's taint.
 
-    It may be somebody else's: a kubelet writes the details of its own Node, and so can make a
-    taint with a number as its value look like this.
+    Such a taint may be from a controller with another taint key. It may also belong to others: a
+    kubelet can write details to its own Node that match the value of any numeric taint.
     """
     mark = mark_of(node.labels)
     if mark is None or any(taint.key == taint_key for taint in node.taints):
@@ -48,7 +48,7 @@ def keys_unknown(node: Node, taint_key: str) -> list[str]:
 
 
 def without_our_taint(node: Node, taint_key: str) -> Node:
-    """Return the node as it would be without Ebb's taint, as filters are to see it."""
+    """Return the Node without Ebb's taint, for the filters of the plan."""
     if all(taint.key != taint_key for taint in node.taints):
         return node
     taints = tuple(taint for taint in node.taints if taint.key != taint_key)

@@ -40,7 +40,7 @@ INHERITED: Final = ""
 IMAGE: Final = "pause"
 """Image of a container that never runs; the API server may require an image."""
 Json = Mapping[str, Any]
-Alike = tuple[Resources, NodeConstraints]
+BufferShape = tuple[Resources, NodeConstraints]
 """Requests and node constraints of a buffer's pods, as read from its template."""
 
 
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     """Pod spec of its PodTemplate."""
 
 
-class Standing(NamedTuple):
+class ExistingBuffer(NamedTuple):
     """A buffer that exists."""
 
     replicas: int
@@ -64,16 +64,16 @@ class Standing(NamedTuple):
 class Found:
     """Ebb's buffers and templates by name; a buffer without a template has no effect."""
 
-    buffers: Mapping[str, Standing] = field(default_factory=dict)
-    templates: Mapping[str, Alike | None] = field(default_factory=dict)
+    buffers: Mapping[str, ExistingBuffer] = field(default_factory=dict)
+    templates: Mapping[str, BufferShape | None] = field(default_factory=dict)
     """Pods of each template; None if the template cannot be read."""
     absent: bool = False
     """The API has no buffers or templates, or Ebb may not read them."""
 
     @property
-    def told(self) -> Mapping[Alike, int]:
+    def published(self) -> Mapping[BufferShape, int]:
         """Return the number of pods in all buffers, by their requests and constraints."""
-        found: dict[Alike, int] = {}
+        found: dict[BufferShape, int] = {}
         for name, one in self.buffers.items():
             shape = self.templates.get(name)
             if shape and one.replicas > 0:
@@ -86,7 +86,7 @@ class Found:
         return not (self.buffers or self.templates)
 
 
-class Act(StrEnum):
+class Operation(StrEnum):
     """A kind of write; writes are applied in this order."""
 
     ADD_TEMPLATE = "add template"
@@ -99,7 +99,7 @@ class Act(StrEnum):
 class Change(NamedTuple):
     """One write to the API server."""
 
-    act: Act
+    operation: Operation
     name: str
     replicas: int = 0
     spec: Json = MappingProxyType({})
@@ -111,7 +111,7 @@ def wanted(
     expected: Counts,
     whole: Resources,
     share: Fraction,
-    inherited: Mapping[Alike, int] = MappingProxyType({}),
+    inherited: Mapping[BufferShape, int] = MappingProxyType({}),
 ) -> dict[str, Wanted]:
     """Return the buffers for the *expected* pods, limited to a *share* of the cluster's capacity.
 
@@ -120,8 +120,8 @@ def wanted(
     previous leader, kept while this leader has no reason to announce fewer. The same limits apply
     to them; inherited pods that this leader does not expect count as one reach.
     """
-    shape: Counter[Alike] = Counter()
-    reaches: dict[Alike, str] = {}
+    shape: Counter[BufferShape] = Counter()
+    reaches: dict[BufferShape, str] = {}
     for kind, many in expected.items():
         one = kind.requests, _as_read(kind.placing)
         shape[one] += many
@@ -186,11 +186,11 @@ def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
     """Yield the writes that turn the *found* objects into the *asked* ones, reductions first."""
     # Between an addition and a reduction the autoscaler could buy nodes for old and new pods.
     for name in sorted(found.buffers.keys() - asked.keys()):
-        yield Change(Act.DROP_BUFFER, name, version=found.buffers[name].version)
+        yield Change(Operation.DROP_BUFFER, name, version=found.buffers[name].version)
     for name in sorted(found.templates.keys() - asked.keys()):
-        yield Change(Act.DROP_TEMPLATE, name)
+        yield Change(Operation.DROP_TEMPLATE, name)
     resized = [
-        Change(Act.RESIZE, name, one.replicas, version=existing.version)
+        Change(Operation.RESIZE, name, one.replicas, version=existing.version)
         for name, one in asked.items()
         if (existing := found.buffers.get(name)) is not None
         and _is_material(existing.replicas, one.replicas)
@@ -200,9 +200,9 @@ def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
     )
     for name, one in sorted(asked.items()):
         if name not in found.templates:
-            yield Change(Act.ADD_TEMPLATE, name, spec=one.spec)
+            yield Change(Operation.ADD_TEMPLATE, name, spec=one.spec)
         if name not in found.buffers:
-            yield Change(Act.ADD_BUFFER, name, one.replicas)
+            yield Change(Operation.ADD_BUFFER, name, one.replicas)
 
 
 def _is_material(was: int, now: int) -> bool:

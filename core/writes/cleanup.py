@@ -1,6 +1,6 @@
-"""What to take away so that a Node carries nothing of ours; pure.
+"""Remove everything that Ebb has written from a Node; pure.
 
-The guard goes at once, without the time that a release leaves it: nobody is left to lift it later.
+The scale-down protection is removed at once. Nobody could remove it later.
 """
 
 from core.marks.mark import guard_of
@@ -10,22 +10,25 @@ from core.writes.write import Write, WriteKind
 
 
 def cleanup(node: Node, taint_key: str) -> Write[Node] | None:
-    """Return the next write that takes off what is ours, None if nothing is; its note says what.
+    """Return the next write of a cleanup, or None if the Node has nothing of Ebb.
 
-    First the metadata; then the taints, if no webhook took ours.
+    The first write removes the label and the annotations; its note lists them. If no webhook
+    removes the taint then, a second write does.
     """
     left = tuple(taint for taint in node.taints if taint.key != taint_key)
     tainted = ["taint"] if left != node.taints else []
     fields = {"labels": {MARK_LABEL} & {*node.labels}, "annotations": ours(node)}
     gone = {field: dict.fromkeys(keys) for field, keys in fields.items() if keys}
     note = ", ".join([*fields["labels"], *fields["annotations"], *tainted])
-    return Write(WriteKind.RELEASE, node, gone, note, None if gone else left) if note else None
+    return (
+        Write(WriteKind.RELEASE_MARK, node, gone, note, None if gone else left) if note else None
+    )
 
 
 def ours(node: Node) -> list[str]:
-    """Return the annotations that are ours, in their order.
+    """Return the keys of Ebb's annotations on the Node, sorted.
 
-    An autoscaler's opt-out is only if we have written it, and only as long as it says so.
+    The annotation that protects from scale-down is included only if Ebb has set it.
     """
     guard = guard_of(node)
     keys = {*OUR_ANNOTATIONS, *([guard.key] if guard else [])}

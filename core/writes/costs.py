@@ -130,7 +130,7 @@ def _is_next(cost: str) -> bool:
 
 def _clear(pod: Pod) -> Write[Pod]:
     costs: Keys = {COST_ANNOTATION: None} if pod.has_our_cost else {}
-    return Write.of(CostKind.CLEAR, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
+    return Write.of(CostKind.REMOVE, pod, {}, {COST_OURS_ANNOTATION: None, **costs}, "")
 
 
 def _sets(pods: Iterable[Pod], costs: Costs) -> list[Write[Pod]]:

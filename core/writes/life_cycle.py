@@ -119,24 +119,28 @@ class Transition(Enum):
     MARK = "mark PreferNoSchedule", WriteKind.MARK, State.SOFT
     RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
     EXTEND_DEADLINE = "extend the deadline", WriteKind.MARK, None
-    HARDEN = "change the mark to NoSchedule", WriteKind.HARDEN, State.HARD
-    SOFTEN = "change the mark to PreferNoSchedule", WriteKind.SOFTEN, State.SOFT
-    RELEASE = "release the mark", WriteKind.RELEASE, State.PROTECTION_ENDING
-    BACK_OFF = "release the mark and back off", WriteKind.RELEASE, State.BACKING_OFF
-    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE, State.UNMARKED
-    REMOVE_REST = "remove all annotations", WriteKind.UNGUARD, State.UNMARKED
-    PROTECT = "protect from scale-down", WriteKind.GUARD, State.PROTECTED
-    PROTECT_UNTIL = "protect until a fixed time", WriteKind.GUARD, State.PROTECTION_ENDING
-    PROTECT_UNMARKED = "protect without mark", WriteKind.HOLD, State.PROTECTED_UNMARKED
+    SET_NO_SCHEDULE = "change the mark to NoSchedule", WriteKind.SET_NO_SCHEDULE, State.HARD
+    SET_PREFER_NO_SCHEDULE = (
+        "change the mark to PreferNoSchedule",
+        WriteKind.SET_PREFER_NO_SCHEDULE,
+        State.SOFT,
+    )
+    RELEASE_MARK = "release the mark", WriteKind.RELEASE_MARK, State.PROTECTION_ENDING
+    BACK_OFF = "release the mark and back off", WriteKind.RELEASE_MARK, State.BACKING_OFF
+    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE_MARK, State.UNMARKED
+    REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, State.UNMARKED
+    PROTECT = "protect from scale-down", WriteKind.PROTECT, State.PROTECTED
+    PROTECT_UNTIL = "protect until a fixed time", WriteKind.PROTECT, State.PROTECTION_ENDING
+    PROTECT_UNMARKED = "protect without mark", WriteKind.PROTECT_UNMARKED, State.PROTECTED_UNMARKED
     RELEASE_TO_AUTOSCALER = (
         "release to the autoscaler",
-        WriteKind.UNGUARD,
+        WriteKind.REMOVE_PROTECTION,
         State.RELEASED_TO_AUTOSCALER,
     )
-    UNPROTECT = "remove the protection", WriteKind.UNGUARD, State.UNMARKED
-    UPDATE_RESERVE = "update the reserve annotation", WriteKind.TELL, None
-    FORGET_BACKOFF = "remove the backoff", WriteKind.FORGET, State.UNMARKED
-    REPAIR = "repair the taints", WriteKind.REPAIR, None
+    REMOVE_PROTECTION = "remove the protection", WriteKind.REMOVE_PROTECTION, State.UNMARKED
+    UPDATE_RESERVE = "update the reserve annotation", WriteKind.UPDATE_RESERVE, None
+    REMOVE_BACKOFF = "remove the backoff", WriteKind.REMOVE_BACKOFF, State.UNMARKED
+    REPAIR_TAINTS = "repair the taints", WriteKind.REPAIR_TAINTS, None
 
     def __init__(self, title: str, kind: WriteKind, then: State | None) -> None:
         self.title, self.kind, self.then = title, kind, then
@@ -150,9 +154,9 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
         State.SOFT: Transition.REMOVE_ALL,
         State.HARD: Transition.REMOVE_ALL,
     },
-    Event.OBSERVE: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
+    Event.OBSERVE: {State.SOFT: Transition.RELEASE_MARK, State.HARD: Transition.RELEASE_MARK},
     Event.DRAIN_FAILED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
-    Event.UNREMOVABLE: {State.SOFT: Transition.RELEASE, State.HARD: Transition.RELEASE},
+    Event.UNREMOVABLE: {State.SOFT: Transition.RELEASE_MARK, State.HARD: Transition.RELEASE_MARK},
     Event.EMPTY_AT_DEADLINE: {
         State.SOFT: Transition.EXTEND_DEADLINE,
         State.HARD: Transition.EXTEND_DEADLINE,
@@ -161,11 +165,11 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.REMOVABLE: {State.UNMARKED: Transition.MARK},
     Event.REMOVABLE_OBSERVED: {State.UNMARKED: Transition.MARK},
     Event.WRONG_TAINTS: {
-        State.UNMARKED: Transition.REPAIR,
-        State.SOFT: Transition.REPAIR,
-        State.HARD: Transition.REPAIR,
+        State.UNMARKED: Transition.REPAIR_TAINTS,
+        State.SOFT: Transition.REPAIR_TAINTS,
+        State.HARD: Transition.REPAIR_TAINTS,
     },
-    Event.MARK_REMOVED: {State.UNMARKED: Transition.RELEASE},
+    Event.MARK_REMOVED: {State.UNMARKED: Transition.RELEASE_MARK},
     Event.PROTECTION_WANTED: {State.UNMARKED: Transition.PROTECT_UNMARKED},
     Event.WRONG_ANNOTATION: {
         State.PROTECTED: Transition.PROTECT,
@@ -174,18 +178,18 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     },
     Event.DETAILS_REMOVED: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
     Event.PROTECTION_UNWANTED: {State.PROTECTED_UNMARKED: Transition.PROTECT_UNTIL},
-    Event.LONG_OCCUPIED: {State.PROTECTED_UNMARKED: Transition.UNPROTECT},
-    Event.PROTECTION_REMOVED: {State.PROTECTION_ENDING: Transition.UNPROTECT},
+    Event.LONG_OCCUPIED: {State.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION},
+    Event.PROTECTION_REMOVED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     Event.INVALID_END: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
-    Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.UNPROTECT},
-    Event.BUSY: {State.PROTECTION_ENDING: Transition.UNPROTECT},
-    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.FORGET_BACKOFF},
+    Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
+    Event.BUSY: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
+    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.REMOVE_BACKOFF},
     Event.INVALID_DETAILS: {
         State.SOFT: Transition.RESTORE_DETAILS,
         State.HARD: Transition.RESTORE_DETAILS,
     },
-    Event.NO_SCHEDULE_DUE: {State.SOFT: Transition.HARDEN},
-    Event.NO_SCHEDULE_BLOCKED: {State.HARD: Transition.SOFTEN},
+    Event.NO_SCHEDULE_DUE: {State.SOFT: Transition.SET_NO_SCHEDULE},
+    Event.NO_SCHEDULE_BLOCKED: {State.HARD: Transition.SET_PREFER_NO_SCHEDULE},
     Event.OCCUPIED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
     Event.RESERVED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
     Event.EMPTY: {State.PROTECTED: Transition.RELEASE_TO_AUTOSCALER},

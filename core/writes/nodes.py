@@ -50,13 +50,13 @@ from core.model.now import Now
 from core.model.reason import Blocker
 from core.writes.cleanup import ours
 from core.writes.life_cycle import LAST, TABLE, Event, Transition, states
-from core.writes.write import PRESSING, Keys, Write, WriteKind
+from core.writes.write import URGENT, Keys, Write, WriteKind
 
 TIMES_MAX: Final = 1000
 """Maximum count of missed deadlines in the backoff annotation."""
 MARKS_A_PASS_MAX: Final = 200
 """Maximum number of new marks in one pass; a mark takes about ten milliseconds."""
-HOLDS_A_PASS_MAX: Final = 200
+PROTECTIONS_A_PASS_MAX: Final = 200
 """Maximum number of protections of unmarked nodes in one pass; a new leader protects all empty
 nodes."""
 WATCH_SECONDS: Final = 300
@@ -81,10 +81,8 @@ class LeaderObservations:
     """Unix second of the last pass in which each node was reserved for expected pods."""
 
     def long(self, seconds: int) -> bool:
-        """Return whether the leader has observed long enough to end something of this duration.
-
-        Another leader's clock may have set the end. A wrong clock must not end anything early.
-        """
+        """Return whether the leader has observed long enough to end something of this duration."""
+        # The clock of another leader may have set the end. A wrong clock must not end it early.
         return self.seconds >= min(seconds, WATCH_SECONDS)
 
 
@@ -112,13 +110,15 @@ def decide(
     # Any prefix of a plan is a valid plan.
     marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
     protections = _of(
-        WriteKind.HOLD, writes, lambda write: (write.key in planner.occupied, write.key)
+        WriteKind.PROTECT_UNMARKED,
+        writes,
+        lambda write: (write.key in planner.occupied, write.key),
     )
-    protections += _of(WriteKind.TELL, writes, lambda write: write.key)
-    limited = (WriteKind.MARK, WriteKind.HOLD, WriteKind.TELL)
+    protections += _of(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
+    limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
     others = sorted((write for write in writes if write.kind not in limited), key=_place)
     # Limit the writes that can wait, so that the next pass with its urgent writes comes soon.
-    return (*others, *protections[:HOLDS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
+    return (*others, *protections[:PROTECTIONS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
 
 
 def _of(
@@ -128,8 +128,7 @@ def _of(
 
 
 def _place(write: Write[Node]) -> tuple[int, bool, str]:
-    pressing = write.kind in PRESSING
-    place = PRESSING.index(write.kind) if pressing else len(PRESSING)
+    place = URGENT.index(write.kind) if write.kind in URGENT else len(URGENT)
     return place, mark_of(write.before.labels) is not Mark.HARD, write.key
 
 
@@ -166,7 +165,7 @@ class NodePatchPlanner:
                 return  # an earlier write includes the annotation
             for state in current:
                 if state in acts:
-                    reserve_written = acts[state] is not Transition.REPAIR
+                    reserve_written = acts[state] is not Transition.REPAIR_TAINTS
                     yield self._write(acts[state], node, self._note(event, node))
                     if event in LAST:
                         return
@@ -198,10 +197,8 @@ class NodePatchPlanner:
             yield Event.RESERVE_CHANGED
 
     def _leaving(self, node: Node) -> Iterable[Event]:
-        """Yield the events of a leaving node, so that its autoscaler can remove it at once.
-
-        If the node does not leave after all, it is evaluated as any other.
-        """
+        """Yield the events of a leaving node, so that its autoscaler can remove it at once."""
+        # If the autoscaler gives up the removal, the node is evaluated like any other.
         if being_deleted(node):
             yield Event.DELETED
             return
@@ -216,16 +213,16 @@ class NodePatchPlanner:
             yield Event.MARK_REMOVED
         free = _protection_key(node) is not None
         if node.name in self._held and free and not self._observe:
-            yield from self._hold(node)
+            yield from self._missing_protection(node)
         elif GUARD_OURS_ANNOTATION in node.annotations:
-            yield from self._end_of_guard(node)
+            yield from self._ended_protection(node)
         if (backoff := backoff_of(node.annotations)) is not None:
             rules = self._config.budgets.backoff
             long_ago = self._now >= backoff.until + rules.max_seconds
             if self._observe or long_ago or not rules.possible(backoff.until, Now(self._now)):
                 yield Event.BACKOFF_EXPIRED
 
-    def _hold(self, node: Node) -> Iterable[Event]:
+    def _missing_protection(self, node: Node) -> Iterable[Event]:
         """Yield whether to set the protection; the rest of an earlier protection may suffice."""
         seconds, guard = self._config.scale_down_protection.after_release_seconds, guard_of(node)
         end = seconds_of(guard.until) if guard else None
@@ -235,7 +232,7 @@ class NodePatchPlanner:
         elif guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
-    def _end_of_guard(self, node: Node) -> Iterable[Event]:
+    def _ended_protection(self, node: Node) -> Iterable[Event]:
         scale_down_protection, guard = self._config.scale_down_protection, guard_of(node)
         seconds, end = (
             scale_down_protection.after_release_seconds,
@@ -246,7 +243,7 @@ class NodePatchPlanner:
         elif guard.until == GUARD_WHILE_MARKED:
             yield Event.DETAILS_REMOVED
         elif guard.until == GUARD_WHILE_HELD:
-            yield from self._end_of_hold(node, guard)
+            yield from self._ended_unmarked_protection(node, guard)
         elif end is None or end - self._now > seconds:
             yield Event.INVALID_END
         elif end <= self._now:
@@ -257,13 +254,11 @@ class NodePatchPlanner:
         elif guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
 
-    def _end_of_hold(self, node: Node, guard: Guard) -> Iterable[Event]:
-        """Yield the end of a protection without an end time; non-empty nodes keep it at first.
-
-        The protection then lasts as long as one with an end time, without a write for each pod
-        that comes and goes. A leader that has not seen the node protected does not know the start,
-        so it writes an end time.
-        """
+    def _ended_unmarked_protection(self, node: Node, guard: Guard) -> Iterable[Event]:
+        """Yield the end of a protection without an end time; non-empty nodes keep it at first."""
+        # The protection of a non-empty node lasts as long as one with an end time. An end time
+        # would be written for each pod that arrives and terminates. A leader that has not observed
+        # the start of the protection writes an end time.
         scale_down_protection, since = (
             self._config.scale_down_protection,
             self._watch.held.get(node.name),
@@ -289,7 +284,7 @@ class NodePatchPlanner:
             yield Event.NO_SCHEDULE_DUE
         if free:
             yield Event.EMPTY
-        elif not softened:  # SOFTEN also restores the protection
+        elif not softened:  # SET_PREFER_NO_SCHEDULE also restores the protection
             yield Event.OCCUPIED if node.name in self.occupied else Event.RESERVED
 
     def _is_free(self, node: Node) -> bool:
@@ -317,10 +312,8 @@ class NodePatchPlanner:
         return self._now >= details.deadline and long
 
     def _reserve_annotation(self, node: Node) -> Keys:
-        """Return the reserve annotation to write if the reservation begins or ends.
-
-        A change of the number of pods is not written: that would be a write in almost every pass.
-        """
+        """Return the reserve annotation to write if the reservation begins or ends."""
+        # The number of pods changes in almost every pass, so a change of it is not written.
         guarded = node.name in self.order or node.name in self._held
         kept = self._is_kept(node) and guarded and not self._observe
         if kept is (RESERVE_ANNOTATION in node.annotations):
@@ -329,11 +322,9 @@ class NodePatchPlanner:
         return {RESERVE_ANNOTATION: pods}
 
     def _may_be_kept_again(self, node: Node) -> bool:
-        """Return whether the node may be reserved again soon, so that its annotation stays.
-
-        A short-lived pod may occupy it, or it is protected for another reason now. Readers of the
-        annotation also look at the node's pods.
-        """
+        """Return whether the node may be reserved again soon, so that its annotation remains."""
+        # A short-lived pod may occupy the node, or it is protected for another reason now. Readers
+        # of the annotation also check the pods of the node.
         since, seconds = (
             self._watch.reserved.get(node.name),
             self._config.scale_down_protection.after_release_seconds,
@@ -384,7 +375,7 @@ class NodePatchPlanner:
 
     def _write(self, act: Transition, node: Node, note: str) -> Write[Node]:
         """Return the write of a transition: label, details, protection and backoff, or taints."""
-        if act is Transition.REPAIR:
+        if act is Transition.REPAIR_TAINTS:
             return Write(act.kind, node, {}, note, self._taints(node))
         annotations = self._annotations(act, node)
         if act not in (Transition.REMOVE_ALL, Transition.REMOVE_REST):
@@ -400,12 +391,12 @@ class NodePatchPlanner:
             case Transition.EXTEND_DEADLINE:  # protection would restart the autoscaler's own delay
                 guard = _protected(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
                 annotations = self._details(node, renewed=True) | guard
-            case Transition.RELEASE | Transition.BACK_OFF:
+            case Transition.RELEASE_MARK | Transition.BACK_OFF:
                 backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
                 annotations = {DETAILS_ANNOTATION: None} | self._until(node) | backoff
             case Transition.REMOVE_ALL | Transition.REMOVE_REST:
                 annotations = _without_ours(node)
-            case Transition.PROTECT | Transition.SOFTEN:
+            case Transition.PROTECT | Transition.SET_PREFER_NO_SCHEDULE:
                 asked = act is Transition.PROTECT or (
                     is_released_to_autoscaler(node) and not self._is_free(node)
                 )
@@ -414,9 +405,9 @@ class NodePatchPlanner:
                 annotations = _protected(node, GUARD_WHILE_HELD)
             case Transition.PROTECT_UNTIL:
                 annotations = self._until(node)
-            case Transition.RELEASE_TO_AUTOSCALER | Transition.UNPROTECT:
+            case Transition.RELEASE_TO_AUTOSCALER | Transition.REMOVE_PROTECTION:
                 annotations = _unprotected(node)
-            case Transition.FORGET_BACKOFF:
+            case Transition.REMOVE_BACKOFF:
                 annotations = {BACKOFF_ANNOTATION: None}
             case _:  # only the label or the reserve annotation
                 pass
@@ -466,9 +457,9 @@ _SAME: Final = {
 def _labels(kind: WriteKind, node: Node) -> Keys:
     marks: Keys = {
         WriteKind.MARK: (mark_of(node.labels) or Mark.SOFT).value,
-        WriteKind.HARDEN: Mark.HARD.value,
-        WriteKind.SOFTEN: Mark.SOFT.value,
-        WriteKind.RELEASE: None,
+        WriteKind.SET_NO_SCHEDULE: Mark.HARD.value,
+        WriteKind.SET_PREFER_NO_SCHEDULE: Mark.SOFT.value,
+        WriteKind.RELEASE_MARK: None,
     }
     return {MARK_LABEL: marks[kind]} if kind in marks else {}
 

@@ -1,4 +1,4 @@
-"""Values that describe a write to a Node or a Pod."""
+"""Define the writes to Nodes and Pods, and which of them are urgent."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,37 +19,42 @@ Keys = Mapping[str, str | None]
 
 
 class WriteKind(StrEnum):
-    """The purpose of a write to a Node; a label of a metric."""
+    """The operation of a write to a Node; a metric label. docs/life-cycle.md explains them."""
 
     MARK = "mark"
-    HARDEN = "harden"
-    SOFTEN = "soften"
-    RELEASE = "release"
-    GUARD = "guard"
-    HOLD = "hold"
-    """Scale-down protection of an unmarked node."""
-    UNGUARD = "unguard"
-    REPAIR = "repair"
-    TELL = "tell"
-    """The pods for which a node is reserved, without another change of its protection."""
-    FORGET = "forget"
-    """Remove an expired backoff."""
+    SET_NO_SCHEDULE = "set_no_schedule"
+    SET_PREFER_NO_SCHEDULE = "set_prefer_no_schedule"
+    RELEASE_MARK = "release_mark"
+    PROTECT = "protect"
+    PROTECT_UNMARKED = "protect_unmarked"
+    """Protect an unmarked node from scale-down."""
+    REMOVE_PROTECTION = "remove_protection"
+    """Remove the scale-down protection; this releases a marked node to the autoscaler."""
+    REPAIR_TAINTS = "repair_taints"
+    UPDATE_RESERVE = "update_reserve"
+    """Update the annotation with the pods for which the node is reserved."""
+    REMOVE_BACKOFF = "remove_backoff"
+    """Remove the annotation of an expired backoff."""
 
 
 class CostKind(StrEnum):
-    """The purpose of a write to a Pod; a label of a metric."""
+    """The operation of a write to a Pod; a metric label."""
 
-    SET = "set"
-    CLEAR = "clear"
+    SET = "set_deletion_cost"
+    REMOVE = "remove_deletion_cost"
 
 
-PRESSING: Final = (WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD, WriteKind.REPAIR)
+URGENT: Final = (
+    WriteKind.RELEASE_MARK,
+    WriteKind.SET_PREFER_NO_SCHEDULE,
+    WriteKind.PROTECT,
+    WriteKind.REPAIR_TAINTS,
+)
 """Writes that keep pods from being Pending or evicted, and repairs of taints, in this order."""
-PATIENT: Final = (*PRESSING, CostKind.CLEAR)
-"""Writes that remove or restore something, so that they are still right later; they may be
-retried.
+DEFERRABLE: Final = (*URGENT, CostKind.REMOVE)
+"""Writes that remove or restore something. They remain correct later, so they may be retried.
 
-Other writes depend on the plan, so Ebb plans again instead of retrying them."""
+Other writes depend on the plan: instead of retrying them, Ebb plans again."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """Writes that mode observe only reports; other writes also remove what mode enforce has left."""
 _ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
@@ -98,7 +103,7 @@ class Write(Generic[Object]):
         """Return the name of the Node, or namespace/name of the Pod."""
         return self.before.key
 
-    def if_as_seen(self, current: Object) -> Self | None:
+    def if_unchanged(self, current: Object) -> Self | None:
         """Return the write if its object has not changed since the decision, else None."""
         return self if fingerprint(current) == fingerprint(self.before) else None
 
@@ -158,13 +163,13 @@ def repair(node: Node, taint_key: str, note: str) -> Write[Node] | None:
     wanted = desired_taints(node, taint_key)
     if wanted == node.taints or being_deleted(node):
         return None
-    return Write(WriteKind.REPAIR, node, {}, note, wanted)
+    return Write(WriteKind.REPAIR_TAINTS, node, {}, note, wanted)
 
 
-def softened(nodes: Iterable[Node], note: str) -> list[Write[Node]]:
+def prefer_no_schedule_writes(nodes: Iterable[Node], note: str) -> list[Write[Node]]:
     """Return writes that change every NoSchedule mark to PreferNoSchedule, unconditionally."""
     return [
-        Write.of(WriteKind.SOFTEN, node, {MARK_LABEL: Mark.SOFT.value}, {}, note)
+        Write.of(WriteKind.SET_PREFER_NO_SCHEDULE, node, {MARK_LABEL: Mark.SOFT.value}, {}, note)
         for node in nodes
         if mark_of(node.labels) is Mark.HARD and not being_deleted(node)
     ]

@@ -57,7 +57,7 @@ def ebb() -> web.Application:
     """Return the extender as it is after a list of Nodes."""
     view = View(ExtenderConfig(score="marks"), TAINT_KEY)
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
-    view.news.alive(NODES, 0.0)
+    view.freshness.alive(NODES, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
 
 
@@ -74,7 +74,7 @@ def packing(shapes: int) -> web.Application:
     pods = (pod(name, name, cpu // 2, 8000) for name, cpu in zip(NAMES, sizes, strict=True))
     view.replaced(PODS, [*pods])
     for kind in (NODES, PODS):
-        view.news.alive(kind, 0.0)
+        view.freshness.alive(kind, 0.0)
     return make_app(view, FakeClock(), Metrics(), bones.Health())
 
 

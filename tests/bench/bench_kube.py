@@ -156,22 +156,22 @@ class Views(NamedTuple):
     """What a program keeps of the watches."""
 
     inventory: Inventory
-    news: Freshness
+    freshness: Freshness
     metrics: WatchMetrics
 
     def feed(self, kind: Kind[Any, Any]) -> WatchSink:
         """Return the feed of one kind."""
-        return WatchSink(self.inventory, kind, self.news, SystemClock(), self.metrics)
+        return WatchSink(self.inventory, kind, self.freshness, SystemClock(), self.metrics)
 
 
 def of_controller() -> Views:
     view = ClusterView()
-    return Views(view, view.news, ControllerMetrics(NAMESPACE))
+    return Views(view, view.freshness, ControllerMetrics(NAMESPACE))
 
 
 def of_extender() -> Views:
     view = View(ExtenderConfig(score="pack"), TAINT_KEY)
-    return Views(view, view.news, ExtenderMetrics())
+    return Views(view, view.freshness, ExtenderMetrics())
 
 
 PROGRAMS: Final[Mapping[str, Callable[[], Views]]] = {
@@ -184,7 +184,7 @@ class Synced(WatchSink):
     """A feed of pods, which also says when the list is in."""
 
     def __init__(self, views: Views) -> None:
-        super().__init__(views.inventory, PODS, views.news, SystemClock(), views.metrics)
+        super().__init__(views.inventory, PODS, views.freshness, SystemClock(), views.metrics)
         self.done = asyncio.Event()
 
     def alive(self) -> None:

@@ -290,7 +290,7 @@ def phase(name: str, events: int, watched: Watched, seconds: float) -> Phase:
 
 def has_judged(controller: Running) -> bool:
     """Say whether the engine has made its first pass."""
-    return controller.metric("ebb_engine_pass_duration_seconds_count") > 0
+    return controller.metric("ebb_reconcile_duration_seconds_count") > 0
 
 
 @contextlib.contextmanager

@@ -430,7 +430,7 @@ async def test_a_node_that_others_write_all_the_time_stops_no_other(
     api.fail_next("patch", 409, times=TRIES_MAX)
     code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     assert code == 2
-    assert err.startswith("ebb: node n1: n1: somebody else writes it all the time\n")
+    assert err.startswith("ebb: node n1: n1: others changed the object during 5 attempts")
     assert is_clean(api, "n2")
 
 

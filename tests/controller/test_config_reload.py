@@ -60,7 +60,7 @@ async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) ->
     await running.config_reload.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
     assert [(reason, of) for reason, _, of in running.told] == [(ACCEPTED, EventType.NORMAL)]
-    assert running.view.urgent.is_set()
+    assert running.view.wake.is_set()
     assert running.good() == 1
 
 
@@ -102,7 +102,7 @@ async def test_the_plan_of_a_changed_file_goes_by_its_schedulers(running: Runnin
     for schedulers, could in (("[default-scheduler]", "0 nodes"), ("[own]", "1 node")):
         running.path.write_text(HEAD + f"headroom: 0\nschedulers: {schedulers}\n")
         await running.config_reload.reload()
-        assert running.told[-1][1] == f"mode observe; {could} could go in the long run"
+        assert running.told[-1][1] == f"mode observe; {could} could be removed in the long run"
 
 
 class Broken(Pod):
@@ -121,7 +121,10 @@ async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Ru
     assert running.told == [
         (
             REFUSED,
-            f"{running.path}: no plan can be made with it: ZeroDivisionError",
+            (
+                f"{running.path}: a plan with this configuration failed: ZeroDivisionError; "
+                "see the log"
+            ),
             EventType.WARNING,
         )
     ]

@@ -8,8 +8,8 @@ import pytest
 
 from controller.access_review import ANSWER_SECONDS, AccessReview
 from controller.deletion_costs import WRITERS_MAX, WRITES_MAX, DeletionCosts
-from controller.metrics import Metrics
-from controller.reconciler import OnPods, Reconciler
+from controller.metrics import Metrics, WriteResult
+from controller.reconciler import PodActions, Reconciler
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.objects import FORBIDDEN_MAX
@@ -19,7 +19,7 @@ from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.writes.costs import decide_costs
-from core.writes.write import Write
+from core.writes.write import CostKind, Write
 from tests.support.admission import NodeApi, node_json
 from tests.support.builders import node, pod
 from tests.support.clock import FakeClock
@@ -111,16 +111,18 @@ class World:
 
     async def step(self) -> int:
         failed = await self.deletion_costs.carry_out(self.judge(), self.mode)
-        await self.deletion_costs.look_up(self.order)
+        await self.deletion_costs.refresh_access(self.order)
         return failed
 
     def release(self) -> None:
         self.nodes[0] = node("m")
 
-    def count(self, kind: str) -> float:
-        found = self.metrics.registry.get_sample_value(
-            "ebb_engine_pod_writes_total", {"kind": kind}
-        )
+    def count(self, result: WriteResult) -> float:
+        return self.of(CostKind.SET, result) + self.of(CostKind.REMOVE, result)
+
+    def of(self, operation: CostKind, result: WriteResult = WriteResult.SUCCESS) -> float:
+        labels: dict[str, str] = {"operation": operation, "result": result}
+        found = self.metrics.registry.get_sample_value("ebb_pod_writes_total", labels)
         assert found is not None
         return found
 
@@ -147,7 +149,7 @@ async def test_costs_come_with_the_mark_and_go_with_it_and_are_written_once() ->
     assert left == {"d/mine": "5"}
     assert all(one.deletion_cost_ours is None for one in world.api.pods.values())
     assert sorted(world.api.written) == sorted(one.key for one in some(3) * 2)
-    assert (world.count("set"), world.count("clear")) == (3, 3)
+    assert (world.of(CostKind.SET), world.of(CostKind.REMOVE)) == (3, 3)
 
 
 async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
@@ -207,7 +209,7 @@ async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> 
     await world.step()
     await world.step()
     assert sorted(world.api.written) == ["d/m0000", "d/m0001"]
-    assert (world.api.asked, world.count("failed")) == (2, 0)
+    assert (world.api.asked, world.count(WriteResult.ERROR)) == (2, 0)
 
 
 async def test_auto_takes_no_cost_away_before_it_knows_of_its_right() -> None:
@@ -247,7 +249,7 @@ async def test_auto_whose_right_was_taken_away_tries_no_write() -> None:
     world.api.refuses = set(world.api.pods)
     for _ in range(3):
         assert await world.step() == 0
-    assert world.count("failed") == 0
+    assert world.count(WriteResult.ERROR) == 0
 
 
 @pytest.mark.parametrize("order", [PodDeletionCost.ENABLED, PodDeletionCost.DISABLED])
@@ -281,21 +283,24 @@ async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | N
         world.api.put(now)
     assert await world.deletion_costs.carry_out(writes, world.mode) == 0
     assert world.api.written == []
-    assert world.count("outdated") == 1
+    assert world.count(WriteResult.CONFLICT) == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "kind"),
-    [({"labels": {"changed": "1"}}, "set"), ({"deletion_cost": "5"}, "outdated")],
+    ("change", "result"),
+    [
+        ({"labels": {"changed": "1"}}, WriteResult.SUCCESS),
+        ({"deletion_cost": "5"}, WriteResult.CONFLICT),
+    ],
 )
 async def test_a_lost_race_is_tried_again_if_what_counts_is_as_it_was(
-    change: dict[str, Any], kind: str
+    change: dict[str, Any], result: WriteResult
 ) -> None:
     world = World(ONE)
     world.api.between = {ONE.key: replace(ONE, **change)}
     assert await world.step() == 0
-    assert world.api.written == [ONE.key] * (kind == "set")
-    assert (world.count(kind), world.count("failed")) == (1, 0)
+    assert world.api.written == [ONE.key] * (result is WriteResult.SUCCESS)
+    assert (world.count(result), world.count(WriteResult.ERROR)) == (1, 0)
 
 
 async def test_a_pass_writes_so_many_and_no_more_at_once_than_so_many() -> None:
@@ -324,9 +329,9 @@ async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
     for _ in range(4):
         assert await world.step() > 0
     assert {write.key for write in world.judge()} == world.api.refuses
-    failed = world.count("failed")
+    failed = world.count(WriteResult.ERROR)
     assert await world.step() > 0
-    assert world.count("failed") > failed
+    assert world.count(WriteResult.ERROR) > failed
     world.api.refuses = set()
     assert await world.step() == 0
     assert world.judge() == ()
@@ -372,7 +377,7 @@ async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only
     world = World(*some(2 * FORBIDDEN_MAX))
     world.api.refuses = set(world.api.pods)
     assert FORBIDDEN_MAX <= await world.step() < FORBIDDEN_MAX + WRITERS_MAX
-    assert world.count("failed") < FORBIDDEN_MAX + WRITERS_MAX
+    assert world.count(WriteResult.ERROR) < FORBIDDEN_MAX + WRITERS_MAX
 
 
 async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
@@ -397,7 +402,7 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
         pods, metrics, AccessReview(pods.may, FakeClock(), "patch pods")
     )
     controller = Reconciler(
-        config, nodes, owner="me", metrics=metrics, on_pods=OnPods(deletion_costs)
+        config, nodes, owner="me", metrics=metrics, pod_actions=PodActions(deletion_costs)
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     assert (await controller.tick(cluster, NOW)).costs == (), "the right is not known yet"

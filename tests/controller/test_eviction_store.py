@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from controller.access_review import PATCH_PODS, REVIEW_PATH, is_allowed
-from controller.stores.evictions import Answer, EvictionStore, Outcome
+from controller.stores.evictions import Answer, EvictionResult, EvictionStore
 from core.edge.kube.client import Client
 from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
@@ -50,7 +50,7 @@ Pair = tuple[Server, Client]
 
 async def test_this_very_pod_is_evicted_with_its_own_grace(server: Pair) -> None:
     made, client = server
-    assert await EvictionStore(client).evict(POD) == Answer(Outcome.EVICTED)
+    assert await EvictionStore(client).evict(POD) == Answer(EvictionResult.EVICTED)
     ((method, path, body),) = made.asked
     assert (method, path) == ("POST", PATH)
     assert body == {
@@ -62,24 +62,24 @@ async def test_this_very_pod_is_evicted_with_its_own_grace(server: Pair) -> None
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "outcome", "after"),
+    ("status", "headers", "result", "after"),
     [
-        (404, {}, Outcome.GONE, 0),
-        (409, {}, Outcome.GONE, 0),
-        (429, {"Retry-After": "10"}, Outcome.REFUSED, 10),
-        (429, {"Retry-After": "soon"}, Outcome.REFUSED, 0),
-        (403, {}, Outcome.REFUSED, 0),
-        (500, {}, Outcome.REFUSED, 0),
-        (504, {}, Outcome.REFUSED, 0),
+        (404, {}, EvictionResult.GONE, 0),
+        (409, {}, EvictionResult.GONE, 0),
+        (429, {"Retry-After": "10"}, EvictionResult.REFUSED, 10),
+        (429, {"Retry-After": "soon"}, EvictionResult.REFUSED, 0),
+        (403, {}, EvictionResult.REFUSED, 0),
+        (500, {}, EvictionResult.REFUSED, 0),
+        (504, {}, EvictionResult.REFUSED, 0),
     ],
 )
 async def test_what_each_answer_means(
-    server: Pair, status: int, headers: dict[str, str], outcome: Outcome, after: int
+    server: Pair, status: int, headers: dict[str, str], result: EvictionResult, after: int
 ) -> None:
     made, client = server
     made.answer = failure(status, headers)
     answer = await EvictionStore(client).evict(POD)
-    assert (answer.outcome, answer.retry_after_seconds) == (outcome, after)
+    assert (answer.result, answer.retry_after_seconds) == (result, after)
     assert str(status) in answer.why
     assert len(made.asked) == 1, "whether to ask again is decided by who knows the pod"
 
@@ -120,6 +120,6 @@ async def test_without_an_answer_the_pod_may_have_gone_or_not(tmp_path: Any) -> 
     path = tmp_path / "config"
     path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
     async with await Client.connect(str(path)) as client:
-        assert (await EvictionStore(client).evict(POD)).outcome is Outcome.FAILED
+        assert (await EvictionStore(client).evict(POD)).result is EvictionResult.ERROR
         with pytest.raises(UnavailableError):
             await EvictionStore(client).allowed()

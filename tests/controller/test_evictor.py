@@ -10,13 +10,13 @@ import pytest
 from controller.access_review import ANSWER_SECONDS
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
-from controller.reconciler import OnPods, Reconciler
-from controller.stores.evictions import Answer, Outcome
-from controller.writers import BLIND
+from controller.reconciler import PodActions, Reconciler
+from controller.stores.evictions import Answer, EvictionResult
+from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
-from core.drain.state import LOOK_ON_SECONDS, REFUSED_SECONDS_MIN
+from core.drain.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     GUARD_OURS_ANNOTATION,
@@ -69,8 +69,8 @@ class PodApi:
         self.before()
         if self.hold is not None:
             await self.hold.wait()
-        answer = self.answers.get(pod.name, Answer(Outcome.EVICTED))
-        if answer.outcome is Outcome.EVICTED:
+        answer = self.answers.get(pod.name, Answer(EvictionResult.EVICTED))
+        if answer.result is EvictionResult.EVICTED:
             self._world.moved(pod)
         return answer
 
@@ -99,15 +99,15 @@ class World:
             self.metrics,
             own_namespace="ebb-system",
             jitter=lambda: 0.5,
-            tell_forbidden=lambda reason, _: self.forbidden.append(reason),
+            report_forbidden=lambda reason, _: self.forbidden.append(reason),
         )
         self.controller = Reconciler(
             self.config,
             self.nodes,
             owner="me",
             metrics=self.metrics,
-            tell=lambda _, reason, note: self.told.append((reason, note)),
-            on_pods=OnPods(evictor=self.evictor),
+            record_event=lambda _, reason, note: self.told.append((reason, note)),
+            pod_actions=PodActions(evictor=self.evictor),
         )
 
     def moved(self, pod: Pod) -> None:
@@ -119,8 +119,8 @@ class World:
         self.clock.seconds += seconds
         nodes = [self.nodes.node(name) for name in self.nodes.nodes]
         cluster = Cluster.of(nodes, self.pods.values())
-        report = self.controller.judge(cluster, self.clock.unix_seconds())
-        sight = BLIND._replace(halted=lambda: self.halted)
+        report = self.controller.evaluate(cluster, self.clock.unix_seconds())
+        sight = NO_LIVE_VIEW._replace(halted=lambda: self.halted)
         await self.controller.carry_out(report, sight)
 
     async def ticks(self, count: int, seconds: int = 1) -> None:
@@ -130,7 +130,7 @@ class World:
     async def at_work(self) -> None:
         """Go on until the node is hard and the leader has looked on long enough, but for one."""
         await self.ticks(3)
-        await self.tick(LOOK_ON_SECONDS - 4)
+        await self.tick(OBSERVE_SECONDS - 4)
         assert self.mark == "hard"
         assert self.api.asked == []
 
@@ -142,9 +142,9 @@ class World:
     def mark(self) -> str | None:
         return self.n1.labels.get(MARK_LABEL)
 
-    def evictions(self, outcome: str) -> float:
-        labels = {"outcome": outcome}
-        return self.metrics.registry.get_sample_value("ebb_engine_evictions_total", labels) or 0
+    def evictions(self, result: str) -> float:
+        labels = {"result": result}
+        return self.metrics.registry.get_sample_value("ebb_evictions_total", labels) or 0
 
 
 def a_pod(name: str, on: str) -> Pod:
@@ -163,7 +163,7 @@ async def test_a_marked_node_becomes_hard_and_is_emptied_in_batches() -> None:
     assert world.evictions("evicted") == 3
     assert world.mark == "hard", "nobody comes back before it is gone"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
-        ("PodEvicted", f"d/{name} was evicted") for name in world.api.asked
+        ("PodEvicted", f"evicted d/{name}") for name in world.api.asked
     ]
 
 
@@ -179,10 +179,10 @@ async def test_passes_that_are_further_apart_than_the_timeout_empty_the_node(
 @pytest.mark.parametrize(
     ("answer", "seconds", "told"),
     [
-        (Answer(Outcome.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
-        (Answer(Outcome.REFUSED, "429", 20), 20, 1),
-        (Answer(Outcome.FAILED, "no answer"), REFUSED_SECONDS_MIN, 1),
-        (Answer(Outcome.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # as a rule it is
+        (Answer(EvictionResult.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
+        (Answer(EvictionResult.REFUSED, "429", 20), 20, 1),
+        (Answer(EvictionResult.ERROR, "no answer"), REFUSED_SECONDS_MIN, 1),
+        (Answer(EvictionResult.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # as a rule it is
     ],
 )
 async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
@@ -192,23 +192,23 @@ async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
     await world.at_work()
     world.api.answers["p0"] = answer
     await world.tick(3)
-    assert world.evictions(answer.outcome) == 1
+    assert world.evictions(answer.result) == 1
     wait = round(seconds * 1.5)  # the jitter
     await world.tick(wait - 1)
     assert world.api.asked == ["p0"]
     await world.tick(1)
     assert world.api.asked == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
-    assert refused == [f"d/p0: {answer.why}"] * told
+    assert refused == [f"cannot evict d/p0: {answer.why}"] * told
 
 
-@pytest.mark.parametrize("outcome", [Outcome.REFUSED, Outcome.GONE])
+@pytest.mark.parametrize("result", [EvictionResult.REFUSED, EvictionResult.GONE])
 async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
-    outcome: Outcome,
+    result: EvictionResult,
 ) -> None:
     world = World(pods=1)
     await world.at_work()
-    world.api.answers["p0"] = Answer(outcome, "a webhook denied it")
+    world.api.answers["p0"] = Answer(result, "a webhook denied it")
     await world.ticks(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
@@ -216,7 +216,7 @@ async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
     assert "d/p0" in note
     assert "a webhook denied it" in note
     labels = {"reason": "evict-refused"}
-    failures = "ebb_engine_drain_failures_total"
+    failures = "ebb_drain_failures_total"
     assert world.metrics.registry.get_sample_value(failures, labels) == 1
 
 
@@ -233,7 +233,7 @@ async def test_a_node_that_refuses_its_hard_mark_for_ever_stops_no_other() -> No
 async def test_a_pod_that_is_gone_is_not_waited_for() -> None:
     world = World()
     await world.at_work()
-    world.api.answers["p0"] = Answer(Outcome.GONE)
+    world.api.answers["p0"] = Answer(EvictionResult.GONE)
 
     def leaves() -> None:
         if "p0" in world.pods:
@@ -251,11 +251,11 @@ async def test_without_the_right_it_is_told_once_and_the_node_stays_soft() -> No
     world.api.right = False
     await world.ticks(10, 20)
     assert (world.api.asked, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
-    told = "ebb_engine_eviction_forbidden"
+    told = "ebb_eviction_forbidden"
     assert world.metrics.registry.get_sample_value(told) == 1
-    world.metrics.leads = lambda: False
+    world.metrics.is_leading = lambda: False
     assert world.metrics.registry.get_sample_value(told) == 0, "another leads, and tells of it"
-    world.metrics.leads = lambda: True
+    world.metrics.is_leading = lambda: True
     world.api.right = True
     await world.tick(ANSWER_SECONDS)
     await world.ticks(3)
@@ -293,7 +293,7 @@ async def test_pods_that_came_while_ebb_had_softened_the_mark_are_none_that_came
     world = World()
     await world.at_work()
     await world.tick(3)
-    await world.controller.soften([world.n1])
+    await world.controller.set_prefer_no_schedule([world.n1])
     assert (world.mark, len(world.api.asked)) == ("soft", 2)
     world.pods["new"] = a_pod("new", "n1")
     await world.ticks(4)
@@ -335,7 +335,7 @@ async def test_who_leads_anew_looks_on_again() -> None:
     world.controller.begin()
     await world.ticks(4)
     assert len(world.api.asked) == 2
-    await world.tick(LOOK_ON_SECONDS)
+    await world.tick(OBSERVE_SECONDS)
     assert len(world.api.asked) == 3
 
 

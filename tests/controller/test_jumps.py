@@ -40,7 +40,7 @@ async def test_a_deadline_ends_at_its_time(jump: int) -> None:
     world.machine.wall += jump
     off = HOUR // 10  # what the clock makes up for meanwhile
     assert await world.goes_on(HOUR - off) == []
-    assert ("release", "n1") in await world.goes_on(2 * off)
+    assert ("release_mark", "n1") in await world.goes_on(2 * off)
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
@@ -48,8 +48,8 @@ async def test_a_guard_is_lifted_at_its_time(jump: int) -> None:
     world = Jumping()
     await world.goes_on(DELAY + 20)
     world.controller.config = replace(world.config, mode=Mode.OBSERVE)
-    assert await world.goes_on(10) == [("release", "n1")]
+    assert await world.goes_on(10) == [("release_mark", "n1")]
     world.machine.wall += jump
     off = GUARD_SECONDS // 10 + 10
-    assert ("unguard", "n1") not in await world.goes_on(GUARD_SECONDS - off)
-    assert ("unguard", "n1") in await world.goes_on(2 * off)
+    assert ("remove_protection", "n1") not in await world.goes_on(GUARD_SECONDS - off)
+    assert ("remove_protection", "n1") in await world.goes_on(2 * off)

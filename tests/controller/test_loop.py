@@ -56,10 +56,12 @@ class Told(Reconciler):
         self.before: Callable[[], object] = lambda: None
         self.passes = 0
 
-    def judge(self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]) -> PassReport:  # type: ignore[override]
+    def evaluate(  # type: ignore[override]
+        self, cluster: Cluster, now_seconds: int, in_time: Callable[[], bool]
+    ) -> PassReport:
         self.passes += 1
         self.before()
-        return super().judge(cluster, now_seconds, in_time)
+        return super().evaluate(cluster, now_seconds, in_time)
 
 
 class World:
@@ -78,7 +80,7 @@ class World:
             self.view, self.controller, self.clock, self.metrics, lambda: self.leading
         )
         for kind in KINDS:
-            self.view.news.alive(kind, 0.0)
+            self.view.freshness.alive(kind, 0.0)
         self.view.changed(PODS, pod("p", "n00", 500, 500))
         for name in NAMES[1:]:
             self.view.changed(PODS, pod(f"small-{name}", name, 1, 1))
@@ -96,7 +98,7 @@ class World:
         return sum(MARK_LABEL in self.api.nodes[name]["metadata"]["labels"] for name in NAMES)
 
     def count(self, what: str) -> float:
-        found = self.metrics.registry.get_sample_value(f"ebb_engine_{what}_total")
+        found = self.metrics.registry.get_sample_value(f"ebb_reconcile_{what}_total")
         assert found is not None
         return found
 
@@ -136,11 +138,11 @@ async def test_a_pod_that_turned_is_urgent_if_its_scheduler_is_known() -> None:
     world = World()
     await world.until_due()
     world.controller.config = replace(CONFIG, schedulers=("own",))
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.turn("theirs")
-    await _until(lambda: not world.view.turned.is_set())
+    await _until(lambda: not world.view.became_unschedulable.is_set())
     world.turn("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 
@@ -152,7 +154,7 @@ async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -
         await world.loop.step()
         waits.append(world.loop.pause_seconds)
     assert waits == [FAILURE_SECONDS_MIN * 2**n for n in range(5)] + [FAILURE_SECONDS_MAX] * 3
-    assert world.count("pass_failures") == 8
+    assert world.count("errors") == 8
     world.controller.before = lambda: None
     await world.until_due()
     await world.loop.step()
@@ -167,8 +169,8 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
         world.clock.seconds += seconds
         await world.loop.step()
         passes = (
-            world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": result})
-            for result in ("judged", "skipped")
+            world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": result})
+            for result in ("evaluated", "skipped")
         )
         found.append((*passes, world.marked()))
     # The delay ends; then the marks that were written are news of a kind that the view lacks.
@@ -176,7 +178,7 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
     world.hear()
     await world.loop.step()
     assert (
-        world.metrics.registry.get_sample_value("ebb_engine_passes_total", {"result": "judged"})
+        world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": "evaluated"})
         == 3
     )
 
@@ -198,9 +200,9 @@ async def test_hard_marks_do_not_stand_while_nothing_can_be_judged_but_nodes_are
         world.clock.seconds += STALE_SECONDS
         for kind in KINDS:
             if kind not in kinds:
-                world.view.news.alive(kind, world.clock.seconds)
+                world.view.freshness.alive(kind, world.clock.seconds)
             elif kind is PODS:
-                world.view.news.lost(kind)
+                world.view.freshness.lost(kind)
         await world.loop.step()
         found.append(len(world.api.log))
     assert found == ([0, 0, 1] if softened else [0, 0, 0])
@@ -212,9 +214,9 @@ async def test_what_was_judged_in_between_begins_that_time_anew() -> None:
     for blind in (True, False, True, True, True):
         world.clock.seconds += STALE_SECONDS
         for kind in KINDS:
-            world.view.news.alive(kind, world.clock.seconds)
+            world.view.freshness.alive(kind, world.clock.seconds)
         if blind:
-            world.view.news.lost(PODS)
+            world.view.freshness.lost(PODS)
         await world.loop.step()
         harden(world)
         written.append(len(world.api.log))
@@ -247,11 +249,11 @@ async def test_the_lead_survives_passes_that_raise() -> None:
     loop = asyncio.get_running_loop()
     world.controller.before = fail_and_tell
     async with world.running():
-        world.view.urgent.set()
+        world.view.wake.set()
         await failed.wait()
         world.controller.before = lambda: loop.call_soon_threadsafe(good.set)
         good = asyncio.Event()
-        world.view.urgent.set()
+        world.view.wake.set()
         await good.wait()
 
 
@@ -262,24 +264,24 @@ async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found(
         world.clock, "seconds", world.clock.seconds + PASS_SECONDS_MAX + 1
     )
     await world.loop.step()
-    assert world.count("pass_timeouts") == 1
+    assert world.count("timeouts") == 1
     assert world.marked() == 0
     world.controller.before = lambda: None
     await world.loop.step()
-    assert world.count("pass_timeouts") == 1
+    assert world.count("timeouts") == 1
     assert world.marked() == len(NAMES) - 1
 
 
 async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> None:
     world = World()
     await world.until_due()
-    world.controller.before = world.view.urgent.set
+    world.controller.before = world.view.wake.set
     await world.loop.step()
-    assert (world.count("pass_timeouts"), world.marked()) == (0, 0)
+    assert (world.count("timeouts"), world.marked()) == (0, 0)
 
 
 def lose_a_watch(world: World) -> None:
-    world.view.news.lost(PODS)
+    world.view.freshness.lost(PODS)
 
 
 def hear_nothing(world: World) -> None:
@@ -295,7 +297,7 @@ def wake_too_late(world: World) -> None:
 
 
 def become_urgent(world: World) -> None:
-    world.view.urgent.set()
+    world.view.wake.set()
 
 
 @pytest.mark.parametrize(
@@ -345,12 +347,12 @@ async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_
         await world.api.under_way(WRITERS_MAX)
         came = replace(pod("comes", where, 1, 1), priority=-11 if karpenters else 0)
         world.view.changed(PODS, came)
-        assert not world.view.urgent.is_set(), "the node is not handed over"
+        assert not world.view.wake.is_set(), "the node is not handed over"
     await step
     guarded = [name for name in NAMES if guard_of(world.api.node(name))]
     assert guarded == ([] if begun else [where])
     world.hear()
-    assert world.view.urgent.is_set() is begun
+    assert world.view.wake.is_set() is begun
     await world.loop.step()
     assert guard_of(world.api.node(where)) is not None
 
@@ -362,14 +364,14 @@ async def test_a_pass_that_cannot_wait_does_not_wait_for_writes() -> None:
     loop = asyncio.get_running_loop()
     world.controller.before = lambda: loop.call_soon_threadsafe(passes.put_nowait, None)
     async with world.running():
-        world.view.urgent.set()
+        world.view.wake.set()
         await passes.get()
         world.clock.seconds += 1
         with world.api.held():
-            world.view.urgent.set()
+            world.view.wake.set()
             await passes.get()
             await world.api.under_way(WRITERS_MAX)
-            world.view.urgent.set()
+            world.view.wake.set()
             await passes.get()
             assert world.api.calls == WRITERS_MAX
         await passes.get()
@@ -385,7 +387,7 @@ async def test_a_pod_that_some_node_could_hold_interrupts_a_batch() -> None:
     world = World()
     async with world.running():
         world.turn("waits")
-        await world.view.urgent.wait()
+        await world.view.wake.wait()
 
 
 @pytest.mark.parametrize(
@@ -398,12 +400,12 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
     world = World()
     await world.until_due()
     with world.api.held():
-        lookout = asyncio.create_task(world.loop._look_out())
+        lookout = asyncio.create_task(world.loop._check_unschedulable())
         step = asyncio.create_task(world.loop.step())
         for number in range(3):
             world.turn(f"never-{number}", **impossible)  # type: ignore[arg-type]
-            await _until(lambda: not world.view.turned.is_set())
-        assert not world.view.urgent.is_set()
+            await _until(lambda: not world.view.became_unschedulable.is_set())
+        assert not world.view.wake.is_set()
     await step
     lookout.cancel()
     assert world.marked() == len(NAMES) - 1
@@ -412,9 +414,9 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
 async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_waiting() -> None:
     world = World()
     world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.turn("unlike", unsupported=("spec.schedulerName",))
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 
@@ -425,11 +427,11 @@ async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
             raise ZeroDivisionError
 
     world = World()
-    lookout = asyncio.create_task(world.loop._look_out())
+    lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
-    await _until(lambda: world.count("pass_failures") == 1)
+    await _until(lambda: world.count("errors") == 1)
     world.turn("waits")
-    await world.view.urgent.wait()
+    await world.view.wake.wait()
     lookout.cancel()
 
 

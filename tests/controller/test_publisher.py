@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from controller.publisher import ROUND_SECONDS, Publisher
+from controller.publisher import NO_KIND, ROUND_SECONDS, Publisher
 from controller.stores.capacity_buffers import PublishedStore
 from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
@@ -54,7 +54,7 @@ class Engine:
 
     config: Config = CONFIG
     last: PassResult | None = None
-    judged: asyncio.Event = field(default_factory=asyncio.Event)
+    evaluated: asyncio.Event = field(default_factory=asyncio.Event)
 
     def look(
         self, seconds: int, pods: int, *, free: int = 0, green: int = 0, cpu: int = 500
@@ -371,7 +371,7 @@ async def test_a_pass_is_followed_by_a_turn_and_not_waited_out() -> None:
         await asyncio.sleep(0)  # the first turn finds no pass
         engine.look(0, 0)
         engine.look(10, 3)
-        engine.judged.set()
+        engine.evaluated.set()
         async with asyncio.timeout(ROUND_SECONDS / 2):
             assert (await asked.get()).name.startswith("ebb-reserve-")
     finally:
@@ -437,9 +437,7 @@ async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_onc
         for _ in range(3):
             await publisher.turn()
         assert api.count("post") == 0
-        assert [one.message for one in caplog.records if one.name == "ebb.publisher"] == [
-            "no CapacityBuffers here: the cluster has no such kind, or no right to it"
-        ]
+        assert [one.message for one in caplog.records if one.name == "ebb.publisher"] == [NO_KIND]
         api.served |= set(BUFFERS.paths)
         await publisher.turn()
         assert told(api) == [3], "once it has come"

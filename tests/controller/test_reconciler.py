@@ -21,7 +21,6 @@ from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.write import WriteKind
 from tests.support.admission import Json, NodeApi, node_json
 from tests.support.builders import UNLIMITED
 
@@ -132,7 +131,7 @@ async def test_a_taint_that_somebody_took_away_is_put_back() -> None:
     await world.until_marked()
     world.api.nodes["n1"]["spec"]["taints"] = []
     report = await world.tick(10)
-    assert world.kinds(report) == [("repair", "n1")]
+    assert world.kinds(report) == [("repair_taints", "n1")]
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
 
@@ -229,7 +228,7 @@ async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_whil
     world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     report = await world.tick(10)
     until = str(world.now + GUARD_SECONDS)
-    assert world.kinds(report) == [("release", "n1")]
+    assert world.kinds(report) == [("release_mark", "n1")]
     assert world.taints() == []
     assert world.metadata()["labels"] == {}
     left = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: until}
@@ -244,11 +243,11 @@ async def test_an_empty_node_is_handed_over_and_taken_back_when_a_pod_arrives() 
     world = World()
     await world.until_marked()
     first = world.pods.pop(0)
-    assert world.kinds(await world.tick(10)) == [("unguard", "n1")]
+    assert world.kinds(await world.tick(10)) == [("remove_protection", "n1")]
     assert world.metadata()["annotations"].keys() == {DETAILS_ANNOTATION}
     assert (await world.tick(10)).writes == ()
     world.pods.append(first)
-    assert world.kinds(await world.tick(1)) == [("guard", "n1")]
+    assert world.kinds(await world.tick(1)) == [("protect", "n1")]
     assert world.metadata()["annotations"][GUARD_ANNOTATION] == "true"
 
 
@@ -256,7 +255,7 @@ async def test_a_mark_ends_with_its_deadline() -> None:
     world = World()
     await world.until_marked()
     report = await world.tick(world.config.deadline_seconds)
-    assert world.kinds(report) == [("release", "n1")]
+    assert world.kinds(report) == [("release_mark", "n1")]
 
 
 @pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, GUARD_ANNOTATION])
@@ -273,7 +272,7 @@ async def test_opting_out_of_a_mark_releases_it() -> None:
     await world.until_marked()
     world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
     report = await world.tick(10)
-    assert ("release", "n1") in world.kinds(report)
+    assert ("release_mark", "n1") in world.kinds(report)
     assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
 
 
@@ -284,7 +283,7 @@ async def test_somebody_elses_guard_outlives_mark_and_release() -> None:
     del annotations[GUARD_OURS_ANNOTATION]
     world.pods.pop(0)
     report = await world.tick(10)
-    assert world.kinds(report) == [("release", "n1")]
+    assert world.kinds(report) == [("release_mark", "n1")]
     assert world.metadata()["annotations"] == {GUARD_ANNOTATION: "true"}
 
 
@@ -305,8 +304,9 @@ async def test_the_loop_measures_what_it_did() -> None:
     await world.until_marked()
     await world.tick(10)
     text = world.metrics.text().decode()
-    assert f'ebb_engine_writes_total{{kind="{WriteKind.MARK.value}"}} 1.0' in text
-    assert "ebb_engine_marked_nodes 1.0" in text
+    assert 'ebb_node_writes_total{operation="mark",result="success"} 1.0' in text
+    assert 'ebb_marked_nodes{effect="PreferNoSchedule"} 1.0' in text
+    assert 'ebb_marked_nodes{effect="NoSchedule"} 0.0' in text
 
 
 async def test_reaches_are_measured_and_forgotten() -> None:

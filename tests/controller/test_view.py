@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.metrics import Metrics
-from controller.view import HURRIED_MAX, ClusterView
+from controller.view import WOKE_FOR_MAX, ClusterView
 from core.edge.clock import Clock
 from core.edge.decode.kinds import (
     BUDGETS,
@@ -65,7 +65,7 @@ class Fed:
         self.view = ClusterView()
         self.metrics = Metrics()
         self.feeds = {
-            kind: WatchSink(self.view, kind, self.view.news, self.clock, self.metrics)
+            kind: WatchSink(self.view, kind, self.view.freshness, self.clock, self.metrics)
             for kind in KINDS
         }
         self.nodes, self.pods = self.feeds[NODES], self.feeds[PODS]
@@ -113,9 +113,9 @@ def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
     fed = Fed()
     fed.nodes.replaced([marked(a_node("n"), Mark.SOFT, 1), a_node("other")])
     fed.pods.changed(a_pod("elsewhere", "other"))
-    assert not fed.view.urgent.is_set()
+    assert not fed.view.wake.is_set()
     fed.pods.changed(replace(a_pod("p", "n"), **arrives))
-    assert fed.view.urgent.is_set() is urgent
+    assert fed.view.wake.is_set() is urgent
 
 
 LASTING = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
@@ -143,11 +143,11 @@ def test_a_node_of_karpenters_is_occupied_by_what_it_counts(
 ) -> None:
     """A pod that came after the look keeps the guard, or has it put back at once."""
     fed, handed_over = Fed(), marked(a_node("n"), Mark.SOFT, 1)
-    fed.view.looked_at = 159
+    fed.view.snapshot_at = 159
     fed.nodes.replaced([replace(handed_over, labels={**handed_over.labels, KARPENTER_LABEL: "p"})])
     fed.pods.changed(replace(a_pod("p", "n"), **arrives))
     assert fed.view.occupied("n") is occupies
-    assert fed.view.urgent.is_set() is occupies
+    assert fed.view.wake.is_set() is occupies
     fed.pods.deleted("a/p")
     assert not fed.view.occupied("n")
 
@@ -158,7 +158,7 @@ def test_who_asked_for_a_time_that_was_over_at_the_look_keeps_nobody() -> None:
     fed.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
     fed.pods.changed(replace(a_pod("p", "n"), **DAEMONS, ties=FOR_A_MINUTE))
     for looked_at, occupied in ((None, True), (159, True), (160, False)):
-        fed.view.looked_at = looked_at
+        fed.view.snapshot_at = looked_at
         assert fed.view.occupied("n") is occupied
 
 
@@ -168,7 +168,7 @@ def test_a_marked_node_that_somebody_else_keeps_was_not_handed_over() -> None:
     kept = {**node.annotations, GUARD_ANNOTATION: "true"}
     fed.nodes.replaced([replace(node, annotations=kept)])
     fed.pods.changed(a_pod("p", "n"))
-    assert not fed.view.urgent.is_set()
+    assert not fed.view.wake.is_set()
 
 
 DELETED: list[dict[str, Any]] = [
@@ -183,7 +183,7 @@ def test_pods_on_a_node_that_is_being_deleted_hurry_nobody(leaves: dict[str, Any
     fed = Fed()
     fed.nodes.replaced([replace(marked(a_node("n"), Mark.SOFT, 1), **leaves)])
     fed.pods.changed(a_pod("p", "n"))
-    assert not fed.view.urgent.is_set()
+    assert not fed.view.wake.is_set()
 
 
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
@@ -210,15 +210,15 @@ def test_a_node_that_turns_out_handed_over_with_a_pod_on_it_cannot_wait(
     fed.nodes.replaced([before])
     for one in there:
         fed.pods.changed(one)
-    assert not fed.view.urgent.is_set()
+    assert not fed.view.wake.is_set()
     if listed:
         fed.nodes.replaced([HANDED_OVER])
     else:
         fed.nodes.changed(HANDED_OVER)
-    assert fed.view.urgent.is_set() is urgent
-    fed.view.urgent.clear()
+    assert fed.view.wake.is_set() is urgent
+    fed.view.wake.clear()
     fed.nodes.changed(replace(HANDED_OVER, version="2"))
-    assert not fed.view.urgent.is_set(), "each time it turns, and not as long as it is so"
+    assert not fed.view.wake.is_set(), "each time it turns, and not as long as it is so"
 
 
 def test_what_a_kubelet_writes_hurries_nobody_twice_until_the_engine_has_rested() -> None:
@@ -228,14 +228,14 @@ def test_what_a_kubelet_writes_hurries_nobody_twice_until_the_engine_has_rested(
     fed.pods.changed(a_pod("p", "n"))
     for rested, urgent in ((False, True), (False, False), (True, True), (False, False)):
         if rested:
-            fed.view.rested()
+            fed.view.idle_pass_started()
         fed.nodes.changed(HANDED_OVER)
-        assert fed.view.urgent.is_set() is urgent
-        fed.view.urgent.clear()
+        assert fed.view.wake.is_set() is urgent
+        fed.view.wake.clear()
         fed.nodes.changed(KEPT)
     fed.nodes.changed(HANDED_OVER)
     fed.pods.changed(a_pod("q", "n"))
-    assert fed.view.urgent.is_set(), "a pod that comes is another's word"
+    assert fed.view.wake.is_set(), "a pod that comes is another's word"
 
 
 def test_a_pod_that_ends_and_does_not_hurries_nobody_twice_until_the_engine_has_rested() -> None:
@@ -249,22 +249,22 @@ def test_a_pod_that_ends_and_does_not_hurries_nobody_twice_until_the_engine_has_
         (True, one, True),
     ):
         if rested:
-            fed.view.rested()
+            fed.view.idle_pass_started()
         fed.pods.changed(came)
-        assert fed.view.urgent.is_set() is urgent
-        fed.view.urgent.clear()
+        assert fed.view.wake.is_set() is urgent
+        fed.view.wake.clear()
         fed.pods.deleted("a/p")
 
 
 def test_who_may_have_pods_come_and_go_hurries_the_engine_so_often_and_no_more() -> None:
     fed, hurried = Fed(), 0
     fed.nodes.replaced([HANDED_OVER])
-    for number in range(HURRIED_MAX + 9):
+    for number in range(WOKE_FOR_MAX + 9):
         fed.pods.changed(replace(a_pod("p", "n"), uid=str(number)))
         fed.pods.deleted("a/p")
-        hurried += fed.view.urgent.is_set()
-        fed.view.urgent.clear()
-    assert hurried == HURRIED_MAX
+        hurried += fed.view.wake.is_set()
+        fed.view.wake.clear()
+    assert hurried == WOKE_FOR_MAX
 
 
 PLACED = st.builds(
@@ -285,7 +285,7 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
 ) -> None:
     view = ClusterView()
     view.replaced(NODES, THERE)
-    view.looked_at = 160
+    view.snapshot_at = 160
     for one in happens:
         if isinstance(one, Pod):
             view.changed(PODS, one)
@@ -298,7 +298,7 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
     view.replaced(PODS, [])
     assert not view._occupants, "what has gone leaves nothing behind"
-    assert not view._others, "nor do those that Karpenter alone counts"
+    assert not view._karpenter_occupants, "nor do those that Karpenter alone counts"
 
 
 def test_a_new_list_forgets_what_is_not_in_it() -> None:
@@ -327,7 +327,7 @@ def test_a_view_without_news_is_not_to_be_decided_on(
     fed = Fed()
     for kind in heard:
         fed.feeds[kind].alive()
-    assert fed.view.news.why_stale(fed.clock.now + later, 180) == reason
+    assert fed.view.freshness.why_stale(fed.clock.now + later, 180) == reason
 
 
 def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_lasts() -> None:
@@ -343,7 +343,7 @@ def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_last
             partial(fed.pods.replaced, []),
         ):
             break_()
-            assert fed.view.news.why_stale(fed.clock.now, 180) is None
+            assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
             assert gauge + "1.0" in fed.metrics.text().decode()
             mend()
             assert gauge + "0.0" in fed.metrics.text().decode()
@@ -356,7 +356,7 @@ def test_what_cannot_be_read_stands_in_the_snapshot() -> None:
     fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
     found = fed.view.snapshot(KNOWN)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in fed.metrics.text().decode()
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in fed.metrics.text().decode()
 
 
 def test_a_watch_that_broke_off_must_tell_something_first() -> None:
@@ -364,10 +364,10 @@ def test_a_watch_that_broke_off_must_tell_something_first() -> None:
     for feed in fed.everything():
         feed.alive()
     fed.pods.restarted("error")
-    why = fed.view.news.why_stale(fed.clock.now, 180)
+    why = fed.view.freshness.why_stale(fed.clock.now, 180)
     assert why == "the watch of pods was interrupted and has not caught up yet"
     fed.pods.alive()
-    assert fed.view.news.why_stale(fed.clock.now, 180) is None
+    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
 
 
 def test_what_cannot_be_read_is_counted() -> None:
@@ -375,7 +375,7 @@ def test_what_cannot_be_read_is_counted() -> None:
     fed.pods.refused("a/p", "a/p: spec: bad")
     fed.pods.restarted("expired")
     text = fed.metrics.text().decode()
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in text
     assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
 
 
@@ -406,7 +406,7 @@ def test_a_pod_that_turned_is_judged_as_a_pass_judges_it() -> None:
     fed = Fed()
     fed.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
     fed.pods.changed(replace(a_pod("p"), requests=asked, unschedulable=True))
-    assert fed.view.turns(TAINT_KEY, KNOWN)()
+    assert fed.view.unschedulable_check(TAINT_KEY, KNOWN)()
 
 
 def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
@@ -414,7 +414,7 @@ def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
     fed.nodes.replaced([node("n")])
     fed.pods.changed(replace(a_pod("p"), unschedulable=True))
     fed.pods.deleted("a/p")
-    assert not fed.view.turns(TAINT_KEY, KNOWN)()
+    assert not fed.view.unschedulable_check(TAINT_KEY, KNOWN)()
 
 
 def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
@@ -423,5 +423,5 @@ def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
         feed.alive()
     fed.feeds[VOLUMES].changed(Volume(name="v"))
     fed.feeds[VOLUMES].refused("v", "spec: bad")
-    assert fed.view.news.why_stale(fed.clock.now, 180) is None
+    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
     assert fed.view.of(VOLUMES) == {}

@@ -5,9 +5,10 @@ from collections.abc import Callable, Container, Iterable
 
 import pytest
 
-from controller.metrics import Metrics
+from controller.metrics import Metrics, WriteResult
 from controller.writers import (
-    PRESSING_WRITERS_MAX,
+    MISSING_TAINTS,
+    URGENT_WRITERS_MAX,
     WRITERS_MAX,
     LiveView,
     WriteBatch,
@@ -27,14 +28,14 @@ from core.marks.wellknown import (
 )
 from core.model.errors import UnavailableError
 from core.model.node import Node
-from core.writes.write import PRESSING, Write, WriteKind, repair
+from core.writes.write import URGENT, Write, WriteKind, repair
 from tests.support.admission import Json, merge, node_json
 from tests.support.slow_api import SlowApi
 
 pytestmark = pytest.mark.mutate
 
 NAMES = [f"n{number:03}" for number in range(100)]
-DROPPABLE = [kind for kind in WriteKind if kind not in PRESSING]
+DROPPABLE = [kind for kind in WriteKind if kind not in URGENT]
 
 
 class World:
@@ -54,7 +55,7 @@ class World:
         self.notes.append(note)
 
     def write(self, kind: WriteKind, name: str) -> Write[Node]:
-        labels = {MARK_LABEL: None if kind is WriteKind.RELEASE else "soft"}
+        labels = {MARK_LABEL: None if kind is WriteKind.RELEASE_MARK else "soft"}
         return Write.of(kind, self.api.node(name), labels, {"on": kind.value}, "because")
 
     def writes(self, kind: WriteKind, names: Iterable[str]) -> list[Write[Node]]:
@@ -77,9 +78,14 @@ class World:
         found: str | None = metadata["annotations"].get("on")
         return found
 
-    def count(self, kind: str) -> float:
-        found = self.metrics.registry.get_sample_value("ebb_engine_writes_total", {"kind": kind})
-        return found or 0
+    def count(self, result: WriteResult) -> float:
+        """Return the number of writes with this result, of all operations."""
+        return sum(
+            sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "ebb_node_writes_total" and sample.labels["result"] == result
+        )
 
 
 async def test_a_node_that_is_as_the_watch_told_it_takes_one_call() -> None:
@@ -99,7 +105,7 @@ async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_no
     assert world.written(WriteKind.MARK) == ["n000"]
     assert world.api.nodes["n000"]["metadata"]["annotations"]["theirs"] == "x"
     assert batch.failed == []
-    assert world.count("outdated") == 1
+    assert world.count(WriteResult.CONFLICT) == 1
 
 
 async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> None:
@@ -112,7 +118,7 @@ async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> 
     await world.carry_out(writes)
     assert world.api.log == [("patch", "n000")]
     assert world.written(WriteKind.MARK) == ["n000"]
-    assert world.count("outdated") == 1
+    assert world.count(WriteResult.CONFLICT) == 1
 
 
 async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> None:
@@ -121,7 +127,7 @@ async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> Non
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
     assert world.api.log == [("patch", "n000"), ("taints", "n000")]
     assert world.told == ["DrainMarked n000", "TaintsRepaired n000"]
-    assert world.notes == ["because", "the webhook had not set them"]
+    assert world.notes == ["because", MISSING_TAINTS]
 
 
 async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
@@ -154,7 +160,9 @@ async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])
-@pytest.mark.parametrize("kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR_TAINTS]
+)
 async def test_nothing_is_written_where_what_it_rests_on_has_changed(
     kind: WriteKind, told: bool, changed: Json
 ) -> None:
@@ -167,13 +175,13 @@ async def test_nothing_is_written_where_what_it_rests_on_has_changed(
         world.heard["n000"] = world.api.node("n000")
     batch = await world.carry_out(writes)
     assert world.api.log == ([] if told else [("get", "n000")])
-    assert (batch.failed, world.told, world.count("outdated")) == ([], [], 1)
+    assert (batch.failed, world.told, world.count(WriteResult.CONFLICT)) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [(kind, PRESSING_WRITERS_MAX if kind in PRESSING else WRITERS_MAX) for kind in WriteKind
-     if kind is not WriteKind.REPAIR],
+    [(kind, URGENT_WRITERS_MAX if kind in URGENT else WRITERS_MAX) for kind in WriteKind
+     if kind is not WriteKind.REPAIR_TAINTS],
 )  # fmt: skip
 async def test_so_many_at_once_and_no_more(kind: WriteKind, most: int) -> None:
     world = World()
@@ -201,7 +209,7 @@ async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> No
     assert (await batch).dropped == len(NAMES) - WRITERS_MAX
     assert (await batch).why == "urgent"
     assert world.written(kind) == NAMES[:WRITERS_MAX]
-    assert world.count("dropped") == len(NAMES) - WRITERS_MAX
+    assert world.count(WriteResult.DROPPED) == len(NAMES) - WRITERS_MAX
 
 
 async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> None:
@@ -214,7 +222,9 @@ async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> N
     assert batch.dropped == 1
 
 
-@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.SOFTEN, WriteKind.GUARD])
+@pytest.mark.parametrize(
+    "kind", [WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE, WriteKind.PROTECT]
+)
 async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> None:
     world = World()
     world.api.down = {"n003"}
@@ -225,7 +235,9 @@ async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> No
 
 async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped() -> None:
     world = World()
-    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(WriteKind.RELEASE, NAMES[:10])
+    writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(
+        WriteKind.RELEASE_MARK, NAMES[:10]
+    )
     world.api.down = {"n005"}
     batch = await world.carry_out(writes)
     assert [name for _, name in world.api.log] == NAMES[:10]
@@ -235,12 +247,12 @@ async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped(
 @pytest.mark.parametrize(
     ("kind", "mark", "goes_on"),
     [
-        (WriteKind.RELEASE, "soft", True),
-        (WriteKind.RELEASE, "hard", False),
-        (WriteKind.SOFTEN, "hard", False),
-        (WriteKind.GUARD, "soft", True),
-        (WriteKind.GUARD, "hard", True),
-        (WriteKind.REPAIR, "hard", True),
+        (WriteKind.RELEASE_MARK, "soft", True),
+        (WriteKind.RELEASE_MARK, "hard", False),
+        (WriteKind.SET_PREFER_NO_SCHEDULE, "hard", False),
+        (WriteKind.PROTECT, "soft", True),
+        (WriteKind.PROTECT, "hard", True),
+        (WriteKind.REPAIR_TAINTS, "hard", True),
     ],
 )
 @pytest.mark.parametrize("closed", [False, True])
@@ -274,24 +286,24 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
 
 async def test_a_write_that_fails_by_a_fault_of_our_own_is_tried_last_too() -> None:
     world = World()
-    odd = world.write(WriteKind.HOLD, "n000")
+    odd = world.write(WriteKind.PROTECT_UNMARKED, "n000")
     del world.api.versions["n000"]
     batch = await world.carry_out([odd])
     assert batch.failed == batch.refused == [odd]
-    await world.carry_out([odd, world.write(WriteKind.HOLD, "n001")])
-    assert world.written(WriteKind.HOLD) == ["n001"]
+    await world.carry_out([odd, world.write(WriteKind.PROTECT_UNMARKED, "n001")])
+    assert world.written(WriteKind.PROTECT_UNMARKED) == ["n001"]
 
 
 async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused() -> None:
     world = World()
     world.api.down = {"n000"}
-    await world.carry_out([world.write(WriteKind.HOLD, "n000")])
+    await world.carry_out([world.write(WriteKind.PROTECT_UNMARKED, "n000")])
     world.api.down, world.api.log = set(), []
     writes = [
-        world.write(WriteKind.HOLD, "n000"),
+        world.write(WriteKind.PROTECT_UNMARKED, "n000"),
         world.write(WriteKind.MARK, "n002"),
         world.write(WriteKind.MARK, "n001"),
-        world.write(WriteKind.HOLD, "n003"),
+        world.write(WriteKind.PROTECT_UNMARKED, "n003"),
     ]
     await world.carry_out(writes)
     assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
@@ -311,7 +323,9 @@ async def test_a_standing_mark_that_cannot_be_written_anew_is_tried_behind_new_o
 
 
 @pytest.mark.parametrize("mark", ["soft", "hard", None])
-@pytest.mark.parametrize("kind", [WriteKind.UNGUARD, WriteKind.HARDEN, WriteKind.GUARD])
+@pytest.mark.parametrize(
+    "kind", [WriteKind.REMOVE_PROTECTION, WriteKind.SET_NO_SCHEDULE, WriteKind.PROTECT]
+)
 async def test_no_node_is_handed_over_to_which_a_pod_has_come(
     kind: WriteKind, mark: str | None
 ) -> None:
@@ -322,10 +336,10 @@ async def test_no_node_is_handed_over_to_which_a_pod_has_come(
     writes = world.writes(kind, NAMES[:6])
     with world.api.held():
         under_way = asyncio.create_task(world.carry_out(writes))
-        await world.api.under_way(6 if kind in PRESSING else WRITERS_MAX)
+        await world.api.under_way(6 if kind in URGENT else WRITERS_MAX)
         world.occupied.add(NAMES[4])
     batch = await under_way
-    left = {NAMES[4]} if kind is WriteKind.UNGUARD and mark else set()
+    left = {NAMES[4]} if kind is WriteKind.REMOVE_PROTECTION and mark else set()
     assert set(world.written(kind)) == set(NAMES[:6]) - left
     assert (batch.dropped, batch.failed) == (len(left), [])
 
@@ -333,14 +347,14 @@ async def test_no_node_is_handed_over_to_which_a_pod_has_come(
 async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -> None:
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "soft"
-    writes = world.writes(WriteKind.UNGUARD, NAMES[:1])
+    writes = world.writes(WriteKind.REMOVE_PROTECTION, NAMES[:1])
     world.api.versions["n000"] = 9
     with world.api.held():
         under_way = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(1)
         world.occupied.add("n000")
-    assert (await under_way).why == "a pod has come to the node"
-    assert world.written(WriteKind.UNGUARD) == []
+    assert (await under_way).why == "a pod is now on the node"
+    assert world.written(WriteKind.REMOVE_PROTECTION) == []
 
 
 class Broken(SlowApi):
@@ -350,13 +364,35 @@ class Broken(SlowApi):
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("kind", [WriteKind.RELEASE, WriteKind.MARK])
+@pytest.mark.parametrize("kind", [WriteKind.RELEASE_MARK, WriteKind.MARK])
 async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) -> None:
     world = World()
     world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
     batch = await world.carry_out(world.writes(kind, NAMES[:2]))
-    assert len(batch.failed) == (2 if kind in PRESSING else 1)
-    assert world.count("failed") == len(batch.failed)
+    assert len(batch.failed) == (2 if kind in URGENT else 1)
+    assert world.count(WriteResult.ERROR) == len(batch.failed)
+
+
+class WithoutTaints(SlowApi):
+    """No webhook answers, and the API server refuses to write taints."""
+
+    async def write(self, write: Write[Node], version: str) -> tuple[Node, str]:
+        if write.taints is not None:
+            raise UnavailableError("refused")
+        return await super().write(write, version)
+
+
+async def test_a_repair_that_fails_is_counted_as_one_beside_the_mark_that_was_written() -> None:
+    world = World()
+    api = WithoutTaints(*map(node_json, NAMES))
+    api.webhook_up = False
+    world.writers = Writers(api, world.metrics, world.tell)
+    await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
+    registry = world.metrics.registry
+    for operation, result in (("mark", "success"), ("repair_taints", "error")):
+        labels = {"operation": operation, "result": result}
+        assert registry.get_sample_value("ebb_node_writes_total", labels) == 1
+    assert world.count(WriteResult.ERROR) == 1
 
 
 class Racing(SlowApi):
@@ -382,15 +418,15 @@ async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:50])))
         await world.api.under_way(WRITERS_MAX)
-        writes = world.writes(WriteKind.RELEASE, [NAMES[0], *NAMES[60:63]])
+        writes = world.writes(WriteKind.RELEASE_MARK, [NAMES[0], *NAMES[60:63]])
         writes += world.writes(WriteKind.MARK, NAMES[50:60])
         late = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(WRITERS_MAX + 3)
     first, second = await early, await late
-    assert first.why == "a later pass has decided anew"
+    assert first.why == "a later pass has decided again"
     assert second.why == "an earlier pass is still writing"
     assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
-    assert world.written(WriteKind.RELEASE) == NAMES[60:63]
+    assert world.written(WriteKind.RELEASE_MARK) == NAMES[60:63]
     assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[50:60]))
     assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
@@ -401,9 +437,9 @@ async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))
         await world.api.under_way(1)
-        late = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES[:1]))
+        late = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES[:1]))
     await early
-    assert (late.dropped, late.why) == (1, "an earlier pass is still writing it")
+    assert (late.dropped, late.why) == (1, "an earlier pass is still writing this node")
     assert world.written(WriteKind.MARK) == NAMES[:1]
 
 
@@ -412,19 +448,19 @@ async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
     with world.api.held():
         batches = []
         for number in range(20):
-            names = NAMES[number * 5 :][: PRESSING_WRITERS_MAX // 2]
-            writes = world.writes(WriteKind.RELEASE, names)
+            names = NAMES[number * 5 :][: URGENT_WRITERS_MAX // 2]
+            writes = world.writes(WriteKind.RELEASE_MARK, names)
             batches.append(asyncio.create_task(world.carry_out(writes)))
             await asyncio.sleep(0)
-        await world.api.under_way(PRESSING_WRITERS_MAX + WRITERS_MAX)
+        await world.api.under_way(URGENT_WRITERS_MAX + WRITERS_MAX)
     await asyncio.gather(*batches)
-    assert world.api.most == PRESSING_WRITERS_MAX + WRITERS_MAX
+    assert world.api.most == URGENT_WRITERS_MAX + WRITERS_MAX
 
 
 async def test_the_node_api_that_is_away_is_no_exception() -> None:
     world = World()
     world.api.down = set(NAMES)
-    batch = await world.carry_out(world.writes(WriteKind.RELEASE, NAMES))
+    batch = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES))
     assert len(batch.failed) == len(NAMES)
     with pytest.raises(UnavailableError):
         await world.api.write(world.write(WriteKind.MARK, "n000"), "1")

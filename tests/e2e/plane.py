@@ -377,14 +377,27 @@ class Ebb:
 
     def metric(self, series: str) -> float:
         """Return the value of one series now; 0 for one that is not there."""
+        return self._metrics().get(series, 0.0)
+
+    def metric_sum(self, name: str, label: str) -> float:
+        """Return the sum of the series of a metric with a label, written `name="value"`.
+
+        Raises: AssertionError if there is no such series.
+        """
+        values = [
+            value
+            for series, value in self._metrics().items()
+            if series.startswith(f"{name}{{") and label in series
+        ]
+        assert values, f"no series of {name} has {label}"
+        return sum(values)
+
+    def _metrics(self) -> dict[str, float]:
         time.sleep(max(0.0, self._told_anew - time.monotonic()))
         text = self.get("/metrics")[1]
         self._told_anew = time.monotonic() + SCRAPE_SECONDS
-        for line in text.splitlines():
-            name, _, value = line.rpartition(" ")
-            if name == series:
-                return float(value)
-        return 0.0
+        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {series: float(value) for series, _, value in samples}
 
     def configure(self, **changed: Any) -> None:
         """Write its configuration file anew, with changes, as a person's editor does."""

@@ -89,7 +89,7 @@ def test_room_is_left_once_there_is_the_kind_and_given_back(
     define(plane)
     ask(api, 2)
     api.wait(NODES, lambda nodes: len(marked(nodes)) == 2, SEEN_SECONDS)
-    until(lambda: ebb.metric('ebb_engine_buffer_pods{state="kept"}') == 2, "it is told")
+    until(lambda: ebb.metric("ebb_capacity_buffer_reserved_pods") == 2, "it is told")
     api.delete(f"{THEIRS}/room")
     api.wait(NODES, lambda nodes: len(marked(nodes)) == 3)
     assert ebb.program.running
@@ -107,7 +107,7 @@ def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
     ebb = start(reserve=reserve)
     until(lambda: ebb.metric("ebb_leader") == 1, "it leads")
     api.wait(NODES, lambda nodes: len(nodes) == 2)
-    until(lambda: ebb.metric('ebb_engine_passes_total{result="judged"}') > 1, "it has looked")
+    until(lambda: ebb.metric('ebb_reconcile_total{result="evaluated"}') > 1, "it has looked")
     for number in range(3):
         api.create(PODS, pod(f"job-{number}", cpu="1300m", node_name="a"))
     (told,) = api.wait(OURS, lambda found: len(found) == 1).values()
@@ -117,8 +117,8 @@ def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
     (template,) = api.wait(OUR_TEMPLATES, lambda found: len(found) == 1).values()
     (container,) = template["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1300m"}
-    until(lambda: ebb.metric('ebb_published_pods{state="asked"}') == 3, "it is told")
-    assert ebb.metric('ebb_published_pods{state="accepted"}') == 0
+    until(lambda: ebb.metric("ebb_published_pods") == 3, "it is told")
+    assert ebb.metric("ebb_published_accepted_pods") == 0
     ebb.configure(reserve={**reserve, "capacityBuffers": "disabled"})
     api.wait(OURS, lambda found: not found)
     api.wait(OUR_TEMPLATES, lambda found: not found)

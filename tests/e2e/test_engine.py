@@ -85,7 +85,7 @@ def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
     plane: Plane, api: Api, programs: Programs
 ) -> None:
     controller = programs.controller
-    repairs = 'ebb_engine_writes_total{kind="repair"}'
+    repairs = 'ebb_node_writes_total{operation="repair_taints",result="success"}'
     point(plane, free_port())
     try:
         in_force(plane, called=False)
@@ -178,6 +178,6 @@ def test_unmarked_nodes_never_reach_the_webhook(api: Api, programs: Programs) ->
 
 def reviews(webhook: Ebb) -> float:
     return sum(
-        webhook.metric(f'ebb_webhook_reviews_total{{outcome="{outcome}"}}')
-        for outcome in ("patched", "unchanged", "refused")
+        webhook.metric(f'ebb_webhook_reviews_total{{result="{result}"}}')
+        for result in ("patched", "unchanged", "refused")
     )

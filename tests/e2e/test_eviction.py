@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.stores.evictions import Answer, EvictionStore, Outcome
+from controller.stores.evictions import Answer, EvictionResult, EvictionStore
 from core.config.settings import Mode
 from core.drain.budgets import Allowances
 from core.edge.decode import kinds
@@ -152,19 +152,19 @@ def test_the_api_server_answers_as_the_simulation_of_budgets_says(plane: Plane, 
         async with await Client.connect(str(plane.kubeconfig("kubectl"))) as client:
             return await EvictionStore(client).evict(pod)
 
-    def ask(pod: Pod) -> tuple[Outcome, str | None]:
+    def ask(pod: Pod) -> tuple[EvictionResult, str | None]:
         raw = [json.dumps(one).encode() for one in api.get(BUDGETS)["items"]]
         why = Allowances(map(kinds.BUDGETS.read, raw)).why_not(pod)
-        return asyncio.run(answered(pod)).outcome, why.code if why else None
+        return asyncio.run(answered(pod)).result, why.code if why else None
 
-    assert ask(replace(pod, uid="another"))[0] is Outcome.GONE
-    assert ask(replace(pod, name="nobody"))[0] is Outcome.GONE
+    assert ask(replace(pod, uid="another"))[0] is EvictionResult.GONE
+    assert ask(replace(pod, name="nobody"))[0] is EvictionResult.GONE
     protect(api, "web", 0)
-    assert ask(pod) == (Outcome.REFUSED, "evict-budget-never")
+    assert ask(pod) == (EvictionResult.REFUSED, "evict-budget-never")
     protect(api, "web", 1, "web-2")
-    assert ask(pod) == (Outcome.REFUSED, "evict-two-budgets")
+    assert ask(pod) == (EvictionResult.REFUSED, "evict-two-budgets")
     api.delete(f"{BUDGETS}/web")
-    assert ask(pod) == (Outcome.EVICTED, None)
+    assert ask(pod) == (EvictionResult.EVICTED, None)
 
 
 def test_without_the_right_it_is_told_once_and_nothing_else_happens(
@@ -177,12 +177,10 @@ def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     deploy(api, "web", 2)
     two_nodes(api)
     ebb = start()
-    until(lambda: ebb.metric("ebb_engine_eviction_forbidden") == 1, "it says so")
+    until(lambda: ebb.metric("ebb_eviction_forbidden") == 1, "it says so")
     api.wait(NODES, lambda found: mark_of(found["a"]) == "soft")
-    passes = ebb.metric("ebb_engine_pass_duration_seconds_count")
-    until(
-        lambda: ebb.metric("ebb_engine_pass_duration_seconds_count") > passes + 3, "passes follow"
-    )
+    passes = ebb.metric("ebb_reconcile_duration_seconds_count")
+    until(lambda: ebb.metric("ebb_reconcile_duration_seconds_count") > passes + 3, "passes follow")
     told = [one for one in api.get(EVENTS)["items"] if one["reason"] == "EvictionForbidden"]
     assert len(told) == 1
     assert told[0]["type"] == "Warning"
@@ -212,7 +210,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     assert (times, why) == ("1", "evict-budget-never")
     assert evictions(plane, offset) == {}, "nobody was disturbed for a drain that fails"
     assert by_node(listed(api)) == {"a": 21}
-    assert leader.metric('ebb_engine_drain_failures_total{reason="evict-budget-never"}') == 1
+    assert leader.metric('ebb_drain_failures_total{reason="evict-budget-never"}') == 1
     until(
         lambda: any(
             "evict-budget-never" in one["note"]
@@ -239,7 +237,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     asked = evictions(plane, offset)
     assert asked[201] == 20, "each once"
     assert asked.keys() <= {201, 429}, "a budget whose status is late may refuse one"
-    assert leader.metric('ebb_engine_evictions_total{outcome="evicted"}') == 20
+    assert leader.metric('ebb_evictions_total{result="evicted"}') == 20
     rights = granted(plane, str(install), CONTROLLER_ACCOUNT)
     assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 

@@ -163,7 +163,7 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
     with installed(plane, str(folder), **how) as programs, scheduling(plane):
         controller = programs.controller
         until(
-            lambda: controller.metric('ebb_engine_passes_total{result="judged"}') > 0,
+            lambda: controller.metric('ebb_reconcile_total{result="evaluated"}') > 0,
             "it has looked",
         )
         for number in range(3):
@@ -173,7 +173,7 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
             NODES, lambda found: len(found) == 2 and all(map(initialized, found.values()))
         )
         (second,) = found.keys() - {first}
-        until(lambda: controller.metric('ebb_published_pods{state="accepted"}') == 3, "it is told")
+        until(lambda: controller.metric("ebb_published_accepted_pods") == 3, "it is told")
         for number in range(2):
             pool.create(PODS, pod(f"comes-{number}", cpu="2"))
         pool.wait(PODS, lambda found: len(found) == 5 and on(found)[3:] == [second] * 2)

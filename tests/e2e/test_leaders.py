@@ -34,6 +34,7 @@ from tests.support.plan_cli import ebb
 from webhook.certs import REPLACED
 
 LEASE_SECONDS = 6
+LOST = "lost the Lease; this replica stops writing"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 """Of the Secret."""
 NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
@@ -106,10 +107,10 @@ def test_one_ends_before_another_begins(
     leader.line.retry_after = "60"
     with leader.line.be(state):
         begun = time.time()
-        until(lambda: times(leader, "lost the lease"), "it ends", LEASE_SECONDS)
+        until(lambda: times(leader, LOST), "it ends", LEASE_SECONDS)
         until(lambda: leads(other), "the other leads", LEASE_SECONDS * 2)
         assert not leads(leader)
-    (ended,), began = times(leader, "lost the lease"), times(other, "leading")[-1]
+    (ended,), began = times(leader, LOST), times(other, "started leading")[-1]
     with capsys.disabled():
         print(f"\n{state.name}: ended after {ended - begun:.2f} s, {began - ended:.2f} s before")
     assert ended - begun <= LEASE_SECONDS * 2 / 3 + 0.5, "the deadline, and a busy machine"

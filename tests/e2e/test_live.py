@@ -54,7 +54,9 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         assert (outcome.killed, outcome.evicted) == (0, 0)
         assert [event for event in told if _disturbs(event)] == []
         assert outcome.longest <= LONG_WAIT_SECONDS
-        written = programs.controller.metric('ebb_engine_writes_total{kind="mark"}')
+        written = programs.controller.metric(
+            'ebb_node_writes_total{operation="mark",result="success"}'
+        )
         assert written >= outcome.emptied
         assert {"DrainMarked", "ScaleDownAllowed"} <= reasons
 

@@ -134,7 +134,7 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
         extender = start_extender(plane, score="pack").wait_ready()
         until(lambda: used(EXTENDER_ACCOUNT) >= WATCHED, "the extender's watches")
         extender.stop(signal.SIGKILL)
-        assert [ebb.metric("ebb_lost_events_total") for ebb in programs] == [0, 0]
+        assert [ebb.metric("ebb_event_write_failures_total") for ebb in programs] == [0, 0]
     for account in (CONTROLLER_ACCOUNT, WEBHOOK_ACCOUNT, EXTENDER_ACCOUNT):
         refused = [
             event

@@ -58,4 +58,4 @@ def test_the_engine_marks_and_tells_of_it(plane: Plane, api: Api) -> None:
             ebb.wait_ready()
         add_nodes(api, "elsewhere-a", "elsewhere-b")
         api.wait(EVENTS, told)
-        assert [ebb.metric("ebb_lost_events_total") for ebb in started] == [0, 0]
+        assert [ebb.metric("ebb_event_write_failures_total") for ebb in started] == [0, 0]

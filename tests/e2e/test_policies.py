@@ -66,8 +66,8 @@ def settled(controller: Ebb, api: Api, count: int) -> list[str]:
 
 
 def passes(controller: Ebb) -> float:
-    results = ("judged", "skipped")
-    return sum(controller.metric(f'ebb_engine_passes_total{{result="{one}"}}') for one in results)
+    results = ("evaluated", "skipped")
+    return sum(controller.metric(f'ebb_reconcile_total{{result="{one}"}}') for one in results)
 
 
 def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
@@ -101,11 +101,13 @@ def test_underutilized_count_takes_one_of_six_at_60_percent(start: Start, api: A
     """The others would be at 100, 80, 60, 60 and 60%: three of the five that are required."""
     controller = counted(api, start)
     assert settled(controller, api, 1) == ["a"]
-    of_pool = {
-        name: controller.metric(f'ebb_counted_pool_{name}{{pool="main"}}')
-        for name in ("nodes", "under_limit_nodes", "listed_nodes", "marked_nodes", "cpu_ratio")
-    }
-    assert list(of_pool.values()) == [6, 5, 5, 1, 0.6]
+    counts = ("nodes", "marked_nodes", "underutilized_nodes", "candidate_nodes")
+    of_pool = [
+        controller.metric(f'ebb_underutilized_count_{name}{{pool="main"}}') for name in counts
+    ]
+    assert of_pool == [6, 1, 5, 5]
+    ratio = 'ebb_underutilized_count_requests_ratio{pool="main",resource="cpu"}'
+    assert controller.metric(ratio) == 0.6
 
 
 def test_underutilized_count_takes_none_where_more_are_required(start: Start, api: Api) -> None:

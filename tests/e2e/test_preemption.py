@@ -56,8 +56,8 @@ def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, f
     how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:
         full.wait(NODES, lambda found: mark(found["b"]))
-        passes = programs.controller.metric("ebb_engine_pass_duration_seconds_count")
-        while programs.controller.metric("ebb_engine_pass_duration_seconds_count") < passes + 5:
+        passes = programs.controller.metric("ebb_reconcile_duration_seconds_count")
+        while programs.controller.metric("ebb_reconcile_duration_seconds_count") < passes + 5:
             time.sleep(0.2)
         assert mark(full.get(f"{NODES}/b")) == "soft"
         scheduler = plane.scheduler()

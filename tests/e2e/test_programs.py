@@ -26,10 +26,10 @@ from webhook.app import MUTATE_PATH
 LEASE_SECONDS = 6
 FLOODED_PASSES = 8
 """At least a second each: longer than a Lease lasts that is not renewed."""
-PASSES = "ebb_engine_pass_duration_seconds_count"
-REPAIRS = 'ebb_engine_writes_total{kind="repair"}'
-PATCHED = 'ebb_webhook_reviews_total{outcome="patched"}'
-SCORED = 'ebb_extender_prioritize_requests_total{outcome="scored"}'
+PASSES = "ebb_reconcile_duration_seconds_count"
+REPAIRS = 'ebb_node_writes_total{operation="repair_taints",result="success"}'
+PATCHED = 'ebb_webhook_reviews_total{result="patched"}'
+SCORED = 'ebb_extender_prioritize_requests_total{result="scored"}'
 
 
 class Three(NamedTuple):
@@ -162,5 +162,5 @@ def test_controller_keeps_its_lease_when_a_port_is_flooded(
     assert after["renewTime"] > before["renewTime"]
     same = ("holderIdentity", "leaseTransitions", "acquireTime")
     assert [after.get(name) for name in same] == [before.get(name) for name in same]
-    assert "lost the lease" not in controller.program.log.read_text()[logged:]
+    assert "lost the Lease" not in controller.program.log.read_text()[logged:]
     assert ready(*three)

@@ -121,7 +121,7 @@ def test_another_leads_when_the_leader_goes_and_marks_stay(
     took = time.monotonic() - ended
     assert took < LEASE_SECONDS * 2, "the lease, and what a busy machine adds"
     if how is signal.SIGTERM:
-        assert "released the lease" in leader.program.log.read_text()
+        assert "released the Lease" in leader.program.log.read_text()
     assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
     time.sleep(2)  # two passes of the new leader: nothing is to happen
     after = api.get(f"{NODES}/{name}")["metadata"]
@@ -136,7 +136,7 @@ def test_only_the_leader_runs_the_engine(api: Api, controllers: tuple[Ebb, ...])
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     one_marked(api)
-    passes = "ebb_engine_pass_duration_seconds_count"
+    passes = "ebb_reconcile_duration_seconds_count"
     # The mark is written during the pass, and the pass is counted at its end.
     until(lambda: leader.metric(passes) > 0, "the leader's first pass has ended")
     assert other.metric(passes) == 0

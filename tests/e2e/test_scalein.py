@@ -32,6 +32,7 @@ SETTINGS = {
     "usability": "none",
 }
 """`podDeletionCost` is not said: where the component is installed, the default enables it."""
+SET = 'ebb_pod_writes_total{operation="set_deletion_cost",result="success"}'
 OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
@@ -193,8 +194,8 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
     following = {name for name, one in there.items() if is_next(one)}
     assert written.keys() == on_marked | following, "not those of the fourth node"
     assert max(written.values()) <= 2, "once for being next, once for the mark"
-    assert ebb.metric('ebb_engine_pod_writes_total{kind="set"}') == written.total()
-    assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
+    assert ebb.metric(SET) == written.total()
+    assert ebb.metric_sum("ebb_pod_writes_total", 'result="error"') == 0
 
 
 def test_what_marked_nodes_do_not_hold_is_taken_from_the_next_one_alone(
@@ -257,12 +258,12 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     costs = {name: cost(p) for name, p in after.items() if cost(p) is not None}
     assert costs == {**dict.fromkeys(mine, "5"), over: "6"}
     assert not set(mine) & set(our_pod_writes(plane, offset))
-    assert ebb.metric('ebb_engine_pod_writes_total{kind="failed"}') == 0
+    assert ebb.metric_sum("ebb_pod_writes_total", 'result="error"') == 0
     used = rights_of(asked_by(plane, CONTROLLER_ACCOUNT, offset))
-    on_pods = {
+    pod_actions = {
         right for right in granted(plane, str(folder), CONTROLLER_ACCOUNT) if right[1] == "pods"
     }
-    assert {right for right in used if right[1] == "pods"} == on_pods
+    assert {right for right in used if right[1] == "pods"} == pod_actions
 
 
 def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start: Start) -> None:

@@ -57,7 +57,7 @@ def test_marked_nodes_get_pods_only_when_nothing_else_fits(plane: Plane, nodes: 
     extender = start_extender(plane, score="marks").wait_ready()
     with scheduling(plane, stanza(port_of(extender))):
         assert set(placed(nodes, 14)) == set(UNMARKED)
-        assert extender.metric('ebb_extender_prioritize_requests_total{outcome="scored"}') >= 14
+        assert extender.metric('ebb_extender_prioritize_requests_total{result="scored"}') >= 14
         last = placed(nodes, 4, prefix="late", cpu="2")
     extender.stop()
     assert set(last) == set(MARKED)
@@ -101,7 +101,7 @@ def test_of_two_nodes_within_one_step_of_pack_the_fuller_wins(
     with scheduling(plane, stanza(port_of(extender)), profile=profile):
         for number in range(3):
             assert placed(nodes, 1, prefix=f"n{number}-", cpu="10m") == {winner: 1}
-        scored = 'ebb_extender_prioritize_requests_total{outcome="scored"}'
+        scored = 'ebb_extender_prioritize_requests_total{result="scored"}'
         assert extender.metric(scored) >= 3
     extender.stop()
 

@@ -162,5 +162,5 @@ def test_a_stream_of_pods_that_no_node_could_hold_does_not_keep_marking_frozen(
         finally:
             end.set()
             streaming.join()
-    assert replica.ebb.metric('ebb_engine_writes_total{kind="dropped"}') == 0
-    assert replica.ebb.metric("ebb_engine_pass_failures_total") == 0
+    assert replica.ebb.metric_sum("ebb_node_writes_total", 'result="dropped"') == 0
+    assert replica.ebb.metric("ebb_reconcile_errors_total") == 0

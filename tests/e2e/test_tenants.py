@@ -26,7 +26,7 @@ from tests.e2e.objects import NODES, PODS, add_nodes, clear, pod
 from tests.e2e.plane import Plane, until
 
 GOES_ON_SECONDS = 5.0
-PASSES = "ebb_engine_pass_duration_seconds_count"
+PASSES = "ebb_reconcile_duration_seconds_count"
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 RSS_MAX_BYTES = 256 * 1024**2
 VERDICTS = {"going": "soft", "kept": None, "opted-out": None}

@@ -89,7 +89,7 @@ def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
 
 
 def passes(controller: Ebb) -> float:
-    return controller.metric("ebb_engine_pass_duration_seconds_count")
+    return controller.metric("ebb_reconcile_duration_seconds_count")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

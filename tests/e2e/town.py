@@ -35,7 +35,7 @@ from tests.e2e.scheduling import stanza
 from tests.support.kube_json import cluster_from_dumps
 
 NODE_COUNT: Final = 8
-PASSES: Final = "ebb_engine_pass_duration_seconds_count"
+PASSES: Final = "ebb_reconcile_duration_seconds_count"
 JUDGES_SECONDS: Final = 60.0
 RSS_MAX_BYTES: Final = {
     "controller": 192 * 1024**2,

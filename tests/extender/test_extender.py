@@ -19,7 +19,7 @@ from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
-from core.edge.logs import SELDOM_SECONDS
+from core.edge.logs import LOG_INTERVAL_SECONDS
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -39,8 +39,8 @@ NAMES = ["node-a", "node-b", "node-c"]
 
 def view(score: str = "marks") -> View:
     made = View(ExtenderConfig(score=score), TAINT_KEY)
-    made.news.alive(NODES, 0.0)
-    made.news.alive(PODS, 0.0)
+    made.freshness.alive(NODES, 0.0)
+    made.freshness.alive(PODS, 0.0)
     return made
 
 
@@ -303,7 +303,7 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
         async with session.get(f"{url}/readyz") as response:
             assert response.status == 503
             assert "[-]view nodes have not been listed yet" in await response.text()
-        shown.news.alive(NODES, 0.0)
+        shown.freshness.alive(NODES, 0.0)
         shown.replaced(NODES, [marked(node("node-b"))])
         async with session.get(f"{url}/readyz?verbose") as response:
             assert response.status == 200
@@ -336,7 +336,7 @@ async def test_every_call_that_gets_no_scores_is_counted(
 ) -> None:
     """kube-scheduler logs that at a level that nobody runs it at."""
     url, shown, _ = running
-    shown.news.alive(NODES, 0.0)
+    shown.freshness.alive(NODES, 0.0)
     body = (MESSAGES / "names.json").read_bytes()
     packed = {"Content-Encoding": "gzip"}
     async with aiohttp.ClientSession() as session:
@@ -347,7 +347,7 @@ async def test_every_call_that_gets_no_scores_is_counted(
                 assert response.status in (400, 413)
         async with session.get(f"{url}/metrics") as response:
             told = await response.text()
-    assert 'ebb_extender_prioritize_requests_total{outcome="refused"} 3.0' in told
+    assert 'ebb_extender_prioritize_requests_total{result="refused"} 3.0' in told
 
 
 async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
@@ -356,7 +356,7 @@ async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
     url, _, clock = running
     with caplog.at_level(logging.WARNING, "ebb.http"):
         async with aiohttp.ClientSession() as session:
-            for seconds in (0, 0, SELDOM_SECONDS - 1, 1):
+            for seconds in (0, 0, LOG_INTERVAL_SECONDS - 1, 1):
                 clock.seconds += seconds
                 async with session.post(f"{url}/prioritize", data=b"[") as response:
                     assert response.status == 400
@@ -371,7 +371,7 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
     running: tuple[str, View, FakeClock],
 ) -> None:
     url, shown, _ = running
-    shown.news.alive(NODES, 0.0)
+    shown.freshness.alive(NODES, 0.0)
     one = '{"metadata":{"name":"node-%05d","labels":{"filler":"%s"}}}'
     items = ",".join(one % (number, "x" * 2000) for number in range(5000))
     body = f'{{"Pod":{{}},"Nodes":{{"items":[{items}]}},"NodeNames":null}}'
@@ -442,13 +442,13 @@ async def test_calls_of_one_peer_keep_nobody_else_waiting() -> None:
         assert not again.done()
         again.cancel()
     await server.stop()
-    outcomes = (
+    counts = (
         metrics.registry.get_sample_value(
-            "ebb_extender_prioritize_requests_total", {"outcome": outcome}
+            "ebb_extender_prioritize_requests_total", {"result": result}
         )
-        for outcome in ("scored", "neutral", "refused")
+        for result in ("scored", "neutral", "refused")
     )
-    assert sum(filter(None, outcomes)) == 3, "who has given up is counted"
+    assert sum(filter(None, counts)) == 3, "who has given up is counted"
     timed = metrics.registry.get_sample_value("ebb_extender_prioritize_duration_seconds_count")
     assert timed == 3, "and so is how long it waited"
 

@@ -39,7 +39,7 @@ def view_of(pods: Iterable[Pod]) -> View:
     found.replaced(NODES, nodes)
     found.replaced(PODS, list(pods))
     for kind in (NODES, PODS):
-        found.news.alive(kind, 0.0)
+        found.freshness.alive(kind, 0.0)
     return found
 
 

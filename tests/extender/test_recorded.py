@@ -33,7 +33,7 @@ async def url() -> AsyncIterator[str]:
     view = View(ExtenderConfig(score="marks"), TAINT_KEY)
     marks = {name: {MARK_LABEL: mark} for name, (mark, _) in MARKED.items()}
     view.replaced(NODES, [node(name, labels=one) for name, one in marks.items()])
-    view.news.alive(NODES, 0.0)
+    view.freshness.alive(NODES, 0.0)
     app = make_app(view, FakeClock(), Metrics(), http.Health())
     server = http.Server(app, "127.0.0.1:0")
     await server.start()

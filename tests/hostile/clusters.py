@@ -54,7 +54,7 @@ class Watched:
         self.view = ClusterView()
         metrics, clock = Metrics(), FakeClock()
         self.feeds = {
-            kind: WatchSink(self.view, kind, self.view.news, clock, metrics) for kind in KINDS
+            kind: WatchSink(self.view, kind, self.view.freshness, clock, metrics) for kind in KINDS
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
@@ -87,7 +87,7 @@ def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
     writes: list[Write[Node]] = []
     for turn in range(2):
-        writes += controller.judge(cluster, NOW + turn * 10**5).writes
+        writes += controller.evaluate(cluster, NOW + turn * 10**5).writes
     explainer = Explainer(survey, plan, NOW)
     told: dict[str, str] = {}
     removals = {one.node: repr((one.order, one.placements)) for one in plan.removals}

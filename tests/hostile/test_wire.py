@@ -110,7 +110,7 @@ def webhook() -> Iterator[Front]:
 def extender() -> Iterator[Front]:
     view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
-        view.news.alive(kind, 0.0)
+        view.freshness.alive(kind, 0.0)
     marks = enumerate(Mark)
     view.replaced(NODES, [node(f"node-{n}", labels={MARK_LABEL: mark}) for n, mark in marks])
     app = make_extender(view, FakeClock(), ExtenderMetrics(), bones.Health())

@@ -146,7 +146,7 @@ def replica(
         ["localhost", "127.0.0.1"],
         clock,
         soak_seconds=SOAK,
-        tell=lambda reason, note: cluster.told.append((reason, note)),
+        record_event=lambda reason, note: cluster.told.append((reason, note)),
     )
     return made, serving
 

@@ -8,7 +8,7 @@ from typing import Any
 from kubernetes.aio import client as package
 
 from core.edge.clock import SystemClock
-from core.edge.decode.inventory import Inventory, Odd
+from core.edge.decode.inventory import Inventory, Undecodable
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ANSWER_BYTES_MAX, Client
 from core.edge.kube.freshness import Freshness, WatchSink
@@ -30,7 +30,7 @@ class Seen(WatchSink):
         self._news_came = asyncio.Event()
         self._key = kind.key
 
-    def replaced(self, objects: list[Any], refused: Sequence[Odd] = ()) -> None:
+    def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
         super().replaced(objects, refused)
         assert len(self.view) == len(objects), "an object was listed twice"
         self._note("replaced", str(len(objects)))

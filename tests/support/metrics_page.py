@@ -1,6 +1,6 @@
-"""Writes docs/metrics.md from what the programs tell: `python -m tests.support.metrics_page`."""
+"""Generate docs/metrics.md from the programs: `python -m tests.support.metrics_page`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,23 +23,22 @@ from webhook import certs
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
 HEAD: Final = f"""# Metrics and Events
 
-Written by `make fix` from the programs themselves.
+`make fix` generates this page from the metrics of the programs.
 
 ## Scraping
 
 Every program serves `/metrics`:
 
-| program | port | setting | over |
+| program | port | setting | protocol |
 |---|---|---|---|
-| `{CONTROLLER}` | `metrics`, 8081 | `controller.metricsListen` | plain HTTP |
-| `{WEBHOOK}` | `metrics`, 8080 | `webhook.metricsListen` | plain HTTP |
+| `{CONTROLLER}` | `metrics`, 8081 | `controller.metricsListen` | HTTP |
+| `{WEBHOOK}` | `metrics`, 8080 | `webhook.metricsListen` | HTTP |
 | `{EXTENDER}` | `prioritize`, 8888 | `extender.listen` | TLS with `extender.certFile` |
 
-A scrape needs no client certificate, also where `extender.clientCAFile` is set.
-Scrape every pod, not a Service: each replica reports on itself, and only the controller replica
-that leads reports the results of a pass. What a scrape returns is at most a quarter of a second
-old. The NetworkPolicies of the manifests let pods reach these ports. For Prometheus without an
-operator:
+A scrape needs no client certificate, even if `extender.clientCAFile` is set. Scrape every pod, not
+a Service: each replica exports its own metrics, and only the leader of the controller exports the
+results of a pass. The values are at most a quarter of a second old. The NetworkPolicies of the
+manifests allow pods to reach these ports. For Prometheus without an operator:
 
 ```yaml
 scrape_configs:
@@ -76,112 +75,166 @@ spec:
   - port: prioritize
 ```
 
-## What to alert on
+## Alerts
 
-| when | for | what it means |
+| expression | for | meaning |
 |---|---|---|
 """
 ALERTS: Final = (
     (
         "(sum(ebb_leader) or vector(0)) != 1",
         "5m",
-        "no replica runs the engine: marks stay and none is added",
+        "no replica leads, or two do: nodes are not marked, and marks are not released",
     ),
     (
-        f"max by (resource) (ebb_view_age_seconds) > {STALE_SECONDS}",
+        f"max by (resource) (ebb_watch_age_seconds) > {STALE_SECONDS}",
         "5m",
-        "the API server is not heard: nothing is judged until it is",
+        "the API server sends nothing about the resource, so the controller pauses: see its log",
     ),
     (
-        "increase(ebb_engine_pass_failures_total[15m]) > 0",
+        "increase(ebb_reconcile_errors_total[15m]) > 0",
         "",
-        "a pass ended with an exception: the log has it",
+        "a pass ended with an exception: the log contains the stack trace",
     ),
     (
-        "increase(ebb_engine_pass_timeouts_total[1h]) > 0",
+        "increase(ebb_reconcile_timeouts_total[1h]) > 0",
         "1h",
-        "passes take too long: nodes with the code `time-box` wait for later ones",
+        (
+            "passes reach their time limit, so some nodes have the reason `time-box`: give the "
+            "controller a faster CPU"
+        ),
     ),
     (
-        'increase(ebb_engine_writes_total{kind="failed"}[15m]) > 0',
+        'sum by (operation) (increase(ebb_node_writes_total{result="error"}[15m])) > 0',
         "15m",
-        "Nodes cannot be written: rights, or another webhook that refuses",
+        (
+            "writes to Nodes fail: check RBAC and admission webhooks; the log contains the answer"
+            " of the API server"
+        ),
     ),
     (
         "ebb_config_last_reload_successful == 0",
         "5m",
-        "the configuration file has a fault; the one before is in use",
+        (
+            "the configuration file is invalid, so the previous configuration remains in use: see"
+            " the Event `ConfigurationRefused`"
+        ),
     ),
     (
         "0 < ebb_serving_certificate_expiration_timestamp_seconds < time() + 86400",
         "",
-        "a certificate is not renewed: then marks become no taints, or calls fail",
+        (
+            "the serving certificate expires within a day and is not renewed: then the controller"
+            " writes the taints, or pods get no scores"
+        ),
     ),
     (
         'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
         "15m",
-        "a caller and Ebb do not take each other's certificate: no taints, or no scores",
+        (
+            "the API server or kube-scheduler and Ebb do not accept each other's certificates: "
+            "check the CA bundles"
+        ),
     ),
     (
         "ebb_unreadable_objects > 0",
         "1h",
-        "Nodes stay that cannot be read, or hold such pods; of others docs/how-it-works.md",
+        (
+            "Ebb cannot decode objects, and does not mark the Nodes concerned: the log names the "
+            "objects; docs/how-it-works.md explains the consequences for each resource"
+        ),
     ),
-    ("abs(ebb_clock_off_seconds) > 60", "15m", "a wall clock has jumped"),
     (
-        "ebb_engine_eviction_forbidden == 1",
+        "abs(ebb_clock_offset_seconds) > 60",
+        "15m",
+        "the wall clock has jumped: check NTP, then restart the controller to use the new time",
+    ),
+    (
+        "ebb_eviction_forbidden == 1",
         "5m",
-        "`eviction: enabled` without `components/eviction`",
+        "`eviction` is enabled without RBAC permission: install `manifests/components/eviction`",
     ),
     (
-        'rate(ebb_extender_prioritize_requests_total{outcome!="scored"}[10m]) > 0',
+        'rate(ebb_extender_prioritize_requests_total{result!="scored"}[10m]) > 0',
         "10m",
-        "calls get no scores: the view is old (`neutral`), or they cannot be read (`refused`)",
+        (
+            "pods get no scores: the view of the cluster is too old (`neutral`), or calls are "
+            "invalid (`refused`)"
+        ),
     ),
-    ("increase(ebb_lost_events_total[1h]) > 0", "", "Events were not written"),
+    (
+        "increase(ebb_event_write_failures_total[1h]) > 0",
+        "",
+        "Events were lost: check RBAC; the log contains the answer of the API server",
+    ),
 )
-"""An expression of Prometheus, how long it holds, what it means."""
+"""PromQL expressions, for how long each must hold, and what it means."""
 LABELS: Final[Mapping[str, str]] = {
-    "kind": f"what a write is for, of Nodes {', '.join(WriteKind)}; `outdated`: the object had "
-    "changed, `dropped`: it can wait for the next pass, `failed`",
-    "outcome": "what became of it, as the metric names them",
-    "pool": "a pool of `underutilizedCount.pools`",
-    "reach": f"the name of a reach, as `ebb plan` tells it; at most {REACHES_SHOWN}",
-    "reason": "a code of [all reasons](reasons.md); of watches what ended it: `expired`, "
-    "`throttled`, `error`, `timeout`; of handshakes `certificate` (one side does not take the "
-    "other's), `protocol` (no TLS, or no version of it that both know), `connection` (the caller "
-    "went, or took too long)",
-    "resource": "`cpu`, `memory`; of views, watches and objects their kind, as in the API's paths",
-    "result": "`judged` or `skipped`",
-    "state": "of buffers `asked`, `allowed`, `kept`; of what Ebb publishes `asked`, `accepted`",
+    "effect": "effect of the taint of a mark",
+    "operation": "operation of a write, as in [the life cycle of a mark](life-cycle.md). "
+    "`mark` includes changes of the deadline; `remove_protection` includes the release to the "
+    "autoscaler",
+    "pool": "name of a pool in `underutilizedCount.pools`",
+    "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
+    "reason": "code of one of [all reasons](reasons.md). Of watches, why the watch ended: "
+    "`expired` (410), `throttled` (429), `timeout`, `error`. Of TLS handshakes: `certificate` "
+    "(one side rejects the certificate of the other), `protocol` (no TLS, or no common version), "
+    "`connection` (the client closed the connection, or was too slow)",
+    "resource": "`cpu` or `memory`. Of watches and objects, the API resource, such as `pods`",
+    "result": "what happened. Of writes: `success`; `conflict`: the object has changed since the "
+    "decision; `dropped`: not sent, because the plan might be outdated; `error`: refused, or no "
+    "answer. The next pass decides again about everything that was not written. Of evictions: "
+    "`evicted`; `gone`: the pod no longer exists; `refused`, for example by a "
+    "PodDisruptionBudget; `error`: no answer",
+    "unit": "`core` or `byte`",
 }
-"""What their values are."""
+"""Meaning of the values of each label."""
 EVENTS: Final[Mapping[StrEnum, str]] = {
-    WriteKind.MARK: "it is marked, and why",
-    WriteKind.HARDEN: "the mark has become hard",
-    WriteKind.SOFTEN: "the mark is soft again",
-    WriteKind.RELEASE: "the mark is gone, and why: of a failed drain the pod and the reason",
-    WriteKind.GUARD: "the autoscaler is kept from it while it is marked",
-    WriteKind.HOLD: "the autoscaler is kept from it without a mark: Ebb has not handed it over",
-    WriteKind.UNGUARD: "the autoscaler may take it",
-    WriteKind.REPAIR: "its taints were not those of its mark, and are",
-    WriteKind.TELL: "for which pods it is kept has changed",
-    WriteKind.FORGET: "its back-off ended long ago: the record of it has gone",
+    WriteKind.MARK: "The node was marked; the note has the reason.",
+    WriteKind.SET_NO_SCHEDULE: "The taint of the mark is NoSchedule now.",
+    WriteKind.SET_PREFER_NO_SCHEDULE: "The taint of the mark is PreferNoSchedule again.",
+    WriteKind.RELEASE_MARK: "The mark was removed; the note has the reason. After a failed drain "
+    "it names the pod.",
+    WriteKind.PROTECT: "The autoscaler must not remove the node while it is marked, or for some "
+    "time after the mark was released.",
+    WriteKind.PROTECT_UNMARKED: "The autoscaler must not remove the unmarked node until Ebb "
+    "releases it.",
+    WriteKind.REMOVE_PROTECTION: "The autoscaler may remove the node.",
+    WriteKind.REPAIR_TAINTS: "The taints did not match the mark; Ebb corrected them.",
+    WriteKind.UPDATE_RESERVE: "The node is now reserved for other pods, or no longer reserved.",
+    WriteKind.REMOVE_BACKOFF: "The backoff of the node expired some time ago, so Ebb removed its "
+    "annotation.",
 }
 OTHER_EVENTS: Final = (
-    (evictor.EVICTED, "Node", "Normal", "a pod of it was evicted"),
-    (evictor.REFUSED, "Node", "Normal", "a pod of it was not let go, once for each pod"),
+    (evictor.EVICTED, "Node", "Normal", "A pod on the node was evicted."),
+    (
+        evictor.REFUSED,
+        "Node",
+        "Normal",
+        "The API server refused to evict a pod on the node; one Event for each pod.",
+    ),
     (evictor.FORBIDDEN, "Namespace", "Warning", evictor.FORBIDDEN_NOTE),
-    (config_reload.ACCEPTED, "Namespace", "Normal", "another configuration is in use"),
+    (config_reload.ACCEPTED, "Namespace", "Normal", "Ebb uses the changed configuration."),
     (
         config_reload.REFUSED,
         "Namespace",
         "Warning",
-        "the file's faults; the one before stays in use",
+        (
+            "The changed configuration file is invalid; the previous configuration remains in "
+            "use. The note lists the errors."
+        ),
     ),
-    (certs.REPLACED, "Secret", "Normal", "the CA could not be used: there is a new one, and why"),
+    (
+        certs.REPLACED,
+        "Secret",
+        "Normal",
+        (
+            "Ebb created a new CA, because the previous one could not be used; the note has the "
+            "reason."
+        ),
+    ),
 )
-"""The reason, on what, the type, what it says."""
+"""Reason, object, type and meaning of each Event."""
 
 
 class Row(NamedTuple):
@@ -189,12 +242,11 @@ class Row(NamedTuple):
 
     name: str
     type: str
-    labels: tuple[str, ...]
-    what: str
-    values: tuple[str, ...] = ()
-    """Of its label, as far as they are told from the start on."""
+    labels: Mapping[str, tuple[str, ...]]
+    """Values by label, as far as they are exported from the start."""
+    meaning: str
     programs: tuple[str, ...] = ()
-    """The programs that serve it."""
+    """The programs that serve the metric."""
 
 
 def rows() -> list[Row]:
@@ -205,32 +257,44 @@ def rows() -> list[Row]:
         (WEBHOOK, webhook.metrics.Metrics()),
         (EXTENDER, extender.metrics.Metrics()),
     ):
-        for one in _rows(metrics):
-            served_by = found[one.name].programs if one.name in found else ()
-            found[one.name] = one._replace(programs=(*served_by, program))
-    return sorted(found.values())
+        for row in _rows(metrics):
+            served_by = found[row.name].programs if row.name in found else ()
+            found[row.name] = row._replace(programs=(*served_by, program))
+    return sorted(found.values(), key=lambda row: row.name)
 
 
-def _rows(made: core.edge.metrics.Metrics) -> Iterator[Row]:
-    for one in vars(made).values():
-        if isinstance(one, MetricCollector):
-            yield from (Row(told.name, "gauge", told.labels, told.what) for told in one._gauges)
-        elif isinstance(one, MetricWrapperBase):
-            yield _row(one)
+def _rows(metrics: core.edge.metrics.Metrics) -> Iterator[Row]:
+    for attribute in vars(metrics).values():
+        if isinstance(attribute, MetricCollector):
+            for gauge in attribute.gauges:
+                values = _values(gauge.labels, gauge.initial)
+                yield Row(gauge.name, "gauge", values, gauge.meaning)
+        elif isinstance(attribute, MetricWrapperBase):
+            yield _row(attribute)
 
 
-def _row(one: Any) -> Row:
-    (family,) = one.describe()
+def _row(metric: Any) -> Row:
+    (family,) = metric.describe()
     total = "_total" if family.type == "counter" else ""
-    values = tuple(value for (value,) in one._metrics) if one._labelnames else ()
-    name = f"{family.name}{total}"
-    return Row(name, family.type, one._labelnames, family.documentation, values)
+    labels = metric._labelnames
+    values = _values(labels, metric._metrics if labels else ())
+    return Row(f"{family.name}{total}", family.type, values, family.documentation)
+
+
+def _values(
+    labels: Sequence[str], series: Iterable[tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the values of each label in the order in which the series name them."""
+    columns = [dict.fromkeys(column) for column in zip(*series, strict=True)]
+    return {
+        label: tuple(columns[number]) if columns else () for number, label in enumerate(labels)
+    }
 
 
 def page() -> str:
     """Return the page as Markdown."""
     parts = (
-        (f"| `{_cell(when)}` | {span} | {what} |" for when, span, what in ALERTS),
+        (f"| `{_cell(when)}` | {span} | {meaning} |" for when, span, meaning in ALERTS),
         _metrics(),
         _labels(),
         _events(),
@@ -247,22 +311,24 @@ def _metrics() -> Iterator[str]:
         "",
         "## Metrics",
         "",
-        "Each program serves the metrics that name it under *served by*. Every program serves",
-        "`process_*` and `python_gc_*` too.",
+        "The column *served by* names the programs that serve a metric. Every program also serves",
+        "`process_*` and `python_gc_*`. There are no `_created` series.",
         "",
         "| metric | served by | type | labels | meaning |",
         "|---|---|---|---|---|",
     )
-    for one in rows():
-        programs = ", ".join(f"`{program}`" for program in one.programs)
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        labels += f": {', '.join(one.values)}" if one.values else ""
-        yield f"| `{one.name}` | {programs} | {one.type} | {labels} | {_cell(one.what)} |"
+    for row in rows():
+        programs = ", ".join(f"`{program}`" for program in row.programs)
+        labels = "; ".join(
+            f"`{label}`: {', '.join(values)}" if values else f"`{label}`"
+            for label, values in row.labels.items()
+        )
+        yield f"| `{row.name}` | {programs} | {row.type} | {labels} | {_cell(row.meaning)} |"
 
 
 def _labels() -> Iterable[str]:
-    told = (f"| `{name}` | {what} |" for name, what in LABELS.items())
-    return ("", "## Labels", "", "| label | values |", "|---|---|", *told)
+    explained = (f"| `{name}` | {meaning} |" for name, meaning in LABELS.items())
+    return ("", "## Labels", "", "| label | values |", "|---|---|", *explained)
 
 
 def _events() -> Iterator[str]:
@@ -270,11 +336,11 @@ def _events() -> Iterator[str]:
     yield f"`{CONTROLLER}` writes Events about Nodes and about Ebb's Namespace into the namespace"
     yield "`default` (`kubectl -n default get events`), because these objects are in no namespace."
     yield f"`{WEBHOOK}` writes Events about its Secret into the Secret's namespace, `ebb-system`."
-    yield from ("", "| reason | on | type | what it says |", "|---|---|---|---|")
+    yield from ("", "| reason | on | type | meaning |", "|---|---|---|---|")
     for kind, reason in EVENT_REASONS.items():
         yield f"| `{reason}` | Node | Normal | {EVENTS[kind]} |"
-    for reason, on, type_, what in OTHER_EVENTS:
-        yield f"| `{reason}` | {on} | {type_} | {what} |"
+    for reason, on, type_, meaning in OTHER_EVENTS:
+        yield f"| `{reason}` | {on} | {type_} | {meaning} |"
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
     patch = patch_of(answer)
     assert patch is not None
     assert [operation["path"] for operation in patch] == ["/spec/taints"]
-    assert b'ebb_webhook_reviews_total{outcome="patched"} 1.0' in served.metrics.text()
+    assert b'ebb_webhook_reviews_total{result="patched"} 1.0' in served.metrics.text()
 
 
 async def test_a_review_that_changes_nothing(served: Served) -> None:
     body = (MESSAGES / "kubelet_update.json").read_bytes()
     async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
         assert patch_of(await response.read()) is None
-    assert b'ebb_webhook_reviews_total{outcome="unchanged"} 1.0' in served.metrics.text()
+    assert b'ebb_webhook_reviews_total{result="unchanged"} 1.0' in served.metrics.text()
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1,2", b'{"kind":"AdmissionReview"}'])
@@ -67,7 +67,7 @@ async def test_what_is_no_review_gets_400_with_the_reason(served: Served, body: 
     async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
         assert response.status == 400
         assert "AdmissionReview" in orjson.loads(await response.read())["error"]
-    assert b'ebb_webhook_reviews_total{outcome="refused"} 1.0' in served.metrics.text()
+    assert b'ebb_webhook_reviews_total{result="refused"} 1.0' in served.metrics.text()
 
 
 async def test_health_is_served_too(served: Served) -> None:

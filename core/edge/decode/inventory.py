@@ -15,7 +15,7 @@ from core.model.volumes import build_cluster
 
 Ordered = dict[str, Sequence[Any]]
 """Objects of a kind in the order of their keys, by argument of `build_cluster`."""
-Odd = tuple[str, str]
+Undecodable = tuple[str, str]
 """Key of an object that cannot be decoded, and the reason."""
 
 
@@ -55,8 +55,8 @@ class Inventory:
         return self._known[PODS]
 
     def replaced(
-        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Odd] = ()
-    ) -> Sequence[Odd]:
+        self, kind: AnyKind, objects: Iterable[Any], refused: Iterable[Undecodable] = ()
+    ) -> Sequence[Undecodable]:
         """Replace all objects of a kind by those of a list.
 
         *refused*: keys and reasons of objects without a placeholder.
@@ -72,7 +72,7 @@ class Inventory:
         self.relisted(kind)
         return [(key, why) for key, why in odd.items() if before.get(key) != why]
 
-    def changed(self, kind: AnyKind, one: Any) -> Sequence[Odd]:  # noqa: ANN401 by kind
+    def changed(self, kind: AnyKind, one: Any) -> Sequence[Undecodable]:  # noqa: ANN401 by kind
         """Add or update an object."""
         key, known = kind.key(one), self._known[kind]
         before = known.get(key)
@@ -93,7 +93,7 @@ class Inventory:
         self.unreadable[kind].pop(key, None)
         self._forget(kind, key)
 
-    def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
+    def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
         """Remove an object that cannot be decoded any more; it counts as unknown."""
         self._forget(kind, key)
         return self._note(kind, key, reason)
@@ -106,7 +106,7 @@ class Inventory:
             del keys[bisect_left(keys, key)]
             self.became(kind, key, before, None)
 
-    def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Odd]:
+    def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
         before = self.unreadable[kind].get(key)
         self.unreadable[kind][key] = reason
         return () if before == reason else ((key, reason),)

@@ -1,9 +1,10 @@
 """Cut deeply nested JSON values to null before decoding.
 
-Decoders skip unknown values recursively. One value that is nested deeply enough, anywhere in the
-body, would stop them, for example in managedFields: the API server stores 10,000 levels. Nothing
-here is recursive, and the time is linear in the number of bytes.
+Nothing here is recursive, and the time is linear in the number of bytes.
 """
+
+# Decoders skip unknown values recursively. One value that is nested deeply enough, anywhere in the
+# body, would stop them, for example in managedFields: the API server stores 10,000 levels.
 
 import re
 from collections.abc import Callable

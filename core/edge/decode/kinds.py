@@ -30,11 +30,10 @@ Model_ = TypeVar("Model_")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Kind(Generic[Wire_, Model_]):
-    """A kind: its name, its path, and how its objects are decoded.
+    """A kind: its name, its path, and how its objects are decoded; errors name the object."""
 
-    Objects are decoded directly from bytes. Typed decoding skips unknown fields, so that a pod of
-    5 kB takes microseconds. Errors name source, object and field.
-    """
+    # Objects are decoded directly from bytes. Typed decoding skips unknown fields, so a pod of
+    # 5 kB takes microseconds.
 
     name: str
     path: str

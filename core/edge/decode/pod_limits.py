@@ -1,8 +1,7 @@
-"""Limits on a pod's constraints; a pod that exceeds them is not movable.
+"""Define limits on the constraints of a pod; a pod that exceeds them is not movable."""
 
-Each constraint costs time in every pass, for every node, and any user who may create pods can add
-them. Real pods are far below these limits.
-"""
+# Each constraint costs time in every pass, for every node, and any user who may create pods can
+# add constraints. Real pods are far below these limits.
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -61,8 +60,8 @@ def over(what: str, count: int, most: int) -> str:
 
 def few(what: str, count: int, most: int, field: str) -> None:
     """Check a number. Raises: InvalidInputError with the field if it is too large."""
-    if told := over(what, count, most):
-        raise InvalidInputError(field, told)
+    if problem := over(what, count, most):
+        raise InvalidInputError(field, problem)
 
 
 def too_large(**blocks: bytes) -> str:

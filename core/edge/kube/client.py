@@ -74,7 +74,7 @@ class TooLargeError(UnavailableError):
 
 
 class Client:
-    """A connection to an API server; an async context manager."""
+    """Make calls to an API server; an async context manager."""
 
     def __init__(
         self,

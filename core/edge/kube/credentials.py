@@ -20,10 +20,10 @@ RUN_AFTER_SECONDS_MIN: Final = 10.0
 def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
     """Make every call use the current token in *file*.
 
-    The package reads the token of a kubeconfig only once, and that of a pod by the wall clock,
-    which may jump. Both are valid for about an hour. While the file is missing, empty or not text,
-    the previous token is used.
+    While the file is missing, empty or not text, the previous token is used.
     """
+    # The package reads the token of a kubeconfig only once, and that of a pod by the wall clock,
+    # which may jump. Both are valid for about an hour.
 
     def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
         try:
@@ -40,9 +40,11 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
 class FromPlugin:
     """Credentials of an exec plugin; it is run again before they expire, and after a 401.
 
-    client-go does the same (plugin/pkg/client/auth/exec). With a new client certificate, client-go
-    opens new connections; Ebb's programs exit instead, so that a supervisor restarts them.
+    Source: plugin/pkg/client/auth/exec of client-go.
     """
+
+    # With a new client certificate, client-go opens new connections. Ebb's programs exit instead,
+    # so that a supervisor restarts them.
 
     def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
@@ -55,15 +57,15 @@ class FromPlugin:
         self._rejected = True
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
-        """Run the plugin if it is time, or wait for a current run; set the token in *settings*.
+        """Run the plugin if it is due, or wait for a current run; set the token in *settings*.
 
-        A caller that is cancelled does not stop the plugin, as others wait for it. Raises:
-        UnavailableError if the plugin fails; the previous token then stays in use until the next
-        run. InvalidInputError if the plugin returns another certificate.
+        Raises: UnavailableError if the plugin fails; the previous token then remains in use until
+        the next run. InvalidInputError if the plugin returns another certificate.
         """
         if self._running is None and self._due():
             self._running = asyncio.create_task(self._run_again(settings))
         if self._running is not None:
+            # A cancelled caller must not stop the plugin, because other callers wait for it too.
             await asyncio.shield(self._running)
 
     def _due(self) -> bool:

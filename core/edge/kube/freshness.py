@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.edge.clock import Clock
-from core.edge.decode.inventory import Inventory, Odd
+from core.edge.decode.inventory import Inventory, Undecodable
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.logs import fields
 from core.edge.metrics import WatchMetrics
@@ -15,10 +15,10 @@ log = logging.getLogger("ebb.view")
 
 
 class Freshness:
-    """Time of the last news of each required kind, in monotonic seconds."""
+    """Track the age of the information about each required kind, in monotonic seconds."""
 
     def __init__(self, needed: Sequence[AnyKind] = KINDS) -> None:
-        """Start without news; *needed*: kinds that must be fresh before anything is decided."""
+        """Start without information; *needed*: kinds that must be fresh for a decision."""
         self._needed = needed
         self._updated: dict[AnyKind, float] = {}
         self._lost: set[AnyKind] = set()
@@ -33,7 +33,7 @@ class Freshness:
         self._lost.add(kind)
 
     def age_seconds(self, kind: AnyKind, now: float) -> float:
-        """Return the seconds since the last news of *kind*; infinite if there was none."""
+        """Return the seconds since *kind* was last up to date; infinite if it never was."""
         return now - self._updated.get(kind, -math.inf)
 
     def why_stale(self, now: float, seconds_max: int, *, unbroken: bool = True) -> str | None:
@@ -59,16 +59,16 @@ class WatchSink:
         self,
         inventory: Inventory,
         kind: AnyKind,
-        news: Freshness,
+        freshness: Freshness,
         clock: Clock,
         metrics: WatchMetrics,
     ) -> None:
-        self._inventory, self._kind, self._news = inventory, kind, news
+        self._inventory, self._kind, self._freshness = inventory, kind, freshness
         self._clock, self._metrics = clock, metrics
         self._unreadable = metrics.unreadable_objects.labels(kind.resource)
         self._counted = 0
 
-    def replaced(self, objects: list[Any], refused: Sequence[Odd] = ()) -> None:
+    def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
         """Replace all objects of the kind by those of a list."""
         self._report(self._inventory.replaced(self._kind, objects, refused))
 
@@ -91,20 +91,20 @@ class WatchSink:
 
     def alive(self) -> None:
         """Record that the inventory is up to date."""
-        self._news.alive(self._kind, self._clock.monotonic_seconds())
+        self._freshness.alive(self._kind, self._clock.monotonic_seconds())
 
     def restarted(self, reason: str) -> None:
         """Record and count a watch that ended early."""
-        self._news.lost(self._kind)
+        self._freshness.lost(self._kind)
         self._metrics.watch_restarts.labels(self._kind.resource, reason).inc()
 
-    def _report(self, unreadable: Sequence[Odd]) -> None:
+    def _report(self, unreadable: Sequence[Undecodable]) -> None:
         resource = self._kind.resource
         for key, reason in unreadable:
             log.warning(
                 "cannot decode an object", extra=fields(resource=resource, key=key, reason=reason)
             )
-            self._metrics.refused_objects.labels(resource).inc()
+            self._metrics.decode_errors.labels(resource).inc()
         count = len(self._inventory.unreadable[self._kind])
         if count != self._counted:
             self._counted = count

@@ -1,9 +1,8 @@
-"""Read a list of one kind, page by page.
+"""Read a list of one kind, page by page, with a placeholder for each undecodable object."""
 
-Each page is decoded at once, because raw pages are large. A page is decoded in one pass; only if
-that fails, item by item, to separate invalid objects from the others. If a page is nested too
-deeply, fewer objects are requested, down to the single one that is.
-"""
+# Each page is decoded at once, because raw pages are large. A page is decoded in one pass; only if
+# that fails, item by item, to separate invalid objects from the others. If a page is nested too
+# deeply, fewer objects are requested, down to the single object that is nested too deeply.
 
 import asyncio
 import re

@@ -49,6 +49,10 @@ empty."""
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """Maximum length of an event; etcd allows some megabytes, aiohttp's readline less."""
 CHANGES: Final = frozenset({"ADDED", "MODIFIED"})
+ABSENT_KIND: Final = (
+    "the API server does not serve this kind, or RBAC does not allow reading it; continuing "
+    "without it"
+)
 
 log = logging.getLogger("ebb.watch")
 
@@ -61,14 +65,14 @@ Jitter = Callable[[], float]
 async def follow(
     client: Client,
     kind: AnyKind,
-    feed: WatchSink,
+    sink: WatchSink,
     *,
     label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
-    """Report every change of *kind* to *feed* until cancelled."""
-    follower = _Follower(client, kind, feed, label_selector)
+    """Report every change of *kind* to *sink* until cancelled."""
+    follower = _Follower(client, kind, sink, label_selector)
     while True:
         wait = await follower.round(jitter)
         if wait:
@@ -77,10 +81,10 @@ async def follow(
 
 class _Follower:
     def __init__(
-        self, client: Client, kind: AnyKind, feed: WatchSink, label_selector: str | None
+        self, client: Client, kind: AnyKind, sink: WatchSink, label_selector: str | None
     ) -> None:
         self._client, self._kind = client, kind
-        self._feed, self._selector = feed, label_selector
+        self._sink, self._selector = sink, label_selector
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
         self._absent: int | None = None
@@ -118,13 +122,13 @@ class _Follower:
     def _after(self, fault: Exception, jitter: Jitter) -> float:
         """Log and count why the watch ended; drop a resourceVersion that the server has lost."""
         reason = _reason(fault)
-        self._feed.restarted(reason)
+        self._sink.restarted(reason)
         found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
-        log.warning("watch ended", extra=found)
+        log.warning("a watch ended early; it is resumed after a pause", extra=found)
         wait = _backoff(self._failures, jitter)
         self._failures += 1
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
-            self._feed.alive()  # do not block decisions on it any longer
+            self._sink.alive()  # do not block decisions on it any longer
         if isinstance(fault, GarbledError):
             self._version = ""  # a new watch would send the same
         if isinstance(fault, ApiError):
@@ -145,18 +149,18 @@ class _Follower:
         listed = Listed()
         with growing():
             await listed.read(self._client, self._kind, label_selector=self._selector)
-            gone = listed.absent is not None and self._feed.knows_some()
+            gone = listed.absent is not None and self._sink.knows_some()
             self._absence_unconfirmed = gone and not self._absence_unconfirmed
             if self._absence_unconfirmed:
                 return
-            self._feed.replaced(listed.objects, listed.refused)
-        self._feed.alive()
+            self._sink.replaced(listed.objects, listed.refused)
+        self._sink.alive()
         self._version, self._path = listed.version, listed.path
         before = self._absent
         self._absent = listed.absent.status if listed.absent is not None else None
         if listed.absent is not None and self._absent != before:
             found = fields(resource=self._kind.resource, fault=str(listed.absent))
-            log.log(_level(listed.absent), "the kind is absent or may not be read", extra=found)
+            log.log(_level(listed.absent), ABSENT_KIND, extra=found)
 
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: an error if it ends otherwise."""
@@ -176,7 +180,7 @@ class _Follower:
         """Reset the count of failures, and report that the inventory is up to date."""
         # In a quiet watch no event would do this.
         self._failures = 0
-        self._feed.alive()
+        self._sink.alive()
 
     async def _line(self, line: bytes) -> None:
         """Process an event, or the placeholder of its object if it is nested too deeply."""
@@ -209,7 +213,7 @@ class _Follower:
 
     def _progress(self) -> None:
         self._progressed = True
-        self._feed.alive()
+        self._sink.alive()
 
     def _odd_event(self, line: bytes) -> None:
         """Process an event that is an ERROR, or whose object is invalid.
@@ -224,7 +228,7 @@ class _Follower:
 
     def _take(self, event: "_Event[Any]", meta: Any) -> None:  # noqa: ANN401 any metadata
         if event.type == "DELETED":
-            self._feed.deleted(self._kind.key(meta))
+            self._sink.deleted(self._kind.key(meta))
         elif event.type in CHANGES:
             self._changed(event.object, meta)
         self._version = meta.resource_version or self._version
@@ -234,12 +238,12 @@ class _Follower:
         try:
             found = self._kind.taken(item)
         except InvalidInputError as fault:
-            self._feed.refused(self._kind.key(meta), str(fault))
+            self._sink.refused(self._kind.key(meta), str(fault))
             return
         if found is None:
-            self._feed.deleted(self._kind.key(meta))
+            self._sink.deleted(self._kind.key(meta))
         else:
-            self._feed.changed(found)
+            self._sink.changed(found)
 
 
 async def lines(

@@ -25,7 +25,8 @@ SLACK: Final = Fraction(1, 2)
 SCORE_SCALE: Final = 2**128
 """Denominator of scores; finer differences count as equal."""
 _GAUGE: Final = PolicyGauge(
-    "ebb_excess_nodes", "Free capacity of the counted nodes, in nodes like the candidate."
+    "ebb_excess_nodes",
+    "Free capacity of the schedulable unmarked nodes, in multiples of the candidate's capacity.",
 )
 
 NO_EXCESS: Final = Reason(

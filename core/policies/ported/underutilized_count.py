@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Final
 
-from core.capacity.sums import percent
+from core.capacity.sums import RESOURCE_NAMES, percent
 from core.capacity.usable import Amount
 from core.fields import value_types
 from core.fields.structure import Named, Needs
@@ -115,14 +115,26 @@ class UnderutilizedCount(Policy):
     reorders: ClassVar[bool] = True
     reasons: ClassVar[Sequence[Reason]] = _REASONS
     gauges: ClassVar[Sequence[PolicyGauge]] = tuple(
-        PolicyGauge(f"ebb_counted_pool_{name}", what, ("pool",))
-        for name, what in (
+        PolicyGauge(f"ebb_underutilized_count_{name}", meaning, ("pool", *labels))
+        for name, meaning, *labels in (
             ("nodes", "Nodes of the pool."),
-            ("under_limit_nodes", "Unmarked schedulable nodes of the pool under its limit."),
-            ("listed_nodes", "Nodes of the pool that were under its limit and not over it since."),
             ("marked_nodes", "Marked nodes of the pool."),
-            ("cpu_ratio", "CPU requests over allocatable of the pool's nodes."),
-            ("memory_ratio", "Memory requests over allocatable of the pool's nodes."),
+            (
+                "underutilized_nodes",
+                (
+                    "Unmarked schedulable nodes of the pool under its `limit`; they count for "
+                    "`required`."
+                ),
+            ),
+            (
+                "candidate_nodes",
+                "Unmarked nodes of the pool that were under its `limit`, and not above it since.",
+            ),
+            (
+                "requests_ratio",
+                "Ratio of requests to allocatable of the pool's nodes.",
+                "resource",
+            ),
         )
     )
 
@@ -247,25 +259,29 @@ class UnderutilizedCount(Policy):
 
     def metrics(self) -> Iterator[PolicyMetric]:
         """Return the current values of each configured pool."""
+        nodes, marked, underutilized, candidates, ratio = (gauge.name for gauge in self.gauges)
         for pool in self._pools.values():
-            for gauge, value in zip(self.gauges, self._values(pool), strict=True):
-                yield PolicyMetric(gauge.name, (pool.name,), value)
+            unmarked = [node for node in pool.nodes if node not in self._input.marked]
+            schedulable = filter(self._ledger.is_schedulable, unmarked)
+            under = (
+                self._compare(pool, node, self._requests_at_start[node]) < 0
+                for node in schedulable
+            )
+            of_pool = (pool.name,)
+            yield PolicyMetric(nodes, of_pool, len(pool.nodes))
+            yield PolicyMetric(marked, of_pool, len(pool.nodes) - len(unmarked))
+            yield PolicyMetric(underutilized, of_pool, sum(under))
+            yield PolicyMetric(candidates, of_pool, sum(map(self._is_listed, unmarked)))
+            for number, resource in enumerate(RESOURCE_NAMES):
+                value = self._requests_ratio(pool, number)
+                yield PolicyMetric(ratio, (*of_pool, resource), value)
 
-    def _values(self, pool: _Pool) -> Iterator[int | Fraction]:
-        """Return the values in the order of the gauges."""
-        policy_input, account, nodes = self._input, self._ledger, pool.nodes
-        unmarked = [node for node in nodes if node not in policy_input.marked]
-        takes = filter(account.is_schedulable, unmarked)
-        yield len(nodes)
-        yield sum(self._compare(pool, node, self._requests_at_start[node]) < 0 for node in takes)
-        yield sum(map(self._is_listed, unmarked))
-        yield len(nodes) - len(unmarked)
-        for resource in (0, 1):
-            # Requests are limited to the node's resources, so that one excessive pod does not
-            # distort the ratio of the pool.
-            parts = [
-                (account.capacity(n)[resource], self._requests_at_start[n][resource])
-                for n in nodes
-            ]
-            whole, used = sum(have for have, _ in parts), sum(map(min, parts))
-            yield Fraction(used, whole) if whole else 0
+    def _requests_ratio(self, pool: _Pool, resource: int) -> Fraction | int:
+        # Requests are limited to the node's resources, so that one excessive pod does not distort
+        # the ratio of the pool.
+        parts = [
+            (self._ledger.capacity(n)[resource], self._requests_at_start[n][resource])
+            for n in pool.nodes
+        ]
+        whole, used = sum(have for have, _ in parts), sum(map(min, parts))
+        return Fraction(used, whole) if whole else 0

@@ -18,7 +18,7 @@ from core.drain.budgets import Allowances
 from core.drain.context import DrainInput
 from core.drain.planner import DrainDecision, plan_drain
 from core.drain.pods import Owner, why_never
-from core.drain.state import LOOK_ON_SECONDS, DrainState
+from core.drain.state import OBSERVE_SECONDS, DrainState
 from core.engine import reconcile
 from core.guards.drainability import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
 from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
@@ -97,7 +97,7 @@ def scene(
         plan=reconcile.plan(cluster, config, now_seconds=NOW),
         config=config,
         against_hard={},
-        watched_seconds=LOOK_ON_SECONDS,
+        watched_seconds=OBSERVE_SECONDS,
         now_seconds=NOW,
         own_namespace=OWN,
     )
@@ -113,7 +113,7 @@ def codes(found: DrainDecision) -> set[str]:
 
 
 def failed(found: DrainDecision) -> dict[str, str]:
-    return {name: why.code for name, why in found.memory.failed.items()}
+    return {name: why.code for name, why in found.state.failed.items()}
 
 
 # A pod alone on the node
@@ -152,7 +152,7 @@ def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
     changes: dict[str, Any], code: str
 ) -> None:
     found = plan_drain(scene(a_pod("a"), replace(a_pod("b", of="other"), **changes)), DrainState())
-    assert (gone(found), found.memory.node, failed(found)) == ([], "", {"m": code})
+    assert (gone(found), found.state.node, failed(found)) == ([], "", {"m": code})
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
 ) -> None:
     beside = replace(a_pod("b", of="other"), **changes)
     assert gone(plan_drain(scene(a_pod("a"), beside), DrainState())) == ["a"]
-    assert plan_drain(scene(beside), DrainState()).memory.node == ""
+    assert plan_drain(scene(beside), DrainState()).state.node == ""
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
 ) -> None:
     ends = replace(a_pod("a", of="other"), **changes)
     alone = plan_drain(scene(ends, a_pod("b")), DrainState())
-    assert (gone(alone), failed(alone), alone.memory.node) == ([], {}, "")
+    assert (gone(alone), failed(alone), alone.state.node) == ([], {}, "")
     nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(scene(ends, a_pod("b", "n"), nodes=nodes), DrainState())
-    assert (gone(found), found.memory.node) == (["b"], "n")
+    assert (gone(found), found.state.node) == (["b"], "n")
 
 
 # Budgets
@@ -340,7 +340,7 @@ def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
 def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
     pods = [a_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
     found = plan_drain(scene(*pods, nodes=(*nodes, OPEN)), DrainState())
-    assert found.memory.node == at_work
+    assert found.state.node == at_work
     assert {one.pod.node for one in found.evict} == ({at_work} if at_work else set())
 
 
@@ -360,20 +360,20 @@ def test_the_node_at_work_keeps_its_turn() -> None:
     found = plan_drain(
         scene(a_pod("a"), a_pod("b", "n"), nodes=nodes), DrainState(node="n", progress=NOW)
     )
-    assert (found.memory.node, gone(found)) == ("n", ["b"])
+    assert (found.state.node, gone(found)) == ("n", ["b"])
 
 
 def test_a_drain_that_began_goes_on_beside_a_pod_whose_end_is_waited_for() -> None:
     asked = scene(a_pod("a"), a_pod("job", of="job", owner_kind="Job"))
-    assert plan_drain(asked, DrainState(node="m")).memory.node == ""
+    assert plan_drain(asked, DrainState(node="m")).state.node == ""
     found = plan_drain(asked, replace(BEGAN, progress=NOW - 99))
     assert (gone(found), codes(found)) == (["a"], {"evict-job"})
 
 
 def test_the_next_node_begins_anew() -> None:
     found = plan_drain(scene(a_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"})))
-    assert (found.memory.began, found.memory.here) == (False, frozenset({"uid-a"}))
-    assert found.memory.progress == NOW
+    assert (found.state.began, found.state.here) == (False, frozenset({"uid-a"}))
+    assert found.state.progress == NOW
 
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
@@ -388,7 +388,7 @@ def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
 
 def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
     found = plan_drain(scene(a_pod("a"), against_hard={"m": (WHY,)}), DrainState(node="m"))
-    assert (found.memory.node, gone(found), failed(found)) == ("", [], {})
+    assert (found.state.node, gone(found), failed(found)) == ("", [], {})
 
 
 @pytest.mark.parametrize(
@@ -438,9 +438,9 @@ def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_o
 ) -> None:
     full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
     found = plan_drain(scene(a_pod("a"), full), memory)
-    assert (found.memory.node, gone(found), failed(found)) == ("", [], failures)
+    assert (found.state.node, gone(found), failed(found)) == ("", [], failures)
     if failures:
-        why = found.memory.failed["m"].message
+        why = found.state.failed["m"].message
         assert why == "the cluster needs the node again: threshold, no-room"
     leaves = replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule")))
     assert failed(plan_drain(scene(a_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
@@ -448,10 +448,10 @@ def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_o
 
 
 def test_a_new_leader_looks_on_first() -> None:
-    asked = scene(a_pod("a"), watched_seconds=LOOK_ON_SECONDS - 1)
+    asked = scene(a_pod("a"), watched_seconds=OBSERVE_SECONDS - 1)
     found = plan_drain(asked, DrainState())
-    assert (found.memory.node, gone(found)) == ("m", [])
-    assert gone(plan_drain(replace(asked, watched_seconds=LOOK_ON_SECONDS), found.memory)) == ["a"]
+    assert (found.state.node, gone(found)) == ("m", [])
+    assert gone(plan_drain(replace(asked, watched_seconds=OBSERVE_SECONDS), found.state)) == ["a"]
 
 
 # How many
@@ -523,7 +523,7 @@ def test_of_a_stateful_set_one_goes_after_the_other() -> None:
 
 def evicted(*pods: Pod) -> DrainState:
     """Return the memory after these were evicted, of two that are Ready."""
-    memory = plan_drain(scene(*pods, a_pod("rest", "open")), DrainState()).memory
+    memory = plan_drain(scene(*pods, a_pod("rest", "open")), DrainState()).state
     for one in plan_drain(scene(*pods, a_pod("rest", "open")), DrainState()).evict:
         memory = memory.after(one, NOW)
     return memory
@@ -578,7 +578,7 @@ def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -
     )
     (one,) = first.evict
     gated = scene(B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100)
-    late = plan_drain(gated, first.memory.after(one, NOW))
+    late = plan_drain(gated, first.state.after(one, NOW))
     assert failed(late) == {"m": "evict-not-replaced"}
     other = a_pod("c", "n", of="other")
     for pods, after, goes in (
@@ -589,12 +589,12 @@ def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -
     ):
         nodes = (marked_node("n"), OPEN)
         found = plan_drain(
-            scene(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.memory
+            scene(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
         )
         assert sorted(gone(found)) == goes
         assert failed(found) == ({} if goes else {"n": "evict-not-replaced"})
     nobody = scene(on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200)
-    assert plan_drain(nobody, late.memory).memory.missed, "a mark may come again"
+    assert plan_drain(nobody, late.state).state.missed, "a mark may come again"
 
 
 @pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])
@@ -604,7 +604,7 @@ def test_where_others_have_gone_that_nobody_evicted_no_more_are_wanted(
     """As when it is scaled in, or deleted."""
     first = plan_drain(scene(A, a_pod("x", "open"), a_pod("y", "open")), DrainState())
     (one,) = first.evict
-    memory = first.memory.after(one, NOW)
+    memory = first.state.after(one, NOW)
     found = plan_drain(scene(B, *(a_pod(name, "open") for name in left)), memory)
     assert gone(found) == (["b"] if on else [])
 
@@ -655,35 +655,35 @@ def test_pods_that_were_there_before_are_none_that_came_back() -> None:
     (one,) = first.evict
     left = beside if one.pod is A else A
     found = plan_drain(
-        scene(left, a_pod("new", "open"), config=config), first.memory.after(one, NOW)
+        scene(left, a_pod("new", "open"), config=config), first.state.after(one, NOW)
     )
     assert (gone(found), failed(found)) == ([left.name], {})
 
 
 def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None:
     asked = scene(A, budgets=(budget(0),))
-    memory = plan_drain(asked, DrainState()).memory
+    memory = plan_drain(asked, DrainState()).state
     assert (memory.node, memory.progress) == ("m", NOW)
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).memory
+    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
     found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
-    assert (failed(found), found.memory.node) == ({"m": "evict-budget"}, "")
-    assert "allows 0" in found.memory.failed["m"].message
-    again = plan_drain(replace(asked, now_seconds=NOW + 101), found.memory)
+    assert (failed(found), found.state.node) == ({"m": "evict-budget"}, "")
+    assert "allows 0" in found.state.failed["m"].message
+    again = plan_drain(replace(asked, now_seconds=NOW + 101), found.state)
     assert failed(again) == {"m": "evict-budget"}, "until it is released"
     released = scene(a_pod("a"), nodes=(node("m"), OPEN))
-    assert failed(plan_drain(released, again.memory)) == {}
+    assert failed(plan_drain(released, again.state)) == {}
 
 
 def test_a_pod_that_was_refused_is_asked_for_later_and_in_the_end_the_drain_fails() -> None:
     asked = scene(A)
-    memory = plan_drain(asked, DrainState()).memory.refusing(A, "too many requests", until=NOW + 5)
+    memory = plan_drain(asked, DrainState()).state.refusing(A, "too many requests", until=NOW + 5)
     found = plan_drain(replace(asked, now_seconds=NOW + 4), memory)
     assert (gone(found), codes(found)) == ([], {"evict-refused"})
     assert gone(plan_drain(replace(asked, now_seconds=NOW + 5), memory)) == ["a"]
     found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
     assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
-    assert "too many requests" in found.memory.failed["m"].message
+    assert "too many requests" in found.state.failed["m"].message
 
 
 def test_a_pod_that_can_go_and_was_not_asked_for_yet_goes_however_late_the_look_is() -> None:
@@ -691,7 +691,7 @@ def test_a_pod_that_can_go_and_was_not_asked_for_yet_goes_however_late_the_look_
     asked = scene(A, B, config=config)
     first = plan_drain(asked, LONG_AGO)
     assert (gone(first), failed(first)) == (["a"], {})
-    memory = first.memory.refusing(A, "429", until=NOW)
+    memory = first.state.refusing(A, "429", until=NOW)
     found = plan_drain(asked, memory)
     assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
 
@@ -728,7 +728,7 @@ LEAVING = a_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_seco
         (scene(A, nodes=(marked_node("m", value="soft"), OPEN)), "evict-not-hard"),
         (scene(A, nodes=(BARE, OPEN)), "evict-not-hard"),
         (scene(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
-        (scene(A, nodes=(BARE, OPEN), watched_seconds=LOOK_ON_SECONDS - 1), ""),
+        (scene(A, nodes=(BARE, OPEN), watched_seconds=OBSERVE_SECONDS - 1), ""),
         (scene(A, budgets=(budget(0),), watched_seconds=0), ""),
     ],
 )
@@ -737,29 +737,29 @@ def test_while_a_drain_waits_for_what_is_on_its_way_its_time_does_not_run(
 ) -> None:
     found = plan_drain(asked, LONG_AGO)
     assert failed(found) == ({"m": code} if code else {})
-    assert code or found.memory.progress == NOW
+    assert code or found.state.progress == NOW
 
 
 def test_a_node_that_does_not_become_hard_leaves_its_turn_to_the_next() -> None:
     nodes = (marked_node("m", value="soft"), marked_node("n", order=2), OPEN)
     asked = scene(A, a_pod("b", "n"), nodes=nodes)
-    memory = plan_drain(asked, DrainState()).memory
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).memory
+    memory = plan_drain(asked, DrainState()).state
+    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
-    memory = plan_drain(replace(asked, now_seconds=NOW + 100), memory).memory
+    memory = plan_drain(replace(asked, now_seconds=NOW + 100), memory).state
     found = plan_drain(replace(asked, now_seconds=NOW + 101), memory)
-    assert (found.memory.node, gone(found)) == ("n", ["b"])
+    assert (found.state.node, gone(found)) == ("n", ["b"])
     assert failed(found) == {"m": "evict-not-hard"}, "though its release may be refused as well"
 
 
 def test_when_the_mark_becomes_hard_the_drain_has_its_time_anew() -> None:
     soft = scene(A, budgets=(budget(0),), nodes=(marked_node("m", value="soft"), OPEN))
-    memory = plan_drain(soft, DrainState()).memory
+    memory = plan_drain(soft, DrainState()).state
     hard = scene(A, budgets=(budget(0),))
     for second, fails in ((99, False), (198, False), (199, True)):
         found = plan_drain(replace(hard, now_seconds=NOW + second), memory)
         assert ("m" in failed(found)) is fails
-        memory = found.memory
+        memory = found.state
 
 
 def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
@@ -767,7 +767,7 @@ def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
     asked = scene(B, waiting, a_pod("rest", "open"), now_seconds=NOW + 100)
     found = plan_drain(asked, evicted(A))
     assert (gone(found), failed(found)) == ([], {"m": "evict-not-replaced"})
-    assert found.memory.evicted == ()
+    assert found.state.evicted == ()
 
 
 def test_a_pod_of_one_node_that_nobody_replaces_is_no_fault_of_the_next() -> None:
@@ -784,12 +784,12 @@ def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
     due = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW + 5000))
     asked = scene(due, a_pod("rest", "open"), now_seconds=NOW + 5000)
     found = plan_drain(asked, evicted(A))
-    assert (found.memory.node, failed(found)) == ("m", {})
-    late = plan_drain(replace(asked, now_seconds=NOW + 5100), found.memory)
+    assert (found.state.node, failed(found)) == ("m", {})
+    late = plan_drain(replace(asked, now_seconds=NOW + 5100), found.state)
     assert failed(late) == {"m": "evict-not-replaced"}
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW)
     stuck = plan_drain(replace(asked, now_seconds=NOW + 5101), memory)
-    assert (stuck.memory.node, failed(stuck)) == ("", {}), "for autoscalers the node is empty"
+    assert (stuck.state.node, failed(stuck)) == ("", {}), "for autoscalers the node is empty"
 
 
 @pytest.mark.parametrize(
@@ -888,7 +888,7 @@ def test_no_look_oversteps_budgets_guards_or_limits(
     config = replace(CONFIG, drain=limits)
     found = plan_drain(scene(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
     went = [one.pod for one in found.evict]
-    assert {one.node for one in went} <= {found.memory.node}
+    assert {one.node for one in went} <= {found.state.node}
     assert len({one.uid for one in went}) == len(went)
     for one in went:
         notes = dict(one.ties.notes)
@@ -908,13 +908,13 @@ def test_no_look_oversteps_budgets_guards_or_limits(
     leaving = [one for one in pods if one.node in ("m", "n") and one.terminating]
     together = [*went, *leaving]
     if went:
-        on_node = sum(one.node == found.memory.node for one in together)
+        on_node = sum(one.node == found.state.node for one in together)
         assert on_node <= max(limits.max_on_node, len(leaving))
         assert len(together) <= max(limits.max_in_cluster, len(leaving))
         spaces, before = (Counter(one.namespace for one in many) for many in (together, leaving))
         for space in {one.namespace for one in went}:
             assert spaces[space] <= max(limits.max_in_namespace, before[space])
-    assert found.memory.node not in found.memory.failed
+    assert found.state.node not in found.state.failed
 
 
 def _protects(one: DisruptionBudget, pod: Pod) -> bool:
@@ -930,7 +930,7 @@ def test_a_drain_that_nothing_speaks_against_empties_the_node(
     more than may go, and a leader that takes over half-way ends with the same."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
     pods = {f"p{number}": a_pod(f"p{number}") for number in range(count)}
-    memory, watched, now, made = DrainState(), LOOK_ON_SECONDS, NOW, 0
+    memory, watched, now, made = DrainState(), OBSERVE_SECONDS, NOW, 0
     for number in range(400):
         found = plan_drain(
             scene(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
@@ -938,7 +938,7 @@ def test_a_drain_that_nothing_speaks_against_empties_the_node(
         )
         assert len(found.evict) <= batch
         assert failed(found) == {}
-        memory = found.memory
+        memory = found.state
         for name, one in list(pods.items()):
             if not one.ready:
                 pods[name] = replace(one, ready=number % (slow + 1) == 0)

@@ -51,9 +51,9 @@ def test_an_hour_is_made_up_for_in_about_twelve_and_time_never_stands_still() ->
     steady.unix_seconds()
     found = read_each_second(steady, machine, 11 * HOUR)
     assert found == sorted(found)
-    assert steady.off_seconds() < -60
+    assert steady.offset_seconds() < -60
     read_each_second(steady, machine, HOUR + 60)
-    assert abs(steady.off_seconds()) <= 1
+    assert abs(steady.offset_seconds()) <= 1
 
 
 def test_many_small_steps_are_not_a_way_around() -> None:
@@ -75,7 +75,7 @@ def test_a_wall_clock_that_is_slewed_is_followed(drift: float) -> None:
         machine.goes_on(1)
         machine.wall += drift
         steady.unix_seconds()
-    assert abs(steady.off_seconds()) <= 1
+    assert abs(steady.offset_seconds()) <= 1
 
 
 def test_a_jump_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
-from core.edge.handshakes import Handshakes, Why, why
-from core.edge.logs import SELDOM_SECONDS
+from core.edge.handshakes import Failure, Handshakes, classify
+from core.edge.logs import LOG_INTERVAL_SECONDS
 from core.edge.metrics import TlsMetrics
 from tests.support.clock import FakeClock
 
@@ -48,7 +48,7 @@ class Bench:
                     "ebb_tls_handshake_failures_total", {"reason": one.value}
                 ),
             )
-            for one in Why
+            for one in Failure
         )
         return {name: value for name, value in found if value is not None}
 
@@ -87,14 +87,14 @@ def go(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("come", "reason"),
     [
-        (mistrust, Why.CERTIFICATE),
-        (know_no_common_cipher, Why.PROTOCOL),
-        (speak_plainly, Why.PROTOCOL),
-        (go, Why.CONNECTION),
+        (mistrust, Failure.CERTIFICATE),
+        (know_no_common_cipher, Failure.PROTOCOL),
+        (speak_plainly, Failure.PROTOCOL),
+        (go, Failure.CONNECTION),
     ],
 )
 async def test_each_is_counted_by_why(
-    come: Callable[[Bench], None], reason: Why, bench: Bench
+    come: Callable[[Bench], None], reason: Failure, bench: Bench
 ) -> None:
     await asyncio.to_thread(come, bench)
     await bench.heard.get()
@@ -106,9 +106,9 @@ async def test_each_is_counted_by_why(
 def test_a_missing_certificate_of_the_caller_is_one_of_certificates() -> None:
     fault = ssl.SSLError()
     fault.reason = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
-    assert why(fault) is Why.CERTIFICATE
+    assert classify(fault) is Failure.CERTIFICATE
     fault.reason = "TLSV1_ALERT_UNKNOWN_CA"
-    assert why(fault) is Why.CERTIFICATE
+    assert classify(fault) is Failure.CERTIFICATE
 
 
 def test_however_many_fail_one_line_a_minute_tells_of_them(
@@ -117,7 +117,7 @@ def test_however_many_fail_one_line_a_minute_tells_of_them(
     metrics, clock = TlsMetrics(), FakeClock()
     handshakes = Handshakes(metrics, clock)
     with caplog.at_level(logging.WARNING, "ebb.http"):
-        for seconds in (0, 0, SELDOM_SECONDS - 1, 1, SELDOM_SECONDS):
+        for seconds in (0, 0, LOG_INTERVAL_SECONDS - 1, 1, LOG_INTERVAL_SECONDS):
             clock.seconds += seconds
             handshakes.failed(ConnectionResetError("it went"))
     told = [record.__dict__["ebb_fields"]["since_last"] for record in caplog.records]

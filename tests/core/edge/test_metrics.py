@@ -31,14 +31,14 @@ def test_each_program_shows_its_own_series_and_the_shared_ones_that_it_needs() -
     assert (scores & engine, scores & reviews, reviews & engine) == (watches, tls, events)
     assert watches == {
         "ebb_watch_restarts",
-        "ebb_refused_objects",
+        "ebb_decode_errors",
         "ebb_unreadable_objects",
     }
     assert tls == {
         "ebb_tls_handshake_failures",
         "ebb_serving_certificate_expiration_timestamp_seconds",
     }
-    assert events == {"ebb_lost_events"}
+    assert events == {"ebb_event_write_failures"}
     assert {name.split("_")[1] for name in scores - watches - tls} == {"extender"}
     assert {name.split("_")[1] for name in reviews - tls - events} == {"webhook"}
     assert not any(name.startswith(("ebb_extender", "ebb_webhook")) for name in engine)
@@ -67,10 +67,10 @@ def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
     )
     registry.register(told)
     assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
-    told.tell([{("x",): 1}, {("x",): 2}, {(): 3}])
+    told.report([{("x",): 1}, {("x",): 2}, {(): 3}])
     before = generate_latest(registry)
     between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]
-    told.tell([*between, {}])
+    told.report([*between, {}])
     assert [one.seen for one in between] == [[before], [before]]
     after = generate_latest(registry)
     assert b'ebb_a{of="y"} 4.0' in after

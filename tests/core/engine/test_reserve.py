@@ -773,7 +773,7 @@ class TestHeld:
             found.snapshot.cluster, found.plan, hard, now_seconds=found.at, owner="me", watch=watch
         )
         (own,) = (one for one in writes if one.key == "e0")
-        assert own.kind is WriteKind.SOFTEN
+        assert own.kind is WriteKind.SET_PREFER_NO_SCHEDULE
         assert own.annotations[GUARD_ANNOTATION] == "true"
         assert "it is reserved for 1 pod" in own.note
 

@@ -202,7 +202,7 @@ def test_marks_made_under_another_policy_are_judged_by_this_one(
         now_seconds=NOW + 1,
         owner="me",
     )
-    released = [one.key for one in writes if one.kind is WriteKind.RELEASE]
+    released = [one.key for one in writes if one.kind is WriteKind.RELEASE_MARK]
     assert released == ([] if stays_marked else [first])
 
 

@@ -380,9 +380,9 @@ def test_what_is_said_of_one_that_stays(
 # Figures.
 
 
-def figures(plan: Plan) -> dict[tuple[str, str], int | Fraction]:
+def figures(plan: Plan) -> dict[tuple[str, ...], int | Fraction]:
     return {
-        (one.gauge.removeprefix("ebb_counted_pool_"), one.labels[0]): one.value
+        (one.gauge.removeprefix("ebb_underutilized_count_"), *one.labels): one.value
         for one in plan.figures
     }
 
@@ -404,12 +404,21 @@ def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
         reconcile.plan(whole, config),
     ):
         told = figures(plan)
-        assert {name for _, name in told} == {"a", "off", "empty"}
-        of_a = [value for (_, pool), value in told.items() if pool == "a"]
-        assert of_a == [6, 2, 3, 1, *shares]
-        assert all(value == 0 for (_, name), value in told.items() if name != "a")
+        assert {name for _, name, *_ in told} == {"a", "off", "empty"}
+        of_a = {
+            (name, *labels): value for (name, pool, *labels), value in told.items() if pool == "a"
+        }
+        assert of_a == {
+            ("nodes",): 6,
+            ("marked_nodes",): 1,
+            ("underutilized_nodes",): 2,
+            ("candidate_nodes",): 3,
+            ("requests_ratio", "cpu"): shares[0],
+            ("requests_ratio", "memory"): shares[1],
+        }
+        assert all(value == 0 for (_, name, *_), value in told.items() if name != "a")
     off = reconcile.plan(whole, counting({"a": counted(enabled=False)}))
-    assert list(figures(off).values()) == [6, 2, 0, 1, *shares]
+    assert list(figures(off).values()) == [6, 1, 2, 0, *shares]
 
 
 # Settings.

@@ -26,11 +26,11 @@ from core.packing.node_order import SHARE_SCALE
 from core.writes.capacity_buffers import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
-    Act,
-    Alike,
+    BufferShape,
     Change,
+    ExistingBuffer,
     Found,
-    Standing,
+    Operation,
     Wanted,
     changes,
     pod_spec,
@@ -184,27 +184,27 @@ ASKED = wanted({kind(SMALL): 10}, WHOLE, HALF)
 
 
 def standing(replicas: int, *names: str) -> Found:
-    own = dict.fromkeys(names or (NAME,), Standing(replicas, "7"))
+    own = dict.fromkeys(names or (NAME,), ExistingBuffer(replicas, "7"))
     return Found(own, dict.fromkeys(own, (SMALL, NO_NODE_CONSTRAINTS)))
 
 
 @pytest.mark.parametrize(
     ("found", "made"),
     [
-        (Found(), [(Act.ADD_TEMPLATE, 0), (Act.ADD_BUFFER, 10)]),
-        (Found({}, {NAME: None}), [(Act.ADD_BUFFER, 10)]),
-        (Found({NAME: Standing(10, "7")}), [(Act.ADD_TEMPLATE, 0)]),
+        (Found(), [(Operation.ADD_TEMPLATE, 0), (Operation.ADD_BUFFER, 10)]),
+        (Found({}, {NAME: None}), [(Operation.ADD_BUFFER, 10)]),
+        (Found({NAME: ExistingBuffer(10, "7")}), [(Operation.ADD_TEMPLATE, 0)]),
         (standing(10), []),
-        (standing(9), [(Act.RESIZE, 10)]),
+        (standing(9), [(Operation.RESIZE, 10)]),
         (standing(11), []),
-        (standing(12), [(Act.RESIZE, 10)]),
-        (standing(0), [(Act.RESIZE, 10)]),
+        (standing(12), [(Operation.RESIZE, 10)]),
+        (standing(0), [(Operation.RESIZE, 10)]),
     ],
 )
 def test_what_is_written_is_what_differs_materially(
-    found: Found, made: list[tuple[Act, int]]
+    found: Found, made: list[tuple[Operation, int]]
 ) -> None:
-    assert [(one.act, one.replicas) for one in changes(ASKED, found)] == made
+    assert [(one.operation, one.replicas) for one in changes(ASKED, found)] == made
 
 
 @pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
@@ -215,14 +215,16 @@ def test_a_tenth_more_or_less_is_no_reason_to_write(was: int, now: int, written:
 
 def test_a_buffer_goes_before_its_template() -> None:
     assert list(changes({}, standing(3, "ebb-reserve-a"))) == [
-        Change(Act.DROP_BUFFER, "ebb-reserve-a", version="7"),
-        Change(Act.DROP_TEMPLATE, "ebb-reserve-a"),
+        Change(Operation.DROP_BUFFER, "ebb-reserve-a", version="7"),
+        Change(Operation.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
 
 
 def test_of_two_numbers_that_change_the_one_that_falls_is_written_first() -> None:
     asked = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
-    found = Found({"a": Standing(10, "1"), "b": Standing(20, "2")}, dict.fromkeys("ab"))
+    found = Found(
+        {"a": ExistingBuffer(10, "1"), "b": ExistingBuffer(20, "2")}, dict.fromkeys("ab")
+    )
     assert [one.name for one in changes(asked, found)] == ["b", "a"]
 
 
@@ -240,13 +242,13 @@ SOME: Final = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 40), max_
 def test_between_two_writes_no_more_is_asked_for_than_before_or_after(
     was: dict[str, int], now: dict[str, int]
 ) -> None:
-    found = Found({name: Standing(many, "7") for name, many in was.items()})
+    found = Found({name: ExistingBuffer(many, "7") for name, many in was.items()})
     asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
     standing, totals = dict(was), []
     for change in changes(asked, found):
-        if change.act in (Act.ADD_BUFFER, Act.RESIZE):
+        if change.operation in (Operation.ADD_BUFFER, Operation.RESIZE):
             standing[change.name] = change.replicas
-        elif change.act is Act.DROP_BUFFER:
+        elif change.operation is Operation.DROP_BUFFER:
             del standing[change.name]
         totals.append(sum(standing.values()))
     assert standing.keys() == now.keys()
@@ -269,10 +271,12 @@ def read(asked: dict[str, Wanted]) -> Found:
         pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
         templates[name] = pod.requests, pod.placing
-    return Found({name: Standing(one.replicas, "1") for name, one in asked.items()}, templates)
+    return Found(
+        {name: ExistingBuffer(one.replicas, "1") for name, one in asked.items()}, templates
+    )
 
 
-def told(many: int, requests: Resources = SMALL) -> dict[Alike, int]:
+def told(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
     return {(requests, NO_NODE_CONSTRAINTS): many}
 
 
@@ -284,8 +288,8 @@ def test_what_one_leader_has_told_the_next_tells_under_the_same_name(
     placing: NodeConstraints,
 ) -> None:
     before = wanted({kind(SMALL, placing): 3, kind(LARGE, placing): 2}, WHOLE, HALF)
-    assert wanted({}, WHOLE, HALF, read(before).told) == before
-    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).told) == before
+    assert wanted({}, WHOLE, HALF, read(before).published) == before
+    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).published) == before
 
 
 def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> None:
@@ -295,15 +299,15 @@ def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> No
 
 
 def test_a_buffer_of_no_pods_or_without_a_template_that_can_be_read_tells_nothing() -> None:
-    sizes = {"a": Standing(3, "1"), "b": Standing(3, "1"), "c": Standing(3, "1")}
+    sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(3, "1"), "c": ExistingBuffer(3, "1")}
     templates = {"a": None, "c": (SMALL, NO_NODE_CONSTRAINTS), "d": (LARGE, NO_NODE_CONSTRAINTS)}
-    assert Found({**sizes, "d": Standing(0, "1")}, templates).told == told(3)
+    assert Found({**sizes, "d": ExistingBuffer(0, "1")}, templates).published == told(3)
 
 
 def test_of_two_templates_that_say_the_same_the_larger_buffer_counts() -> None:
     """As where an Ebb of another version named them otherwise."""
-    sizes = {"a": Standing(3, "1"), "b": Standing(5, "1"), "c": Standing(4, "1")}
-    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).told == told(5)
+    sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(5, "1"), "c": ExistingBuffer(4, "1")}
+    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).published == told(5)
 
 
 def test_what_is_inherited_takes_its_turn_within_the_same_bounds() -> None:

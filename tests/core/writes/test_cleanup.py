@@ -105,6 +105,6 @@ def test_the_metadata_goes_first_and_then_the_taints_that_are_left() -> None:
     whole = node("n", labels={MARK_LABEL: "soft"}, taints=(OURS, FOREIGN))
     bare = replace(whole, labels={})
     released = {"labels": {MARK_LABEL: None}}
-    told = Write(WriteKind.RELEASE, whole, released, f"{MARK_LABEL}, taint", None)
+    told = Write(WriteKind.RELEASE_MARK, whole, released, f"{MARK_LABEL}, taint", None)
     assert cleanup(whole, TAINT_KEY) == told
-    assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE, bare, {}, "taint", (FOREIGN,))
+    assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE_MARK, bare, {}, "taint", (FOREIGN,))

@@ -37,7 +37,7 @@ from core.writes.nodes import (
     LeaderObservations,
     decide,
 )
-from core.writes.write import Write, WriteKind, repair, softened
+from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, repair
 
 pytestmark = pytest.mark.mutate
 
@@ -124,46 +124,46 @@ Case = tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]
 CASES: list[Case] = [
     ("not wanted, not marked", node(), (POD,), False, None, {}),
     ("marked, full, guarded", marked(**GUARDED), (POD,), True, None, {}),
-    ("marked, empty", marked(**GUARDED), (), True, WriteKind.UNGUARD, dict(LIFTED)),
+    ("marked, empty", marked(**GUARDED), (), True, WriteKind.REMOVE_PROTECTION, dict(LIFTED)),
     (
         "marked, only pods that go with it",
         marked(**GUARDED),
         (DAEMON, MIRROR, FILLER),
         True,
-        WriteKind.UNGUARD,
+        WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
     ("handed over, still empty", marked(), (DAEMON,), True, None, {}),
-    ("handed over, a pod arrives", marked(), (POD,), True, WriteKind.GUARD, GUARDED),
+    ("handed over, a pod arrives", marked(), (POD,), True, WriteKind.PROTECT, GUARDED),
     (
         "handed over, a pod of the least priority",
         marked(),
         (LEAST,),
         True,
-        WriteKind.GUARD,
+        WriteKind.PROTECT,
         GUARDED,
     ),
     ("marked, a pod of the least priority", marked(**GUARDED), (LEAST,), True, None, {}),
-    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE, RELEASED),
-    ("handed over, infeasible", marked(), (), False, WriteKind.RELEASE, RELEASED),
+    ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE_MARK, RELEASED),
+    ("handed over, infeasible", marked(), (), False, WriteKind.RELEASE_MARK, RELEASED),
     (
         "marked, somebody else's guard",
         marked(**FOREIGN),
         (POD,),
         False,
-        WriteKind.RELEASE,
+        WriteKind.RELEASE_MARK,
         {DETAILS_ANNOTATION: None},
     ),
     ("somebody else's guard, empty", marked(**FOREIGN), (), True, None, {}),
     ("somebody else's guard, not empty", marked(**FOREIGN), (POD,), True, None, {}),
     ("somebody else's guard, no mark", node(None, FOREIGN), (), False, None, {}),
-    ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR, {}),
+    ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR_TAINTS, {}),
     (
         "the label taken away by somebody",
         node(None, DETAILED | GUARDED),
         (POD,),
         False,
-        WriteKind.RELEASE,
+        WriteKind.RELEASE_MARK,
         RELEASED,
     ),
     (
@@ -179,7 +179,7 @@ CASES: list[Case] = [
         node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}),
         (POD,),
         False,
-        WriteKind.UNGUARD,
+        WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
     (
@@ -187,7 +187,7 @@ CASES: list[Case] = [
         node(None, {GUARD_OURS_ANNOTATION: str(NOW)}),
         (POD,),
         False,
-        WriteKind.UNGUARD,
+        WriteKind.REMOVE_PROTECTION,
         {GUARD_OURS_ANNOTATION: None},
     ),
     ("back-off that cannot be read", node(None, {BACKOFF_ANNOTATION: "x"}), (), False, None, {}),
@@ -198,7 +198,7 @@ CASES: list[Case] = [
         node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, STOPPED),
         (POD,),
         False,
-        WriteKind.RELEASE,
+        WriteKind.RELEASE_MARK,
         {DETAILS_ANNOTATION: None, **LIFTED},
     ),
     (
@@ -206,7 +206,7 @@ CASES: list[Case] = [
         node(None, GUARDED | {GUARD_OURS_ANNOTATION: LATER}, STOPPED),
         (POD,),
         False,
-        WriteKind.UNGUARD,
+        WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
     (
@@ -214,7 +214,7 @@ CASES: list[Case] = [
         node(None, BACKED_OFF, OURS, STOPPED),
         (),
         False,
-        WriteKind.REPAIR,
+        WriteKind.REPAIR_TAINTS,
         {},
     ),
     ("being deleted, marked", node(MARKED, DETAILED, OURS, GOING), (POD,), False, None, {}),
@@ -245,7 +245,7 @@ def test_states(
     assert [one.kind for one in found] == ([kind] if kind else [])
     for one_write in found:
         assert dict(one_write.annotations) == annotations
-        released = kind is WriteKind.RELEASE
+        released = kind is WriteKind.RELEASE_MARK
         assert dict(one_write.labels) == ({MARK_LABEL: None} if released else {})
 
 
@@ -256,7 +256,7 @@ def test_a_mark_is_released_at_its_deadline_and_not_before() -> None:
 
     assert write(node(MARKED, details(NOW + 1), OURS), POD) == []
     (found,) = write(node(MARKED, details(NOW), OURS), POD)
-    assert found.kind is WriteKind.RELEASE
+    assert found.kind is WriteKind.RELEASE_MARK
 
 
 def test_a_new_mark_takes_over_the_guard_that_a_release_has_left() -> None:
@@ -272,14 +272,14 @@ def test_releases_come_first() -> None:
     plan = a_plan(wanted=True)
     found = decide(Cluster.of([node(), late], []), plan, CONFIG, now_seconds=NOW, owner="me")
     assert [(one.kind, one.key) for one in found] == [
-        (WriteKind.RELEASE, "n2"),
+        (WriteKind.RELEASE_MARK, "n2"),
         (WriteKind.MARK, "n1"),
     ]
 
 
 def test_a_taint_that_outlived_its_mark_is_taken_away() -> None:
     (found,) = write(node(None, None, OURS), wanted=False)
-    assert found.kind is WriteKind.REPAIR
+    assert found.kind is WriteKind.REPAIR_TAINTS
 
 
 def test_the_guard_stays_a_while_when_somebody_else_takes_the_mark_away() -> None:
@@ -332,22 +332,28 @@ def of_mark(value: str, *taints: Taint) -> Node:
 @pytest.mark.parametrize(
     ("config", "one", "pods", "wanted", "kinds"),
     [
-        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE]),
+        (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE_MARK]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
         (OBSERVE, node(None, LEFT), (POD,), False, []),
-        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.UNGUARD, WriteKind.MARK]),
-        (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.REPAIR, WriteKind.MARK]),
+        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.REMOVE_PROTECTION, WriteKind.MARK]),
+        (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.REPAIR_TAINTS, WriteKind.MARK]),
         (CONFIG, node(None, OVER), (POD,), True, [WriteKind.MARK]),
-        (OBSERVE, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, [WriteKind.FORGET]),
+        (
+            OBSERVE,
+            node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}),
+            (),
+            False,
+            [WriteKind.REMOVE_BACKOFF],
+        ),
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
-        (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.FORGET]),
-        (HARD, of_mark("soft", OURS), (POD,), True, [WriteKind.HARDEN]),
+        (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.REMOVE_BACKOFF]),
+        (HARD, of_mark("soft", OURS), (POD,), True, [WriteKind.SET_NO_SCHEDULE]),
         (replace(HARD, no_schedule_after_seconds=61), of_mark("soft", OURS), (POD,), True, []),
         (HARD, of_mark("soft", OURS), (POD, LOGS), True, []),
         (HARD, of_mark("hard", HARD_TAINT), (POD,), True, []),
-        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS), True, [WriteKind.SOFTEN]),
-        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SOFTEN]),
-        (HARD, of_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE]),
+        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
+        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
+        (HARD, of_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE_MARK]),
     ],
 )
 def test_modes_and_marks(
@@ -365,9 +371,9 @@ def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
 @pytest.mark.parametrize(
     ("one", "kinds"),
     [
-        (node(MARKED, DETAILED, OURS), [WriteKind.GUARD, WriteKind.HARDEN]),
-        (node(MARKED, {}, OURS), [WriteKind.GUARD, WriteKind.MARK]),
-        (node({MARK_LABEL: "hard"}, DETAILED, HARD_TAINT), [WriteKind.GUARD]),
+        (node(MARKED, DETAILED, OURS), [WriteKind.PROTECT, WriteKind.SET_NO_SCHEDULE]),
+        (node(MARKED, {}, OURS), [WriteKind.PROTECT, WriteKind.MARK]),
+        (node({MARK_LABEL: "hard"}, DETAILED, HARD_TAINT), [WriteKind.PROTECT]),
     ],
 )
 def test_the_guard_comes_back_first_whatever_else_is_written(
@@ -392,7 +398,7 @@ def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
     assert found.annotations[BACKOFF_ANNOTATION] == f"{times} {NOW + seconds}"
 
 
-@pytest.mark.parametrize(("cpu", "kinds"), [(2000, []), (2001, [WriteKind.UNGUARD])])
+@pytest.mark.parametrize(("cpu", "kinds"), [(2000, []), (2001, [WriteKind.REMOVE_PROTECTION])])
 def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
     cpu: int, kinds: list[WriteKind]
 ) -> None:
@@ -412,7 +418,10 @@ GPUS = (("nvidia.com/gpu", 2),)
             Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="it has no memory"
         ),
         pytest.param(
-            Resources(4000, 1, 0, 110), Resources(10, 1, 0, 1), [WriteKind.UNGUARD], id="one byte"
+            Resources(4000, 1, 0, 110),
+            Resources(10, 1, 0, 1),
+            [WriteKind.REMOVE_PROTECTION],
+            id="one byte",
         ),
         pytest.param(
             Resources(4000, 9, 0, 110, GPUS), Resources(4000, 0, 0, 1), [], id="GPUs alone count"
@@ -423,7 +432,7 @@ GPUS = (("nvidia.com/gpu", 2),)
         pytest.param(
             Resources(4000, 9, 0, 110, (("vpc.amazonaws.com/pod-eni", 54),)),
             Resources(4000, 0, 0, 1),
-            [WriteKind.UNGUARD],
+            [WriteKind.REMOVE_PROTECTION],
             id="interfaces are no GPUs",
         ),
     ],
@@ -471,15 +480,15 @@ def dated(since: int, deadline: int, value: str = "soft") -> Node:
     [
         (str(NOW + 1), WATCH_SECONDS, None),
         (str(NOW + SECONDS), WATCH_SECONDS, None),
-        (str(NOW + SECONDS + 1), WATCH_SECONDS, WriteKind.GUARD),
-        (str(NOW + SECONDS + HOUR), 0, WriteKind.GUARD),
-        ("9" * 40, 0, WriteKind.GUARD),
-        ("-1", WATCH_SECONDS, WriteKind.GUARD),
-        ("\u0663", WATCH_SECONDS, WriteKind.GUARD),
-        ("", WATCH_SECONDS, WriteKind.GUARD),
+        (str(NOW + SECONDS + 1), WATCH_SECONDS, WriteKind.PROTECT),
+        (str(NOW + SECONDS + HOUR), 0, WriteKind.PROTECT),
+        ("9" * 40, 0, WriteKind.PROTECT),
+        ("-1", WATCH_SECONDS, WriteKind.PROTECT),
+        ("\u0663", WATCH_SECONDS, WriteKind.PROTECT),
+        ("", WATCH_SECONDS, WriteKind.PROTECT),
         (str(NOW - HOUR), 0, None),
         (str(NOW), WATCH_SECONDS - 1, None),
-        (str(NOW), WATCH_SECONDS, WriteKind.UNGUARD),
+        (str(NOW), WATCH_SECONDS, WriteKind.REMOVE_PROTECTION),
     ],
 )
 def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKind | None) -> None:
@@ -487,7 +496,7 @@ def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKi
     one = node(None, GUARDED | {GUARD_OURS_ANNOTATION: until})
     found = watched(watching, one, POD, wanted=False)
     assert [write.kind for write in found] == ([kind] if kind else [])
-    if kind is WriteKind.GUARD:
+    if kind is WriteKind.PROTECT:
         assert found[0].annotations == GUARDED | {GUARD_OURS_ANNOTATION: LATER}
 
 
@@ -496,7 +505,7 @@ def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKi
     [
         (dated(NOW - 2 * HOUR, NOW - HOUR), 0, None),
         (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS - 1, None),
-        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS, WriteKind.RELEASE),
+        (dated(NOW - 2 * HOUR, NOW - HOUR), WATCH_SECONDS, WriteKind.RELEASE_MARK),
         (dated(NOW + HOUR, NOW + 2 * HOUR), WATCH_SECONDS, None),
         (dated(NOW + DAY, NOW + DAY + HOUR), WATCH_SECONDS, None),
         (dated(NOW + DAY + 1, NOW + DAY), WATCH_SECONDS, WriteKind.MARK),
@@ -507,7 +516,11 @@ def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
     one: Node, watching: int, kind: WriteKind | None
 ) -> None:
     """Times that nobody's clock has written are written anew."""
-    found = [write for write in watched(watching, one, POD) if write.kind is not WriteKind.HARDEN]
+    found = [
+        write
+        for write in watched(watching, one, POD)
+        if write.kind is not WriteKind.SET_NO_SCHEDULE
+    ]
     assert [write.kind for write in found] == ([kind] if kind else [])
     if kind is WriteKind.MARK:
         anew = decode_details({DETAILS_ANNOTATION: found[0].annotations[DETAILS_ANNOTATION] or ""})
@@ -522,20 +535,20 @@ def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
 )
 def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) -> None:
     found = watched(watching, dated(since, since + 2 * HOUR), POD)
-    assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
+    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
 
 
 @pytest.mark.parametrize(("since", "hard"), [(NOW, False), (NOW - 1, True)])
 def test_a_mark_of_this_second_has_no_age_either(since: int, hard: bool) -> None:
     config = replace(CONFIG, no_schedule_after_seconds=1)
     found = decided(config, dated(since, NOW + HOUR), POD)
-    assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
+    assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
 
 
 def test_a_mark_from_the_future_has_no_age() -> None:
     config = replace(CONFIG, no_schedule_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
-    assert (found.kind, found.note) == (WriteKind.HARDEN, "marked for 0 s")
+    assert (found.kind, found.note) == (WriteKind.SET_NO_SCHEDULE, "marked for 0 s")
 
 
 @pytest.mark.parametrize(
@@ -554,7 +567,7 @@ def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool)
     held = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
     assert ("n1" in held.backing_off) is left_alone
     forgotten = [write.kind for write in watched(0, one, wanted=False)]
-    assert forgotten == ([] if left_alone or until == NOW else [WriteKind.FORGET])
+    assert forgotten == ([] if left_alone or until == NOW else [WriteKind.REMOVE_BACKOFF])
 
 
 def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
@@ -577,11 +590,11 @@ def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() 
     pods = [replace(POD, name=one.name, node=one.name) for one in found]
     writes = decide(Cluster.of(found, pods), plan, CONFIG, now_seconds=NOW, owner="me")
     assert [(write.kind, write.key) for write in writes] == [
-        (WriteKind.RELEASE, "z"),
-        (WriteKind.RELEASE, "a"),
-        (WriteKind.SOFTEN, "d"),
-        (WriteKind.GUARD, "b"),
-        (WriteKind.REPAIR, "c"),
+        (WriteKind.RELEASE_MARK, "z"),
+        (WriteKind.RELEASE_MARK, "a"),
+        (WriteKind.SET_PREFER_NO_SCHEDULE, "d"),
+        (WriteKind.PROTECT, "b"),
+        (WriteKind.REPAIR_TAINTS, "c"),
     ]
 
 
@@ -660,20 +673,24 @@ def test_times_of_a_taint_under_another_key_are_read_and_no_others() -> None:
     assert details.since == NOW - 60
     hard = replace(HARD, taint_key=KEY)
     undated = of_key(node(MARKED, DETAILED | GUARDED, OURS))
-    assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.HARDEN]
+    assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.SET_NO_SCHEDULE]
 
 
 def test_all_hard_marks_are_softened_but_on_nodes_that_are_being_deleted() -> None:
     hard = of_mark("hard", HARD_TAINT)
     going = of_mark("hard", HARD_TAINT, GOING)
-    found = softened([hard, going, of_mark("soft", OURS), node()], "no pass can be made")
+    found = prefer_no_schedule_writes(
+        [hard, going, of_mark("soft", OURS), node()], "no pass can be made"
+    )
     assert found == [
-        Write.of(WriteKind.SOFTEN, hard, {MARK_LABEL: "soft"}, {}, "no pass can be made")
+        Write.of(
+            WriteKind.SET_PREFER_NO_SCHEDULE, hard, {MARK_LABEL: "soft"}, {}, "no pass can be made"
+        )
     ]
 
 
 @pytest.mark.parametrize(("after", "age", "kinds"), [
-    (0, 0, [WriteKind.HARDEN]),
+    (0, 0, [WriteKind.SET_NO_SCHEDULE]),
     (1, 0, []),
     (1, 1, []),
 ])  # fmt: skip
@@ -698,4 +715,4 @@ def test_taints_are_repaired_to_those_of_the_mark_and_theirs_stay(key: str) -> N
     one = node(MARKED, DETAILED | GUARDED, theirs)
     (found,) = decided(replace(CONFIG, taint_key=key), one, POD)
     ours = Taint(key, str(DETAILS.since), Effect.PREFER_NO_SCHEDULE)
-    assert (found.kind, found.taints) == (WriteKind.REPAIR, (theirs, ours))
+    assert (found.kind, found.taints) == (WriteKind.REPAIR_TAINTS, (theirs, ours))

@@ -167,7 +167,7 @@ def test_what_is_ours_goes_and_nothing_else(
     one: Pod, enabled: bool, gone: dict[str, str | None]
 ) -> None:
     (found,) = decided(one, enabled=enabled)
-    assert (found.kind, found.note) == (CostKind.CLEAR, "")
+    assert (found.kind, found.note) == (CostKind.REMOVE, "")
     assert found.annotations == gone
 
 
@@ -194,10 +194,10 @@ def test_a_clear_comes_first_and_the_pods_of_the_oldest_mark() -> None:
     ]
     found = decided(*pods, nodes=nodes)
     assert [(write.kind.value, write.before.name) for write in found] == [
-        ("clear", "z"),
-        ("set", "b"),
-        ("set", "c"),
-        ("set", "a"),
+        ("remove_deletion_cost", "z"),
+        ("set_deletion_cost", "b"),
+        ("set_deletion_cost", "c"),
+        ("set_deletion_cost", "a"),
     ]
     assert [write.before.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
 

@@ -62,35 +62,35 @@ GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
 HOLDING = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
 
 GRID = """
-EVENT               UNMARKED         SOFT            HARD            PROTECTED             RELEASED_TO_AUTOSCALER PROTECTION_ENDING PROTECTED_UNMARKED BACKING_OFF    INVALID
-DELETED             .                .               .               .                     .                      .                 .                  .              .
-LEAVING             REMOVE_REST      REMOVE_ALL      REMOVE_ALL      .                     .                      .                 .                  .              REMOVE_ALL
-OBSERVE             .                RELEASE         RELEASE         .                     .                      .                 .                  .              .
-DRAIN_FAILED        .                BACK_OFF        BACK_OFF        .                     .                      .                 .                  .              .
-UNREMOVABLE         .                RELEASE         RELEASE         .                     .                      .                 .                  .              .
-EMPTY_AT_DEADLINE   .                EXTEND_DEADLINE EXTEND_DEADLINE .                     .                      .                 .                  .              .
-DEADLINE_MISSED     .                BACK_OFF        BACK_OFF        .                     .                      .                 .                  .              .
-REMOVABLE           MARK             .               .               .                     .                      .                 .                  .              .
-REMOVABLE_OBSERVED  MARK             .               .               .                     .                      .                 .                  .              .
-WRONG_TAINTS        REPAIR           REPAIR          REPAIR          .                     .                      .                 .                  .              .
-MARK_REMOVED        RELEASE          .               .               .                     .                      .                 .                  .              .
-PROTECTION_WANTED   PROTECT_UNMARKED .               .               .                     .                      .                 .                  .              .
-WRONG_ANNOTATION    .                .               .               PROTECT               .                      PROTECT_UNTIL     PROTECT_UNMARKED   .              .
-DETAILS_REMOVED     .                .               .               .                     .                      PROTECT_UNTIL     .                  .              .
-PROTECTION_UNWANTED .                .               .               .                     .                      .                 PROTECT_UNTIL      .              .
-LONG_OCCUPIED       .                .               .               .                     .                      .                 UNPROTECT          .              .
-PROTECTION_REMOVED  .                .               .               .                     .                      UNPROTECT         .                  .              .
-INVALID_END         .                .               .               .                     .                      PROTECT_UNTIL     .                  .              .
-PROTECTION_EXPIRED  .                .               .               .                     .                      UNPROTECT         .                  .              .
-BUSY                .                .               .               .                     .                      UNPROTECT         .                  .              .
-BACKOFF_EXPIRED     .                .               .               .                     .                      .                 .                  FORGET_BACKOFF .
-INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS .                     .                      .                 .                  .              .
-NO_SCHEDULE_DUE     .                HARDEN          .               .                     .                      .                 .                  .              .
-NO_SCHEDULE_BLOCKED .                .               SOFTEN          .                     .                      .                 .                  .              .
-OCCUPIED            .                .               .               .                     PROTECT                .                 .                  .              .
-RESERVED            .                .               .               .                     PROTECT                .                 .                  .              .
-EMPTY               .                .               .               RELEASE_TO_AUTOSCALER .                      .                 .                  .              .
-RESERVE_CHANGED     UPDATE_RESERVE   UPDATE_RESERVE  UPDATE_RESERVE  .                     .                      .                 .                  .              .
+EVENT               UNMARKED         SOFT            HARD                   PROTECTED             RELEASED_TO_AUTOSCALER PROTECTION_ENDING PROTECTED_UNMARKED BACKING_OFF    INVALID
+DELETED             .                .               .                      .                     .                      .                 .                  .              .
+LEAVING             REMOVE_REST      REMOVE_ALL      REMOVE_ALL             .                     .                      .                 .                  .              REMOVE_ALL
+OBSERVE             .                RELEASE_MARK    RELEASE_MARK           .                     .                      .                 .                  .              .
+DRAIN_FAILED        .                BACK_OFF        BACK_OFF               .                     .                      .                 .                  .              .
+UNREMOVABLE         .                RELEASE_MARK    RELEASE_MARK           .                     .                      .                 .                  .              .
+EMPTY_AT_DEADLINE   .                EXTEND_DEADLINE EXTEND_DEADLINE        .                     .                      .                 .                  .              .
+DEADLINE_MISSED     .                BACK_OFF        BACK_OFF               .                     .                      .                 .                  .              .
+REMOVABLE           MARK             .               .                      .                     .                      .                 .                  .              .
+REMOVABLE_OBSERVED  MARK             .               .                      .                     .                      .                 .                  .              .
+WRONG_TAINTS        REPAIR_TAINTS    REPAIR_TAINTS   REPAIR_TAINTS          .                     .                      .                 .                  .              .
+MARK_REMOVED        RELEASE_MARK     .               .                      .                     .                      .                 .                  .              .
+PROTECTION_WANTED   PROTECT_UNMARKED .               .                      .                     .                      .                 .                  .              .
+WRONG_ANNOTATION    .                .               .                      PROTECT               .                      PROTECT_UNTIL     PROTECT_UNMARKED   .              .
+DETAILS_REMOVED     .                .               .                      .                     .                      PROTECT_UNTIL     .                  .              .
+PROTECTION_UNWANTED .                .               .                      .                     .                      .                 PROTECT_UNTIL      .              .
+LONG_OCCUPIED       .                .               .                      .                     .                      .                 REMOVE_PROTECTION  .              .
+PROTECTION_REMOVED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
+INVALID_END         .                .               .                      .                     .                      PROTECT_UNTIL     .                  .              .
+PROTECTION_EXPIRED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
+BUSY                .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
+BACKOFF_EXPIRED     .                .               .                      .                     .                      .                 .                  REMOVE_BACKOFF .
+INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS        .                     .                      .                 .                  .              .
+NO_SCHEDULE_DUE     .                SET_NO_SCHEDULE .                      .                     .                      .                 .                  .              .
+NO_SCHEDULE_BLOCKED .                .               SET_PREFER_NO_SCHEDULE .                     .                      .                 .                  .              .
+OCCUPIED            .                .               .                      .                     PROTECT                .                 .                  .              .
+RESERVED            .                .               .                      .                     PROTECT                .                 .                  .              .
+EMPTY               .                .               .                      RELEASE_TO_AUTOSCALER .                      .                 .                  .              .
+RESERVE_CHANGED     UPDATE_RESERVE   UPDATE_RESERVE  UPDATE_RESERVE         .                     .                      .                 .                  .              .
 """  # noqa: E501
 """What is written, for every event in every state; a pair that is missing is a failure."""
 
@@ -175,7 +175,7 @@ class World:
         """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
         done = self.node
         for write in split(self.decided(), self.config.mode)[0]:
-            if write.if_as_seen(done) is not None:
+            if write.if_unchanged(done) is not None:
                 done = applied(write, done)
                 done = replace(done, taints=desired_taints(done, TAINT_KEY))
         return replace(self, node=done)
@@ -279,7 +279,7 @@ def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, sta
     (write,) = world.decided()
     assert event in world.happening()
     assert (write.kind, write.note) == (act.kind, NOTES.get(event, event.meaning))
-    assert write.taints is None or act is Transition.REPAIR
+    assert write.taints is None or act is Transition.REPAIR_TAINTS
     after = states(replace(applied(write, world.node), taints=()))
     assert (act.then or state) in after
 
@@ -370,9 +370,9 @@ def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard(
     never = replace(CONFIG, no_schedule_after_seconds=None)
     drained = replace(marked(**GUARDED), config=never, watch=replace(WATCH, hard=frozenset("n")))
     (write,) = drained.decided()
-    assert (write.kind, write.labels) == (WriteKind.HARDEN, {MARK_LABEL: "hard"})
+    assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "hard"})
     assert write.note == "the node is being drained, and no new pod may be placed on it"
     assert drained.written().decided() == (), "it stays hard"
     refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
     (write,) = replace(drained.written(), watch=refused).decided()
-    assert write.kind is WriteKind.SOFTEN
+    assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE

@@ -37,7 +37,7 @@ from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import DEVICES_FIELD, Pod
 from core.writes.cleanup import cleanup
-from core.writes.nodes import HOLDS_A_PASS_MAX, LeaderObservations, decide
+from core.writes.nodes import PROTECTIONS_A_PASS_MAX, LeaderObservations, decide
 from core.writes.write import Write, WriteKind, applied
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, marked, node, pod
@@ -243,31 +243,31 @@ THERE = pod("q", "other", 100, 100)
 @pytest.mark.parametrize(
     ("one", "pods", "config", "kind", "annotations"),
     [
-        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD, HELD),
+        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
         (node("n"), (MOVING, THERE), asked(Scope.EMPTY), None, {}),
-        (node("n"), (MOVING, THERE), asked(Scope.ALL), WriteKind.HOLD, HELD),
+        (node("n"), (MOVING, THERE), asked(Scope.ALL), WriteKind.PROTECT_UNMARKED, HELD),
         (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.EMPTY), WriteKind.GUARD,
+        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.EMPTY), WriteKind.PROTECT,
          {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.ALL), None, {}),
-        (node("n", annotations=HELD), (THERE,), asked(Scope.MARKED), WriteKind.GUARD,
+        (node("n", annotations=HELD), (THERE,), asked(Scope.MARKED), WriteKind.PROTECT,
          {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD), (THERE,), replace(asked(Scope.EMPTY), mode=Mode.OBSERVE),
-         WriteKind.GUARD, {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
+         WriteKind.PROTECT, {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 450)}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 451)}), (THERE,),
          asked(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 900)}), (THERE,),
          asked(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 901)}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: "marked"}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.HOLD, {GUARD_OURS_ANNOTATION: "held"}),
+         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.HOLD, HELD),
+         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
         (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
-         asked(Scope.MARKED), WriteKind.UNGUARD, {GUARD_OURS_ANNOTATION: None}),
+         asked(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {GUARD_OURS_ANNOTATION: None}),
         (node("n", annotations=HELD), (THERE,), CONFIG, WriteKind.MARK,
          {GUARD_OURS_ANNOTATION: "marked"}),
     ],
@@ -307,7 +307,7 @@ def test_an_empty_node_is_told_why_it_stays_one_with_pods_what_for(
     assert [write.note for write in writes if write.key == "n"] == [note]
 
 
-@pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.HARDEN])])
+@pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.SET_NO_SCHEDULE])])
 def test_a_node_that_is_drained_is_hard_from_its_first_second_on(
     drained: str, kinds: list[WriteKind]
 ) -> None:
@@ -331,30 +331,30 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
 @pytest.mark.parametrize(
     ("one", "pods", "config", "kind", "annotations"),
     [
-        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD, KARPENTERS),
+        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, KARPENTERS),
         (node("n", annotations=KARPENTERS), (THERE,), asked(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), WriteKind.HOLD,
+        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED,
          OLD | KARPENTERS),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
-         asked(Scope.EMPTY), WriteKind.GUARD,
+         asked(Scope.EMPTY), WriteKind.PROTECT,
          OLD | {GUARD_OURS_ANNOTATION: f"{NOW + 900} {KARPENTER_KEEP_ANNOTATION}"}),
         (node("n"), (THERE,), CONFIG, WriteKind.MARK,
          {KARPENTER_KEEP_ANNOTATION: "true",
           GUARD_OURS_ANNOTATION: f"marked {KARPENTER_KEEP_ANNOTATION}"}),
         (marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), (MOVING, THERE), CONFIG,
-         WriteKind.GUARD, OLD),
-        (marked_node(**KARPENTERS), (THERE,), CONFIG, WriteKind.UNGUARD,
+         WriteKind.PROTECT, OLD),
+        (marked_node(**KARPENTERS), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION,
          {KARPENTER_KEEP_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}),
-        (marked_node(**HELD), (THERE,), CONFIG, WriteKind.UNGUARD, OURS_GONE),
-        (marked_node(), (MOVING, THERE), CONFIG, WriteKind.GUARD,
+        (marked_node(**HELD), (THERE,), CONFIG, WriteKind.REMOVE_PROTECTION, OURS_GONE),
+        (marked_node(), (MOVING, THERE), CONFIG, WriteKind.PROTECT,
          {KARPENTER_KEEP_ANNOTATION: "true"}),
-        (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+        (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
          {DETAILS_ANNOTATION: None}),
         (node("n", annotations=BY_OTHERS), (THERE,), asked(Scope.EMPTY), None, {}),
-        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE,
+        (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
          {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), asked(Scope.EMPTY),
-         WriteKind.GUARD,
+         WriteKind.PROTECT,
          {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
     ],
 )  # fmt: skip
@@ -389,7 +389,7 @@ def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_
         last = reconcile(there, CONFIG, last.state, now, last=last)
         assert last.skipped is skipped
         kinds = [write.kind for write in written(CONFIG, last) if write.key == "n"]
-        assert (WriteKind.UNGUARD in kinds) is (now == NOW + 90)
+        assert (WriteKind.REMOVE_PROTECTION in kinds) is (now == NOW + 90)
 
 
 @pytest.mark.parametrize(("kind", "empty"), [("StatefulSet", False), ("ReplicaSet", True)])
@@ -400,8 +400,8 @@ def test_a_stuck_pod_that_karpenter_waits_for_keeps_the_guard_and_ends_the_mark(
     one = on_karpenter(marked_node(**KARPENTERS))
     stuck = replace(ending(NOW - DAY), owner_kind=kind)
     for now, kinds in (
-        (NOW, [WriteKind.UNGUARD] if empty else []),
-        (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.RELEASE]),
+        (NOW, [WriteKind.REMOVE_PROTECTION] if empty else []),
+        (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.RELEASE_MARK]),
     ):
         writes = written(CONFIG, looked(CONFIG, [one, OTHER], stuck, THERE, now=now))
         assert [write.kind for write in writes if write.key == "n"] == kinds
@@ -451,10 +451,10 @@ def test_a_node_that_has_just_filled_keeps_what_it_has_for_as_long_as_a_guard_st
     for seconds in (1, 899):
         assert after(config, nodes, MOVING, seconds=seconds) == []
     gone = dict.fromkeys((*guard, *told))
-    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.UNGUARD, gone)]
+    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.REMOVE_PROTECTION, gone)]
     ends = {GUARD_OURS_ANNOTATION: guard[GUARD_OURS_ANNOTATION].replace("held", str(NOW + 900))}
     (write,) = written(config, looked(config, list(nodes), MOVING, THERE))
-    assert write.kind is WriteKind.GUARD, "who has not seen it empty says until when"
+    assert write.kind is WriteKind.PROTECT, "who has not seen it empty says until when"
     assert ends.items() <= write.annotations.items()
     assert not told or write.annotations[RESERVE_ANNOTATION] is None
 
@@ -473,14 +473,14 @@ def test_a_guard_that_is_to_go_for_another_cause_says_until_when_at_once(
 ) -> None:
     ((kind, annotations),) = after(asked(Scope.EMPTY), (one, OTHER), *pods, seconds=2, then=then)
     until = (annotations[GUARD_OURS_ANNOTATION] or "").split()[0]
-    assert (kind, until) == (WriteKind.GUARD, str(NOW + 902))
+    assert (kind, until) == (WriteKind.PROTECT, str(NOW + 902))
 
 
 def test_of_a_node_with_pods_that_is_held_it_is_not_told_for_long_whom_it_was_kept_for() -> None:
     config = asked(Scope.ALL, reserve=Reserve(window_seconds=DAY))
     nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
-    told = [(WriteKind.TELL, {RESERVE_ANNOTATION: None})]
+    told = [(WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})]
     assert after(config, nodes, MOVING, seconds=900) == told
     observe = replace(config, mode=Mode.OBSERVE)
     ((_, annotations),) = after(config, nodes, MOVING, seconds=2, then=observe)
@@ -523,12 +523,12 @@ def test_the_guard_of_a_released_node_is_lifted_where_no_autoscaler_would_drain_
 ) -> None:
     config = asked(Scope.MARKED)
     writes = written(config, looked(config, [one, OTHER], *pods))
-    assert [write.kind for write in writes] == [WriteKind.UNGUARD] * lifted
+    assert [write.kind for write in writes] == [WriteKind.REMOVE_PROTECTION] * lifted
 
 
 def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
     """And marks come after all of them."""
-    many = HOLDS_A_PASS_MAX + 1
+    many = PROTECTIONS_A_PASS_MAX + 1
     nodes = [node(f"n{number:03}") for number in range(many + 2)]
     pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
     config = asked(Scope.ALL)
@@ -548,7 +548,7 @@ def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared
     assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
     kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of(nodes, [THERE]), kept, LeaderState(), NOW)
-    assert [write.kind for write in written(kept, new)] == [WriteKind.GUARD]
+    assert [write.kind for write in written(kept, new)] == [WriteKind.PROTECT]
     later = reconcile(Cluster.of(nodes, [THERE]), kept, new.state, NOW + 60)
     assert written(kept, later) == ()
 
@@ -566,7 +566,7 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     begun = [node("n"), OTHER]
     new = reconcile(Cluster.of(begun, [THERE]), config, LeaderState(), NOW)
     (write,) = written(config, new)
-    assert write.kind is WriteKind.HOLD
+    assert write.kind is WriteKind.PROTECT_UNMARKED
     said = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
     assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
     nodes = [applied(write, begun[0]), OTHER]
@@ -582,20 +582,20 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
     assert written(config, almost) == ()
     late = reconcile(Cluster.of(nodes, [THERE]), config, almost.state, NOW + guard)
     (told,) = written(config, late)
-    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
+    assert (told.kind, told.annotations) == (WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})
     nodes[0] = applied(told, nodes[0])
     assert nodes[0].annotations == HELD
     again = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), NOW)
     (told,) = written(config, again)
-    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: said})
+    assert (told.kind, told.annotations) == (WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: said})
     assert told.note == f"reserve: {said}"
 
 
 @pytest.mark.parametrize(
     ("one", "pods", "kind"),
     [
-        (marked_node(), (THERE,), WriteKind.GUARD),
-        (marked_node(**HELD), (THERE,), WriteKind.TELL),
+        (marked_node(), (THERE,), WriteKind.PROTECT),
+        (marked_node(**HELD), (THERE,), WriteKind.UPDATE_RESERVE),
         (node("n", annotations=HELD), (THERE,), WriteKind.MARK),
         (node("n"), (THERE,), WriteKind.MARK),
     ],
@@ -612,7 +612,10 @@ def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
     after = stored(write, one)
     over = reconcile(Cluster.of([after, OTHER], pods), config, new.state, NOW + 60)
     (write,) = written(config, over)
-    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.UNGUARD, None)
+    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (
+        WriteKind.REMOVE_PROTECTION,
+        None,
+    )
     filled = Cluster.of([after, OTHER], [*pods, MOVING])
     assert written(config, reconcile(filled, config, new.state, NOW + 899)) == ()
     there = reconcile(filled, config, new.state, NOW + 900)
@@ -634,14 +637,14 @@ def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
     again = reconcile(Cluster.of([of_mark, OTHER], [THERE]), config, new.state, NOW)
     stays = replace(again, plan=replace(again.plan, removals=()))
     (write,) = written(config, stays)
-    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE, None)
+    assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE_MARK, None)
     bare = replace(
         of_mark,
         taints=(),
         annotations={DETAILS_ANNOTATION: of_mark.annotations[DETAILS_ANNOTATION]},
     )
     mends = written(config, reconcile(Cluster.of([bare, OTHER], [THERE]), config, new.state, NOW))
-    assert {mend.kind for mend in mends} == {WriteKind.REPAIR, WriteKind.GUARD}
+    assert {mend.kind for mend in mends} == {WriteKind.REPAIR_TAINTS, WriteKind.PROTECT}
 
 
 def test_nodes_of_which_nothing_but_that_is_to_be_told_come_by_name() -> None:
@@ -650,8 +653,8 @@ def test_nodes_of_which_nothing_but_that_is_to_be_told_come_by_name() -> None:
     nodes = [node(name, annotations=HELD | said) for name in ("b", "a")]
     writes = written(config, looked(config, [*nodes, OTHER], THERE))
     assert [(write.kind, write.key) for write in writes] == [
-        (WriteKind.TELL, "a"),
-        (WriteKind.TELL, "b"),
+        (WriteKind.UPDATE_RESERVE, "a"),
+        (WriteKind.UPDATE_RESERVE, "b"),
     ]
 
 
@@ -695,7 +698,7 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
     (failed,) = written(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)
     )
-    assert failed.kind is WriteKind.RELEASE
+    assert failed.kind is WriteKind.RELEASE_MARK
     assert failed.annotations[BACKOFF_ANNOTATION]
 
 
@@ -707,7 +710,7 @@ def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_gua
     one = replace(marked_node(), labels={MARK_LABEL: Mark.HARD})
     nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
     (write,) = written(CONFIG, looked(CONFIG, nodes, THERE, *pods))
-    assert write.kind is WriteKind.SOFTEN
+    assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
     after = stored(write, nodes[0])
     assert (guard_of(after) is not None) is guarded
     assert not written(CONFIG, looked(CONFIG, [after, OTHER], THERE, *pods))
@@ -716,7 +719,7 @@ def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_gua
 def test_a_node_with_a_pod_that_should_have_ended_long_ago_is_handed_over() -> None:
     """No autoscaler waits for it: nor is the node released for it at its deadline."""
     nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
-    for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.UNGUARD])):
+    for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.REMOVE_PROTECTION])):
         found = written(CONFIG, looked(CONFIG, nodes, THERE, ending(NOW), now=now))
         assert [one.kind for one in found] == kinds
 

@@ -1,4 +1,4 @@
-"""Events that a program writes in the background. An Event that cannot be written is counted.
+"""Write Events in the background; an Event that cannot be written is counted and dropped.
 
 Source: k8s.io/api/events/v1. An Event is in the namespace of the object that it regards; Events
 about objects without a namespace, such as Nodes, are in `default`.
@@ -20,15 +20,16 @@ from core.model.node import Node
 PATH: Final = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
 DEFAULT_NAMESPACE: Final = "default"
 QUEUE_MAX: Final = 1000
+"""Maximum number of queued Events; further Events are dropped."""
 NOTE_BYTES_MAX: Final = 1000
-"""The API takes 1 kB, as UTF-8; a configuration that is refused is quoted as it was written."""
+"""Maximum size of a note in UTF-8, a limit of the API; longer notes are cut."""
 INSTANCE_CHARACTERS_MAX: Final = 128
 
 log = logging.getLogger("ebb.events")
 
 
 class EventType(StrEnum):
-    """What kubectl shows beside an Event, and people filter by."""
+    """The type of an Event."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -67,18 +68,19 @@ class Events:
         self._client, self._clock, self._lost = client, clock, lost
         self._controller = controller
         self._instance = instance[:INSTANCE_CHARACTERS_MAX]
+        # A slow API server must not delay passes or fill the memory.
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
         self._numbers = itertools.count()
 
-    def tell(self, node: Node, reason: str, note: str) -> None:
+    def record(self, node: Node, reason: str, note: str) -> None:
         """Queue an Event about a Node."""
         regarding = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        self.tell_of(regarding, reason, note)
+        self.record_about(regarding, reason, note)
 
-    def tell_of(
+    def record_about(
         self, regarding: Regarding, reason: str, note: str, type_: EventType = EventType.NORMAL
     ) -> None:
-        """Queue an Event about an object; if the queue is full, the Event is lost."""
+        """Queue an Event about an object; if the queue is full, count the Event as lost."""
         now = self._clock.unix_seconds()
         event = {
             "apiVersion": "events.k8s.io/v1",
@@ -102,7 +104,7 @@ class Events:
             self._lost()
 
     async def run(self) -> None:
-        """Send what is in the queue until cancelled."""
+        """Send queued Events until cancelled."""
         while True:
             event = await self._queue.get()
             try:
@@ -110,4 +112,6 @@ class Events:
                 await self._client.ask("POST", path, event)
             except UnavailableError as fault:
                 self._lost()
-                log.warning("an Event was lost", extra=fields(reason=str(fault)))
+                log.warning(
+                    "cannot write an Event; it is dropped", extra=fields(reason=str(fault))
+                )

@@ -1,4 +1,4 @@
-"""One Node or Pod at a time: read, decided on, and written on the version that was read."""
+"""Read one Node or Pod, decide on it, and write it on the version that was read."""
 
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -9,68 +9,70 @@ from core.edge.kube.client import CALL_TRIES_MAX, ApiError, Client, answered, on
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.writes.write import PATIENT, Object, Write
+from core.writes.write import DEFERRABLE, Object, Write
 
 TRIES_MAX: Final = 5
-"""How often one object is tried that others change at the same time."""
+"""Maximum number of attempts to write an object that others change at the same time."""
 FOR_ALL: Final = frozenset((401, 429))
-"""Refusals that are about who asks, or how often: the next object would meet them too, unless it
-is admission that says so of one."""
+"""Status codes of errors about the client or its rate of calls. They concern all objects, unless
+admission answers with such a code for one object."""
 FORBIDDEN_MAX: Final = 20
-"""After so many refusals in a row for want of a right it is taken to be missing for all objects.
-Those of a namespace are not in a row as long as others, by turns, are written."""
+"""Number of RBAC errors in a row after which the permission counts as missing for all objects.
+
+Writes alternate between namespaces. So a permission that is missing in one namespace only causes
+no such row."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
 
 
 class Written(NamedTuple, Generic[Object]):
-    """A write that was done."""
+    """A successful write."""
 
     write: Write[Object]
     stored: Versioned[Object]
-    """What the API server made of it."""
+    """The object as stored by the API server, after admission."""
 
 
 class Objects(Protocol[Object]):
-    """How objects of one kind are read and written: the API server, or a simulated one."""
+    """Reads and writes objects of one kind."""
 
     async def get(self, key: str) -> Versioned[Object] | None:
-        """Return an object as stored; None when it is gone, or a Pod has finished.
+        """Return an object as stored; None if it does not exist, or is a finished Pod.
 
         Raises: UnavailableError.
         """
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write on a resourceVersion; return the object as stored.
+        """Write an object on a resourceVersion, and return it as stored.
 
-        Raises: ConflictError when it has changed or is gone, UnavailableError.
+        Raises: ConflictError if the object has changed or does not exist, UnavailableError.
         """
 
 
 class Store(Generic[Object]):
-    """The API server's objects of one kind."""
+    """The objects of one kind at the API server."""
 
     def __init__(self, client: Client, kind: Kind[Any, Object] | Kind[Any, Object | None]) -> None:
         self._client, self._kind = client, kind
 
     async def get(self, key: str) -> Versioned[Object] | None:
-        """Return an object as stored; None when it is gone, or a Pod has finished."""
+        """Return an object as stored; None if it does not exist, or is a finished Pod."""
         raw = await self._client.find(self._kind.path_of(key))
         return None if raw is None else self._read(raw)
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write on a resourceVersion; return the object as stored.
+        """Write an object on a resourceVersion, and return it as stored.
 
-        While the API server throttles, what is PATIENT waits and is tried again.
+        A throttled write is retried only if it is DEFERRABLE.
         """
         path, patch = self._kind.path_of(write.key), write.merge_patch(version)
-        tries_max = CALL_TRIES_MAX if write.kind in PATIENT else 1
+        tries_max = CALL_TRIES_MAX if write.kind in DEFERRABLE else 1
         try:
             raw = await self._client.ask("PATCH", path, patch, tries_max=tries_max)
         except ApiError as fault:
             if fault.status == 404:
-                raise ConflictError(str(fault)) from fault
+                raise ConflictError(str(fault)) from fault  # deleted since it was read
             raise
         if (stored := self._read(raw)) is None:
             raise ConflictError(f"{write.key} has finished")
@@ -92,7 +94,7 @@ def nodes(client: Client) -> Store[Node]:
 
 
 def pods(client: Client, *, finished: bool = False) -> Store[Pod]:
-    """Return the Pods, by namespace/name. *finished*: those that have finished are there too."""
+    """Return the Pods, by namespace/name. *finished*: include finished Pods."""
     return Store(client, FINISHED_TOO if finished else PODS)
 
 
@@ -100,17 +102,17 @@ async def write_as_decided(
     objects: Objects[Object],
     key: str,
     decide: Callable[[Object], Write[Object] | None],
-    heard: Callable[[], Versioned[Object] | None] = lambda: None,
+    latest: Callable[[], Versioned[Object] | None] = lambda: None,
 ) -> Written[Object] | None:
-    """Write what is decided on the object as it stands; if others change it meanwhile, once more.
+    """Write an object as *decide* returns; decide and write again if others have changed it.
 
-    *decide* is asked before each try, and says None when there is nothing to write. *heard* is the
-    object as it was heard of last, which saves a call. Returns: None if nothing was written.
-    Raises: UnavailableError; ConflictError when others change the object all the time.
+    *decide*: returns the write for the current object, or None. *latest*: returns the object as
+    known from a watch, which saves a read. Returns: None if nothing was written.
+    Raises: UnavailableError; ConflictError if others changed the object during each attempt.
     """
     tried = {""}
     for _ in range(TRIES_MAX):
-        found = heard()
+        found = latest()
         if found is None or found[1] in tried:
             found = await objects.get(key)
         write = decide(found[0]) if found else None
@@ -120,32 +122,37 @@ async def write_as_decided(
             return Written(write, await objects.write(write, found[1]))
         except ConflictError:
             tried.add(found[1])
-    raise ConflictError(f"{key}: somebody else writes it all the time")
+    raise ConflictError(
+        f"{key}: others changed the object during {TRIES_MAX} attempts to write it"
+    )
 
 
 class Failures:
-    """How writes of many objects fail, and whether to go on with the others."""
+    """Decides after a failed write whether to continue with other objects."""
 
     def __init__(self) -> None:
         self._forbidden = 0
 
     def end(self, fault: UnavailableError | None) -> bool:
-        """Count a write; None: it was done. Say whether the next would most likely fail too."""
+        """Record a write, and return whether the next write would most likely fail too.
+
+        *fault*: the error; None for a successful write.
+        """
         if fault is None:
             self._forbidden = 0
             return False
         forbidden = isinstance(fault, ApiError) and fault.forbidden
         self._forbidden = self._forbidden + 1 if forbidden else 0
-        return self._forbidden >= FORBIDDEN_MAX or not _of_this_one(fault)
+        return self._forbidden >= FORBIDDEN_MAX or not _is_specific(fault)
 
 
 def is_for_all(fault: UnavailableError) -> bool:
-    """Say whether a write was refused for who asks, or how often, whatever its object is."""
+    """Return whether the API server would refuse the write of any object with this error."""
     return isinstance(fault, ApiError) and fault.status in FOR_ALL and not fault.denied
 
 
-def _of_this_one(fault: UnavailableError) -> bool:
-    """Say whether a write may have failed by what its object is."""
+def _is_specific(fault: UnavailableError) -> bool:
+    """Return whether the error may be specific to the object."""
     if isinstance(fault, ApiError):
         return fault.denied or (400 <= fault.status < 500 and not is_for_all(fault))
     return isinstance(fault, ConflictError)

@@ -35,10 +35,10 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
     async with bench() as made:
-        made.events.tell(NODE, "Marked", "it can go")
+        made.events.record(NODE, "Marked", "it can go")
         about = namespace("ebb-system")
-        made.events.tell_of(about, "ConfigurationRefused", "bad", EventType.WARNING)
-        made.events.tell_of(secret("ebb-system", "s"), "Replaced", "gone")
+        made.events.record_about(about, "ConfigurationRefused", "bad", EventType.WARNING)
+        made.events.record_about(secret("ebb-system", "s"), "Replaced", "gone")
         sending = asyncio.create_task(made.events.run())
         await made.api.until(lambda: len(made.api.documents) == 3)
         sending.cancel()
@@ -62,7 +62,7 @@ async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
 async def test_what_finds_no_room_or_no_server_is_counted() -> None:
     async with bench() as made:
         for _ in range(QUEUE_MAX + 2):
-            made.events.tell(NODE, "Marked", "")
+            made.events.record(NODE, "Marked", "")
         assert made.losses == 2
         made.api.fail_next("post", 500)
         sending = asyncio.create_task(made.events.run())
@@ -73,7 +73,7 @@ async def test_what_finds_no_room_or_no_server_is_counted() -> None:
 
 async def test_a_note_is_as_long_as_the_api_takes_it() -> None:
     async with bench() as made:
-        made.events.tell_of(namespace("ebb-system"), "ConfigurationRefused", "x" + "ü" * 1000)
+        made.events.record_about(namespace("ebb-system"), "ConfigurationRefused", "x" + "ü" * 1000)
         sending = asyncio.create_task(made.events.run())
         await made.api.until(lambda: bool(made.api.documents))
         sending.cancel()

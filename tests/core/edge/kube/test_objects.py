@@ -13,7 +13,7 @@ from core.model.errors import ConflictError, UnavailableError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.write import PRESSING, CostKind, Write, WriteKind
+from core.writes.write import URGENT, CostKind, Write, WriteKind
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import node_object, pod_object
 from tests.support.following import Waits, opened
@@ -68,7 +68,7 @@ async def test_what_rests_on_a_plan_is_not_kept_back_until_the_plan_is_old(
     """What takes back is as right ten seconds later, and pods may be waiting for it."""
     api.put_document(PATH, pod_object("p", node="n"))
     api.put(NODES, node_object("n"))
-    waits = kind in PRESSING or kind is CostKind.CLEAR
+    waits = kind in URGENT or kind is CostKind.REMOVE
     assert await carried_out(api, kind) == ([10, 10] if waits else [])
     assert api.count("patch") == (3 if waits else 1)
 
@@ -84,7 +84,7 @@ async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeAp
         assert found is not None
         node, version = found
         wanted = (*node.taints, Taint("ours", "1", "PreferNoSchedule"))
-        write = Write(WriteKind.REPAIR, node, {}, "", wanted)
+        write = Write(WriteKind.REPAIR_TAINTS, node, {}, "", wanted)
         changed, _ = await nodes(client).write(write, version)
         assert changed.taints == wanted
         theirs = api.objects[NODES]["n"]["spec"]["taints"][0]
@@ -163,7 +163,7 @@ async def test_a_conflict_means_once_more_on_what_stands_then(api: FakeApi) -> N
         assert await write_as_decided(nodes(client), "n", decide) is None
         assert len(asked) == TRIES_MAX
         api.fail_next("patch", 409, times=TRIES_MAX)
-        with pytest.raises(ConflictError, match="n: somebody else writes it all the time"):
+        with pytest.raises(ConflictError, match="n: others changed the object"):
             await write_as_decided(nodes(client), "n", marking)
 
 
