@@ -29,7 +29,7 @@ from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from tests.core.fit.test_inter_pod import calls
+from tests.core.fit.test_inter_pod import count_calls
 from tests.support import builders
 from tests.support.builders import UNLIMITED, node, pod, select
 
@@ -464,7 +464,7 @@ def test_a_pod_is_asked_about_by_budgets_of_its_own_namespace_alone() -> None:
     ]
     none, many = Allowances([budget(1)]), Allowances([*theirs, budget(1)])
     assert none.why_not(B) is many.why_not(B) is None
-    assert calls(partial(none.why_not, A)) == calls(partial(many.why_not, A))
+    assert count_calls(partial(none.why_not, A)) == count_calls(partial(many.why_not, A))
 
 
 @pytest.mark.parametrize(

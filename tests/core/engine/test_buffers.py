@@ -49,7 +49,7 @@ TEMPLATE: Json = {
 }
 
 
-def buffer_json(status: Json | None = None, spec: Json | None = None, **metadata: Any) -> Json:
+def written(status: Json | None = None, spec: Json | None = None, **metadata: Any) -> Json:
     """Return a buffer as the controller of Cluster Autoscaler writes it, with changes."""
     found = {"podTemplateRef": {"name": "t"}, "replicas": 3, "conditions": [READY]}
     found |= {"provisioningStrategy": "buffer.x-k8s.io/active-capacity"} | (status or {})
@@ -75,7 +75,7 @@ def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
 
 class TestDecode:
     def test_accepted_buffer_has_its_replicas_and_pod(self) -> None:
-        found = read(buffer_json(), TEMPLATE)
+        found = read(written(), TEMPLATE)
         assert (found.key, found.replicas, found.fault) == ("shop/b", 3, "")
         assert found.pod is not None
         assert found.pod.requests == Resources(500, 2**30, 0, 1)
@@ -85,21 +85,21 @@ class TestDecode:
     @pytest.mark.parametrize(
         ("changed", "fault"),
         [
-            (buffer_json({"conditions": None}), "no autoscaler has accepted the buffer"),
-            (buffer_json({"conditions": [{"type": "Ready", "status": "True"}]}),
+            (written({"conditions": None}), "no autoscaler has accepted the buffer"),
+            (written({"conditions": [{"type": "Ready", "status": "True"}]}),
              "no autoscaler has accepted the buffer"),
-            (buffer_json({"conditions": [{**READY, "status": "False", "reason": "NotFound"}]}),
+            (written({"conditions": [{**READY, "status": "False", "reason": "NotFound"}]}),
              "the autoscaler rejects the buffer: NotFound"),
-            (buffer_json({"conditions": [{**READY, "status": "x", "reason": None}]}),
+            (written({"conditions": [{**READY, "status": "x", "reason": None}]}),
              "the autoscaler rejects the buffer: no reason given"),
-            (buffer_json({"provisioningStrategy": "a.b/standby"}),
+            (written({"provisioningStrategy": "a.b/standby"}),
              "its provisioning strategy a.b/standby keeps no room on existing nodes"),
-            (buffer_json({"podTemplateRef": {"name": "u"}}), "PodTemplate u was not found"),
+            (written({"podTemplateRef": {"name": "u"}}), "PodTemplate u was not found"),
             (
-                buffer_json({"podTemplateRef": None}, {}),
+                written({"podTemplateRef": None}, {}),
                 "it names neither a PodTemplate nor a workload",
             ),
-            (buffer_json(deletionTimestamp="2026-01-01T00:00:00Z"), "the buffer is being deleted"),
+            (written(deletionTimestamp="2026-01-01T00:00:00Z"), "the buffer is being deleted"),
         ],
     )  # fmt: skip
     def test_buffer_has_fault_when_it_is_not_accepted_or_resolved(
@@ -109,11 +109,11 @@ class TestDecode:
 
     def test_template_of_another_namespace_is_not_found(self) -> None:
         other = {**TEMPLATE, "metadata": {"name": "t", "namespace": "other"}}
-        assert read(buffer_json(), other).fault == "PodTemplate t was not found"
+        assert read(written(), other).fault == "PodTemplate t was not found"
 
     def test_buffer_has_fault_when_template_exceeds_limits(self) -> None:
         spec = {"tolerations": [{"key": f"k{n}"} for n in range(5000)]}
-        found = read(buffer_json(), {**TEMPLATE, "template": {"spec": spec}})
+        found = read(written(), {**TEMPLATE, "template": {"spec": spec}})
         assert "PodTemplate t: " in found.fault
 
     @pytest.mark.parametrize(
@@ -127,9 +127,7 @@ class TestDecode:
     def test_buffer_pod_is_copied_from_workload_when_no_template_is_named(
         self, kind: str, owner: tuple[str, str], labels: Json
     ) -> None:
-        asked = buffer_json(
-            {"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}}
-        )
+        asked = written({"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}})
         like = {
             "kind": "Pod",
             "metadata": {
@@ -147,37 +145,37 @@ class TestDecode:
 
     def test_own_buffer_has_published_and_accepted_replicas(self) -> None:
         ours, asked = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
-        found = read(buffer_json(spec=asked, labels=ours), TEMPLATE)
+        found = read(written(spec=asked, labels=ours), TEMPLATE)
         assert (found.published, found.accepted, found.fault) == (5, 3, "")
         assert found.pod is None, "no room is kept for it"
-        waits = read(buffer_json({"conditions": None}, asked, labels=ours), TEMPLATE)
+        waits = read(written({"conditions": None}, asked, labels=ours), TEMPLATE)
         assert (waits.published, waits.accepted) == (5, 0)
-        more = read(buffer_json({"replicas": 9}, asked, labels=ours), TEMPLATE)
+        more = read(written({"replicas": 9}, asked, labels=ours), TEMPLATE)
         assert more.accepted == 5, "accepted replicas are at most the published ones"
-        assert read(buffer_json(), TEMPLATE).published is None
+        assert read(written(), TEMPLATE).published is None
 
     @pytest.mark.parametrize(("asked", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
     def test_published_replicas_are_clamped_to_api_range(
         self, asked: int | None, counts: int
     ) -> None:
         spec = {"replicas": asked, "scalableRef": {"kind": "Deployment", "name": "web"}}
-        found = read(buffer_json({"podTemplateRef": None}, spec, labels={BUFFER_OURS_LABEL: ""}))
+        found = read(written({"podTemplateRef": None}, spec, labels={BUFFER_OURS_LABEL: ""}))
         assert (found.published, found.scalable) == (counts, None)
 
     @pytest.mark.parametrize("many", [None, 0, -1, -(2**31)])
     def test_buffer_without_replicas_has_no_room_and_no_fault(self, many: int | None) -> None:
-        found = read(buffer_json({"replicas": many}), TEMPLATE)
+        found = read(written({"replicas": many}), TEMPLATE)
         assert (found.replicas, found.fault) == (0, "")
 
     def test_replicas_are_clamped_to_api_maximum(self) -> None:
-        raw = orjson.dumps(buffer_json({"replicas": "@"})).replace(b'"@"', b"9" * 70)
+        raw = orjson.dumps(written({"replicas": "@"})).replace(b'"@"', b"9" * 70)
         found = BUFFERS.read(raw)
         assert found is not None
         assert found.replicas == 2**31 - 1
 
     @pytest.mark.parametrize("many", ["3", 1.5, []])
     def test_invalid_buffer_is_rejected_with_its_field(self, many: object) -> None:
-        raw = orjson.dumps(buffer_json({"replicas": many}))
+        raw = orjson.dumps(written({"replicas": many}))
         with pytest.raises(InvalidInputError, match=r"CapacityBuffer shop/b: status\.replicas"):
             BUFFERS.read(raw)
 
