@@ -55,7 +55,7 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path / "ebb.yaml")
 
 
-async def test_valid_file_is_applied_and_starts_a_pass(running: Running) -> None:
+async def test_valid_file_is_applied_and_starts_pass(running: Running) -> None:
     running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
     await running.config_reload.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
@@ -139,7 +139,7 @@ async def test_missing_file_is_rejected(running: Running) -> None:
     assert running.told[0][0] == REFUSED
 
 
-async def test_file_is_read_outside_the_event_loop(running: Running) -> None:
+async def test_file_is_read_outside_event_loop(running: Running) -> None:
     running.path.write_text("[")
     reload = asyncio.create_task(running.config_reload.reload())
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_changed_file_is_retried_until_it_is_accepted(tmp_path: Path) -> N
     assert answers == []
 
 
-async def test_change_is_noticed_when_it_happens_before_the_watch_starts(
+async def test_change_is_noticed_when_it_happens_before_watch_starts(
     running: Running,
 ) -> None:
     """Meanwhile the program connects to the cluster, which may run an exec plugin."""

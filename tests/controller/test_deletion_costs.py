@@ -133,7 +133,7 @@ def with_cost(one: Pod, cost: str | None, ours: str | None = None) -> Pod:
     return replace(one, deletion_cost=cost, deletion_cost_ours=ours)
 
 
-async def test_costs_are_set_with_the_mark_and_cleared_with_it() -> None:
+async def test_costs_are_set_with_mark_and_cleared_with_it() -> None:
     mine = with_cost(pod("mine", "m", 100, 100), "5")
     world = World(*some(3), *some(2, "u"), mine)
     assert await world.step() == 0
@@ -302,7 +302,7 @@ async def test_conflict_is_retried_when_relevant_fields_are_unchanged(
     assert (world.count(kind), world.count("failed")) == (1, 0)
 
 
-async def test_writes_and_concurrent_calls_of_a_pass_are_bounded() -> None:
+async def test_writes_and_concurrent_calls_of_pass_are_bounded() -> None:
     world = World(*some(WRITES_MAX + 20))
     await world.step()
     assert 0 < len(world.api.written) <= WRITES_MAX
@@ -351,7 +351,7 @@ async def test_pod_whose_write_always_fails_does_not_delay_others() -> None:
     ],
     ids=str,
 )
-async def test_batch_continues_when_failure_is_specific_to_the_pod(
+async def test_batch_continues_when_failure_is_specific_to_pod(
     rejection: UnavailableError, continues: bool
 ) -> None:
     """A tenant can create new pods for every pass, so earlier failures do not help."""

@@ -78,7 +78,7 @@ async def running(store: Store, *names: str) -> AsyncIterator[list[Replica]]:
 
 
 @in_virtual_time
-async def test_first_replica_leads_and_renews_the_lease() -> None:
+async def test_first_replica_leads_and_renews_lease() -> None:
     store = Store()
     async with running(store, "one") as (one,):
         await asyncio.sleep(6.5)
@@ -93,7 +93,7 @@ async def test_first_replica_leads_and_renews_the_lease() -> None:
 
 
 @in_virtual_time
-async def test_lease_is_released_after_the_work_has_ended() -> None:
+async def test_lease_is_released_after_work_has_ended() -> None:
     store = Store()
     async with running(store, "one") as (one,):
         await one.begun.wait()
@@ -107,7 +107,7 @@ async def test_lease_is_released_after_the_work_has_ended() -> None:
 
 
 @in_virtual_time
-async def test_second_replica_waits_for_the_recorded_lease_duration() -> None:
+async def test_second_replica_waits_for_recorded_lease_duration() -> None:
     store = Store(Lease(holder="dead", duration_seconds=40, renewed="2000-01-01", version="1"))
     async with running(store, "two") as (two,):
         await two.begun.wait()
@@ -175,9 +175,7 @@ async def test_lease_is_released_when_work_fails() -> None:
 )
 @pytest.mark.parametrize("where", ["before", "after"])
 @in_virtual_time
-async def test_leading_ends_at_the_deadline_when_renewal_fails(
-    trouble: Trouble, where: str
-) -> None:
+async def test_leading_ends_at_deadline_when_renewal_fails(trouble: Trouble, where: str) -> None:
     async with running(Store(), "one", "two") as (one, two):
         await asyncio.sleep(3)
         assert one.elector.leading
@@ -256,7 +254,7 @@ async def test_renewal_is_recognized_when_its_answer_was_lost() -> None:
 
 
 @in_virtual_time
-async def test_leading_ends_when_process_slept_through_the_deadline() -> None:
+async def test_leading_ends_when_process_slept_through_deadline() -> None:
     async with running(Store(), "one") as (one,):
         await one.begun.wait()
         one.clock.seconds += TIMING.duration  # no timer has run yet

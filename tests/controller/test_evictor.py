@@ -168,7 +168,7 @@ async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> No
 
 
 @pytest.mark.parametrize("interval", [60, 100, 600])
-async def test_node_is_drained_when_interval_exceeds_the_timeout(
+async def test_node_is_drained_when_interval_exceeds_timeout(
     interval: int,
 ) -> None:
     world = World()

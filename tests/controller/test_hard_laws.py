@@ -89,7 +89,7 @@ def with_pending_pod() -> Cluster:
 @given(troubled())
 @example(almost_full())
 @example(with_pending_pod())
-async def test_no_schedule_mark_neither_blocks_a_pod_nor_causes_preemption(
+async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
     cluster: Cluster,
 ) -> None:
     standing = Standing(cluster)

@@ -76,7 +76,7 @@ async def test_pool_that_empties_and_fills_causes_no_writes(
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_protected_nodes_are_annotated_and_occupied_ones_only_for_a_time(seed: int) -> None:
+async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(seed: int) -> None:
     """For any leader: a new leader keeps existing protection once for the same time again."""
     chance, pool = random.Random(seed), Pool(Scope.EMPTY)
     guard = pool.config.scale_down_protection.after_release_seconds

@@ -19,7 +19,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_lease_is_written_only_on_the_version_that_was_read(api: FakeApi) -> None:
+async def test_lease_is_written_only_on_version_that_was_read(api: FakeApi) -> None:
     async with opened(api) as client:
         store = LeaseStore(client, "ns", "ebb", 5)
         assert await store.read() is None

@@ -206,7 +206,7 @@ async def test_no_schedule_marks_are_softened_when_only_pods_are_stale(
     assert found == ([0, 0, 1] if softened else [0, 0, 0])
 
 
-async def test_successful_pass_restarts_the_time_until_softening() -> None:
+async def test_successful_pass_restarts_time_until_softening() -> None:
     world = World()
     written = []
     for blind in (True, False, True, True, True):
@@ -381,7 +381,7 @@ async def _until(reached: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_unschedulable_pod_that_fits_a_node_is_urgent() -> None:
+async def test_unschedulable_pod_that_fits_node_is_urgent() -> None:
     world = World()
     async with world.running():
         world.add_unschedulable("waits")
@@ -418,7 +418,7 @@ async def test_unevaluable_pod_is_urgent_when_no_schedule_mark_may_block_it() ->
     lookout.cancel()
 
 
-async def test_lookout_continues_when_evaluating_a_pod_raises() -> None:
+async def test_lookout_continues_when_evaluating_pod_raises() -> None:
     class Odd(Pod):
         @property
         def evaluable(self) -> bool:
@@ -434,7 +434,7 @@ async def test_lookout_continues_when_evaluating_a_pod_raises() -> None:
 
 
 @pytest.mark.parametrize("then", [lambda: None, fail], ids=["pass ends", "pass raises"])
-async def test_garbage_collector_is_disabled_during_a_pass(
+async def test_garbage_collector_is_disabled_during_pass(
     then: Callable[[], None],
 ) -> None:
     world, seen = World(), []

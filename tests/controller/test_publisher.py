@@ -111,7 +111,7 @@ async def test_buffer_is_published_for_arrivals_and_grows_with_them() -> None:
 
 
 @pytest.mark.parametrize(("free", "asked"), [(0, [8]), (5, [8]), (6, []), (7, [])])
-async def test_all_expected_pods_are_published_when_a_quarter_finds_no_room(
+async def test_all_expected_pods_are_published_when_one_quarter_finds_no_room(
     free: int, asked: list[int]
 ) -> None:
     """Otherwise an autoscaler would add a small node for every pod that uses some room."""
@@ -154,7 +154,7 @@ async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
         (Scope.ALL, (("some", "where"),), [8]),
     ],
 )
-async def test_expected_pods_stay_published_when_empty_nodes_are_unprotected(
+async def test_expected_pods_remain_published_when_empty_nodes_are_unprotected(
     scope: Scope, pool: tuple[tuple[str, str], ...], asked: list[int]
 ) -> None:
     """Otherwise an autoscaler would remove and add the same nodes forever."""
@@ -192,7 +192,7 @@ async def test_buffer_is_deleted_when_there_is_room_again() -> None:
         assert is_empty(api)
 
 
-async def test_new_leader_does_not_lower_buffers_before_the_lookback() -> None:
+async def test_new_leader_does_not_lower_buffers_before_lookback() -> None:
     first, second = Engine(), Engine()
     async with FakeApi() as api, opened(api) as client:
         store = PublishedStore(client, SPACE)
@@ -271,7 +271,7 @@ def published_cpu_millis(api: FakeApi) -> int:
     return asked
 
 
-async def test_changed_window_does_not_lower_buffers_before_the_lookback() -> None:
+async def test_changed_window_does_not_lower_buffers_before_lookback() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -317,7 +317,7 @@ class ThreadRecordingState(LeaderState):
         return super().expected_pods(whole, now)
 
 
-async def test_expected_pods_are_computed_outside_the_event_loop() -> None:
+async def test_expected_pods_are_computed_outside_event_loop() -> None:
     """After a day of many pod shapes it takes almost a second, which would delay reviews."""
     engine = Engine()
     engine.look(0, 0)
@@ -352,7 +352,7 @@ async def test_turn_ends_when_server_does_not_answer() -> None:
     assert len(tried) == 1
 
 
-async def test_turn_follows_a_pass_at_once() -> None:
+async def test_turn_follows_pass_at_once() -> None:
     """Buffers for the morning peak are published before its pods are Pending."""
     engine = Engine()
     asked = asyncio.Queue[Change]()

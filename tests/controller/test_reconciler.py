@@ -136,7 +136,7 @@ async def test_taint_is_restored_when_someone_removes_it() -> None:
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
 
-async def test_conflicting_write_is_retried_on_the_new_node() -> None:
+async def test_conflicting_write_is_retried_on_new_node() -> None:
     world = World()
     world.api.webhook_up = False
     theirs = {"key": "theirs", "value": "", "effect": "NoSchedule"}
@@ -220,7 +220,7 @@ async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
 
 
 @pytest.mark.parametrize("webhook_up", [True, False])
-async def test_infeasible_mark_is_released_and_node_protected_for_a_time(
+async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     webhook_up: bool,
 ) -> None:
     world = World()
@@ -309,7 +309,7 @@ async def test_metrics_count_writes_and_marked_nodes() -> None:
     assert "ebb_engine_marked_nodes 1.0" in text
 
 
-async def test_reach_metrics_are_removed_with_the_reach() -> None:
+async def test_reach_metrics_are_removed_with_reach() -> None:
     world = World()
     await world.tick()
     text = world.metrics.text().decode()

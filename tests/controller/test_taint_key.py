@@ -70,7 +70,7 @@ async def test_check_passes_when_lease_is_missing_or_unreadable() -> None:
 
 
 @in_virtual_time
-async def test_recording_waits_until_the_key_is_written() -> None:
+async def test_recording_waits_until_key_is_written() -> None:
     leases = store(None)
     lease, leases.lease = leases.lease, None
     door = Door(leases)

@@ -107,7 +107,7 @@ def test_snapshot_is_sorted_and_immutable() -> None:
     ],
     ids=str,
 )
-def test_pod_on_released_node_is_urgent_when_it_occupies_the_node(
+def test_pod_on_released_node_is_urgent_when_it_occupies_node(
     arrives: dict[str, Any], urgent: bool
 ) -> None:
     watched = WatchedView()
@@ -152,7 +152,7 @@ def test_karpenter_node_is_occupied_by_pods_that_karpenter_counts(
     assert not watched.view.occupied("n")
 
 
-def test_expired_do_not_disrupt_does_not_occupy_the_node() -> None:
+def test_expired_do_not_disrupt_does_not_occupy_node() -> None:
     """Otherwise the node would never be released."""
     watched = WatchedView()
     watched.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
@@ -204,7 +204,7 @@ PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **GUARDED})
 @pytest.mark.parametrize(
     "before", [PROTECTED, *(replace(RELEASED, **leaving) for leaving in DELETED)]
 )
-def test_node_is_urgent_when_it_becomes_released_with_a_pod(
+def test_node_is_urgent_when_it_becomes_released_with_pod(
     before: Node, listed: bool, there: Sequence[Pod], urgent: bool
 ) -> None:
     """The pod arrived during the release, or before the autoscaler kept the node after all."""
@@ -323,7 +323,7 @@ def test_new_list_removes_missing_objects() -> None:
         (KINDS, 181, "the watch of nodes has sent nothing for 181 s"),
     ],
 )
-def test_view_is_stale_when_a_kind_is_unlisted_or_silent(
+def test_view_is_stale_when_kind_is_unlisted_or_silent(
     listed: Sequence[Kind[Any, Any]], later: float, reason: str | None
 ) -> None:
     watched = WatchedView()
@@ -407,7 +407,7 @@ def test_pod_is_movable_when_its_claims_are_known() -> None:
     assert blocked()
 
 
-def test_unschedulable_pod_is_evaluated_as_in_a_pass() -> None:
+def test_unschedulable_pod_is_evaluated_as_in_pass() -> None:
     """A device that no node offers may come from a DeviceClass; a NoSchedule mark may block it."""
     requests = Resources(pods=1, extended=(("example.com/gpu", 1),))
     watched = WatchedView()

@@ -102,7 +102,7 @@ async def test_changed_node_is_read_and_written_when_relevant_fields_are_equal()
     assert world.count("outdated") == 1
 
 
-async def test_write_takes_one_call_when_watch_has_updated_the_node() -> None:
+async def test_write_takes_one_call_when_watch_has_updated_node() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[:2])
     for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
@@ -204,7 +204,7 @@ async def test_deferrable_writes_stop_when_pass_is_interrupted(kind: WriteKind) 
     assert world.count("dropped") == len(NAMES) - WRITERS_MAX
 
 
-async def test_interruption_is_checked_again_after_a_read() -> None:
+async def test_interruption_is_checked_again_after_read() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[:1])
     world.api.versions["n000"] = 9
@@ -223,7 +223,7 @@ async def test_urgent_writes_continue_when_pass_is_interrupted(kind: WriteKind) 
     assert [write.key for write in batch.failed] == ["n003"]
 
 
-async def test_other_writes_are_dropped_when_an_urgent_write_fails() -> None:
+async def test_other_writes_are_dropped_when_urgent_write_fails() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(WriteKind.RELEASE, NAMES[:10])
     world.api.down = {"n005"}
@@ -259,7 +259,7 @@ async def test_failing_urgent_write_blocks_others_only_for_its_no_schedule_mark(
 
 
 @pytest.mark.parametrize("kind", DROPPABLE)
-async def test_first_failed_write_ends_the_batch_and_is_tried_last(
+async def test_first_failed_write_ends_batch_and_is_tried_last(
     kind: WriteKind,
 ) -> None:
     world = World()
@@ -312,7 +312,7 @@ async def test_failing_rewrite_of_existing_mark_is_tried_after_new_marks() -> No
 
 @pytest.mark.parametrize("mark", ["soft", "hard", None])
 @pytest.mark.parametrize("kind", [WriteKind.UNGUARD, WriteKind.HARDEN, WriteKind.GUARD])
-async def test_node_is_not_released_when_a_pod_has_arrived(
+async def test_node_is_not_released_when_pod_has_arrived(
     kind: WriteKind, mark: str | None
 ) -> None:
     """The protection of an unmarked node is removed for other reasons, with any pods."""

@@ -60,7 +60,7 @@ def test_pods_of_one_ratio_do_not_make_memory_of_others_unusable() -> None:
     assert [removal.node for removal in plan.removals] == ["w0"]
 
 
-def test_memory_is_not_usable_when_no_pod_of_the_reach_can_use_it() -> None:
+def test_memory_is_not_usable_when_no_pod_of_reach_can_use_it() -> None:
     """All pods request 1 GB per core, so 3 of the 4 GB per core are unusable."""
     general = reach_of(gpu_plan(), "general")
     assert general.usability is not None

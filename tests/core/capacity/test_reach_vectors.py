@@ -175,7 +175,7 @@ def test_full_reach_does_not_block_other_reaches() -> None:
     assert found.after == found.before
 
 
-def test_pods_avoid_full_reach_when_they_have_a_choice() -> None:
+def test_pods_avoid_full_reach_when_they_have_choice() -> None:
     """Plain first fit would place the general pods on the fuller batch nodes, at 87.5 %."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
@@ -186,7 +186,7 @@ def test_pods_avoid_full_reach_when_they_have_a_choice() -> None:
     assert found.after == found.before
 
 
-def test_node_is_kept_when_its_pods_fit_only_a_full_reach() -> None:
+def test_node_is_kept_when_its_pods_fit_only_full_reach() -> None:
     """The other general nodes are idle but have no pod slots, so only batch nodes have room."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
@@ -279,7 +279,7 @@ def test_most_expensive_removable_node_is_next_after_each_removal() -> None:
     assert removed_nodes(make_plan(whole, config("1", prices=prices))) == ["D", "X", "Y"]
 
 
-def test_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
+def test_value_just_over_its_limit_is_not_printed_as_limit() -> None:
     """50 % over 49.99 %."""
     whole = Cluster.of([node(f"w{n}") for n in range(3)], [pod("p", "w0", 4000, 1)])
     odd = Thresholds(cpu=Fraction(4999, 10_000), memory=Fraction(1))
@@ -295,7 +295,7 @@ def test_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
 
 
 @pytest.mark.parametrize("others", [2, 19, 20, 49])
-def test_one_tiny_pod_does_not_set_the_minimum_usable_size(others: int) -> None:
+def test_one_tiny_pod_does_not_set_minimum_usable_size(others: int) -> None:
     """`auto` uses the 5th percentile, or the second smallest pod: 450m of 500m, not 9m."""
     pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
     whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
@@ -308,7 +308,7 @@ def test_one_tiny_pod_does_not_set_the_minimum_usable_size(others: int) -> None:
     assert mutated.usability.least[0] == 9
 
 
-def test_smaller_of_two_pods_sets_the_minimum_usable_size() -> None:
+def test_smaller_of_two_pods_sets_minimum_usable_size() -> None:
     two = [pod("large", "w0", 500, 500), pod("tiny", "w0", 10, 10)]
     whole = Cluster.of([node("w0"), node("w1")], two)
     (found,) = make_plan(whole, replace(config("0.8"), usability=UsabilityMode.AUTO)).reaches

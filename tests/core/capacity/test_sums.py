@@ -18,7 +18,7 @@ from core.capacity.usable import Amount, Share
         (33_334, "1/3", "cpu at 33.334%, over 33.33333333333333333333333333%"),
     ],
 )
-def test_share_and_limit_are_reported_with_decimals_of_the_limit(
+def test_share_and_limit_are_reported_with_decimals_of_limit(
     used: int, limit: str, message: str
 ) -> None:
     thresholds = Share(Fraction(limit), Fraction(1))

@@ -24,7 +24,7 @@ from tests.support.configurations import BEYOND, FAULTY, HEAD
 README = Path(__file__).parents[3] / "README.md"
 
 
-def test_config_has_defaults_when_file_has_only_a_head() -> None:
+def test_config_has_defaults_when_file_has_only_head() -> None:
     assert parse(HEAD, "x") == Config()
     assert Config().mode is Mode.OBSERVE
     assert Config().usability is UsabilityMode.AUTO
@@ -58,7 +58,7 @@ def test_policy_defaults_are_valid(policy: str) -> None:
     assert built_in(policy).policy == policy
 
 
-def test_readme_example_is_a_valid_config(tmp_path: Path) -> None:
+def test_readme_example_is_valid_config(tmp_path: Path) -> None:
     file = tmp_path / "ebb.yaml"
     file.write_text(README.read_text().split("```yaml")[1].split("```")[0])
     config = files.read_config(str(file))
@@ -80,7 +80,7 @@ def document_with_price(written: str) -> Any:
 
 
 @pytest.mark.parametrize("written", ["0.00005", "0.000123", "0.000000000001", "'0.00005'", "7.0"])
-def test_small_price_is_exact_and_survives_a_round_trip(written: str) -> None:
+def test_small_price_is_exact_and_survives_round_trip(written: str) -> None:
     """Python prints 0.00005 as 5e-05."""
     found = parse(document_with_price(written), "x")
     assert found.price_of({"a": "b"}) == Fraction(written.strip("'"))
@@ -91,7 +91,7 @@ def test_small_price_is_exact_and_survives_a_round_trip(written: str) -> None:
 
 
 @pytest.mark.parametrize("value", [5e-05, 1e20, 1e22, 0.1, 3.0, -1.5e-7])
-def test_number_survives_a_yaml_round_trip(value: float) -> None:
+def test_number_survives_yaml_round_trip(value: float) -> None:
     (again,) = files.parse_yaml(files.as_yaml({"a": value}).encode(), "x", single=True)
     assert again == {"a": value}
     assert isinstance(again["a"], float)
@@ -136,7 +136,7 @@ def test_all_faults_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize("written", ["20%", "62.5%", "33.333333333%", "0.00001%", "100%"])
-def test_percentage_limit_is_reported_as_written_in_the_file(written: str) -> None:
+def test_percentage_limit_is_reported_as_written_in_file(written: str) -> None:
     found = parse({**HEAD, "budgets": {"maxMarked": written}}, "x").budgets.cluster
     assert str(found.max_marked) == written
 
@@ -171,7 +171,7 @@ def test_no_schedule_after_is_never_by_default(given: str, seconds: int | None) 
     assert Config().no_schedule_after_seconds is None
 
 
-def test_settings_that_need_a_restart_are_named() -> None:
+def test_settings_that_need_restart_are_named() -> None:
     other = {"metricsListen": "127.0.0.1:1", "interval": "1s"}
     after = parse({**HEAD, "controller": other}, "x")
     assert restart_needed(Config(), after) == ["controller.metricsListen"]

@@ -190,7 +190,7 @@ def dump(tmp_path: Path, raw: bytes) -> str:
     return str(path)
 
 
-def test_all_gzip_members_are_read_whatever_the_file_name(tmp_path: Path) -> None:
+def test_all_gzip_members_are_read_for_any_file_name(tmp_path: Path) -> None:
     raw = gzip.compress(b"{" * 9) + gzip.compress(b"}" * 9) + b"\0" * 512
     assert files.read_dump(dump(tmp_path, raw)) == b"{" * 9 + b"}" * 9
 

@@ -148,7 +148,7 @@ def test_schema_accepts_what_reader_accepts(document: Any, data: st.DataObject) 
 
 @LAW
 @given(DOCUMENTS)
-def test_config_survives_a_round_trip(document: Any) -> None:
+def test_config_survives_round_trip(document: Any) -> None:
     assume(not faults(document))
     config = parse(document, "x")
     assert parse(written(config), "x") == config
@@ -187,7 +187,7 @@ TEXTS = ("README.md", "docs/how-it-works.md", "docs/install.md", "manifests/base
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_documentation_names_settings_that_need_a_restart(name: str) -> None:
+def test_documentation_names_settings_that_need_restart(name: str) -> None:
     controller, webhook, extender = (
         [f"`{path}`" for path in read_once(program)] for program in (CONTROLLER, WEBHOOK, EXTENDER)
     )

@@ -148,7 +148,7 @@ def failed(found: DrainDecision) -> dict[str, str]:
         ({"ties": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
     ],
 )
-def test_drain_fails_before_it_begins_when_a_pod_is_never_evicted(
+def test_drain_fails_before_it_begins_when_pod_is_never_evicted(
     changes: dict[str, Any], code: str
 ) -> None:
     found = plan_drain(
@@ -201,7 +201,7 @@ def test_terminating_pod_does_not_block_drain() -> None:
         {"priority": -11},
     ],
 )
-def test_drain_ignores_pods_that_do_not_occupy_the_node(
+def test_drain_ignores_pods_that_do_not_occupy_node(
     changes: dict[str, Any],
 ) -> None:
     beside = replace(make_pod("b", of="other"), **changes)
@@ -232,7 +232,7 @@ def test_no_pod_is_evicted_when_karpenter_node_cannot_become_empty(
         assert bool(failed(found)) is not bool(evicted)
 
 
-def test_drain_of_karpenter_node_fails_when_a_pod_is_stuck() -> None:
+def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
     """It fails when the pod is overdue; until then the drain waits."""
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     ends = replace(
@@ -248,7 +248,7 @@ def test_drain_of_karpenter_node_fails_when_a_pod_is_stuck() -> None:
 @pytest.mark.parametrize(
     "changes", [{"owner_kind": "Job"}, {"ties": noted(SAFE_TO_EVICT, "on-completion")}]
 )
-def test_next_node_is_drained_when_a_pod_ends_by_itself(
+def test_next_node_is_drained_when_pod_ends_by_itself(
     changes: dict[str, Any],
 ) -> None:
     ends = replace(make_pod("a", of="other"), **changes)
@@ -320,7 +320,7 @@ def test_unready_pod_is_evicted_by_unhealthy_pod_policy(
     assert evicted_pods(found) == (["a"] if evictable else [])
 
 
-def test_unready_pod_does_not_use_up_the_budget() -> None:
+def test_unready_pod_does_not_use_up_budget() -> None:
     unready = replace(make_pod("a"), owner_name="other", ready=False)
     assert evicted_pods(
         plan_drain(drain_input(unready, make_pod("b"), budgets=(budget(1),)), DrainState())
@@ -371,7 +371,7 @@ def test_draining_node_keeps_its_turn() -> None:
     assert (found.memory.node, evicted_pods(found)) == ("n", ["b"])
 
 
-def test_started_drain_continues_beside_a_job() -> None:
+def test_started_drain_continues_beside_job() -> None:
     asked = drain_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
     assert plan_drain(asked, DrainState(node="m")).memory.node == ""
     found = plan_drain(asked, replace(BEGAN, progress=NOW - 99))
@@ -453,7 +453,7 @@ def test_no_pod_is_evicted_unless_enabled_and_enforced(config: Config) -> None:
         (replace(BEGAN, node="x"), {}),
     ],
 )
-def test_drain_is_interrupted_when_plan_keeps_the_node(
+def test_drain_is_interrupted_when_plan_keeps_node(
     memory: DrainState, failures: dict[str, str]
 ) -> None:
     full = make_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
@@ -537,7 +537,7 @@ def test_long_grace_period_of_one_namespace_does_not_block_others(where: str, we
     assert len(plan_drain(asked, DrainState()).evict) == went
 
 
-def test_stateful_set_pods_are_evicted_one_at_a_time() -> None:
+def test_stateful_set_pods_are_evicted_one_by_one() -> None:
     pods = [make_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
     assert len(plan_drain(drain_input(*pods), DrainState()).evict) == 1
 
@@ -588,7 +588,7 @@ def test_next_pods_are_evicted_when_replacements_are_ready(
 
 
 @pytest.mark.parametrize(("after", "failure"), [(120, False), (599, False), (600, True)])
-def test_drain_fails_in_the_end_when_no_replacement_appears(after: int, failure: bool) -> None:
+def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failure: bool) -> None:
     """For example the pods are gated, or a quota or webhook prevents them."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
     asked = drain_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
@@ -709,7 +709,7 @@ def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
     assert failed(plan_drain(released, again.memory)) == {}
 
 
-def test_refused_eviction_is_retried_until_the_timeout() -> None:
+def test_refused_eviction_is_retried_until_timeout() -> None:
     asked = drain_input(A)
     memory = plan_drain(asked, DrainState()).memory.refusing(A, "too many requests", until=NOW + 5)
     found = plan_drain(replace(asked, now_seconds=NOW + 4), memory)
@@ -720,7 +720,7 @@ def test_refused_eviction_is_retried_until_the_timeout() -> None:
     assert "too many requests" in found.memory.failed["m"].message
 
 
-def test_evictable_pod_is_evicted_even_after_the_timeout() -> None:
+def test_evictable_pod_is_evicted_even_after_timeout() -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
     asked = drain_input(A, B, config=config)
     first = plan_drain(asked, LONG_AGO)
@@ -730,7 +730,7 @@ def test_evictable_pod_is_evicted_even_after_the_timeout() -> None:
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
 
 
-def test_pause_after_refusal_doubles_up_to_a_bound() -> None:
+def test_pause_after_refusal_doubles_up_to_bound() -> None:
     memory, waits = DrainState(), []
     for _ in range(6):
         waits.append(memory.pause_seconds(A))
@@ -738,7 +738,7 @@ def test_pause_after_refusal_doubles_up_to_a_bound() -> None:
     assert waits == [5, 10, 20, 40, 60, 60]
 
 
-def test_eviction_restarts_the_timeout() -> None:
+def test_eviction_restarts_timeout() -> None:
     (one,) = plan_drain(drain_input(A), DrainState()).evict
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
     asked = drain_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
@@ -804,7 +804,7 @@ def test_drain_fails_when_replacement_does_not_become_ready() -> None:
     assert found.memory.evicted == ()
 
 
-def test_missing_replacement_of_one_node_does_not_fail_the_next_drain() -> None:
+def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
     memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
     waiting = make_pod("new", None, ready=False)
@@ -814,7 +814,7 @@ def test_missing_replacement_of_one_node_does_not_fail_the_next_drain() -> None:
     assert (evicted_pods(found), failed(found)) == (["c"], {})
 
 
-def test_drain_waits_for_the_grace_period() -> None:
+def test_drain_waits_for_grace_period() -> None:
     due = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW + 5000))
     asked = drain_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
     found = plan_drain(asked, evicted(A))

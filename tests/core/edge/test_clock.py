@@ -46,7 +46,7 @@ def test_steady_clock_follows_jump_within_bounds(
     assert found[-1] == pytest.approx(START + HOUR + offset_after_hour, abs=1)
 
 
-def test_steady_clock_makes_up_an_hour_in_twelve_and_never_runs_backward() -> None:
+def test_steady_clock_makes_up_one_hour_in_twelve_and_never_runs_backward() -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     machine.wall -= HOUR
@@ -58,7 +58,7 @@ def test_steady_clock_makes_up_an_hour_in_twelve_and_never_runs_backward() -> No
     assert abs(steady.off_seconds()) <= 1
 
 
-def test_steady_clock_limits_the_sum_of_small_steps() -> None:
+def test_steady_clock_limits_sum_of_small_steps() -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     for _ in range(1000):

@@ -236,7 +236,7 @@ class TestRoom:
         }
         assert of_two == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
 
-    def test_no_room_is_kept_when_buffer_has_a_fault(self) -> None:
+    def test_no_room_is_kept_when_buffer_has_fault(self) -> None:
         plan = make_plan(
             cluster(
                 replace(buffer(4), pod=None, fault="it names neither a PodTemplate nor a workload")
@@ -299,7 +299,7 @@ class TestRoom:
 
 class TestBounds:
     @pytest.mark.parametrize(("share", "kept"), [("1/2", 8), ("1/4", 4), ("1", 14)])
-    def test_room_for_all_buffers_is_a_share_of_the_nodes(self, share: str, kept: int) -> None:
+    def test_room_for_all_buffers_is_share_of_nodes(self, share: str, kept: int) -> None:
         (found,) = make_plan(cluster(buffer(2**31 - 1)), share).buffers
         assert (found.asked, found.placed) == (2**31 - 1, kept)
 
@@ -329,13 +329,13 @@ class TestBounds:
         plan = make_plan(cluster(buffer(1, cpu, key="a/large"), buffer(5, key="z/b")))
         assert {one.buffer: one.allowed for one in plan.buffers}["z/b"] == 5
 
-    def test_one_pod_is_kept_when_it_exceeds_the_share(self) -> None:
+    def test_one_pod_is_kept_when_it_exceeds_share(self) -> None:
         one = replace(NODES[0], name="big", allocatable=Resources(20_000, 10**12, 10**12, 110))
         large = [buffer(2, 19_000, key=f"{name}/large") for name in "ab"]
         plan = make_plan(cluster(*large, buffer(100, key="z/b"), nodes=(one, *NODES[:3])))
         assert [found.allowed for found in plan.buffers] == [1, 0, 16]
 
-    def test_small_pool_is_not_kept_as_a_whole(self) -> None:
+    def test_small_pool_is_not_kept_completely(self) -> None:
         green = tuple(replace(one, labels={"green": "true"}) for one in NODES[2:])
         plan = make_plan(cluster(buffer(100, placing=GREEN), nodes=(*NODES[:2], *green)))
         assert plan.buffers[0].allowed == 4

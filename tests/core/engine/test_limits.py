@@ -495,7 +495,7 @@ def test_mark_interval_applies_after_new_mark_in_same_pass() -> None:
     assert [why.code for why in limits.blockers(other)] == ["mark-interval"]
 
 
-def test_kubelet_can_neither_start_nor_hide_the_mark_interval() -> None:
+def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
     """A kubelet can write annotations of its own node, including times, but not the mark."""
     asked = config(**INTERVAL)
     seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
@@ -525,7 +525,7 @@ def test_kubelet_can_neither_start_nor_hide_the_mark_interval() -> None:
         (pod("p", "n1", 100, 100), 0),
     ],
 )
-def test_pending_pod_stops_marking_for_the_delay(waits: Pod, seconds: int) -> None:
+def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
     asked = config(cooldown=COOL)
     hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
@@ -539,7 +539,7 @@ def test_pending_pod_stops_marking_for_the_delay(waits: Pod, seconds: int) -> No
     )
 
 
-def test_pending_delay_does_not_restart_when_a_node_flaps() -> None:
+def test_pending_delay_does_not_restart_when_node_flaps() -> None:
     """Otherwise one Pending pod and one flapping node would stop all marks."""
     asked = config(cooldown=COOL)
     waits = replace(pod("p", None, 100, 100, placing=GREEN), unschedulable=True)
@@ -614,7 +614,7 @@ def test_node_that_alternates_virtual_starts_no_cooldown() -> None:
         assert seen.rate_limits.cooling_until is None
 
 
-def test_backoff_doubles_each_time_a_mark_fails() -> None:
+def test_backoff_doubles_each_time_mark_fails() -> None:
     """Also for empty nodes: they are due at once and would be tried first in every pass."""
     asked = replace(config(), unneeded_time_seconds=100)
     memory, n0 = LeaderState(), frozenset({"n0"})
@@ -752,7 +752,7 @@ def test_demand_ignores_daemon_and_filler_pods() -> None:
     assert found == {"": Amount(110, 2 * MB), "general": Amount(110, 2 * MB)}
 
 
-def test_default_budgets_limit_marks_to_a_tenth() -> None:
+def test_default_budgets_limit_marks_to_one_tenth_of_nodes() -> None:
     assert Budgets().cluster.max_marked is not None
     assert (
         len(

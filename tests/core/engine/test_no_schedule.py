@@ -156,7 +156,7 @@ ITS_RACK = replace(RACK, labels={"app": "cache"})
         ([near("host"), CACHE, replace(CACHE, node="n4")], {}, SOFT),
     ],
 )
-def test_affinity_of_each_pod_shape_is_checked_for_a_new_pod(
+def test_affinity_of_each_pod_shape_is_checked_for_new_pod(
     pods: list[Pod], more: dict[str, dict[str, str]], against: dict[str, list[Reason]]
 ) -> None:
     not_ready = node("n3", labels={"host": "3", "zone": "b"}, ready=False)
@@ -294,7 +294,7 @@ def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, ma
     assert wanted(against, after, age) is Mark.SOFT
 
 
-def test_unschedulable_pod_is_placed_before_pods_with_a_choice() -> None:
+def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
     """Otherwise a pod of a leaving node would use the room, and the mark would remain hard."""
     only = NodeConstraints(node_selector=(("only", "m"),))
     going = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
@@ -400,7 +400,7 @@ def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
     }
 
 
-def test_remaining_marks_stay_soft_when_there_are_too_many_pod_sizes() -> None:
+def test_remaining_marks_remain_soft_when_there_are_too_many_pod_sizes() -> None:
     """Each pod requests more memory than one node has, and more CPU than the other."""
     nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
     nodes = [*(marked(one, Mark.SOFT, 1) for one in nodes), node("open", 20_000, 20_000)]
@@ -453,7 +453,7 @@ def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
     assert not any(reasons_against(ClusterSnapshot(small(), Config()), stuck[1:]).values())
 
 
-def test_reason_is_retained_for_a_pause_when_it_disappears() -> None:
+def test_reason_is_retained_for_pause_when_it_disappears() -> None:
     waits = pod("p", None, 500, 100, placing=GREEN)
     cluster = small(waits)
     held = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
@@ -527,7 +527,7 @@ def many(cpu: int) -> list[Pod]:
 
 
 @pytest.mark.parametrize(("cpu", "against"), [(1, []), (1000, []), (1001, ["green"])])
-def test_node_constraints_up_to_the_limit_are_all_checked(cpu: int, against: list[str]) -> None:
+def test_node_constraints_up_to_limit_are_all_checked(cpu: int, against: list[str]) -> None:
     assert [
         name
         for name, why in reasons_against(ClusterSnapshot(small(*many(cpu)), Config())).items()

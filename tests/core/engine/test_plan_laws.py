@@ -116,7 +116,7 @@ def test_plan_does_not_depend_on_order_of_objects(
 # No `mutate`: this law is slow, and the plain plan notices the same mutants.
 @settings(max_examples=300, deadline=None)
 @given(clusters(), configs())
-def test_plan_moves_every_pod_to_an_admitting_node_with_room(
+def test_plan_moves_every_pod_to_admitting_node_with_room(
     cluster: Cluster, config: Config
 ) -> None:
     plan = reconcile.plan(cluster, config)
@@ -192,7 +192,7 @@ def test_removal_limit_truncates_plan(cluster: Cluster, config: Config, limit: i
 @pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs())
-def test_removable_node_is_always_a_candidate(cluster: Cluster, config: Config) -> None:
+def test_removable_node_is_always_candidate(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
     nominees = set(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)

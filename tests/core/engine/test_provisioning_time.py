@@ -166,7 +166,7 @@ class TestBounds:
         found = run_passes((0, HERE, []), (10, HERE, [one]), (86_400, later, [job("a", "x")]))
         assert measured(found) == {GENERAL: START_SECONDS_MAX}
 
-    def test_time_is_the_median(self) -> None:
+    def test_provisioning_time_is_median(self) -> None:
         found = arrival(job("a", None), job("a", "x"), node("x"))
         odd = (90, 90, START_SECONDS_MAX, 95, START_SECONDS_MAX)
         times = replace(found.state.provisioning_times, durations={GENERAL: odd})
@@ -232,7 +232,7 @@ class TestWindow:
         assert self.counts(took, 86_400) == many
 
     @pytest.mark.parametrize(("took", "left"), [(100, 0), (700, 200)])
-    def test_new_leader_reserves_until_it_has_observed_the_provisioning_time(
+    def test_new_leader_reserves_until_it_has_observed_provisioning_time(
         self, took: int, left: int
     ) -> None:
         memory = LeaderState(provisioning_times=ProvisioningTimes(durations={GENERAL: (took,)}))

@@ -66,7 +66,7 @@ def test_mark_is_not_released_when_last_pod_of_another_pool_ends(count: int) -> 
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(10, True), (WINDOW - 1, True), (WINDOW, False)])
-def test_peak_keeps_pool_for_the_window_after_its_last_pod(seconds: int, kept: bool) -> None:
+def test_peak_keeps_pool_for_window_after_its_last_pod(seconds: int, kept: bool) -> None:
     found = run_passes((0, ci(4, *busy(4))), (seconds, ci(4)))
     assert ("c0" in removed_nodes(found)) is not kept
     assert bool(found.snapshot.reaches.recent_templates) is kept

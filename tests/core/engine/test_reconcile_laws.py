@@ -198,7 +198,7 @@ def test_pass_is_skipped_until_unneeded_time_ends(
         assert bool(last.plan.removals) is (now > 600)
 
 
-def test_limits_change_in_the_second_when_mark_or_backoff_expires() -> None:
+def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
     rules = Backoff(first_seconds=10, max_seconds=100)
     asked = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
     made = small_cluster()
@@ -320,7 +320,7 @@ def test_pass_creates_no_reference_cycles() -> None:
         assert gc.collect() == 0
 
 
-def test_ended_reason_blocks_no_schedule_for_the_pause() -> None:
+def test_ended_reason_blocks_no_schedule_for_pause() -> None:
     """Also in the second of its end: Pending pods cause several passes per second."""
     asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pending = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
@@ -362,7 +362,7 @@ def test_new_leader_keeps_marks_soft_that_previous_leader_kept() -> None:
     assert kept > 0
 
 
-def test_new_leader_keeps_existing_soft_marks_for_the_pause() -> None:
+def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
     asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
     last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)

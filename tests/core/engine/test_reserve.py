@@ -122,7 +122,7 @@ class TestArrivals:
             == {}
         )
 
-    def test_pod_with_unbound_claims_is_an_arrival(self) -> None:
+    def test_pod_with_unbound_claims_is_arrival(self) -> None:
         """Most pods with volumes begin so: their claims wait for the first consumer."""
         waits = replace(job("a", None), unsupported=(CLAIMS_FIELD,))
         assert arrived(
@@ -220,7 +220,7 @@ class TestArrivals:
             arrived(run_passes(self.NODES, (0, [one]), (10, []), (10 + later, [two]))) == counted
         )
 
-    def test_pod_replaces_the_pod_that_ended_first(self) -> None:
+    def test_pod_replaces_pod_that_ended_first(self) -> None:
         pods = [job(n, "n0", owner_kind="ReplicaSet", owner_name="w") for n in "abcd"]
         found = run_passes(
             self.NODES,
@@ -612,7 +612,7 @@ class TestBounds:
             ([10, 20], [10, 20]),
         ],
     )
-    def test_unused_share_of_a_reach_goes_to_the_others(
+    def test_unused_share_of_reach_is_given_to_others(
         self, asked: list[int], has: list[int]
     ) -> None:
         survey = run_passes([node("n0")], (0, [])).snapshot
@@ -775,7 +775,7 @@ class TestReservedNodes:
         assert [one.code for one in found.no_schedule_blockers["e0"]] == ["reserve"]
         assert [one.node for one in found.plan.removals][:1] == ["e0"]
 
-    def test_mark_remains_soft_for_the_pause_after_reservation(self) -> None:
+    def test_mark_remains_soft_for_pause_after_reservation(self) -> None:
         """Single pods change which nodes are reserved."""
         hard = replace(ASKED, no_schedule_after_seconds=0)
         guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
@@ -814,7 +814,7 @@ class TestReservedNodes:
             {"taints": (Taint("other", "", "NoSchedule"),)},
         ],
     )
-    def test_node_is_not_reserved_when_it_does_not_admit_the_pod(
+    def test_node_is_not_reserved_when_it_does_not_admit_pod(
         self, changes: dict[str, object]
     ) -> None:
         nodes = [replace(node("e0"), **changes), node("e1")]  # type: ignore[arg-type]
@@ -1069,7 +1069,7 @@ class TestStartingNodes:
         found = self.found(self.NEW, node("e0"))
         assert reserved(found) == ["e0"]
 
-    def test_starting_node_gives_no_room_after_the_start_limit(self) -> None:
+    def test_starting_node_gives_no_room_after_start_limit(self) -> None:
         found, ends = self.found(self.NEW), START + 10 + START_SECONDS_MAX
         cluster = found.snapshot.cluster
         while found.requeue_at is not None and found.requeue_at < ends:
@@ -1109,12 +1109,12 @@ class TestReserveHysteresis:
         assert self.reserved_after(*before, (899, [self.BASE])) == ["n1"]
         assert self.reserved_after(*before, (900, [self.BASE])) == []
 
-    def test_skipped_passes_extend_the_need(self) -> None:
+    def test_skipped_passes_extend_need(self) -> None:
         same = [(second, [self.BASE, self.RUN]) for second in (400, 500, 600)]
         assert self.reserved_after(*same, (899, [self.BASE])) == ["n1"]
         assert self.reserved_after(*same, (900, [self.BASE])) == []
 
-    def test_skipped_passes_do_not_create_a_need(self) -> None:
+    def test_skipped_passes_do_not_create_need(self) -> None:
         same = [(second, [self.BASE]) for second in (500, 600, 650)]
         assert self.reserved_after((400, [self.BASE, self.RUN]), *same, (700, [self.BASE])) == []
 
@@ -1127,7 +1127,7 @@ class TestReserveHysteresis:
         assert self.reserved_after(*before, *again, (until, [self.BASE])) == []
 
     @pytest.mark.parametrize(("second", "longer"), [(3999, 600), (4000, 300)])
-    def test_need_is_forgotten_after_an_hour(self, second: int, longer: int) -> None:
+    def test_need_is_forgotten_after_one_hour(self, second: int, longer: int) -> None:
         """A pass is due at that time."""
         before = (400, [self.BASE, self.RUN]), (500, [self.BASE]), (700, [self.BASE])
         assert run_passes(self.NODES, (0, [self.BASE]), *before).requeue_at == START + 4000
@@ -1139,7 +1139,7 @@ class TestReserveHysteresis:
         assert self.reserved_after((299, [self.BASE])) == ["n1"]
         assert self.reserved_after((299, [self.BASE]), (300, [self.BASE])) == []
 
-    def test_reserve_message_gives_the_end(self) -> None:
+    def test_reserve_message_names_end_of_reservation(self) -> None:
         moments = (0, [self.BASE]), (400, [self.BASE, self.RUN]), (500, [self.BASE])
         found = run_passes(self.NODES, *moments)
         [why] = [one.why for one in found.plan.reserve]

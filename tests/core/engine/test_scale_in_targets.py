@@ -40,7 +40,7 @@ def targets(found: PassResult) -> dict[str, int]:
     return dict(found.state.scale_in_targets)
 
 
-def test_target_is_the_node_with_least_requests() -> None:
+def test_target_is_node_with_least_requests() -> None:
     nodes = [node(name, 1000) for name in "abc"]
     found = run_pass(
         nodes, *(replicas(name, cpu) for name, cpu in zip("abc", (900, 850, 870), strict=True))
@@ -49,14 +49,14 @@ def test_target_is_the_node_with_least_requests() -> None:
     assert targets(found) == {"b": 1}
 
 
-def test_node_with_other_pods_is_a_target_after_those_with_replicas_only() -> None:
+def test_node_with_other_pods_is_target_after_those_with_replicas_only() -> None:
     nodes = [node(name, 1000) for name in "ab"]
     job = replicas("a", 100, "Job")
     found = run_pass(nodes, replicas("a", 700), job, replicas("b", 900))
     assert targets(found) == {"b": 1}
 
 
-def test_one_in_ten_nodes_is_a_target() -> None:
+def test_one_in_ten_nodes_is_target() -> None:
     nodes = [node(f"n{number:02}", 1000) for number in range(21)]
     found = run_pass(nodes, *(replicas(one.name, 900 + n) for n, one in enumerate(nodes)))
     assert targets(found) == {"n00": 1, "n01": 2, "n02": 3}
@@ -95,7 +95,7 @@ def test_node_is_no_target_when_ineligible_or_marked(one: Node) -> None:
     assert targets(found) == {"b": 1}
 
 
-def test_no_node_is_a_target_when_budget_keeps_all() -> None:
+def test_no_node_is_target_when_budget_keeps_all() -> None:
     budgets = replace(UNLIMITED, cluster=replace(UNLIMITED.cluster, min_nodes=2))
     nodes = [node("a", 1000), node("b", 1000)]
     config = replace(FULL, budgets=budgets)

@@ -48,7 +48,7 @@ def test_u9_overcommitted_node_counts_with_its_requests() -> None:
     assert usable_capacity(Amount(4000, 8000 * MB), used, THESIS_USABILITY) == used
 
 
-def test_u10_swapped_ratios_change_the_result() -> None:
+def test_u10_swapped_ratios_change_result() -> None:
     swapped = Usability(
         min_cpu_millis=100,
         min_memory_bytes=90 * MB,
@@ -58,7 +58,7 @@ def test_u10_swapped_ratios_change_the_result() -> None:
     assert swapped.usable_free(Amount(200, 6500 * MB)).memory_bytes == 720 * MB
 
 
-def test_c1_node_of_the_per_node_rule_is_not_removable() -> None:
+def test_c1_node_of_per_node_rule_is_not_removable() -> None:
     assert "4" not in removable(thesis_config("1", "1"))
 
 

@@ -53,7 +53,7 @@ def test_marked_nodes_are_evaluated_when_there_is_no_time() -> None:
 
 
 @given(clusters(), st.integers(0, 20))
-def test_every_node_has_a_verdict_when_time_runs_out(cluster: Cluster, calls: int) -> None:
+def test_every_node_has_verdict_when_time_runs_out(cluster: Cluster, calls: int) -> None:
     bare = replace(cluster, nodes=tuple(unmarked(one) for one in cluster.nodes))
     plan = reconcile.make_plan(
         ClusterSnapshot(bare, Config(budgets=UNLIMITED)), in_time=times(calls)

@@ -190,7 +190,7 @@ def test_namespaces_take_turns(names: list[tuple[str, int]]) -> None:
     assert order == sorted(order)
 
 
-def test_pod_is_stuck_when_it_stays_pending_although_it_fits() -> None:
+def test_pod_is_stuck_when_it_remains_pending_although_it_fits() -> None:
     one = waiting("p")
     found = cluster(one)
     since = pending_since({}, found, {"d/p"}, Now(NOW))
@@ -240,7 +240,7 @@ def test_pending_pods_are_bounded_fairly_between_namespaces() -> None:
     assert "z/p" in since
 
 
-def test_pending_time_from_the_future_is_corrected() -> None:
+def test_pending_time_from_future_is_corrected() -> None:
     found = cluster(waiting("p"))
     assert pending_since({"d/p": NOW + 3600}, found, {"d/p"}, Now(NOW)) == {"d/p": NOW}
 
@@ -300,7 +300,7 @@ FAR = NodeConstraints(volumes=(VolumeTopology(affinity=()),))
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
-def test_unevaluable_pod_is_urgent_when_it_fits_an_empty_no_schedule_node(
+def test_unevaluable_pod_is_urgent_when_it_fits_empty_no_schedule_node(
     one: Pod, urgent: bool
 ) -> None:
     """Other pods of the node may have ended by then; the constraints are unknown anyway."""

@@ -189,7 +189,7 @@ def test_pod_with_feature_and_os_has_both_constraints() -> None:
     assert kube_json.pod(**spec).placing is found
 
 
-def test_pods_that_need_a_feature_have_their_own_reach() -> None:
+def test_pods_that_need_feature_have_their_own_reach() -> None:
     able = [replace(node(f"n{number}"), features=("F",)) for number in range(2)]
     nodes = [*able, node("n2")]
     placings = (NodeConstraints(), NodeConstraints(features=("F",)))

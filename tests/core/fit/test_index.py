@@ -133,7 +133,7 @@ def test_filter_classes_are_listed_once() -> None:
     assert len({one.name for one in FILTERS}) == len(FILTERS)
 
 
-def test_every_filter_rejects_a_generated_node_first() -> None:
+def test_every_filter_rejects_generated_node_first() -> None:
     failing = Counter(
         first_failing_filter(one, placing)
         for nodes, placings in map(_generated, range(SEEDS))

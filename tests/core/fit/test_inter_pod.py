@@ -115,7 +115,7 @@ def test_count_ignores_calls_by_garbage_collector() -> None:
 
 @pytest.mark.parametrize("company", [APART, SPREAD])
 @pytest.mark.parametrize("own", ["app", "apps.kubernetes.io/pod-index"])
-def test_cost_does_not_grow_with_nodes_when_all_reject_the_pod(
+def test_cost_does_not_grow_with_nodes_when_all_reject_pod(
     company: PodConstraints, own: str
 ) -> None:
     """Also for pods of a StatefulSet: each has its own label, which no selector uses."""
@@ -127,7 +127,7 @@ def test_cost_does_not_grow_with_nodes_when_all_reject_the_pod(
     assert counts[0] == counts[1]
 
 
-def test_cost_is_linear_when_a_host_port_has_many_addresses() -> None:
+def test_cost_is_linear_when_host_port_has_many_addresses() -> None:
     counts = []
     for size in (100, 200):
         ips = ["0.0.0.0" if number % 2 else f"10.0.0.{number}" for number in range(size)]

@@ -123,7 +123,7 @@ def test_findings_have_code_and_verdict(pod: Pod, expected: list[tuple[str, Verd
     assert all(one.message and one.pod == pod.key for _, one in found)
 
 
-def test_every_rule_is_in_the_table() -> None:
+def test_every_rule_is_in_table() -> None:
     listed = {code for _, expected in TABLE for code, _ in expected}
     assert listed == {rule.reason.code for rule in RULES}
 

@@ -69,7 +69,7 @@ def unadmitted(value: str, *taints: Taint) -> Node:
         pytest.param(unadmitted("maybe", OTHER), (OTHER,), id="label value is not a mark"),
     ],
 )
-def test_taints_follow_the_mark(found: Node, expected: tuple[Taint, ...]) -> None:
+def test_taints_follow_mark(found: Node, expected: tuple[Taint, ...]) -> None:
     assert desired_taints(found, TAINT_KEY) == expected
 
 
@@ -112,7 +112,7 @@ def test_desired_taints_are_idempotent_and_keep_other_taints(
     assert sum(t.key == TAINT_KEY for t in after) == len(labels)
 
 
-def test_details_survive_a_round_trip() -> None:
+def test_details_survive_round_trip() -> None:
     assert decode_details(SINCE_100) == DETAILS
     assert SINCE_100[DETAILS_ANNOTATION] == (
         '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
@@ -164,7 +164,7 @@ def test_details_have_no_blanks_and_backoff_may_have_no_reason() -> None:
 
 
 @pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
-def test_details_are_read_up_to_the_length_limit(longer: int, read: bool) -> None:
+def test_details_are_read_up_to_length_limit(longer: int, read: bool) -> None:
     """Details without an order have order 0."""
     written = (TEXTS % ("a", "b", "c")).ljust(DETAILS_CHARACTERS_MAX + longer)
     found = Details(since=1, deadline=1, owner="a", policy="b", reason="c", order=0)
@@ -228,7 +228,7 @@ def test_opt_out_annotation_is_found(
          KARPENTER_KEEP_ANNOTATION),
     ],
 )  # fmt: skip
-def test_foreign_karpenter_annotation_is_an_opt_out_on_karpenter_nodes(
+def test_foreign_karpenter_annotation_is_opt_out_on_karpenter_nodes(
     value: str, ours: str, labels: Mapping[str, str], key: str | None
 ) -> None:
     annotations = {KARPENTER_KEEP_ANNOTATION: value} | (
@@ -240,7 +240,7 @@ def test_foreign_karpenter_annotation_is_an_opt_out_on_karpenter_nodes(
 
 
 @pytest.mark.parametrize("key", GUARDS)
-def test_protection_annotation_survives_a_round_trip(key: str) -> None:
+def test_protection_annotation_survives_round_trip(key: str) -> None:
     made = Guard("held", key)
     annotations = {key: "true", GUARD_OURS_ANNOTATION: str(made)}
     assert guard_of(node("n", annotations=annotations)) == made

@@ -153,7 +153,7 @@ CONTAINERS = st.builds(Container, AMOUNTS, restartable=st.booleans())
 
 
 @given(st.lists(CONTAINERS, max_size=4), st.lists(CONTAINERS, max_size=5), AMOUNTS)
-def test_requests_are_the_maximum_over_time(
+def test_requests_are_maximum_over_time(
     mains: list[Container], inits: list[Container], overhead: dict[str, int]
 ) -> None:
     """Compare the definition, moment by moment, with the running sums."""

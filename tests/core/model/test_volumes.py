@@ -125,7 +125,7 @@ class TestClaimLookUp:
         ]
 
     @pytest.mark.parametrize(("owner", "faults"), [("u1", 0), ("u2", 1), ("", 1)])
-    def test_ephemeral_claim_must_be_owned_by_the_pod(self, owner: str, faults: int) -> None:
+    def test_ephemeral_claim_must_be_owned_by_pod(self, owner: str, faults: int) -> None:
         claiming = replace(
             using("p", "n1"),
             uid="u1",
@@ -143,7 +143,7 @@ class TestClaimLookUp:
             (("ReadWriteOncePod",), 0),  # a rule of its own
         ],
     )
-    def test_pods_are_blocked_when_they_share_a_read_write_once_claim(
+    def test_pods_are_blocked_when_they_share_read_write_once_claim(
         self, modes: tuple[str, ...], faults: int
     ) -> None:
         other = using("q", "n1", "c")
@@ -276,7 +276,7 @@ class TestPlan:
         assert moves(plan) == {}
         assert "volume-node-affinity" in reasons(plan, "n1")
 
-    def test_attach_limit_bounds_volumes_of_a_node(self) -> None:
+    def test_attach_limit_bounds_volumes_of_node(self) -> None:
         volumes = [Volume(name=f"pv{i}", disk=Disk("ebs", f"v{i}")) for i in range(5)]
         claims = [claim(f"c{i}", f"pv{i}") for i in range(5)]
         there = using("there", "n2", "c0")

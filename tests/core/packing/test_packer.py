@@ -80,7 +80,7 @@ def test_block_with_room_is_never_skipped() -> None:
                 blocks.count_misses(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
 
 
-def test_full_block_is_skipped_in_the_end() -> None:
+def test_full_block_is_skipped_eventually() -> None:
     free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
     blocks, request = FreeSpaceIndex(free, GUARD), vector([1, 1, 1])
     free = [GUARD] * BLOCK_NODES

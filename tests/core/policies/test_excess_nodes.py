@@ -65,7 +65,7 @@ def excess(cluster: Cluster, one: Config | None = None) -> Fraction | int:
     return figure.value
 
 
-def test_excess_is_measured_in_nodes_like_the_next_candidate() -> None:
+def test_excess_is_measured_in_nodes_like_next_candidate() -> None:
     """A small idle node that is opted out is never the candidate."""
     kept = node("a", cpu=1000, annotations={KEEP_ANNOTATION: "true"})
     two = even(2, 50)
@@ -121,7 +121,7 @@ def test_least_utilized_node_is_removed_first_by_weighted_shares() -> None:
     ("share", "remains_marked"),
     [(62, True), (70, True), (71, False)],
 )
-def test_marked_node_remains_marked_down_to_half_a_node_below_threshold(
+def test_marked_node_remains_marked_down_to_half_node_below_threshold(
     share: int, remains_marked: bool
 ) -> None:
     """Five nodes have an excess of 5 * (100 - share) / 100 nodes; 1.5 is enough for a mark."""
@@ -307,7 +307,7 @@ def test_plan_agrees_with_plain_plan() -> None:
     assert removed > len(SEEDS) // 2
 
 
-def test_plan_is_the_same_when_its_marks_are_written() -> None:
+def test_plan_is_unchanged_when_its_marks_are_written() -> None:
     seen = 0
     for seed in SEEDS:
         made = case(seed)._replace(pace=None)

@@ -63,7 +63,7 @@ def kept_nodes(cluster: Cluster, config: Config) -> dict[str, list[str]]:
         (2001, 0, False),
     ],
 )
-def test_node_is_kept_when_exactly_at_the_limit(cpu: int, memory: int, removed: bool) -> None:
+def test_node_is_kept_when_exactly_at_limit(cpu: int, memory: int, removed: bool) -> None:
     cluster = Cluster.of(
         [node("a"), node("z")], [pod("p", "a", cpu, memory), pod("q", "z", 2000, 0)]
     )
@@ -82,7 +82,7 @@ def test_daemon_and_static_pods_count_but_need_no_place() -> None:
     assert kept["a"] == ["utilized"]
 
 
-def test_node_is_fully_utilized_when_it_lacks_a_resource() -> None:
+def test_node_is_fully_utilized_when_it_lacks_resource() -> None:
     cluster = Cluster.of([node("a", cpu=0), node("b", memory=0), node("z")], [])
     kept = kept_nodes(cluster, settings(utilization="100%"))
     assert (kept["a"], kept["b"]) == (["utilized"], ["utilized"])
@@ -95,7 +95,7 @@ def test_moved_pods_count_on_their_target_node() -> None:
     assert kept_nodes(cluster, settings()) == {"b": ["utilized", "no-room", "no-room"]}
 
 
-def test_message_names_resources_over_the_limit() -> None:
+def test_message_names_resources_over_limit() -> None:
     cluster = Cluster.of([node("a")], [pod("p", "a", 2000, 4001)])
     [kept] = reconcile.plan(cluster, settings()).kept
     assert kept.blockers[0].reason is UTILIZED
@@ -110,7 +110,7 @@ def test_message_names_resources_over_the_limit() -> None:
         (7000, "cpu at 70%, not under 50.01%"),
     ],
 )
-def test_message_has_as_many_decimals_as_the_limit(cpu: int, message: str) -> None:
+def test_message_has_as_many_decimals_as_limit(cpu: int, message: str) -> None:
     cluster = Cluster.of([node("a", cpu=10_000)], [pod("p", "a", cpu, 0)])
     [kept] = reconcile.plan(cluster, settings(utilization="50.01%")).kept
     assert kept.blockers[0].message == message
@@ -255,7 +255,7 @@ def test_mark_is_released_when_node_exceeds_release_limit(cpu: int, released: bo
     assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is released
 
 
-def test_mark_is_released_when_a_pod_keeps_the_node() -> None:
+def test_mark_is_released_when_pod_keeps_node() -> None:
     """Also for marks of other policies, under which such a pod may not keep a node."""
     nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
     cluster = Cluster.of(nodes, [BARE, pod("q", "z", 2500, 0)])
@@ -372,7 +372,7 @@ def test_unneeded_time_restarts_when_node_of_place_is_deleted() -> None:
     assert seen.state.candidates == {"a": 60, "b": 60, "c": 0}
 
 
-def test_unneeded_time_restarts_when_pods_of_deleted_node_take_the_place() -> None:
+def test_unneeded_time_restarts_when_pods_of_deleted_node_occupy_place() -> None:
     made = vector(450)
     moved = changed(made, pod("a", "x", 400, 0))
     gone = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
@@ -396,7 +396,7 @@ def test_valid_place_is_retained_when_another_would_be_better() -> None:
     assert places(run_passes(settings(), (60, roomier))[0], "b") == {"d/b": "y"}
 
 
-def test_new_pod_of_node_gets_a_place_without_restart() -> None:
+def test_new_pod_of_node_gets_place_without_restart() -> None:
     made = vector(450)
     with_more = changed(made, pod("more", "b", 200, 0))
     seen = run_passes(settings(), (0, made), (60, with_more))[-1]
@@ -473,7 +473,7 @@ def test_node_is_no_candidate_when_its_pods_do_not_fit() -> None:
     assert run_passes(settings(), (0, made))[0].state.candidates == {}
 
 
-def test_unneeded_time_restarts_after_an_interruption() -> None:
+def test_unneeded_time_restarts_after_interruption() -> None:
     made = vector(800)
     used = changed(made, pod("more", "a", 3600, 0))
     seen = run_passes(settings(), (0, made), (60, used), (120, made))

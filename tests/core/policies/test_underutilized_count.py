@@ -241,7 +241,7 @@ def candidate_states(config: Config, *fulls: int) -> list[bool]:
         ((301, 300, 301), (False, False, False)),
     ],
 )
-def test_node_at_exactly_the_limit_keeps_its_state(
+def test_node_at_exactly_limit_keeps_its_state(
     fulls: Sequence[int], listed: Sequence[bool]
 ) -> None:
     config = counting({"a": counted("3/40", 1)})
@@ -249,9 +249,7 @@ def test_node_at_exactly_the_limit_keeps_its_state(
 
 
 @pytest.mark.parametrize(("seconds", "removed"), [(299, []), (300, ["a"]), (301, ["a"])])
-def test_node_is_removed_after_at_least_the_unneeded_time(
-    seconds: int, removed: list[str]
-) -> None:
+def test_node_is_removed_after_at_least_unneeded_time(seconds: int, removed: list[str]) -> None:
     config, cluster = counting({"a": counted()}), filled(six())
     first = reconcile.reconcile(cluster, config, LeaderState(), 1000)
     assert removed_nodes(first.plan) == []
@@ -269,7 +267,7 @@ def test_unneeded_time_restarts_when_node_was_over_limit() -> None:
     assert "unneeded-time" in codes(found.plan, "c")
 
 
-def test_candidate_at_the_limit_is_removed_although_it_does_not_count() -> None:
+def test_candidate_at_limit_is_removed_although_it_does_not_count() -> None:
     """Five nodes are under the limit but are new candidates; the sixth is an old candidate."""
     config = counting({"a": counted("3/4", 5)})
     busy = dict.fromkeys("abcde", 3600)

@@ -71,7 +71,7 @@ def test_template_pod_has_expected_requests_and_constraints(
     assert (found.requests, found.placing) == (requests, placing)
 
 
-def test_template_is_valid_for_the_api_server() -> None:
+def test_template_is_valid_for_api_server() -> None:
     spec = pod_spec(SMALL, GREEN)
     (container,) = spec["containers"]
     assert container.keys() == {"name", "image", "resources"}
@@ -81,7 +81,7 @@ def test_template_is_valid_for_the_api_server() -> None:
     assert exists == {"key": "x", "operator": "Exists"}
 
 
-def test_each_pod_shape_has_a_buffer_with_a_stable_name() -> None:
+def test_each_pod_shape_has_buffer_with_stable_name() -> None:
     found = wanted({shape(SMALL): 3, shape(LARGE): 2}, WHOLE, HALF)
     assert sorted(one.replicas for one in found.values()) == [2, 3]
     assert found.keys() == wanted({shape(LARGE): 9, shape(SMALL): 1}, WHOLE, HALF).keys()
@@ -284,7 +284,7 @@ def test_next_leader_keeps_buffer_names(
     assert wanted({shape(SMALL, placing): 3}, WHOLE, HALF, read(before).told) == before
 
 
-def test_buffer_has_the_larger_of_expected_and_inherited_replicas() -> None:
+def test_buffer_has_larger_of_expected_and_inherited_replicas() -> None:
     for many in (2, 30):
         (one,) = wanted({shape(SMALL): many}, WHOLE, HALF, replicas(20)).values()
         assert one.replicas == max(many, 20)

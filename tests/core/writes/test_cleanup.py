@@ -91,7 +91,7 @@ def clean_up(found: Node) -> Node:
 
 
 @given(nodes(0), st.sampled_from(Mark))
-def test_cleanup_restores_node_as_before_the_mark(found: Node, mark: Mark) -> None:
+def test_cleanup_restores_node_as_before_mark(found: Node, mark: Mark) -> None:
     before = clean_up(found)
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
     after = marked(before, mark, since=7)

@@ -296,7 +296,7 @@ def test_taint_is_removed_when_node_has_no_mark() -> None:
     assert found.kind is WriteKind.REPAIR
 
 
-def test_protection_ends_later_when_someone_else_removes_the_mark() -> None:
+def test_protection_ends_later_when_someone_else_removes_mark() -> None:
     (found,) = write(node(None, GUARDED), POD, wanted=False)
     assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
 
@@ -392,7 +392,7 @@ def test_protection_is_written_before_other_changes(one: Node, kinds: list[Write
 @pytest.mark.parametrize(
     ("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200)), ("9999 5", (TIMES_MAX, 86400))]
 )
-def test_backoff_grows_each_time_a_node_misses_its_deadline(
+def test_backoff_grows_each_time_node_misses_its_deadline(
     before: str | None, after: tuple[int, int]
 ) -> None:
     late = Details(since=NOW - 60, deadline=NOW, owner="me", policy="p", reason="r")
@@ -449,7 +449,7 @@ GPUS = (("nvidia.com/gpu", 2),)
         ),
     ],
 )
-def test_protection_is_retained_when_autoscaler_ignores_the_resource(
+def test_protection_is_retained_when_autoscaler_ignores_resource(
     whole: Resources, asked: Resources, kinds: list[WriteKind]
 ) -> None:
     one, user = replace(node(None, ENDING), allocatable=whole), replace(POD, requests=asked)
@@ -503,7 +503,7 @@ def dated(since: int, deadline: int, value: str = "soft") -> Node:
         (str(NOW), WATCH_SECONDS, WriteKind.UNGUARD),
     ],
 )
-def test_protection_does_not_end_at_once_when_a_clock_is_wrong(
+def test_protection_does_not_end_at_once_when_clock_is_wrong(
     until: str, watching: int, kind: WriteKind | None
 ) -> None:
     """An implausible end is replaced; no protection ends before the leader has observed it."""
@@ -526,7 +526,7 @@ def test_protection_does_not_end_at_once_when_a_clock_is_wrong(
         (dated(NOW, NOW + DAY + HOUR + 1), WATCH_SECONDS, WriteKind.MARK),
     ],
 )
-def test_mark_neither_ends_at_once_nor_lasts_forever_when_a_clock_is_wrong(
+def test_mark_neither_ends_at_once_nor_lasts_forever_when_clock_is_wrong(
     one: Node, watching: int, kind: WriteKind | None
 ) -> None:
     """Implausible times are rewritten."""
@@ -547,7 +547,7 @@ def test_mark_neither_ends_at_once_nor_lasts_forever_when_a_clock_is_wrong(
     ("since", "watching", "hard"),
     [(NOW - 60, 60, True), (NOW - 60, 59, False), (NOW - 59, 60, False), (NOW + HOUR, 60, False)],
 )
-def test_mark_does_not_become_no_schedule_at_once_when_a_clock_is_wrong(
+def test_mark_does_not_become_no_schedule_at_once_when_clock_is_wrong(
     since: int, watching: int, hard: bool
 ) -> None:
     found = decided_after(watching, dated(since, since + 2 * HOUR), POD)
@@ -561,7 +561,7 @@ def test_mark_of_this_second_has_age_zero(since: int, hard: bool) -> None:
     assert [write.kind for write in found] == ([WriteKind.HARDEN] if hard else [])
 
 
-def test_mark_from_the_future_has_age_zero() -> None:
+def test_mark_from_future_has_age_zero() -> None:
     config = replace(CONFIG, no_schedule_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
     assert (found.kind, found.note) == (WriteKind.HARDEN, "marked for 0 s")
@@ -577,9 +577,7 @@ def test_mark_from_the_future_has_age_zero() -> None:
         (10**12 - 1, False),
     ],
 )
-def test_backoff_does_not_last_forever_when_a_clock_is_wrong(
-    until: int, backing_off: bool
-) -> None:
+def test_backoff_does_not_last_forever_when_clock_is_wrong(until: int, backing_off: bool) -> None:
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
     limits = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
@@ -588,7 +586,7 @@ def test_backoff_does_not_last_forever_when_a_clock_is_wrong(
     assert forgotten == ([] if backing_off or until == NOW else [WriteKind.FORGET])
 
 
-def test_recorded_mark_from_the_future_expires_when_node_is_removed() -> None:
+def test_recorded_mark_from_future_expires_when_node_is_removed() -> None:
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
     memory = reconcile(Cluster.of([dated(10**12 - 1, 0)], []), config, LeaderState(), NOW).state
     assert memory.recent_marks == {"n1": RecordedMark(NOW, "", reached=False)}

@@ -131,7 +131,7 @@ def test_cost_changes_when_mark_or_target_changes(one: Pod, cost: str) -> None:
     assert found.annotations == {COST_ANNOTATION: cost, COST_OURS_ANNOTATION: cost}
 
 
-def test_cost_is_that_of_the_mark_when_marked_node_is_also_target() -> None:
+def test_cost_is_that_of_mark_when_marked_node_is_also_target() -> None:
     (found,) = decide_costs(
         Cluster.of([MARKED], [make_pod()]), TAINT_KEY, {"marked": 1}, enabled=True
     )
@@ -260,7 +260,7 @@ def test_cost_never_makes_pods_free_for_karpenter(since: int, name: str) -> None
     )
 
 
-def test_costs_differ_between_nodes_marked_at_the_same_time() -> None:
+def test_costs_differ_between_nodes_marked_at_same_time() -> None:
     assert len({cost_of(marked(node(name), since=NOW), TAINT_KEY) for name in "abcdef"}) == 6
 
 

@@ -108,7 +108,7 @@ def test_transition_of_every_event_and_state(event: Event, state: State) -> None
     assert expected()[event.name, state.name] == (act.name if act else ".")
 
 
-def test_grid_names_exactly_the_existing_pairs() -> None:
+def test_grid_names_exactly_existing_pairs() -> None:
     assert set(expected()) == {(event.name, state.name) for event, state in product(Event, State)}
 
 

@@ -442,7 +442,7 @@ def after(
 
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
 @pytest.mark.parametrize("told", [{}, {RESERVE_ANNOTATION: "for p"}])
-def test_protection_is_retained_for_a_time_when_node_fills(
+def test_protection_is_retained_temporarily_when_node_fills(
     labels: dict[str, str], told: dict[str, str]
 ) -> None:
     """Without a write, so a node that is empty again by then was never written."""
@@ -481,7 +481,7 @@ def test_end_of_protection_is_written_at_once_for_other_causes(
     assert (kind, until) == (WriteKind.GUARD, str(NOW + 902))
 
 
-def test_reserve_annotation_is_removed_when_protected_node_stays_occupied() -> None:
+def test_reserve_annotation_is_removed_when_protected_node_remains_occupied() -> None:
     config = scoped(Scope.ALL, reserve=Reserve(window_seconds=DAY))
     nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
@@ -523,7 +523,7 @@ LARGE = pod("p", "n", 3000, 1)
         (node("n", annotations=RELEASED), (claiming(LARGE),), False),
     ],
 )  # fmt: skip
-def test_protection_is_removed_when_no_autoscaler_would_drain_the_node(
+def test_protection_is_removed_when_no_autoscaler_would_drain_node(
     one: Node, pods: tuple[Pod, ...], *, lifted: bool
 ) -> None:
     config = scoped(Scope.MARKED)

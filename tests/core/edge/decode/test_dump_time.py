@@ -61,7 +61,7 @@ def pod_created(at: int) -> Pod:
     ],
     ids=range(10),
 )
-def test_dump_time_is_the_latest_plausible_time_in_it(
+def test_dump_time_is_latest_plausible_time_in_dump(
     items: list[bytes], pods: list[Pod], at: int
 ) -> None:
     found = dump_time_of(*items)

@@ -159,7 +159,7 @@ CASES: Mapping[str, tuple[int, Any, str]] = {
 
 
 @pytest.mark.parametrize(("most", "fields", "message"), CASES.values(), ids=CASES)
-def test_pod_is_evaluable_up_to_the_limit(most: int, fields: Any, message: str) -> None:
+def test_pod_is_evaluable_up_to_limit(most: int, fields: Any, message: str) -> None:
     within = kinds.PODS.read(changed(POD, **fields(most)))
     beyond = kinds.PODS.read(changed(POD, **fields(most + 1)))
     assert within is not None
@@ -656,7 +656,7 @@ class TestVolumeClaims:
 
 
 class TestOneBudget:
-    def test_budget_covers_sum_of_the_six_former_limits(self) -> None:
+    def test_budget_covers_sum_of_six_former_limits(self) -> None:
         """The limits that one budget replaced; node templates of four requirements and more."""
         pods = [_constrained(f"n{n}", "d", _with_requirements(n, 4)) for n in range(4096 // 4 - 1)]
         for number in range(64):

@@ -114,7 +114,7 @@ def test_outline_is_none_when_name_does_not_come_first(raw: bytes) -> None:
     assert placeholders.outline(raw) is None
 
 
-async def test_page_is_reread_in_smaller_pages_down_to_the_deep_object(api: FakeApi) -> None:
+async def test_page_is_reread_in_smaller_pages_down_to_deep_object(api: FakeApi) -> None:
     a, bad, c = written("a"), written("bad", WIDE), written("c", DEEP)
     for _ in range(4):
         api.answer_next("list", page(a, bad, c))
@@ -136,7 +136,7 @@ async def test_page_is_reread_in_smaller_pages_down_to_the_deep_object(api: Fake
     assert listed.refused == []
 
 
-async def test_no_object_is_lost_when_server_ignores_the_limit(
+async def test_no_object_is_lost_when_server_ignores_limit(
     api: FakeApi,
 ) -> None:
     for _ in range(5):

@@ -107,7 +107,7 @@ class TestClaim:
     def test_claim_is_deleting_when_it_has_deletion_timestamp(self) -> None:
         assert claim(metadata__deletionTimestamp="2026-01-01T00:00:00Z").deleting
 
-    def test_claim_owner_is_the_controller(self) -> None:
+    def test_claim_owner_is_controller(self) -> None:
         owners = [{"kind": "A", "uid": "u0"}, {"kind": "Pod", "uid": "u2", "controller": True}]
         assert claim(metadata__ownerReferences=owners).owner_uid == "u2"
 
@@ -155,7 +155,7 @@ class TestVolume:
             ),
         ],
     )
-    def test_unsupported_volume_has_a_fault(self, changes: Json, fault: str) -> None:
+    def test_unsupported_volume_has_fault(self, changes: Json, fault: str) -> None:
         assert volume(**changes).fault == fault
 
     def test_equal_topologies_are_one_object(self) -> None:
@@ -219,7 +219,7 @@ class TestPod:
             ("vsphereVolume", False),
         ],
     )
-    def test_inline_disks_are_unsupported_when_the_scheduler_checks_them(
+    def test_inline_disks_are_unsupported_when_scheduler_checks_them(
         self, source: str, *, disk: bool
     ) -> None:
         """In VolumeRestrictions, or in NodeVolumeLimits for types migrated to CSI drivers."""

@@ -79,7 +79,7 @@ async def test_watch_starts_when_kind_appears(api: FakeApi) -> None:
         assert list(bench.seen.view) == ["d/b"]
 
 
-def test_absent_kind_is_checked_before_the_view_is_stale() -> None:
+def test_absent_kind_is_checked_before_view_is_stale() -> None:
     assert 2 * ABSENT_SECONDS < STALE_SECONDS
 
 

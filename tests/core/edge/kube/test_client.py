@@ -54,7 +54,7 @@ async def test_error_page_of_proxy_is_cut_to_one_line(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"[" * 5000, b'{"metadata":{}}'])
-async def test_call_fails_when_answer_is_not_a_node(api: FakeApi, body: bytes) -> None:
+async def test_call_fails_when_answer_is_not_node(api: FakeApi, body: bytes) -> None:
     async with opened(api) as client:
         api.answer_next("get", body)
         with pytest.raises(UnavailableError, match="not a Node"):

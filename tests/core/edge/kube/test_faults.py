@@ -200,7 +200,7 @@ async def test_truncated_line_is_read_again_in_full(api: FakeApi, end: str) -> N
     "line",
     [b"<html>\n", b"{}\n", b'{"type":1,"object":{}}\n', b"\xff\xfe\n", b"[]\n"],
 )
-async def test_watch_restarts_when_line_is_not_an_event(api: FakeApi, line: bytes) -> None:
+async def test_watch_restarts_when_line_is_not_event(api: FakeApi, line: bytes) -> None:
     async with following(api) as bench:
         await bench.settled()
         api.raw(line)

@@ -45,7 +45,7 @@ def files(folder: Path, *texts: str) -> str:
 
 
 class TestSeveralFiles:
-    async def test_first_file_with_a_value_wins(self, tmp_path: Path) -> None:
+    async def test_first_file_with_value_wins(self, tmp_path: Path) -> None:
         paths = files(
             tmp_path,
             config("a", "http://a1"),

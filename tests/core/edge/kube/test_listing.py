@@ -97,7 +97,7 @@ async def test_gated_pod_is_added_when_its_last_gate_is_removed(api: FakeApi) ->
         await bench.seen.until(lambda: set(bench.seen.view) == {"default/a", "default/gated"})
 
 
-async def test_node_is_removed_when_it_loses_the_selected_label(api: FakeApi) -> None:
+async def test_node_is_removed_when_it_loses_selected_label(api: FakeApi) -> None:
     api.put(NODES, node_object("plain"))
     api.put(NODES, node_object("marked", labels={MARK_LABEL: "soft"}))
     async with following(api, NODES, label_selector=MARK_LABEL) as bench:

@@ -73,7 +73,7 @@ async def test_throttled_write_is_retried_only_when_it_is_urgent(
     assert api.count("patch") == (3 if waits else 1)
 
 
-async def test_taints_are_replaced_only_on_the_version_that_was_read(api: FakeApi) -> None:
+async def test_taints_are_replaced_only_on_version_that_was_read(api: FakeApi) -> None:
     stored = node_object("n")
     stored["spec"]["taints"] = [
         {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
@@ -93,7 +93,7 @@ async def test_taints_are_replaced_only_on_the_version_that_was_read(api: FakeAp
             await nodes(client).write(write, version)
 
 
-async def test_pod_is_patched_only_on_the_version_that_was_read(api: FakeApi) -> None:
+async def test_pod_is_patched_only_on_version_that_was_read(api: FakeApi) -> None:
     api.put_document(PATH, pod_object("p", node="n"))
     async with opened(api) as client:
         store = pods(client)
@@ -137,7 +137,7 @@ async def test_error_answer_is_neither_conflict_nor_absence(api: FakeApi, status
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"metadata":{"name":"a b"}}'])
-async def test_call_fails_when_answer_is_not_a_pod(api: FakeApi, body: bytes) -> None:
+async def test_call_fails_when_answer_is_not_pod(api: FakeApi, body: bytes) -> None:
     async with opened(api) as client:
         api.answer_next("get", body)
         with pytest.raises(UnavailableError, match="API server: "):
@@ -173,7 +173,7 @@ async def test_write_is_skipped_when_node_is_missing(api: FakeApi) -> None:
         assert api.count("patch") == 0
 
 
-async def test_known_version_saves_the_read_until_it_conflicts(api: FakeApi) -> None:
+async def test_known_version_saves_read_until_it_conflicts(api: FakeApi) -> None:
     api.put(NODES, node_object("n"))
     async with opened(api) as client:
         found = await nodes(client).get("n")
