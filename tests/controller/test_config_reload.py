@@ -173,16 +173,16 @@ async def test_change_is_noticed_when_it_happens_before_watch_starts(
     """Meanwhile the program connects to the cluster, which may run an exec plugin."""
     start = Start.read(str(running.path), None)
     running.path.write_text(HEAD + "mode: enforce\n")
-    told = asyncio.Event()
+    reloaded = asyncio.Event()
 
     async def reload() -> bool:
         done = await running.config_reload.reload()
-        told.set()
+        reloaded.set()
         return done
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(start.changes.follow(reload, every_seconds=0.001))
-        await told.wait()
+        await reloaded.wait()
         task.cancel()
     assert running.controller.config.mode is Mode.ENFORCE
 

@@ -43,20 +43,20 @@ class Replica:
         self.clock = virtual_clock()
         self.elector = Elector(self.door, name, self.clock, TIMING, jitter=lambda: 0.5)
         self.worked: list[tuple[float, float]] = []
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.ended = asyncio.Event()
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self.elector.run(self._lead))
 
     async def _lead(self) -> None:
-        begun = self.clock.seconds
-        self.begun.set()
+        started_at = self.clock.seconds
+        self.started.set()
         self.ended.clear()
         try:
             await asyncio.shield(self._fault)
         finally:
-            self.worked.append((begun, self.clock.seconds))
-            self.begun.clear()
+            self.worked.append((started_at, self.clock.seconds))
+            self.started.clear()
             self.ended.set()
 
     def fail(self, fault: Exception) -> None:
@@ -96,13 +96,13 @@ async def test_first_replica_leads_and_renews_lease() -> None:
 async def test_lease_is_released_after_work_has_ended() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
     assert one.ended.is_set()
     assert not one.elector.leading
     assert store.lease is not None
     assert (store.lease.holder, store.lease.duration_seconds) == ("", 1)
     async with running(store, "two") as (two,):
-        await two.begun.wait()
+        await two.started.wait()
         assert store.lease.transitions == 1
 
 
@@ -110,7 +110,7 @@ async def test_lease_is_released_after_work_has_ended() -> None:
 async def test_second_replica_waits_for_recorded_lease_duration() -> None:
     store = Store(Lease(holder="dead", duration_seconds=40, renewed="2000-01-01", version="1"))
     async with running(store, "two") as (two,):
-        await two.begun.wait()
+        await two.started.wait()
         assert 40 <= two.clock.seconds < 45, "its own duration is 15, but the recorded one counts"
 
 
@@ -118,7 +118,7 @@ async def test_second_replica_waits_for_recorded_lease_duration() -> None:
 async def test_retry_has_jitter() -> None:
     store = Store(Lease(holder="other", duration_seconds=1, version="1"))
     async with running(store, "two") as (two,):
-        await two.begun.wait()
+        await two.started.wait()
         assert two.clock.seconds == pytest.approx(TIMING.retry * 1.6, abs=0.001)
 
 
@@ -126,7 +126,7 @@ async def test_retry_has_jitter() -> None:
 async def test_leading_ends_at_next_read_when_lease_has_another_holder() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         assert store.lease is not None
         store.lease = replace(store.lease, holder="two", version="99")
         await one.ended.wait()
@@ -155,7 +155,7 @@ async def test_conflict_of_lease_write_is_no_error() -> None:
 async def test_lease_is_released_when_work_fails() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.fail(ValueError("engine"))
         with pytest.raises(ValueError, match="engine"):
             await one.task
@@ -183,7 +183,7 @@ async def test_leading_ends_at_deadline_when_renewal_fails(trouble: Trouble, whe
         await one.ended.wait()
         renewed = TIMING.retry  # the one renewal until then
         assert one.clock.seconds == pytest.approx(renewed + TIMING.deadline, abs=0.001)
-        await two.begun.wait()
+        await two.started.wait()
         assert two.clock.seconds >= renewed + TIMING.duration
         one.door.before = one.door.after = fine
         await asyncio.sleep(60)
@@ -199,9 +199,9 @@ async def test_replica_does_not_lead_when_acquiring_takes_too_long() -> None:
         assert store.lease is not None
         assert store.lease.holder == "one"
         assert not one.worked
-        assert not one.begun.is_set()
+        assert not one.started.is_set()
         one.door.after = fine
-        await one.begun.wait()
+        await one.started.wait()
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
@@ -214,18 +214,18 @@ async def test_leader_keeps_leading_when_calls_are_slow_but_in_time(
     async with running(Store(), "one", "two") as (one, two):
         for replica in (one, two):
             setattr(replica.door, where, slow(seconds))
-        await one.begun.wait()
+        await one.started.wait()
         await asyncio.sleep(600)
         assert one.elector.leading
         assert not one.worked
-        assert not two.begun.is_set()
+        assert not two.started.is_set()
 
 
 @in_virtual_time
 async def test_lease_is_renewed_when_someone_deletes_or_edits_it() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         store.delete()
         await asyncio.sleep(TIMING.retry * 1.5)
         assert store.lease is not None
@@ -241,7 +241,7 @@ async def test_lease_is_renewed_when_someone_deletes_or_edits_it() -> None:
 async def test_renewal_is_recognized_when_its_answer_was_lost() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.door.after = down
         await asyncio.sleep(TIMING.retry * 1.5)
         assert len(store.writes) == 2, "it was written"
@@ -256,7 +256,7 @@ async def test_renewal_is_recognized_when_its_answer_was_lost() -> None:
 @in_virtual_time
 async def test_leading_ends_when_process_slept_through_deadline() -> None:
     async with running(Store(), "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.clock.seconds += TIMING.duration  # no timer has run yet
         assert not one.elector.leading
         await one.ended.wait()
@@ -266,7 +266,7 @@ async def test_leading_ends_when_process_slept_through_deadline() -> None:
 async def test_foreign_annotations_of_lease_are_retained() -> None:
     store = Store(Lease(version="1", annotations={"theirs": "1"}))
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
     assert store.lease is not None
     assert store.lease.annotations == {"theirs": "1"}
 

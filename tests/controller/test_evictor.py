@@ -251,10 +251,10 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
     world.api.right = False
     await world.ticks(10, 20)
     assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
-    told = "ebb_engine_eviction_forbidden"
-    assert world.metrics.registry.get_sample_value(told) == 1
+    gauge = "ebb_engine_eviction_forbidden"
+    assert world.metrics.registry.get_sample_value(gauge) == 1
     world.metrics.leads = lambda: False
-    assert world.metrics.registry.get_sample_value(told) == 0, (
+    assert world.metrics.registry.get_sample_value(gauge) == 0, (
         "another replica leads and reports it"
     )
     world.metrics.leads = lambda: True
@@ -262,7 +262,7 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
     await world.tick(ANSWER_SECONDS)
     await world.ticks(3)
     assert world.api.requested == ["p0", "p1", "p2"]
-    assert world.metrics.registry.get_sample_value(told) == 0
+    assert world.metrics.registry.get_sample_value(gauge) == 0
     assert world.forbidden == [FORBIDDEN]
 
 
@@ -359,10 +359,10 @@ async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
     world.pods["agent"] = replace(make_pod("agent", "n1"), **agent)
     world.api.right = right
     world.start()
-    told = len(world.told)
+    gauge = len(world.told)
     await world.ticks(2, 10)
     assert world.mark == mark
-    kinds = {reason for reason, _ in world.told[told:]} - {"PodEvicted"}
+    kinds = {reason for reason, _ in world.told[gauge:]} - {"PodEvicted"}
     assert kinds == ({"DrainSoftened"} if mark == "soft" else set())
 
 

@@ -318,10 +318,10 @@ async def test_remaining_writes_are_dropped_when_plan_becomes_invalid(
 FOR_A_SECOND = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("in_progress", [True, False])
 @pytest.mark.parametrize("karpenters", [True, False])
 async def test_node_is_protected_when_pod_arrives_during_release(
-    begun: bool, karpenters: bool
+    in_progress: bool, karpenters: bool
 ) -> None:
     """If the protection is being removed already, the next pass restores it at once.
 
@@ -339,7 +339,7 @@ async def test_node_is_protected_when_pod_arrives_during_release(
     world.sync()
     for name in NAMES[1:]:
         world.view.deleted(PODS, f"d/small-{name}")
-    where = NAMES[1] if begun else NAMES[-1]
+    where = NAMES[1] if in_progress else NAMES[-1]
     with world.api.held():
         step = asyncio.create_task(world.loop.step())
         await world.api.under_way(WRITERS_MAX)
@@ -348,9 +348,9 @@ async def test_node_is_protected_when_pod_arrives_during_release(
         assert not world.view.urgent.is_set(), "the node is not released yet"
     await step
     guarded = [name for name in NAMES if guard_of(world.api.node(name))]
-    assert guarded == ([] if begun else [where])
+    assert guarded == ([] if in_progress else [where])
     world.sync()
-    assert world.view.urgent.is_set() is begun
+    assert world.view.urgent.is_set() is in_progress
     await world.loop.step()
     assert guard_of(world.api.node(where)) is not None
 

@@ -244,7 +244,7 @@ def test_pod_whose_phase_flaps_is_urgent_once_per_idle_period() -> None:
     """A kubelet writes the phase of a pod, but cannot create a pod with another uid."""
     watched, one = WatchedView(), replace(make_pod("p", "n"), uid="u")
     watched.nodes.replaced([RELEASED])
-    for is_idle, came, urgent in (
+    for is_idle, arriving, urgent in (
         (False, one, True),
         (False, one, False),
         (False, replace(one, uid="v"), True),
@@ -252,7 +252,7 @@ def test_pod_whose_phase_flaps_is_urgent_once_per_idle_period() -> None:
     ):
         if is_idle:
             watched.view.rested()
-        watched.pods.changed(came)
+        watched.pods.changed(arriving)
         assert watched.view.urgent.is_set() is urgent
         watched.view.urgent.clear()
         watched.pods.deleted("a/p")

@@ -50,10 +50,10 @@ TOLERATES_GPU = NodeConstraints(
 )
 
 
-def make_plan(cluster: Cluster, asked: Config) -> Plan:
+def make_plan(cluster: Cluster, settings: Config) -> Plan:
     """Return the plan of the engine; the plain plan must agree."""
-    plan = reconcile.plan(cluster, asked)
-    assert by_the_engine(plan) == plainly(cluster, Reference(cluster, asked).run())
+    plan = reconcile.plan(cluster, settings)
+    assert by_the_engine(plan) == plainly(cluster, Reference(cluster, settings).run())
     return plan
 
 
@@ -67,7 +67,7 @@ def percent(plan: Plan, reach: str) -> tuple[int, int]:
     sums = (
         (one.requests.cpu_millis, one.capacity.cpu_millis) for one in (found.before, found.after)
     )
-    before, after = (-(-asked * 100 // whole) for asked, whole in sums)
+    before, after = (-(-settings * 100 // whole) for settings, whole in sums)
     return before, after
 
 
@@ -299,11 +299,11 @@ def test_one_tiny_pod_does_not_set_minimum_usable_size(others: int) -> None:
     """`auto` uses the 5th percentile, or the second smallest pod: 450m of 500m, not 9m."""
     pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
     whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
-    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
-    (found,) = make_plan(whole, asked).reaches
+    settings = replace(config("0.8"), usability=UsabilityMode.AUTO)
+    (found,) = make_plan(whole, settings).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 450
-    (mutated,) = Reference(whole, asked, "the one smallest pod").run().reaches
+    (mutated,) = Reference(whole, settings, "the one smallest pod").run().reaches
     assert mutated.usability is not None
     assert mutated.usability.least[0] == 9
 
@@ -340,8 +340,8 @@ def test_reaches_with_equal_text_are_different() -> None:
         pod("other", "n5", 10, 10, placing=NodeConstraints(affinity=(by_label,))),
         pod("any", "n2", 500, 500),
     ]
-    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
-    plan = make_plan(Cluster.of(nodes, pods), asked)
+    settings = replace(config("0.8"), usability=UsabilityMode.AUTO)
+    plan = make_plan(Cluster.of(nodes, pods), settings)
     assert [one.before.nodes for one in plan.reaches] == [6, 5, 2]
     assert len({one.key for one in plan.reaches}) == 3
     assert len({one.usability for one in plan.reaches}) == 3

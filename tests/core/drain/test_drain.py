@@ -238,10 +238,10 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
     ends = replace(
         A, owner_kind="StatefulSet", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW)
     )
-    asked = drain_input(ends, nodes=(theirs, OPEN))
+    inputs = drain_input(ends, nodes=(theirs, OPEN))
     memory = DrainState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
-    assert failed(plan_drain(asked, memory)) == {}
-    late = plan_drain(replace(asked, now_seconds=NOW + 1), memory)
+    assert failed(plan_drain(inputs, memory)) == {}
+    late = plan_drain(replace(inputs, now_seconds=NOW + 1), memory)
     assert failed(late) == {"m": "pod-long-terminating"}
 
 
@@ -263,7 +263,7 @@ def test_next_node_is_drained_when_pod_ends_by_itself(
 
 
 @pytest.mark.parametrize(
-    ("budgets", "went", "code"),
+    ("budgets", "evicted_now", "code"),
     [
         ([budget(1)], 1, ""),
         ([budget(2)], 2, ""),
@@ -275,13 +275,13 @@ def test_next_node_is_drained_when_pod_ends_by_itself(
     ],
 )
 def test_evictions_are_limited_by_disruption_budget(
-    budgets: list[DisruptionBudget], went: int, code: str
+    budgets: list[DisruptionBudget], evicted_now: int, code: str
 ) -> None:
     found = plan_drain(
         drain_input(make_pod("a"), make_pod("b"), budgets=tuple(budgets)), DrainState()
     )
-    assert len(found.evict) == went
-    assert codes(found) == ({code} if code else {"evict-budget"} if went == 1 else set())
+    assert len(found.evict) == evicted_now
+    assert codes(found) == ({code} if code else {"evict-budget"} if evicted_now == 1 else set())
     assert failed(found) == {}
 
 
@@ -352,10 +352,10 @@ def test_first_node_due_is_drained(nodes: tuple[Node, ...], draining: str) -> No
 
 
 def test_pod_is_not_evicted_when_plan_has_no_place() -> None:
-    asked = drain_input(make_pod("a"), make_pod("b"))
-    (removal,) = asked.plan.removals
+    inputs = drain_input(make_pod("a"), make_pod("b"))
+    (removal,) = inputs.plan.removals
     known = replace(removal, placements=removal.placements[:1])
-    found = plan_drain(replace(asked, plan=replace(asked.plan, removals=(known,))), BEGAN)
+    found = plan_drain(replace(inputs, plan=replace(inputs.plan, removals=(known,))), BEGAN)
     assert [f"d/{name}" for name in evicted_pods(found)] == [removal.placements[0].pod]
     assert codes(found) == {"evict-no-place"}
 
@@ -372,9 +372,9 @@ def test_draining_node_keeps_its_turn() -> None:
 
 
 def test_started_drain_continues_beside_job() -> None:
-    asked = drain_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
-    assert plan_drain(asked, DrainState(node="m")).memory.node == ""
-    found = plan_drain(asked, replace(BEGAN, progress=NOW - 99))
+    inputs = drain_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
+    assert plan_drain(inputs, DrainState(node="m")).memory.node == ""
+    found = plan_drain(inputs, replace(BEGAN, progress=NOW - 99))
     assert (evicted_pods(found), codes(found)) == (["a"], {"evict-job"})
 
 
@@ -468,11 +468,11 @@ def test_drain_is_interrupted_when_plan_keeps_node(
 
 
 def test_new_leader_observes_before_it_evicts() -> None:
-    asked = drain_input(make_pod("a"), watched_seconds=LOOK_ON_SECONDS - 1)
-    found = plan_drain(asked, DrainState())
+    inputs = drain_input(make_pod("a"), watched_seconds=LOOK_ON_SECONDS - 1)
+    found = plan_drain(inputs, DrainState())
     assert (found.memory.node, evicted_pods(found)) == ("m", [])
     assert evicted_pods(
-        plan_drain(replace(asked, watched_seconds=LOOK_ON_SECONDS), found.memory)
+        plan_drain(replace(inputs, watched_seconds=LOOK_ON_SECONDS), found.memory)
     ) == ["a"]
 
 
@@ -490,7 +490,7 @@ def test_only_budgets_of_own_namespace_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "names", "went"),
+    ("changes", "names", "evicted_now"),
     [
         ({}, {"d": 7}, 3),
         ({"max_in_namespace": 9}, {"d": 7}, 5),
@@ -501,7 +501,7 @@ def test_only_budgets_of_own_namespace_are_checked() -> None:
     ],
 )
 def test_concurrent_evictions_are_limited(
-    changes: dict[str, int], names: dict[str, int], went: int
+    changes: dict[str, int], names: dict[str, int], evicted_now: int
 ) -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, **changes))
     pods = [
@@ -511,7 +511,7 @@ def test_concurrent_evictions_are_limited(
     ]
     pods = [replace(one, uid=one.key) for one in pods]
     found = plan_drain(drain_input(*pods, config=config), DrainState())
-    assert len(found.evict) == went
+    assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
 
 
@@ -520,12 +520,14 @@ def test_terminating_pods_count_in_limits_whoever_evicted_them(limit: str) -> No
     limits = {"max_on_node": 9, "max_in_namespace": 9, "max_in_cluster": 9, limit: 3}
     config = replace(CONFIG, drain=replace(CONFIG.drain, **limits))
     leaving = [make_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    asked = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), config=config)
-    assert len(plan_drain(asked, DrainState()).evict) == 1
+    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), config=config)
+    assert len(plan_drain(inputs, DrainState()).evict) == 1
 
 
-@pytest.mark.parametrize(("where", "went"), [("m2", 3), ("m", 2)])
-def test_long_grace_period_of_one_namespace_does_not_block_others(where: str, went: int) -> None:
+@pytest.mark.parametrize(("where", "evicted_now"), [("m2", 3), ("m", 2)])
+def test_long_grace_period_of_one_namespace_does_not_block_others(
+    where: str, evicted_now: int
+) -> None:
     """Otherwise every drain would fail, one after the other."""
     years = DisruptionFacts(overdue_seconds=NOW + 10**9)
     leaving = [
@@ -533,8 +535,8 @@ def test_long_grace_period_of_one_namespace_does_not_block_others(where: str, we
         for number in range(20)
     ]
     nodes = (M, marked_node("m2", order=2), OPEN)
-    asked = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), nodes=nodes)
-    assert len(plan_drain(asked, DrainState()).evict) == went
+    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), nodes=nodes)
+    assert len(plan_drain(inputs, DrainState()).evict) == evicted_now
 
 
 def test_stateful_set_pods_are_evicted_one_by_one() -> None:
@@ -591,8 +593,8 @@ def test_next_pods_are_evicted_when_replacements_are_ready(
 def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failure: bool) -> None:
     """For example the pods are gated, or a quota or webhook prevents them."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
-    asked = drain_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
-    found = plan_drain(asked, evicted(A))
+    inputs = drain_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
+    found = plan_drain(inputs, evicted(A))
     assert evicted_pods(found) == []
     assert failed(found) == ({"m": "evict-not-replaced"} if failure else {})
 
@@ -658,10 +660,10 @@ def test_overdue_pod_does_not_block_its_siblings() -> None:
 
 
 def test_drain_begins_only_when_all_pods_are_evictable() -> None:
-    asked = drain_input(A, B, budgets=(budget(0),))
-    assert evicted_pods(plan_drain(asked, DrainState())) == []
+    inputs = drain_input(A, B, budgets=(budget(0),))
+    assert evicted_pods(plan_drain(inputs, DrainState())) == []
     began = BEGAN
-    assert evicted_pods(plan_drain(asked, began)) == ["b"]
+    assert evicted_pods(plan_drain(inputs, began)) == ["b"]
 
 
 # Failure
@@ -695,38 +697,40 @@ def test_pods_that_existed_before_do_not_count_as_returned() -> None:
 
 
 def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
-    asked = drain_input(A, budgets=(budget(0),))
-    memory = plan_drain(asked, DrainState()).memory
+    inputs = drain_input(A, budgets=(budget(0),))
+    memory = plan_drain(inputs, DrainState()).memory
     assert (memory.node, memory.progress) == ("m", NOW)
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).memory
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).memory
     assert memory.node == "m"
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
     assert (failed(found), found.memory.node) == ({"m": "evict-budget"}, "")
     assert "allows 0" in found.memory.failed["m"].message
-    again = plan_drain(replace(asked, now_seconds=NOW + 101), found.memory)
+    again = plan_drain(replace(inputs, now_seconds=NOW + 101), found.memory)
     assert failed(again) == {"m": "evict-budget"}, "until it is released"
     released = drain_input(make_pod("a"), nodes=(node("m"), OPEN))
     assert failed(plan_drain(released, again.memory)) == {}
 
 
 def test_refused_eviction_is_retried_until_timeout() -> None:
-    asked = drain_input(A)
-    memory = plan_drain(asked, DrainState()).memory.refusing(A, "too many requests", until=NOW + 5)
-    found = plan_drain(replace(asked, now_seconds=NOW + 4), memory)
+    inputs = drain_input(A)
+    memory = plan_drain(inputs, DrainState()).memory.refusing(
+        A, "too many requests", until=NOW + 5
+    )
+    found = plan_drain(replace(inputs, now_seconds=NOW + 4), memory)
     assert (evicted_pods(found), codes(found)) == ([], {"evict-refused"})
-    assert evicted_pods(plan_drain(replace(asked, now_seconds=NOW + 5), memory)) == ["a"]
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
+    assert evicted_pods(plan_drain(replace(inputs, now_seconds=NOW + 5), memory)) == ["a"]
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
     assert "too many requests" in found.memory.failed["m"].message
 
 
 def test_evictable_pod_is_evicted_even_after_timeout() -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    asked = drain_input(A, B, config=config)
-    first = plan_drain(asked, LONG_AGO)
+    inputs = drain_input(A, B, config=config)
+    first = plan_drain(inputs, LONG_AGO)
     assert (evicted_pods(first), failed(first)) == (["a"], {})
     memory = first.memory.refusing(A, "429", until=NOW)
-    found = plan_drain(asked, memory)
+    found = plan_drain(inputs, memory)
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
 
 
@@ -741,11 +745,11 @@ def test_pause_after_refusal_doubles_up_to_bound() -> None:
 def test_eviction_restarts_timeout() -> None:
     (one,) = plan_drain(drain_input(A), DrainState()).evict
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
-    asked = drain_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
+    inputs = drain_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
     for second, failure in ((149, False), (150, True)):
-        found = plan_drain(replace(asked, now_seconds=NOW + second), replace(memory, evicted=()))
+        found = plan_drain(replace(inputs, now_seconds=NOW + second), replace(memory, evicted=()))
         assert ("m" in failed(found)) is failure
 
 
@@ -754,7 +758,7 @@ LEAVING = make_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_s
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("inputs", "code"),
     [
         (drain_input(A, budgets=(budget(0),)), "evict-budget"),
         (drain_input(A, LEAVING, budgets=(budget(0),)), ""),
@@ -767,21 +771,21 @@ LEAVING = make_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_s
     ],
 )
 def test_timeout_does_not_run_while_pods_terminate_or_leader_observes(
-    asked: DrainInput, code: str
+    inputs: DrainInput, code: str
 ) -> None:
-    found = plan_drain(asked, LONG_AGO)
+    found = plan_drain(inputs, LONG_AGO)
     assert failed(found) == ({"m": code} if code else {})
     assert code or found.memory.progress == NOW
 
 
 def test_next_node_is_drained_when_mark_does_not_become_no_schedule() -> None:
     nodes = (marked_node("m", value="soft"), marked_node("n", order=2), OPEN)
-    asked = drain_input(A, make_pod("b", "n"), nodes=nodes)
-    memory = plan_drain(asked, DrainState()).memory
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).memory
+    inputs = drain_input(A, make_pod("b", "n"), nodes=nodes)
+    memory = plan_drain(inputs, DrainState()).memory
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).memory
     assert memory.node == "m"
-    memory = plan_drain(replace(asked, now_seconds=NOW + 100), memory).memory
-    found = plan_drain(replace(asked, now_seconds=NOW + 101), memory)
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 100), memory).memory
+    found = plan_drain(replace(inputs, now_seconds=NOW + 101), memory)
     assert (found.memory.node, evicted_pods(found)) == ("n", ["b"])
     assert failed(found) == {"m": "evict-not-hard"}, "although its release may fail as well"
 
@@ -798,8 +802,8 @@ def test_timeout_restarts_when_mark_becomes_no_schedule() -> None:
 
 def test_drain_fails_when_replacement_does_not_become_ready() -> None:
     waiting = make_pod("new", None, ready=False)
-    asked = drain_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
-    found = plan_drain(asked, evicted(A))
+    inputs = drain_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
+    found = plan_drain(inputs, evicted(A))
     assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-not-replaced"})
     assert found.memory.evicted == ()
 
@@ -808,21 +812,23 @@ def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
     memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
     waiting = make_pod("new", None, ready=False)
-    asked = drain_input(make_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99)
-    assert codes(plan_drain(asked, memory)) == {"evict-not-replaced"}
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
+    inputs = drain_input(
+        make_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99
+    )
+    assert codes(plan_drain(inputs, memory)) == {"evict-not-replaced"}
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
     assert (evicted_pods(found), failed(found)) == (["c"], {})
 
 
 def test_drain_waits_for_grace_period() -> None:
     due = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW + 5000))
-    asked = drain_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
-    found = plan_drain(asked, evicted(A))
+    inputs = drain_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
+    found = plan_drain(inputs, evicted(A))
     assert (found.memory.node, failed(found)) == ("m", {})
-    late = plan_drain(replace(asked, now_seconds=NOW + 5100), found.memory)
+    late = plan_drain(replace(inputs, now_seconds=NOW + 5100), found.memory)
     assert failed(late) == {"m": "evict-not-replaced"}
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW)
-    stuck = plan_drain(replace(asked, now_seconds=NOW + 5101), memory)
+    stuck = plan_drain(replace(inputs, now_seconds=NOW + 5101), memory)
     assert (stuck.memory.node, failed(stuck)) == ("", {}), "the node is empty for autoscalers"
 
 
@@ -840,8 +846,8 @@ def test_stuck_pod_blocks_drain_until_its_replacement_is_ready(
 ) -> None:
     """For example it has a finalizer that is never removed, or files on a dead server."""
     stuck = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
-    asked = drain_input(stuck, *new, B, make_pod("rest", "open"), now_seconds=NOW + after)
-    assert evicted_pods(plan_drain(asked, evicted(A))) == (["b"] if on else [])
+    inputs = drain_input(stuck, *new, B, make_pod("rest", "open"), now_seconds=NOW + after)
+    assert evicted_pods(plan_drain(inputs, evicted(A))) == (["b"] if on else [])
 
 
 # Laws
@@ -923,10 +929,10 @@ def test_evictions_respect_budgets_blockers_and_limits(
     found = plan_drain(
         drain_input(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory
     )
-    went = [one.pod for one in found.evict]
-    assert {one.node for one in went} <= {found.memory.node}
-    assert len({one.uid for one in went}) == len(went)
-    for one in went:
+    evicted_now = [one.pod for one in found.evict]
+    assert {one.node for one in evicted_now} <= {found.memory.node}
+    assert len({one.uid for one in evicted_now}) == len(evicted_now)
+    for one in evicted_now:
         notes = dict(one.ties.notes)
         assert one.node in ("m", "n")
         assert one.namespace not in (OWN, "kube-system")
@@ -936,19 +942,19 @@ def test_evictions_respect_budgets_blockers_and_limits(
         assert not one.ties.local_volumes
         assert notes in ({}, {SAFE_TO_EVICT: "true"})
     for limit in budgets:
-        mine = [pod for pod in went if _protects(limit, pod)]
+        mine = [pod for pod in evicted_now if _protects(limit, pod)]
         free = limit.unhealthy_free or 0 < limit.healthy_min <= limit.healthy
         counted = [pod for pod in mine if pod.ready or not free]
         assert len(counted) <= max(0, limit.disruptions_allowed)
         assert all(sum(_protects(other, pod) for other in budgets) == 1 for pod in mine)
     leaving = [one for one in pods if one.node in ("m", "n") and one.terminating]
-    together = [*went, *leaving]
-    if went:
+    together = [*evicted_now, *leaving]
+    if evicted_now:
         on_node = sum(one.node == found.memory.node for one in together)
         assert on_node <= max(limits.max_on_node, len(leaving))
         assert len(together) <= max(limits.max_in_cluster, len(leaving))
         spaces, before = (Counter(one.namespace for one in many) for many in (together, leaving))
-        for space in {one.namespace for one in went}:
+        for space in {one.namespace for one in evicted_now}:
             assert spaces[space] <= max(limits.max_in_namespace, before[space])
     assert found.memory.node not in found.memory.failed
 
@@ -978,9 +984,9 @@ def test_drain_empties_node_when_nothing_blocks_it(
         for name, one in list(pods.items()):
             if not one.ready:
                 pods[name] = replace(one, ready=number % (slow + 1) == 0)
-        for went in found.evict:
-            memory = memory.after(went, now)
-            del pods[went.pod.name]
+        for evicted_now in found.evict:
+            memory = memory.after(evicted_now, now)
+            del pods[evicted_now.pod.name]
             made += 1
             pods[f"new{made}"] = replace(make_pod(f"new{made}", "open"), ready=False)
         if all(one.node == "open" and one.ready for one in pods.values()):

@@ -24,7 +24,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.metrics, self.clock = TlsMetrics(), FakeClock()
-        self.heard: asyncio.Queue[OSError] = asyncio.Queue()
+        self.faults: asyncio.Queue[OSError] = asyncio.Queue()
         self._handshakes = Handshakes(self.metrics, self.clock)
         app = http.base_app(http.Health(), self.clock)
         context = serving.serving(PAIR)
@@ -32,7 +32,7 @@ class Bench:
 
     def _failed(self, fault: OSError) -> None:
         self._handshakes.failed(fault)
-        self.heard.put_nowait(fault)
+        self.faults.put_nowait(fault)
 
     def connect(self, context: ssl.SSLContext) -> None:
         """Complete a handshake; on failure send a TLS alert, as clients in Go do."""
@@ -97,7 +97,7 @@ async def test_failed_handshake_is_counted_by_reason(
     connect: Callable[[Bench], None], reason: Why, bench: Bench
 ) -> None:
     await asyncio.to_thread(connect, bench)
-    await bench.heard.get()
+    await bench.faults.get()
     assert bench.counts() == {reason.value: 1}
     await asyncio.to_thread(bench.connect, serving.trusting(PAIR.ca))
     assert bench.counts() == {reason.value: 1}

@@ -66,7 +66,7 @@ def test_scrape_during_report_sees_all_previous_samples() -> None:
         ReportedGauge("ebb_c", "C.", (), lambda seen: seen[2]),
     )
     registry.register(collector)
-    assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
+    assert b"\nebb_c 0.0\n" in generate_latest(registry), "a gauge without labels exists at once"
     collector.tell([{("x",): 1}, {("x",): 2}, {(): 3}])
     before = generate_latest(registry)
     between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]

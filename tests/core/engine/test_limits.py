@@ -57,12 +57,12 @@ def in_zones(zones: str) -> list[Node]:
     return [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate(zones)]
 
 
-def removed_nodes(cluster: Cluster, asked: Config, held: RateLimits | None = None) -> list[str]:
-    return [removal.node for removal in reconcile.plan(cluster, asked, limits=held).removals]
+def removed_nodes(cluster: Cluster, settings: Config, held: RateLimits | None = None) -> list[str]:
+    return [removal.node for removal in reconcile.plan(cluster, settings, limits=held).removals]
 
 
-def codes(cluster: Cluster, asked: Config, held: RateLimits | None = None) -> set[str]:
-    plan = reconcile.plan(cluster, asked, limits=held)
+def codes(cluster: Cluster, settings: Config, held: RateLimits | None = None) -> set[str]:
+    plan = reconcile.plan(cluster, settings, limits=held)
     return {blocker.code for kept in plan.kept for blocker in kept.blockers}
 
 
@@ -156,18 +156,18 @@ SOME_MARKED = Cluster.of(
 def test_limit_stops_next_removal_and_is_reported(
     cluster: Cluster, budgets: dict[str, Any], held: RateLimits | None, removals: int, code: str
 ) -> None:
-    asked = config(**budgets)
-    assert len(removed_nodes(cluster, asked, held)) == removals
-    assert code in codes(cluster, asked, held)
+    settings = config(**budgets)
+    assert len(removed_nodes(cluster, settings, held)) == removals
+    assert code in codes(cluster, settings, held)
 
 
 def test_limits_are_reported_in_fixed_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
-    asked = config(cluster=spent, pools=(replace(A, budget=spent),))
+    settings = config(cluster=spent, pools=(replace(A, budget=spent),))
     held = RateLimits(
         cooling_until=90, pending_until=3, mark_interval_until=4, backing_off={"n0": 9}
     )
-    limits = RemovalLimits(ClusterSnapshot(SIX, asked), held)
+    limits = RemovalLimits(ClusterSnapshot(SIX, settings), held)
     assert [(one.code, one.message) for one in limits.blockers(SIX.nodes[0])] == [
         (
             "min-untainted-nodes",
@@ -191,7 +191,7 @@ def test_limits_are_reported_in_fixed_order() -> None:
         ("budget-window", "pool a had 0 marks in the window, maxInWindow is 0"),
     ]
     nodes = [marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]]
-    limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), asked), held)
+    limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, []), settings), held)
     found = [one.code for one in limits.blockers(nodes[0])]
     assert found == ["min-untainted-nodes", "min-nodes", "min-nodes"]
     limits = RemovalLimits(ClusterSnapshot(Cluster.of([node("x")], []), config(pools=(A,))), None)
@@ -211,10 +211,10 @@ def test_limits_are_reported_in_fixed_order() -> None:
 def test_marks_on_unreached_nodes_do_not_limit_other_nodes(
     held: RateLimits, reported: list[str]
 ) -> None:
-    asked = config(cluster=Budget(max_in_window=Limit(1)))
+    settings = config(cluster=Budget(max_in_window=Limit(1)))
     nodes = [node("g0", labels={"green": "true"}), node("g1", labels={"green": "true"}), node("x")]
     found = Cluster.of(nodes, [pod("p", "g0", 100, 100, placing=GREEN)])
-    limits = RemovalLimits(ClusterSnapshot(found, asked), held)
+    limits = RemovalLimits(ClusterSnapshot(found, settings), held)
     codes = {one.name: [why.code for why in limits.blockers(one)] for one in (nodes[0], nodes[2])}
     assert [name for name, why in codes.items() if "budget-window" in why] == reported
 
@@ -222,9 +222,9 @@ def test_marks_on_unreached_nodes_do_not_limit_other_nodes(
 def test_min_nodes_ignores_leaving_and_virtual_nodes() -> None:
     going = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
     others = [replace(node("cloud"), virtual=True), node("going", taints=(going,))]
-    asked = config(cluster=Budget(min_nodes=2))
+    settings = config(cluster=Budget(min_nodes=2))
     limits = RemovalLimits(
-        ClusterSnapshot(Cluster.of([*empty_nodes(2), *others], []), asked), None
+        ClusterSnapshot(Cluster.of([*empty_nodes(2), *others], []), settings), None
     )
     reported = [one.message for one in limits.blockers(node("n0")) if one.code == "min-nodes"]
     assert reported == ["the cluster would have 1 schedulable node, fewer than minNodes: 2"]
@@ -235,12 +235,12 @@ def test_min_nodes_ignores_unschedulable_nodes_for_new_marks(
     unusable: dict[str, bool],
 ) -> None:
     broken = [replace(one, **unusable) for one in in_zones("xy")]  # type: ignore[arg-type]
-    asked = config(cluster=Budget(min_nodes=3))
+    settings = config(cluster=Budget(min_nodes=3))
     cluster = Cluster.of([*empty_nodes(4), *broken], [TINY])
-    assert removed_nodes(cluster, asked) == ["n0"]
+    assert removed_nodes(cluster, settings) == ["n0"]
     reported = {
         kept.node: one.message
-        for kept in reconcile.plan(cluster, asked).kept
+        for kept in reconcile.plan(cluster, settings).kept
         for one in kept.blockers
         if one.code == "min-nodes"
     }
@@ -253,22 +253,22 @@ def test_mark_is_not_released_when_another_node_is_not_ready(
     least: dict[str, int],
 ) -> None:
     """Minimums count all existing nodes for marked nodes, so the mark does not flap."""
-    asked = config(cluster=Budget(**least))  # type: ignore[arg-type]
+    settings = config(cluster=Budget(**least))  # type: ignore[arg-type]
     nodes = [marked(node("n0"), Mark.SOFT, 1), *empty_nodes(4)[1:]]
-    assert removed_nodes(Cluster.of(nodes, [TINY]), asked) == ["n0"]
+    assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == ["n0"]
     nodes[3] = replace(nodes[3], ready=False)
-    assert removed_nodes(Cluster.of(nodes, [TINY]), asked) == ["n0"]
+    assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == ["n0"]
     nodes[0] = node("n0")
-    assert removed_nodes(Cluster.of(nodes, [TINY]), asked) == []
+    assert removed_nodes(Cluster.of(nodes, [TINY]), settings) == []
 
 
 def test_zones_shrink_in_step_when_balanced() -> None:
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
     cluster = Cluster.of([*in_zones("aaa"), *stays], [TINY])
-    asked = config(balance_zones=True)
-    assert removed_nodes(cluster, asked) == ["a0"]
-    assert "zone-balance" in codes(cluster, asked)
+    settings = config(balance_zones=True)
+    assert removed_nodes(cluster, settings) == ["a0"]
+    assert "zone-balance" in codes(cluster, settings)
     assert removed_nodes(cluster, config(balance_zones=False)) == ["a0", "a1", "a2"]
 
 
@@ -291,40 +291,40 @@ def at_fill(millis: int, *more: Node) -> Cluster:
 
 def test_marked_node_remains_removable_below_release_threshold() -> None:
     shares = Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
-    asked = replace(config(), thresholds=shares)
+    settings = replace(config(), thresholds=shares)
     full = at_fill(2200)  # 6600 of 8000 without one node: 82.5 %
-    assert removed_nodes(full, asked) == []
+    assert removed_nodes(full, settings) == []
     nodes = [marked(full.nodes[0], Mark.SOFT, 1), *full.nodes[1:]]
     already = Cluster.of(nodes, [replace(one, requests=pod("x", None, 1650, 0).requests)
                                  for one in full.pods] + [pod("y", "n1", 1650, 0)])  # fmt: skip
-    assert removed_nodes(already, asked) == ["n0"]
-    assert removed_nodes(already, replace(asked, release_thresholds=shares)) == []
+    assert removed_nodes(already, settings) == ["n0"]
+    assert removed_nodes(already, replace(settings, release_thresholds=shares)) == []
 
 
 def test_peak_of_stabilization_window_blocks_new_marks() -> None:
-    asked = replace(config(stabilization_window_seconds=60), thresholds=FULL)
-    memory = reconcile.reconcile(at_fill(3000), asked, LeaderState(), NOW).state
+    settings = replace(config(stabilization_window_seconds=60), thresholds=FULL)
+    memory = reconcile.reconcile(at_fill(3000), settings, LeaderState(), NOW).state
     low = at_fill(1000)
-    seen = reconcile.reconcile(low, asked, memory, NOW + 59)
+    seen = reconcile.reconcile(low, settings, memory, NOW + 59)
     held = seen.rate_limits
     assert held.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
-    assert removed_nodes(low, asked, held) == []
-    assert "peak-demand" in codes(low, asked, held)
-    held = reconcile.reconcile(low, asked, seen.state, NOW + 60).rate_limits
+    assert removed_nodes(low, settings, held) == []
+    assert "peak-demand" in codes(low, settings, held)
+    held = reconcile.reconcile(low, settings, seen.state, NOW + 60).rate_limits
     assert held.peak_excess == {"": NOTHING, "general": NOTHING}
-    assert len(removed_nodes(low, asked, held)) == 2
+    assert len(removed_nodes(low, settings, held)) == 2
 
 
 def test_peak_does_not_release_marks() -> None:
     """The pods of the peak may have left with their nodes, or may have been Pending in vain."""
-    asked = replace(config(stabilization_window_seconds=60), thresholds=FULL)
-    memory = reconcile.reconcile(at_fill(3000), asked, LeaderState(), NOW).state
+    settings = replace(config(stabilization_window_seconds=60), thresholds=FULL)
+    memory = reconcile.reconcile(at_fill(3000), settings, LeaderState(), NOW).state
     low = at_fill(1000)
     already = replace(low, nodes=(marked(low.nodes[0], Mark.SOFT, 1), *low.nodes[1:]))
-    held = reconcile.reconcile(already, asked, memory, NOW + 59).rate_limits
+    held = reconcile.reconcile(already, settings, memory, NOW + 59).rate_limits
     assert held.peak_excess == {"": Amount(6000, 0), "general": Amount(6000, 0)}
-    assert removed_nodes(already, asked, held) == ["n0"]
-    assert "peak-demand" in codes(already, asked, held)
+    assert removed_nodes(already, settings, held) == ["n0"]
+    assert "peak-demand" in codes(already, settings, held)
 
 
 def test_headroom_is_kept_for_largest_pod() -> None:
@@ -335,11 +335,11 @@ def test_headroom_is_kept_for_largest_pod() -> None:
         3000,
     ]
     assert removed_nodes(cluster, config()) == ["n1"]
-    asked = config(headroom=1)
-    assert removed_nodes(cluster, asked) == []
-    assert "headroom" in codes(cluster, asked)
+    settings = config(headroom=1)
+    assert removed_nodes(cluster, settings) == []
+    assert "headroom" in codes(cluster, settings)
     third = Cluster.of([*cluster.nodes, node("n2")], pods)
-    plan = reconcile.plan(third, asked)
+    plan = reconcile.plan(third, settings)
     assert [removal.node for removal in plan.removals] == ["n2"]
     assert plan.pending == ()
     assert plan.before.requests == plan.after.requests
@@ -364,25 +364,26 @@ def test_placeholders_are_placed_before_equal_pods(
 
 
 def test_cooldown_starts_when_node_is_added() -> None:
-    asked = config(cooldown=COOL)
-    seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
+    settings = config(cooldown=COOL)
+    seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     assert seen.rate_limits.cooling_until is None
     more = Cluster.of([*SIX.nodes, node("new")], [])
     for seconds in (10, 20, 609):
-        seen = reconcile.reconcile(more, asked, seen.state, NOW + seconds)
+        seen = reconcile.reconcile(more, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.cooling_until == NOW + 610
     assert (
-        reconcile.reconcile(more, asked, seen.state, NOW + 610).rate_limits.cooling_until is None
+        reconcile.reconcile(more, settings, seen.state, NOW + 610).rate_limits.cooling_until
+        is None
     )
 
 
 def test_cooldown_starts_when_first_real_node_is_added() -> None:
-    asked = config(cooldown=COOL)
+    settings = config(cooldown=COOL)
     seen = reconcile.reconcile(
-        Cluster.of([replace(node("v"), virtual=True)], []), asked, LeaderState(), NOW
+        Cluster.of([replace(node("v"), virtual=True)], []), settings, LeaderState(), NOW
     )
     assert (
-        reconcile.reconcile(SIX, asked, seen.state, NOW + 10).rate_limits.cooling_until
+        reconcile.reconcile(SIX, settings, seen.state, NOW + 10).rate_limits.cooling_until
         == NOW + 610
     )
 
@@ -396,14 +397,16 @@ def test_recreated_node_counts_as_new_when_its_uid_changes(
     policy: str, uids: str, recreated: bool
 ) -> None:
     """Nodes may be recreated under the same name; the uid of an unreadable Node is unknown."""
-    asked = replace(config(cooldown=COOL), policy=policy, unneeded_time_seconds=600)
+    settings = replace(config(cooldown=COOL), policy=policy, unneeded_time_seconds=600)
     full = Cluster.of(
         SIX.nodes, [pod(f"p{n}", one.name, 100, 100) for n, one in enumerate(SIX.nodes)]
     )
     memory, found = LeaderState(), []
     for number, uid in enumerate(uids):
         nodes = [replace(SIX.nodes[0], uid=uid.strip()), *SIX.nodes[1:]]
-        seen = reconcile.reconcile(Cluster.of(nodes, full.pods), asked, memory, NOW + 10 * number)
+        seen = reconcile.reconcile(
+            Cluster.of(nodes, full.pods), settings, memory, NOW + 10 * number
+        )
         memory = seen.state
         found.append((seen.state.candidates["n0"], seen.rate_limits.cooling_until))
     assert found[-1] == ((NOW + 20, NOW + 620) if recreated else (NOW, None))
@@ -422,23 +425,28 @@ def test_recreated_node_counts_as_new_when_its_uid_changes(
 )
 def test_new_leader_reads_cooldown_from_creation_times(created: int | None, left: int) -> None:
     nodes = [replace(SIX.nodes[0], created_seconds=created), *SIX.nodes[1:]]
-    asked, cluster = config(cooldown=COOL), Cluster.of(nodes, [])
-    seen = reconcile.reconcile(cluster, asked, LeaderState(), NOW)
+    settings, cluster = config(cooldown=COOL), Cluster.of(nodes, [])
+    seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
     assert seen.rate_limits.cooling_until == (NOW + left if left else None)
-    later = reconcile.reconcile(cluster, asked, seen.state, NOW + 600)
+    later = reconcile.reconcile(cluster, settings, seen.state, NOW + 600)
     assert later.rate_limits.cooling_until is None
 
 
 def test_virtual_node_starts_no_cooldown() -> None:
     """EKS on Fargate creates one per pod; frequent jobs would prevent all marks."""
-    asked, virtual = config(cooldown=COOL), replace(node("v"), virtual=True, created_seconds=NOW)
-    seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
+    settings, virtual = (
+        config(cooldown=COOL),
+        replace(node("v"), virtual=True, created_seconds=NOW),
+    )
+    seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     with_it = Cluster.of([*SIX.nodes, virtual], [])
     assert (
-        reconcile.reconcile(with_it, asked, seen.state, NOW + 10).rate_limits.cooling_until is None
+        reconcile.reconcile(with_it, settings, seen.state, NOW + 10).rate_limits.cooling_until
+        is None
     )
     assert (
-        reconcile.reconcile(with_it, asked, LeaderState(), NOW).rate_limits.cooling_until is None
+        reconcile.reconcile(with_it, settings, LeaderState(), NOW).rate_limits.cooling_until
+        is None
     )
 
 
@@ -470,20 +478,20 @@ def test_new_leader_reads_mark_interval_from_nodes(first: Node, left: int) -> No
 
 
 def test_mark_interval_starts_with_mark_or_failed_drain() -> None:
-    asked = replace(config(**INTERVAL), unneeded_time_seconds=0)
+    settings = replace(config(**INTERVAL), unneeded_time_seconds=0)
     seen = reconcile.reconcile(
-        SIX, asked, LeaderState(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW
+        SIX, settings, LeaderState(candidates=dict.fromkeys(["n0", "n1", "n2"], 0)), NOW
     )
     assert [one.node for one in seen.plan.removals] == ["n0"]
     some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW), *SIX.nodes[1:]], [])
     for seconds in (1, 599):
-        seen = reconcile.reconcile(some, asked, seen.state, NOW + seconds, last=seen)
+        seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds, last=seen)
         assert (seen.rate_limits.mark_interval_until, seen.skipped) == (NOW + 600, seconds > 1)
         assert [one.node for one in seen.plan.removals] == ["n0"]
-    seen = reconcile.reconcile(some, asked, seen.state, NOW + 600, last=seen)
+    seen = reconcile.reconcile(some, settings, seen.state, NOW + 600, last=seen)
     assert len(seen.plan.removals) == 2
     failed = Cluster.of([backed_off(SIX.nodes[0], NOW + 700), *SIX.nodes[1:]], [])
-    seen = reconcile.reconcile(failed, asked, seen.state, NOW + 705, last=seen)
+    seen = reconcile.reconcile(failed, settings, seen.state, NOW + 705, last=seen)
     assert seen.rate_limits.mark_interval_until == NOW + 1300
 
 
@@ -497,21 +505,21 @@ def test_mark_interval_applies_after_new_mark_in_same_pass() -> None:
 
 def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
     """A kubelet can write annotations of its own node, including times, but not the mark."""
-    asked = config(**INTERVAL)
-    seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
+    settings = config(**INTERVAL)
+    seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     for late in (700, 1400):  # a node that was never marked cannot have failed
         liar = Cluster.of([backed_off(SIX.nodes[0], NOW + late), *SIX.nodes[1:]], [])
-        seen = reconcile.reconcile(liar, asked, seen.state, NOW + late)
+        seen = reconcile.reconcile(liar, settings, seen.state, NOW + late)
         assert seen.rate_limits.mark_interval_until is None
     early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
-    seen = reconcile.reconcile(early, asked, seen.state, NOW + 1410)
+    seen = reconcile.reconcile(early, settings, seen.state, NOW + 1410)
     assert (
         seen.rate_limits.mark_interval_until == NOW + 2000
     )  # the mark did not exist at NOW + 1400
     recreated = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
     assert (
         reconcile.reconcile(
-            recreated, asked, seen.state, NOW + 2000
+            recreated, settings, seen.state, NOW + 2000
         ).rate_limits.mark_interval_until
         is None
     )
@@ -526,73 +534,75 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
     ],
 )
 def test_pending_pod_stops_marking_for_delay(waits: Pod, seconds: int) -> None:
-    asked = config(cooldown=COOL)
+    settings = config(cooldown=COOL)
     hard = [marked(one, Mark.HARD, 1) for one in SIX.nodes]
     cluster = Cluster.of(hard, [replace(waits, unschedulable=waits.node is None)])
-    seen = reconcile.reconcile(cluster, asked, LeaderState(), NOW)
-    seen = reconcile.reconcile(cluster, asked, seen.state, NOW + 299)
+    seen = reconcile.reconcile(cluster, settings, LeaderState(), NOW)
+    seen = reconcile.reconcile(cluster, settings, seen.state, NOW + 299)
     assert seen.rate_limits.pending_until == (NOW + 300 if seconds else None)
     # The pod does not wait for a mark.
     assert (
-        reconcile.reconcile(cluster, asked, seen.state, NOW + 300).rate_limits.pending_until
+        reconcile.reconcile(cluster, settings, seen.state, NOW + 300).rate_limits.pending_until
         is None
     )
 
 
 def test_pending_delay_does_not_restart_when_node_flaps() -> None:
     """Otherwise one Pending pod and one flapping node would stop all marks."""
-    asked = config(cooldown=COOL)
+    settings = config(cooldown=COOL)
     waits = replace(pod("p", None, 100, 100, placing=GREEN), unschedulable=True)
     green = node("g", labels={"green": "true"})
     there, away = (
         Cluster.of([*SIX.nodes, replace(green, unschedulable=cordoned)], [waits])
         for cordoned in (False, True)
     )
-    seen = reconcile.reconcile(there, asked, LeaderState(), NOW)
+    seen = reconcile.reconcile(there, settings, LeaderState(), NOW)
     for seconds, cluster in ((100, away), (200, there), (299, away), (300, there)):
-        seen = reconcile.reconcile(cluster, asked, seen.state, NOW + seconds)
+        seen = reconcile.reconcile(cluster, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.pending_until == (NOW + 300 if seconds < 300 else None)
-    seen = reconcile.reconcile(Cluster.of(there.nodes, []), asked, seen.state, NOW + 310)
+    seen = reconcile.reconcile(Cluster.of(there.nodes, []), settings, seen.state, NOW + 310)
     assert (
-        reconcile.reconcile(there, asked, seen.state, NOW + 320).rate_limits.pending_until
+        reconcile.reconcile(there, settings, seen.state, NOW + 320).rate_limits.pending_until
         == NOW + 620
     )
 
 
 def test_marks_count_in_window_after_their_nodes_are_removed() -> None:
-    asked = config(window_seconds=60, pools=(A,))
+    settings = config(window_seconds=60, pools=(A,))
     nodes = [marked(one, Mark.SOFT, NOW - 10) for one in SIX.nodes]
-    seen = reconcile.reconcile(Cluster.of(nodes, []), asked, LeaderState(), NOW)
+    seen = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW)
     left = Cluster.of(nodes[4:], [])
-    seen = reconcile.reconcile(left, asked, seen.state, NOW + 49)
+    seen = reconcile.reconcile(left, settings, seen.state, NOW + 49)
     assert seen.rate_limits.in_window == {"": 6, "a": 6}
-    assert reconcile.reconcile(left, asked, seen.state, NOW + 50).rate_limits.in_window == {"": 0}
+    assert reconcile.reconcile(left, settings, seen.state, NOW + 50).rate_limits.in_window == {
+        "": 0
+    }
 
 
 @pytest.mark.parametrize("shift", [-(9**9), -5, 0, 3 * 3600, 9**9])
 def test_mark_counts_once_in_window_when_its_time_is_rewritten(shift: int) -> None:
     """A mark counts from its first observation; a kubelet or wrong clock may rewrite its time."""
-    asked = config(window_seconds=60)
-    seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
+    settings = config(window_seconds=60)
+    seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     some = SIX
     for seconds, counted in ((10, 1), (30, 1), (59, 1), (70, 0), (130, 0)):
         since = NOW + (10 if seconds == 10 else seconds + shift)
         some = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, since), *SIX.nodes[1:]], [])
-        seen = reconcile.reconcile(some, asked, seen.state, NOW + seconds)
+        seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.in_window == {"": counted}, seconds
-    longer = replace(asked, budgets=replace(asked.budgets, window_seconds=600))
+    longer = replace(settings, budgets=replace(settings.budgets, window_seconds=600))
     seen = reconcile.reconcile(some, longer, seen.state, NOW + 140)
     assert seen.rate_limits.in_window == {"": 1}, "the age of an existing mark is known"
 
 
 def test_mark_counts_from_its_return_when_it_was_removed() -> None:
-    asked = config(window_seconds=60)
-    seen = reconcile.reconcile(SIX, asked, LeaderState(), NOW)
+    settings = config(window_seconds=60)
+    seen = reconcile.reconcile(SIX, settings, LeaderState(), NOW)
     moments = (10, 10, 1), (20, None, 1), (40, 40, 1), (99, 40, 1), (100, 40, 0)
     for seconds, since, counted in moments:
         first = SIX.nodes[0] if since is None else marked(SIX.nodes[0], Mark.SOFT, NOW + since)
         some = Cluster.of([first, *SIX.nodes[1:]], [])
-        seen = reconcile.reconcile(some, asked, seen.state, NOW + seconds)
+        seen = reconcile.reconcile(some, settings, seen.state, NOW + seconds)
         assert seen.rate_limits.in_window == {"": counted}, seconds
 
 
@@ -605,18 +615,18 @@ def test_new_leader_counts_future_mark_from_now() -> None:
 
 
 def test_node_that_alternates_virtual_starts_no_cooldown() -> None:
-    asked = config(cooldown=COOL)
+    settings = config(cooldown=COOL)
     known = [replace(one, uid=one.name) for one in SIX.nodes]
-    seen = reconcile.reconcile(Cluster.of(known, []), asked, LeaderState(), NOW)
+    seen = reconcile.reconcile(Cluster.of(known, []), settings, LeaderState(), NOW)
     for seconds, virtual in ((700, True), (800, False), (900, True), (1000, False)):
         nodes = [replace(known[0], virtual=virtual), *known[1:]]
-        seen = reconcile.reconcile(Cluster.of(nodes, []), asked, seen.state, NOW + seconds)
+        seen = reconcile.reconcile(Cluster.of(nodes, []), settings, seen.state, NOW + seconds)
         assert seen.rate_limits.cooling_until is None
 
 
 def test_backoff_doubles_each_time_mark_fails() -> None:
     """Also for empty nodes: they are due at once and would be tried first in every pass."""
-    asked = replace(config(), unneeded_time_seconds=100)
+    settings = replace(config(), unneeded_time_seconds=100)
     memory, n0 = LeaderState(), frozenset({"n0"})
     now = NOW
     for wait in (100, 200, 400, 500, 500):
@@ -624,7 +634,7 @@ def test_backoff_doubles_each_time_mark_fails() -> None:
             n0, Now(now), unneeded_time_seconds=100, max_seconds=500
         )
         for seconds, removed in ((0, False), (wait - 1, False), (wait, True)):
-            seen = reconcile.reconcile(SIX, asked, memory, now + seconds)
+            seen = reconcile.reconcile(SIX, settings, memory, now + seconds)
             memory = seen.state
             assert ("n0" in {one.node for one in seen.plan.removals}) == removed
         now += wait
@@ -642,18 +652,18 @@ def test_backoff_doubles_each_time_mark_fails() -> None:
         == NOW + 60
     )
     standing = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, now), *SIX.nodes[1:]], [])
-    assert not reconcile.reconcile(standing, asked, memory, now).state.failed_writes, (
+    assert not reconcile.reconcile(standing, settings, memory, now).state.failed_writes, (
         "the mark was written"
     )
 
 
 def test_marks_are_read_once_for_all_failed_writes() -> None:
     """Each read walks all nodes: 1,000 failed writes on 15,000 nodes took half a second."""
-    asked = Counter[str]()
+    settings = Counter[str]()
 
     class Counted(ClusterSnapshot):
         def __getattribute__(self, name: str) -> object:
-            asked[name] += 1
+            settings[name] += 1
             return super().__getattribute__(name)
 
     found = []
@@ -666,26 +676,26 @@ def test_marks_are_read_once_for_all_failed_writes() -> None:
         memory = memory.with_failed_writes(
             refused, Now(NOW), unneeded_time_seconds=100, max_seconds=500
         )
-        asked.clear()
+        settings.clear()
         assert observe(memory, survey, Now(NOW + 1)).failed_writes.keys() == refused
-        found.append(asked["marks"])
+        found.append(settings["marks"])
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("uid", ["n0", "another"])
 def test_failed_write_is_forgotten_when_old_or_node_is_replaced(uid: str) -> None:
-    asked = config(backoff=Backoff(first_seconds=10, max_seconds=500))
+    settings = config(backoff=Backoff(first_seconds=10, max_seconds=500))
     nodes = [replace(one, uid=one.name) for one in SIX.nodes]
-    memory = reconcile.reconcile(Cluster.of(nodes, []), asked, LeaderState(), NOW).state
+    memory = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW).state
     memory = memory.with_failed_writes(
         frozenset({"n0"}), Now(NOW), unneeded_time_seconds=100, max_seconds=500
     )
     there = Cluster.of([replace(nodes[0], uid=uid), *nodes[1:]], [])
-    seen = reconcile.reconcile(there, asked, memory, NOW + 599)
+    seen = reconcile.reconcile(there, settings, memory, NOW + 599)
     assert bool(seen.state.failed_writes) == (uid == "n0")
-    assert not reconcile.reconcile(there, asked, seen.state, NOW + 600).state.failed_writes
+    assert not reconcile.reconcile(there, settings, seen.state, NOW + 600).state.failed_writes
     assert not reconcile.reconcile(
-        Cluster.of(nodes[1:], []), asked, memory, NOW + 1
+        Cluster.of(nodes[1:], []), settings, memory, NOW + 1
     ).state.failed_writes
 
 
@@ -720,14 +730,14 @@ def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
 
 def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
     unusable = replace(node("n0"), ready=False)
-    asked = config(cluster=Budget(min_untainted_nodes=2))
+    settings = config(cluster=Budget(min_untainted_nodes=2))
     reported = "the cluster would have 1 node without a taint, fewer than minUntaintedNodes: 2"
     for one, others, why in (
         (marked(unusable, Mark.SOFT, 1), 1, [reported]),
         (unusable, 2, []),
     ):
         cluster = Cluster.of([one, *empty_nodes(3)[1 : 1 + others]], [])
-        found = RemovalLimits(ClusterSnapshot(cluster, asked), None).blockers(one)
+        found = RemovalLimits(ClusterSnapshot(cluster, settings), None).blockers(one)
         assert [blocker.message for blocker in found] == why
 
 
@@ -764,8 +774,8 @@ def test_default_budgets_limit_marks_to_one_tenth_of_nodes() -> None:
     )
 
 
-def zone_messages(cluster: Cluster, asked: Config) -> set[str]:
-    plan = reconcile.plan(cluster, asked)
+def zone_messages(cluster: Cluster, settings: Config) -> set[str]:
+    plan = reconcile.plan(cluster, settings)
     return {
         blocker.message
         for kept in plan.kept
@@ -777,9 +787,9 @@ def zone_messages(cluster: Cluster, asked: Config) -> set[str]:
 def test_zone_balance_counts_removals_of_same_plan() -> None:
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bb")]
-    cluster, asked = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
-    assert removed_nodes(cluster, asked) == ["a0", "a1"]
-    assert zone_messages(cluster, asked) == {
+    cluster, settings = Cluster.of([*in_zones("aaa"), *stays], [TINY]), config(balance_zones=True)
+    assert removed_nodes(cluster, settings) == ["a0", "a1"]
+    assert zone_messages(cluster, settings) == {
         "zone a would have 0 schedulable nodes and another zone 2"
     }
 
@@ -791,9 +801,9 @@ def test_zone_keeps_its_last_schedulable_node(unusable: dict[str, bool]) -> None
     keep = {"kube-ebb.io/keep": "true"}
     stays = [replace(one, annotations=keep) for one in in_zones("bbb")]
     works = node("a9", labels={ZONE_LABEL: "a"})
-    cluster, asked = Cluster.of([*own, works, *stays], [TINY]), config(balance_zones=True)
-    assert removed_nodes(cluster, asked) == []
-    assert zone_messages(cluster, asked) == {
+    cluster, settings = Cluster.of([*own, works, *stays], [TINY]), config(balance_zones=True)
+    assert removed_nodes(cluster, settings) == []
+    assert zone_messages(cluster, settings) == {
         "zone a would have 0 schedulable nodes and another zone 3"
     }
 
@@ -801,9 +811,9 @@ def test_zone_keeps_its_last_schedulable_node(unusable: dict[str, bool]) -> None
 def test_zone_without_schedulable_nodes_does_not_block_others() -> None:
     """The reach still spans both zones, although no node of zone b is Ready."""
     down = [replace(one, ready=False) for one in in_zones("bbb")]
-    cluster, asked = Cluster.of([*in_zones("aaa"), *down], [TINY]), config(balance_zones=True)
-    assert removed_nodes(cluster, asked) == ["a0", "a1"]
-    assert zone_messages(cluster, asked) == set()
+    cluster, settings = Cluster.of([*in_zones("aaa"), *down], [TINY]), config(balance_zones=True)
+    assert removed_nodes(cluster, settings) == ["a0", "a1"]
+    assert zone_messages(cluster, settings) == set()
 
 
 def test_zones_are_balanced_within_each_pool() -> None:
@@ -832,9 +842,13 @@ def test_zones_are_balanced_in_narrowest_reach_that_spans_zones() -> None:
     some = [replace(one, labels={**one.labels, **green}) for one in in_zones("xxyy")]
     others = [replace(one, name=f"o{one.name}", annotations=keep) for one in in_zones("xxxxx")]
     only = pod("only", None, 0, 0, placing=GREEN)
-    asked = config(balance_zones=True)
-    assert removed_nodes(Cluster.of([*some, *others], [TINY, only]), asked) == ["x0", "y2", "y3"]
-    assert removed_nodes(Cluster.of([*some, *others], [TINY]), asked) == ["x0", "x1"]
+    settings = config(balance_zones=True)
+    assert removed_nodes(Cluster.of([*some, *others], [TINY, only]), settings) == [
+        "x0",
+        "y2",
+        "y3",
+    ]
+    assert removed_nodes(Cluster.of([*some, *others], [TINY]), settings) == ["x0", "x1"]
 
 
 def one_of(key: str, *values: str, **labels: str) -> NodeConstraints:
@@ -865,8 +879,8 @@ def test_selectors_by_node_or_zone_do_not_decide_zone_balance(placing: NodeConst
         replace(one, labels={**one.labels, **labels[one.name]}) for one in in_zones("aaabccc")
     ]
     nodes = [one if one.name[0] == "a" else replace(one, annotations=keep) for one in nodes]
-    alone, asked = pod("alone", None, 0, 0, placing=placing), config(balance_zones=True)
-    assert removed_nodes(Cluster.of(nodes, [TINY, alone]), asked) == ["a0"]
+    alone, settings = pod("alone", None, 0, 0, placing=placing), config(balance_zones=True)
+    assert removed_nodes(Cluster.of(nodes, [TINY, alone]), settings) == ["a0"]
 
 
 def test_unreached_zones_do_not_block_pods_that_name_zones() -> None:
@@ -890,7 +904,7 @@ def test_other_labels_count_when_selector_names_zones() -> None:
 
 def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
     """The time of a mark is read from the taint with the configured key."""
-    asked = replace(config(window_seconds=60, pools=(A,)), taint_key="example.com/ours")
+    settings = replace(config(window_seconds=60, pools=(A,)), taint_key="example.com/ours")
     only = pod("only", None, 0, 0, placing=NodeConstraints(node_selector=(("pool", "a"),)))
     taint = Taint("example.com/ours", str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
     nodes = [
@@ -899,18 +913,18 @@ def test_marks_in_window_are_counted_by_pool_and_reached_nodes() -> None:
         node("too-old", labels={MARK_LABEL: "soft"}, taints=(taint,)),
         node("rest", labels={"pool": "a"}),
     ]
-    held = reconcile.reconcile(Cluster.of(nodes, [only]), asked, LeaderState(), NOW).rate_limits
+    held = reconcile.reconcile(Cluster.of(nodes, [only]), settings, LeaderState(), NOW).rate_limits
     assert held.in_window == {"": 2, "a": 1}
     assert held.reached_ends == {"": (NOW + 1,), "a": (NOW + 1,)}
 
 
 def test_peak_excess_is_peak_minus_current_requests_per_resource() -> None:
-    asked = config(stabilization_window_seconds=60)
+    settings = config(stabilization_window_seconds=60)
     before = reconcile.reconcile(
-        Cluster.of(empty_nodes(3), [pod("p", "n0", 300, 700)]), asked, LeaderState(), NOW
+        Cluster.of(empty_nodes(3), [pod("p", "n0", 300, 700)]), settings, LeaderState(), NOW
     )
     after = Cluster.of(empty_nodes(3), [pod("p", "n0", 100, 200)])
-    held = reconcile.reconcile(after, asked, before.state, NOW + 1).rate_limits
+    held = reconcile.reconcile(after, settings, before.state, NOW + 1).rate_limits
     assert held.peak_excess[""] == Amount(200, 500 * MB)
 
 
@@ -925,8 +939,8 @@ def test_threshold_is_not_reported_when_pods_find_no_room() -> None:
     pods = [pod(f"p{n}", f"g{n}", 3000, 100, placing=GREEN) for n in range(2)]
     stays = node("n0", annotations={"kube-ebb.io/keep": "true"})
     pods += [pod("q", "n0", 100, 100), pod("r", "g0", 900, 100, placing=GREEN)]
-    asked = replace(config(), thresholds=Thresholds(cpu=Fraction(9, 10), memory=Fraction(1)))
-    plan = reconcile.plan(Cluster.of([*nodes, stays], pods), asked)
+    settings = replace(config(), thresholds=Thresholds(cpu=Fraction(9, 10), memory=Fraction(1)))
+    plan = reconcile.plan(Cluster.of([*nodes, stays], pods), settings)
     kept = {one.node: one.blockers for one in plan.kept}
     assert [one.code for one in kept["g0"]] == ["no-room"]
 
@@ -946,10 +960,10 @@ def test_blockers_describe_state_after_last_removal() -> None:
     pods = [pod("p1", "n2", 1500, 100), pod("p3", "n2", 300, 100), pod("p4", "n5", 900, 100)]
     in_green = (("p0", "n3", 1500), ("p2", "n0", 900), ("p5", "n3", 900))
     pods += [pod(name, on, cpu, 100, placing=GREEN) for name, on, cpu in in_green]
-    asked = Config(
+    settings = Config(
         budgets=UNLIMITED, thresholds=Thresholds(cpu=Fraction(4, 5), memory=Fraction(1))
     )
-    plan = reconcile.plan(Cluster.of(nodes, pods), asked, removals_max=3)
+    plan = reconcile.plan(Cluster.of(nodes, pods), settings, removals_max=3)
     assert [one.node for one in plan.removals] == ["n1", "n4", "n5"]
     assert [(one.code, one.pod) for one in blockers_of(plan, "n0")] == [("no-room", "d/p2")]
 
@@ -1025,7 +1039,7 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "used", "derived"),
+    ("settings", "used", "derived"),
     [
         (UsabilityMode.AUTO, None, True),
         (UsabilityMode.NONE, None, False),
@@ -1033,9 +1047,9 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
     ],
 )
 def test_plan_reports_usability_and_whether_it_was_derived(
-    asked: UsabilityMode | Usability, used: Usability | None, derived: bool
+    settings: UsabilityMode | Usability, used: Usability | None, derived: bool
 ) -> None:
-    plan = reconcile.plan(at_fill(1000), replace(config(), usability=asked))
+    plan = reconcile.plan(at_fill(1000), replace(config(), usability=settings))
     assert (plan.usability, plan.usability_derived, plan.complete) == (used, derived, True)
 
 

@@ -221,7 +221,7 @@ def test_node_marked_in_this_pass_gives_no_room() -> None:
 
 def test_pass_considers_its_own_new_marks() -> None:
     full = Thresholds(cpu=Fraction(1), memory=Fraction(1))
-    asked = Config(
+    settings = Config(
         thresholds=full,
         usability=UsabilityMode.NONE,
         budgets=UNLIMITED,
@@ -229,7 +229,7 @@ def test_pass_considers_its_own_new_marks() -> None:
     )
     nodes = [marked(node("m"), Mark.SOFT, 1), node("empty"), node("open")]
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
-    found = reconcile.reconcile(cluster, asked, LeaderState(), 1000)
+    found = reconcile.reconcile(cluster, settings, LeaderState(), 1000)
     assert {one.node for one in found.plan.removals} == {"m", "empty"}
     assert [one.reason for one in found.no_schedule_blockers["m"]] == [HARD_PREEMPTION]
 

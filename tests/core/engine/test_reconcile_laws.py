@@ -37,14 +37,14 @@ def answer(one: PassResult) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_skipped_pass_gives_same_answer_as_full_pass(seed: int) -> None:
-    asked, looks = histories.history(seed)
-    warm = cold = reconcile(looks[0].cluster, asked, LeaderState(), looks[0].now)
-    for cluster, now, failed, in_time in looks[1:]:
+    settings, steps = histories.history(seed)
+    warm = cold = reconcile(steps[0].cluster, settings, LeaderState(), steps[0].now)
+    for cluster, now, failed, in_time in steps[1:]:
         known, fresh = (
             one.state.with_failed_writes(failed, Now(now), **WAITS) for one in (warm, cold)
         )
-        warm = reconcile(cluster, asked, known, now, in_time=in_time, last=warm)
-        cold = reconcile(cluster, asked, fresh, now, in_time=in_time)
+        warm = reconcile(cluster, settings, known, now, in_time=in_time, last=warm)
+        cold = reconcile(cluster, settings, fresh, now, in_time=in_time)
         assert not cold.skipped
         if warm.skipped and not in_time():
             return  # the answer from before remains valid; the other pass did not try all nodes
@@ -56,13 +56,13 @@ def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
     seen: set[str] = set()
     ends: set[str] = set()
     for seed in range(150):
-        asked, looks = histories.history(seed)
+        settings, steps = histories.history(seed)
         last: PassResult | None = None
-        for cluster, now, failed, in_time in looks:
+        for cluster, now, failed, in_time in steps:
             memory = (last.state if last else LeaderState()).with_failed_writes(
                 failed, Now(now), **WAITS
             )
-            last = reconcile(cluster, asked, memory, now, in_time=in_time, last=last)
+            last = reconcile(cluster, settings, memory, now, in_time=in_time, last=last)
             for blocker in blockers(last):
                 seen.add(blocker.code)
                 if blocker.until is not None:
@@ -160,9 +160,9 @@ def test_unevaluable_pod_of_deleted_node_has_no_node() -> None:
 def test_pass_reuses_pod_index_of_last_pass() -> None:
     other = pod("other", "n0", 500, 500)
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(20)]
-    asked, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
-    last = reconcile(Cluster.of(nodes, [*pods, other]), asked, LeaderState(), 0)
-    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), asked, last.state, 1, last=last)
+    settings, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
+    last = reconcile(Cluster.of(nodes, [*pods, other]), settings, LeaderState(), 0)
+    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), settings, last.state, 1, last=last)
     alike = other.requests, other.placing
     assert again.snapshot.pod_index.groups[alike] is last.snapshot.pod_index.groups[alike]
 
@@ -189,18 +189,18 @@ def test_pass_is_skipped_until_unneeded_time_ends(
 ) -> None:
     """The current requests are not a peak that ends."""
     budgets = replace(UNLIMITED, stabilization_window_seconds=stabilization_window_seconds)
-    asked = Config(budgets=budgets, unneeded_time_seconds=600)
-    last = reconcile(small_cluster(), asked, LeaderState(), 0)
+    settings = Config(budgets=budgets, unneeded_time_seconds=600)
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
     assert last.requeue_at == 601
     for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
-        last = reconcile(small_cluster(), asked, last.state, now, last=last)
+        last = reconcile(small_cluster(), settings, last.state, now, last=last)
         assert last.skipped is skipped
         assert bool(last.plan.removals) is (now > 600)
 
 
 def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
     rules = Backoff(first_seconds=10, max_seconds=100)
-    asked = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
+    settings = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
     made = small_cluster()
     one = builders.marked(made.nodes[0], "soft", 100)
     far = replace(made.nodes[1], annotations={BACKOFF_ANNOTATION: f"1 {200 + AHEAD}"})
@@ -208,9 +208,11 @@ def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
         (Cluster.of([one, *made.nodes[1:]], made.pods), 159),
         (Cluster.of([far, made.nodes[0]], made.pods), 199),
     ):
-        last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0, "n2": 0}), 110)
-        before = reconcile(cluster, asked, last.state, last_second, last=last)
-        after = reconcile(cluster, asked, before.state, last_second + 1, last=before)
+        last = reconcile(
+            cluster, settings, LeaderState(candidates={"n0": 0, "n1": 0, "n2": 0}), 110
+        )
+        before = reconcile(cluster, settings, last.state, last_second, last=last)
+        after = reconcile(cluster, settings, before.state, last_second + 1, last=before)
         assert before.rate_limits == last.rate_limits
         assert after.rate_limits != last.rate_limits
 
@@ -222,7 +224,7 @@ def test_temporary_disruption_fact_counts_until_it_expires(
     ties: DisruptionFacts, last_second: int
 ) -> None:
     """Until then the node with that pod is tried last."""
-    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
+    settings = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
     stays = replace(pod("a", "n0", 500, 500), owner_kind="", ties=ties)
     if ties is TIMED[0]:
         stays = replace(stays, owner_kind="ReplicaSet")
@@ -233,48 +235,48 @@ def test_temporary_disruption_fact_counts_until_it_expires(
     cluster = replace(
         cluster, pods=(cluster.pods[0], replace(cluster.pods[1], owner_kind="ReplicaSet"))
     )
-    last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0}), EPOCH)
+    last = reconcile(cluster, settings, LeaderState(candidates={"n0": 0, "n1": 0}), EPOCH)
     assert [one.node for one in last.plan.removals] == ["n1"]
-    last = reconcile(cluster, asked, last.state, last_second, last=last)
+    last = reconcile(cluster, settings, last.state, last_second, last=last)
     assert last.skipped
-    last = reconcile(cluster, asked, last.state, last_second + 1, last=last)
+    last = reconcile(cluster, settings, last.state, last_second + 1, last=last)
     assert [one.node for one in last.plan.removals] == ["n0"]
 
 
 def test_pass_is_not_skipped_when_anything_changes() -> None:
-    asked = Config(budgets=UNLIMITED)
-    last = reconcile(small_cluster(), asked, LeaderState(), 0)
-    again = reconcile(small_cluster(4), asked, last.state, 1, last=last)
+    settings = Config(budgets=UNLIMITED)
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
+    again = reconcile(small_cluster(4), settings, last.state, 1, last=last)
     assert not again.skipped
-    assert not reconcile(small_cluster(4), replace(asked), again.state, 2, last=again).skipped
-    assert not reconcile(small_cluster(4), asked, again.state, 0, last=again).skipped
+    assert not reconcile(small_cluster(4), replace(settings), again.state, 2, last=again).skipped
+    assert not reconcile(small_cluster(4), settings, again.state, 0, last=again).skipped
     failed = again.state.with_failed_writes(frozenset({"n1"}), Now(1), **WAITS)
-    assert not reconcile(small_cluster(4), asked, failed, 2, last=again).skipped
-    assert reconcile(small_cluster(4), asked, again.state, 2, last=again).skipped
+    assert not reconcile(small_cluster(4), settings, failed, 2, last=again).skipped
+    assert reconcile(small_cluster(4), settings, again.state, 2, last=again).skipped
 
 
 def test_incomplete_pass_is_not_reused() -> None:
-    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
-    first = reconcile(small_cluster(), asked, LeaderState(), 0)
-    late = reconcile(small_cluster(), asked, first.state, 1, last=first, in_time=lambda: False)
+    settings = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
+    first = reconcile(small_cluster(), settings, LeaderState(), 0)
+    late = reconcile(small_cluster(), settings, first.state, 1, last=first, in_time=lambda: False)
     assert not late.plan.removals
-    assert reconcile(small_cluster(), asked, late.state, 1, last=late).plan.removals
+    assert reconcile(small_cluster(), settings, late.state, 1, last=late).plan.removals
 
 
 def test_pass_is_skipped_during_cooldown() -> None:
     cooling = Cooldown(delay_after_add_seconds=600, delay_after_pending_seconds=600)
-    asked = Config(budgets=Budgets(cooldown=cooling))
-    last = reconcile(small_cluster(), asked, LeaderState(), 0)
-    last = reconcile(small_cluster(4), asked, last.state, 10, last=last)
+    settings = Config(budgets=Budgets(cooldown=cooling))
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
+    last = reconcile(small_cluster(4), settings, last.state, 10, last=last)
     assert last.requeue_at == 300  # the leader has observed arrivals for long enough
     for now, skipped in ((11, True), (300, False), (600, True), (601, False), (609, True)):
-        last = reconcile(small_cluster(4), asked, last.state, now, last=last)
+        last = reconcile(small_cluster(4), settings, last.state, now, last=last)
         assert last.skipped is skipped
         assert not last.plan.removals
     assert codes(last, "n1") == ["cooldown"]
     # The unneeded time of n3 ends at 610.
     for now, skipped in ((610, False), (611, False), (612, True)):
-        last = reconcile(small_cluster(4), asked, last.state, now, last=last)
+        last = reconcile(small_cluster(4), settings, last.state, now, last=last)
         assert last.skipped is skipped
 
 
@@ -285,27 +287,27 @@ def codes(one: PassResult, name: str) -> list[str]:
 
 @pytest.mark.parametrize("marked_at", [1, 10])
 def test_permanent_no_schedule_blocker_causes_no_passes(marked_at: int) -> None:
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
     cluster = Cluster.of([builders.marked(node("n0"), "soft", marked_at), node("n1")], pods)
-    last = reconcile(cluster, asked, LeaderState(), 10)
+    last = reconcile(cluster, settings, LeaderState(), 10)
     assert [one.code for one in last.no_schedule_blockers["n0"]] == ["hard-preemption"]
-    assert reconcile(cluster, asked, last.state, 11, last=last).skipped
-    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), asked, last.state, 20, last=last)
+    assert reconcile(cluster, settings, last.state, 11, last=last).skipped
+    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), settings, last.state, 20, last=last)
     assert [one.code for one in over.no_schedule_blockers["n0"]] == ["hard-preemption"]
-    never = replace(asked, no_schedule_after_seconds=None)
+    never = replace(settings, no_schedule_after_seconds=None)
     assert reconcile(cluster, never, LeaderState(), 10).no_schedule_blockers == {}
 
 
 def test_pending_pod_blocks_no_schedule_after_wait_time() -> None:
     """Not earlier, because a scheduler needs some time."""
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pending = replace(pod("p", None, 500, 500), unschedulable=True)
     nodes = [builders.marked(node("n0"), "hard", 1), node("n1")]
     last = None
     for now, codes in ((10, []), (14, []), (15, ["hard-waiting"])):
         cluster = Cluster.of(nodes, [pending])
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), now, last=last)
+        last = reconcile(cluster, settings, last.state if last else LeaderState(), now, last=last)
         assert [one.code for one in last.no_schedule_blockers["n0"]] == codes
 
 
@@ -313,27 +315,29 @@ def test_pass_creates_no_reference_cycles() -> None:
     """The garbage collector would stop every thread while it walks all objects of a pass."""
     for seed in range(8):
         chance = random.Random(seed)
-        asked, cluster = config(chance), mixed.cluster(chance)
-        last = reconcile(cluster, asked, LeaderState(), EPOCH)
+        settings, cluster = config(chance), mixed.cluster(chance)
+        last = reconcile(cluster, settings, LeaderState(), EPOCH)
         gc.collect()
-        last = reconcile(changed(chance, cluster, EPOCH), asked, last.state, EPOCH + 1, last=last)
+        last = reconcile(
+            changed(chance, cluster, EPOCH), settings, last.state, EPOCH + 1, last=last
+        )
         assert gc.collect() == 0
 
 
 def test_ended_reason_blocks_no_schedule_for_pause() -> None:
     """Also in the second of its end: Pending pods cause several passes per second."""
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pending = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
     nodes = [builders.marked(node("n0"), "soft", 1), node("n1")]
-    last = reconcile(Cluster.of(nodes, [pending]), asked, LeaderState(), 10)
+    last = reconcile(Cluster.of(nodes, [pending]), settings, LeaderState(), 10)
     bound = Cluster.of(nodes, [replace(pending, node="n1", unschedulable=False)])
     for now, skipped in ((10, False), (11, True), (309, True)):
-        last = reconcile(bound, asked, last.state, now, last=last)
+        last = reconcile(bound, settings, last.state, now, last=last)
         assert last.skipped is skipped
         (why,) = last.no_schedule_blockers["n0"]
         assert (why.code, why.until) == ("hard-waiting", 310)
         assert why.message.endswith(f"; last seen {timestamp(10)}")
-    last = reconcile(bound, asked, last.state, 310, last=last)
+    last = reconcile(bound, settings, last.state, 310, last=last)
     assert not last.no_schedule_blockers["n0"]
 
 
@@ -347,29 +351,29 @@ def test_new_leader_keeps_marks_soft_that_previous_leader_kept() -> None:
     kept = 0
     for seed in range(200):
         chance = random.Random(seed)
-        asked, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
-        budgets = replace(asked.budgets, reserve=Reserve(lookback_seconds=0))
-        asked = replace(asked, budgets=budgets, no_schedule_after_seconds=0)
-        old, new = reconcile(cluster, asked, LeaderState(), now - 1000), None
+        settings, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
+        budgets = replace(settings.budgets, reserve=Reserve(lookback_seconds=0))
+        settings = replace(settings, budgets=budgets, no_schedule_after_seconds=0)
+        old, new = reconcile(cluster, settings, LeaderState(), now - 1000), None
         for look in range(LOOKS):
             cluster, now = changed(chance, cluster, now), now + chance.choice(SECONDS[:-2])
-            old = reconcile(cluster, asked, old.state, now, last=old)
+            old = reconcile(cluster, settings, old.state, now, last=old)
             if look >= LOOKS // 3:
                 memory = new.state if new else LeaderState()
-                new = reconcile(cluster, asked, memory, now, last=new)
+                new = reconcile(cluster, settings, memory, now, last=new)
                 assert blocked_soft_marks(old) <= blocked_soft_marks(new), seed
                 kept += len(blocked_soft_marks(old))
     assert kept > 0
 
 
 def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
-    last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
+    last = reconcile(Cluster.of([*nodes, node("n")], []), settings, LeaderState(), 10)
     later = Cluster.of([*nodes, builders.marked(node("n"), "soft", 11), node("m")], [])
     began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
-        last = reconcile(later, asked, last.state, now, last=last)
+        last = reconcile(later, settings, last.state, now, last=last)
         codes = {
             name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()
         }

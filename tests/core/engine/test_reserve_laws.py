@@ -159,12 +159,14 @@ def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[P
 
 
 def run_history(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
-    asked, looks = history(seed)
+    settings, states = history(seed)
     last: PassResult | None = None
-    for second, cluster in looks:
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
+    for second, cluster in states:
+        last = reconcile(
+            cluster, settings, last.state if last else LeaderState(), second, last=last
+        )
     assert last is not None
-    return asked, looks, last
+    return settings, states, last
 
 
 def names(found: PassResult) -> set[str]:
@@ -187,9 +189,9 @@ def short(found: PassResult) -> set[frozenset[str]]:
 def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     kept = 0
     for seed in seeds:
-        asked, looks, found = run_history(seed)
-        assert names(found) == held(looks, asked), seed
-        assert short(found) == lacking(looks, asked), seed
+        settings, states, found = run_history(seed)
+        assert names(found) == held(states, settings), seed
+        assert short(found) == lacking(states, settings), seed
         kept += bool(names(found)) and found.state.arrivals.recent != {}
     assert kept > len(seeds) // 20
 
@@ -198,8 +200,8 @@ def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_comparison_notices_mutant(mutant: str, seeds: range) -> None:
     assert any(
-        names(found) != held(looks, asked, mutant)
-        for asked, looks, found in map(run_history, seeds)
+        names(found) != held(states, settings, mutant)
+        for settings, states, found in map(run_history, seeds)
     )
 
 
@@ -209,27 +211,27 @@ def test_comparison_notices_mutant(mutant: str, seeds: range) -> None:
 )
 def test_comparison_of_short_reaches_notices_mutant(mutant: str, seeds: range) -> None:
     assert any(
-        short(found) != lacking(looks, asked, mutant)
-        for asked, looks, found in map(run_history, seeds)
+        short(found) != lacking(states, settings, mutant)
+        for settings, states, found in map(run_history, seeds)
     )
 
 
 def test_reserve_does_not_depend_on_order_of_objects() -> None:
     for seed in range(100):
-        asked, looks, found = run_history(seed)
+        settings, states, found = run_history(seed)
         chance, last = random.Random(seed), None
-        for second, cluster in looks:
+        for second, cluster in states:
             nodes = chance.sample(cluster.nodes, len(cluster.nodes))
             pods = chance.sample(cluster.pods, len(cluster.pods))
             one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
-            last = reconcile(one, asked, last.state if last else LeaderState(), second)
+            last = reconcile(one, settings, last.state if last else LeaderState(), second)
         assert last is not None
         assert last.plan.reserve == found.plan.reserve
 
 
 def test_number_of_entries_is_bounded() -> None:
     """For any number of pods and any time."""
-    asked = Config(
+    settings = Config(
         budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=3600))
     )
     last: PassResult | None = None
@@ -240,7 +242,9 @@ def test_number_of_entries_is_bounded() -> None:
         pods = [pod for n in range(3) for pod in arriving_pods(chance, first, f"y{number}-{n}")]
         cluster = Cluster.of(first.nodes, [*first.pods, *pods])
         second = EPOCH + number * 2000
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
+        last = reconcile(
+            cluster, settings, last.state if last else LeaderState(), second, last=last
+        )
         most = max(most, entries(last.state.arrivals))
     assert last is not None
     assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * SHAPES_MAX

@@ -77,7 +77,7 @@ def test_each_reach_has_its_own_target() -> None:
     cpu = dict(zip("abcgh", (900, 850, 870, 990, 980), strict=True))
     nodes = [node(name, 1000) for name in "abc"]
     nodes += (node(name, 1000, labels={"pool": "gpu"}, taints=(taint,)) for name in "gh")
-    pods = [replicas(name, asked) for name, asked in cpu.items()]
+    pods = [replicas(name, millis) for name, millis in cpu.items()]
     pods[3:] = (replace(one, placing=own) for one in pods[3:])
     assert targets(run_pass(nodes, *pods)) == {"b": 1, "h": 2}
 

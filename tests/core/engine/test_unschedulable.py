@@ -225,10 +225,10 @@ def test_pod_blocks_no_schedule_when_there_are_too_many_impossible_pods(
         waiting("p", namespace=f"a{n}", requests=Resources(5000 + n, MB, 0, 1))
         for n in range(IMPOSSIBLE_MAX + more)
     ]
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
-    first = reconcile(found, asked, LeaderState(), NOW)
-    then = reconcile(found, asked, first.state, NOW + WAIT_SECONDS)
+    first = reconcile(found, settings, LeaderState(), NOW)
+    then = reconcile(found, settings, first.state, NOW + WAIT_SECONDS)
     assert [one.code for one in then.no_schedule_blockers["hard"]] == codes
 
 

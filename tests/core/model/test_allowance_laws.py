@@ -69,10 +69,10 @@ def _pod_constraints(chance: random.Random, own: str) -> PodConstraints:
 
 
 def _node_constraints(chance: random.Random) -> NodeConstraints:
-    asked = tuple(_requirement(chance) for _ in range(chance.randint(0, 3)))
+    requirements = tuple(_requirement(chance) for _ in range(chance.randint(0, 3)))
     found = NodeConstraints(
         node_selector=(("pool", chance.choice("ab")),) if chance.random() < 0.3 else (),
-        affinity=(SelectorTerm(asked, asked[:1]),) if asked else None,
+        affinity=(SelectorTerm(requirements, requirements[:1]),) if requirements else None,
         tolerations=(Toleration("k"),) * chance.choice((0, 0, 1, 16)),
         system=(("os", "windows"),) if chance.random() < 0.1 else (),
     )

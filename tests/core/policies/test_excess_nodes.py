@@ -213,32 +213,32 @@ def test_mark_of_this_policy_is_evaluated_by_another() -> None:
 
 
 def test_node_is_removed_when_unneeded_time_ends() -> None:
-    asked = config(
+    settings = config(
         delay="60s", cooldown={"delayAfterAdd": "0s"}, spacing="0s", reserve={"lookback": "0s"}
     )
-    last = reconcile.reconcile(even(5, 55), asked, LeaderState(), NOW)
+    last = reconcile.reconcile(even(5, 55), settings, LeaderState(), NOW)
     assert last.requeue_at == NOW + 60
     for seconds, is_due in ((59, False), (60, True)):
-        last = reconcile.reconcile(even(5, 55), asked, last.state, NOW + seconds, last=last)
+        last = reconcile.reconcile(even(5, 55), settings, last.state, NOW + seconds, last=last)
         assert last.skipped is not is_due
         assert bool(last.plan.removals) is is_due
 
 
 def test_default_mark_interval_is_ten_minutes_for_any_leader() -> None:
-    asked = parse(HEAD, "x")
+    settings = parse(HEAD, "x")
     nodes = [replace(node(f"n{n}"), created_seconds=NOW - 3600) for n in range(10)]
-    first = reconcile.reconcile(Cluster.of(nodes, []), asked, LeaderState(), NOW)
+    first = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW)
     assert [one.node for one in first.plan.removals] == ["n0"]
     since = {DETAILS_ANNOTATION: encode_details(Details(
         since=NOW, deadline=NOW + 9999, owner="a", policy="ExcessNodes", reason="r"))}  # fmt: skip
     some = [replace(marked(nodes[0]), annotations=since), *nodes[1:]]
     for memory in (first.state, LeaderState()):
         for now, more in ((NOW + 599, []), (NOW + 600, ["n1"])):
-            found = reconcile.reconcile(Cluster.of(some, []), asked, memory, now)
+            found = reconcile.reconcile(Cluster.of(some, []), settings, memory, now)
             assert [one.node for one in found.plan.removals] == ["n0", *more]
     young = [*some[:-1], replace(some[-1], created_seconds=NOW)]
     for now, more in ((NOW + 3599, []), (NOW + 3600, ["n1"])):
-        found = reconcile.reconcile(Cluster.of(young, []), asked, LeaderState(), now)
+        found = reconcile.reconcile(Cluster.of(young, []), settings, LeaderState(), now)
         assert [one.node for one in found.plan.removals] == ["n0", *more]
 
 

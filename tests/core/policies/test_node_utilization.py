@@ -333,9 +333,13 @@ def test_node_restarts_unneeded_time_when_its_place_is_taken() -> None:
 def test_node_whose_place_is_taken_finds_another_and_waits_again() -> None:
     made = vector(450)
     due = run_passes(settings(), (0, made), (DELAY + 1, made))[-1]
-    gone = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
+    smaller = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
     after, early, late = run_passes(
-        settings(), (610, gone), (610 + DELAY, gone), (611 + DELAY, gone), memory=due.state
+        settings(),
+        (610, smaller),
+        (610 + DELAY, smaller),
+        (611 + DELAY, smaller),
+        memory=due.state,
     )
     assert after.state.candidates == {"b": 610}
     assert places(after, "b") == {"d/b": "y"}
@@ -367,16 +371,19 @@ def test_nodes_keep_unneeded_time_when_both_fit() -> None:
 
 def test_unneeded_time_restarts_when_node_of_place_is_deleted() -> None:
     made = vector(450)
-    gone = changed(made, without="x")
-    seen = run_passes(settings(), (0, made), (60, gone))[-1]
+    smaller = changed(made, without="x")
+    seen = run_passes(settings(), (0, made), (60, smaller))[-1]
     assert seen.state.candidates == {"a": 60, "b": 60, "c": 0}
 
 
 def test_unneeded_time_restarts_when_pods_of_deleted_node_occupy_place() -> None:
     made = vector(450)
     moved = changed(made, pod("a", "x", 400, 0))
-    gone = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
-    assert run_passes(settings(), (0, made), (60, gone))[-1].state.candidates == {"b": 60, "c": 0}
+    smaller = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
+    assert run_passes(settings(), (0, made), (60, smaller))[-1].state.candidates == {
+        "b": 60,
+        "c": 0,
+    }
 
 
 def test_place_is_replaced_without_restart_when_new_pod_takes_it() -> None:

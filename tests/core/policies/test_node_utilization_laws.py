@@ -120,12 +120,18 @@ Look = tuple[PassResult, Cluster, Config, Remembered]
 def run_both(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization]]:
     """Yield each pass with the plain one; both use their own state."""
     chance = random.Random(seed)
-    asked, made, now = config(chance), cluster(chance), 1000
+    settings, made, now = config(chance), cluster(chance), 1000
     memory, plain = LeaderState(), Remembered()
     for _ in range(LOOKS):
-        found = reconcile(made, asked, memory, now)
+        found = reconcile(made, settings, memory, now)
         other = Utilization(
-            made, asked, mutant, found.rate_limits, before=plain, now=now, key=keys(made, asked)
+            made,
+            settings,
+            mutant,
+            found.rate_limits,
+            before=plain,
+            now=now,
+            key=keys(made, settings),
         )
         yield found, other
         memory, plain = found.state, other.remembered()

@@ -45,7 +45,7 @@ def six(**changes: int) -> dict[str, int]:
     return dict.fromkeys("abcdef", 2400) | changes
 
 
-def kept(cluster: Cluster, names: str) -> Cluster:
+def opted_out(cluster: Cluster, names: str) -> Cluster:
     """Return the cluster with these nodes opted out."""
     keep = {"kube-ebb.io/keep": "true"}
     nodes = [replace(n, annotations=keep) if n.name in names else n for n in cluster.nodes]
@@ -57,13 +57,13 @@ def removed_nodes(plan: Plan) -> list[str]:
 
 
 def codes(plan: Plan, name: str) -> list[str]:
-    (kept,) = (one for one in plan.kept if one.node == name)
-    return [blocker.code for blocker in kept.blockers]
+    (opted_out,) = (one for one in plan.kept if one.node == name)
+    return [blocker.code for blocker in opted_out.blockers]
 
 
 def message_of(plan: Plan, name: str) -> str:
-    (kept,) = (one for one in plan.kept if one.node == name)
-    return kept.blockers[-1].message
+    (opted_out,) = (one for one in plan.kept if one.node == name)
+    return opted_out.blockers[-1].message
 
 
 # The rule.
@@ -118,9 +118,9 @@ def test_least_utilized_node_is_removed_while_enough_are_under_limit(
 def test_next_node_is_removed_when_first_is_blocked_or_has_no_room() -> None:
     calm = counting({"a": counted("3/4", 6)})
     cluster = filled(six(b=1200, c=1600, d=2000))
-    kept = replace(cluster.nodes[1], annotations={"kube-ebb.io/keep": "true"})
+    opted_out = replace(cluster.nodes[1], annotations={"kube-ebb.io/keep": "true"})
     large = [p for p in cluster.pods if p.node != "c"] + [pod("large", "c", 1600, 7990)]
-    nodes = [kept if one.name == "b" else one for one in cluster.nodes]
+    nodes = [opted_out if one.name == "b" else one for one in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, large), calm)
     assert removed_nodes(plan) == ["d"]
     assert codes(plan, "b") == ["opted-out", "too-few-under-limit"]
@@ -131,14 +131,14 @@ def test_next_node_is_removed_when_first_is_blocked_or_has_no_room() -> None:
 def test_node_over_limit_is_kept_when_enough_are_under_it() -> None:
     """The nodes under the limit are opted out; f is over it from the start."""
     config, busy = counting({"a": counted("3/4", 5)}), filled(six(f=3200))
-    plan = reconcile.plan(kept(busy, "abcde"), config)
+    plan = reconcile.plan(opted_out(busy, "abcde"), config)
     assert removed_nodes(plan) == []
     assert codes(plan, "f") == ["over-limit"]
 
 
 def test_node_is_kept_when_moved_pods_bring_it_over_limit() -> None:
     """Four pods of a move to b, which is fullest; c and d are opted out and have room."""
-    cluster = kept(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
+    cluster = opted_out(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
     plan = reconcile.plan(cluster, counting({"a": counted("3/4", 2)}))
     assert removed_nodes(plan) == ["a"]
     assert message_of(plan, "b") == "its pods request 100% of its CPU; the limit is 75%"
@@ -170,7 +170,7 @@ def test_pools_are_counted_separately_and_share_room() -> None:
 # Which nodes count.
 
 
-def odd(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
+def with_change(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
     nodes = [replace(n, **change) if n.name == name else n for n in cluster.nodes]  # type: ignore[arg-type]
     return replace(Cluster.of(nodes, cluster.pods))
 
@@ -196,7 +196,7 @@ def test_nodes_are_counted_and_removed_by_state(
     change: dict[str, object], removed: list[str]
 ) -> None:
     """One of six nodes, without pods: five others are under the limit, and six are required."""
-    cluster = odd(filled(six(a=0)), "a", change)
+    cluster = with_change(filled(six(a=0)), "a", change)
     assert removed_nodes(reconcile.plan(cluster, counting({"a": counted("3/4", 6)}))) == removed
 
 
@@ -320,7 +320,7 @@ def test_marked_node_does_not_count_and_its_pods_count_on_targets() -> None:
 
 
 def test_marked_node_does_not_count_when_it_is_blocked() -> None:
-    cluster = kept(filled(six()), "a")
+    cluster = opted_out(filled(six()), "a")
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
     assert removed_nodes(plan) == []

@@ -115,8 +115,8 @@ ENOUGH = settings(max_examples=4000, deadline=None, phases=[Phase.generate])
     ],
 )
 def test_comparison_notices_mutant(mutant: str) -> None:
-    asked = CountedPool(enabled=True, limit=Fraction(1, 2), required=2)
-    config = counting({"a": asked, "b": asked}, label=LABEL)
+    pool = CountedPool(enabled=True, limit=Fraction(1, 2), required=2)
+    config = counting({"a": pool, "b": pool}, label=LABEL)
 
     def differs(cluster: Cluster) -> bool:
         return (

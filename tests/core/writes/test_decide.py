@@ -418,7 +418,7 @@ GPUS = (("nvidia.com/gpu", 2),)
 
 
 @pytest.mark.parametrize(
-    ("whole", "asked", "kinds"),
+    ("whole", "requests", "kinds"),
     [
         pytest.param(
             Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="node without memory"
@@ -450,9 +450,9 @@ GPUS = (("nvidia.com/gpu", 2),)
     ],
 )
 def test_protection_is_retained_when_autoscaler_ignores_resource(
-    whole: Resources, asked: Resources, kinds: list[WriteKind]
+    whole: Resources, requests: Resources, kinds: list[WriteKind]
 ) -> None:
-    one, user = replace(node(None, ENDING), allocatable=whole), replace(POD, requests=asked)
+    one, user = replace(node(None, ENDING), allocatable=whole), replace(POD, requests=requests)
     found = decided(MARKED_ONLY, one, user, wanted=False)
     assert [write.kind for write in found] == kinds
 

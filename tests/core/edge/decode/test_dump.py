@@ -75,7 +75,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (
             b"",
@@ -160,8 +160,8 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
         ),
     ],
 )
-def test_fault_is_one_line_with_file_object_and_field(raw: bytes, told: str) -> None:
-    assert told in fault_of(raw)
+def test_fault_is_one_line_with_file_object_and_field(raw: bytes, message: str) -> None:
+    assert message in fault_of(raw)
 
 
 @pytest.mark.parametrize(
@@ -234,4 +234,4 @@ def test_junk_in_any_field_is_decoded_or_reported_in_one_line(
     start = document if "containers__0" not in path else POD
     refused: list[str] = []
     list(objects(dump(changed(start, **{path: junk})), "f.json", refused))
-    assert all(told.startswith("f.json: ") and "\n" not in told for told in refused)
+    assert all(message.startswith("f.json: ") and "\n" not in message for message in refused)

@@ -223,9 +223,9 @@ class TestPlugin:
         document = yaml.safe_load(text)
         document["clusters"][0]["cluster"] |= cluster or {}
         await load(files(folder, yaml.safe_dump(document)), None)
-        told = json.loads((folder / "told").read_text())
-        assert (told["apiVersion"], told["kind"]) == (VERSION, "ExecCredential")
-        return told["spec"]
+        output = json.loads((folder / "told").read_text())
+        assert (output["apiVersion"], output["kind"]) == (VERSION, "ExecCredential")
+        return output["spec"]
 
     @pytest.mark.parametrize(
         ("mode", "interactive"), [("IfAvailable", True), ("Always", True), ("Never", False)]
@@ -237,10 +237,10 @@ class TestPlugin:
         code = "import sys; from core.edge.kube import plugin; "
         code += "print(plugin.spec_for({'interactiveMode': sys.argv[1]}, {}))"
         command = [sys.executable, "-c", code, mode]
-        told = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
+        output = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
         os.close(leader)
         os.close(follower)
-        assert told.strip() == str({"interactive": interactive})
+        assert output.strip() == str({"interactive": interactive})
 
     async def test_plugin_has_empty_stdin_when_not_interactive(self, tmp_path: Path) -> None:
         command = script(tmp_path, f"cat > {tmp_path}/read\necho '{credential(token='t')}'")

@@ -42,7 +42,7 @@ class Plugin:
         (self.folder / "answer").write_text(json.dumps(document))
 
     @property
-    def asked(self) -> int:
+    def runs(self) -> int:
         return len((self.folder / "asked").read_text().splitlines())
 
     def kubeconfig(self, api: FakeApi) -> str:
@@ -85,7 +85,7 @@ class TestPlugin:
             assert await self.called(client) == "second"
             self.clock.seconds += 10**6
             assert await self.called(client) == "second"
-        assert self.plugin.asked == 2
+        assert self.plugin.runs == 2
 
     async def test_plugin_runs_again_after_401(self) -> None:
         self.plugin.answers(token="first")
@@ -97,7 +97,7 @@ class TestPlugin:
                 await nodes(client).get("n")
             assert await self.called(client) == "second"
             assert await self.called(client) == "second"
-        assert self.plugin.asked == 2
+        assert self.plugin.runs == 2
 
     async def test_plugin_does_not_run_again_when_admission_denies(self) -> None:
         self.plugin.answers(token="first")
@@ -108,18 +108,18 @@ class TestPlugin:
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
             assert await self.called(client) == "first"
-        assert self.plugin.asked == 1
+        assert self.plugin.runs == 1
 
     async def test_plugin_runs_at_most_once_per_interval(self) -> None:
         past = "2020-01-01T00:00:00Z"
         self.plugin.answers(token="first", expirationTimestamp=past)
         async with await self.connected() as client:
-            for asked in (1, 2, 3):
+            for runs in (1, 2, 3):
                 for _ in range(3):
                     self.api.fail_next("get", 401)
                     with pytest.raises(UnavailableError, match="401"):
                         await nodes(client).get("n")
-                assert self.plugin.asked == asked
+                assert self.plugin.runs == runs
                 self.clock.seconds += RUN_AFTER_SECONDS_MIN
 
     async def test_previous_token_is_used_while_plugin_fails(self) -> None:
@@ -146,7 +146,7 @@ class TestPlugin:
             os.mkfifo(answer)
             self.clock.seconds = ENDS_SECONDS
             calls = [asyncio.create_task(nodes(client).get("n")) for _ in range(5)]
-            # A pipe is open once the plugin reads it: it has been asked.
+            # The pipe is open once the plugin reads it, so the plugin runs.
             pipe = await asyncio.to_thread(answer.open, "w")
             calls[0].cancel()
             await asyncio.wait(calls[:1])
@@ -156,14 +156,14 @@ class TestPlugin:
             assert await self.called(client) == "second"
         assert calls[0].cancelled()
         assert {call.headers["Authorization"] for call in self.api.calls} == {"Bearer second"}
-        assert self.plugin.asked == 2
+        assert self.plugin.runs == 2
 
     async def test_program_ends_only_when_plugin_returns_another_certificate(self) -> None:
         self.plugin.answers(**certificate("first"), expirationTimestamp=ENDS)
         async with await self.connected() as client:
             self.clock.seconds = ENDS_SECONDS
             await nodes(client).get("n")
-            assert self.plugin.asked == 2
+            assert self.plugin.runs == 2
             self.plugin.answers(**certificate("second"))
             for _ in range(2):
                 self.clock.seconds += RUN_AFTER_SECONDS_MIN
