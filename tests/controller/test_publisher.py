@@ -110,9 +110,9 @@ async def test_buffer_is_published_for_arrivals_and_grows_with_them() -> None:
         assert replicas(api) == [9]
 
 
-@pytest.mark.parametrize(("free", "asked"), [(0, [8]), (5, [8]), (6, []), (7, [])])
+@pytest.mark.parametrize(("free", "published"), [(0, [8]), (5, [8]), (6, []), (7, [])])
 async def test_all_expected_pods_are_published_when_one_quarter_finds_no_room(
-    free: int, asked: list[int]
+    free: int, published: list[int]
 ) -> None:
     """Otherwise an autoscaler would add a small node for every pod that uses some room."""
     engine = Engine()
@@ -120,7 +120,7 @@ async def test_all_expected_pods_are_published_when_one_quarter_finds_no_room(
         engine.look(0, 0)
         engine.look(10, 8, free=free)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert replicas(api) == asked
+        assert replicas(api) == published
 
 
 async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
@@ -131,12 +131,12 @@ async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
     nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
     nodes += [node(f"n{n}", cpu=500, labels={"red": "true"}) for n in (8, 9)]
     stays = [job(n, placing=red) for n in (8, 9)]
-    came = [job(n, placing=GREEN) for n in range(8)]
+    arriving = [job(n, placing=GREEN) for n in range(8)]
     engine = Engine(config)
     memory = LeaderState()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
-        for seconds, pods in ((0, stays), (10, [*came, *stays]), (20, stays)):
+        for seconds, pods in ((0, stays), (10, [*arriving, *stays]), (20, stays)):
             engine.last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds)
             memory = engine.last.state
         assert engine.last is not None
@@ -146,7 +146,7 @@ async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "pool", "asked"),
+    ("scope", "pool", "published"),
     [
         (Scope.MARKED, (), [8]),
         (Scope.EMPTY, (), []),
@@ -155,7 +155,7 @@ async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
     ],
 )
 async def test_expected_pods_remain_published_when_empty_nodes_are_unprotected(
-    scope: Scope, pool: tuple[tuple[str, str], ...], asked: list[int]
+    scope: Scope, pool: tuple[tuple[str, str], ...], published: list[int]
 ) -> None:
     """Otherwise an autoscaler would remove and add the same nodes forever."""
     pools = (Pool(name="a", node_selector=pool, budget=Budget()),) if pool else ()
@@ -167,7 +167,7 @@ async def test_expected_pods_remain_published_when_empty_nodes_are_unprotected(
         engine.look(0, 0)
         engine.look(10, 8, free=8)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert replicas(api) == asked
+        assert replicas(api) == published
 
 
 async def test_only_pods_of_short_reaches_are_published() -> None:
@@ -215,10 +215,10 @@ async def test_new_leader_lowers_its_own_buffers_at_once() -> None:
         first.look(10, 3)
         await Publisher(store, first).turn()
         publisher = Publisher(store, second)
-        for seconds, pods, free, asked in ((20, 0, 2, [3]), (30, 5, 0, [5]), (40, 5, 5, [3])):
+        for seconds, pods, free, published in ((20, 0, 2, [3]), (30, 5, 0, [5]), (40, 5, 5, [3])):
             second.look(seconds, pods, free=free)
             await publisher.turn()
-            assert replicas(api) == asked
+            assert replicas(api) == published
 
 
 async def test_deleted_buffers_are_not_inherited() -> None:
@@ -252,9 +252,9 @@ async def test_successive_leaders_publish_no_more_than_one_leader() -> None:
             for number in range(10):
                 cpu = 900 + begins // 30 + number
                 size = Resources(cpu, 0, 0, 1)
-                came = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
+                arriving = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
                 memory = engine.last.state if engine.last else LeaderState()
-                cluster = Cluster.of(nodes, [*web, *came])
+                cluster = Cluster.of(nodes, [*web, *arriving])
                 engine.last = reconcile(cluster, config, memory, START + begins + 300 * number)
                 await publisher.turn()
                 assert len(replicas(api)) <= PUBLISHED_MAX
@@ -264,11 +264,11 @@ async def test_successive_leaders_publish_no_more_than_one_leader() -> None:
 
 def published_cpu_millis(api: FakeApi) -> int:
     """Return the CPU of all buffers in millicores."""
-    asked = 0
+    total = 0
     for key, one in api.objects[BUFFERS.resource].items():
         raw = orjson.dumps(api.objects[TEMPLATES.resource][key])
-        asked += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
-    return asked
+        total += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
+    return total
 
 
 async def test_changed_window_does_not_lower_buffers_before_lookback() -> None:
@@ -280,10 +280,10 @@ async def test_changed_window_does_not_lower_buffers_before_lookback() -> None:
         await publisher.turn()
         reserve = replace(RESERVE, window_seconds=600)
         engine.config = replace(CONFIG, budgets=replace(UNLIMITED, reserve=reserve))
-        for seconds, asked in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
+        for seconds, published in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
             engine.look(seconds, 3)
             await publisher.turn()
-            assert replicas(api) == asked
+            assert replicas(api) == published
 
 
 async def test_rejected_template_does_not_block_other_buffers() -> None:
@@ -324,13 +324,13 @@ async def test_expected_pods_are_computed_outside_event_loop() -> None:
     engine.look(10, 3)
     assert engine.last is not None
     known = {one.name: getattr(engine.last.state, one.name) for one in fields(LeaderState)}
-    asked = ThreadRecordingState(**known)
-    engine.last = replace(engine.last, state=asked)
+    state = ThreadRecordingState(**known)
+    engine.last = replace(engine.last, state=state)
     async with FakeApi() as api, opened(api) as client:
         await Publisher(PublishedStore(client, SPACE), engine).turn()
         assert replicas(api) == [3]
-    assert len(asked.threads) == 1
-    assert get_ident() not in asked.threads
+    assert len(state.threads) == 1
+    assert get_ident() not in state.threads
 
 
 async def test_turn_ends_when_server_does_not_answer() -> None:
@@ -355,14 +355,14 @@ async def test_turn_ends_when_server_does_not_answer() -> None:
 async def test_turn_follows_pass_at_once() -> None:
     """Buffers for the morning peak are published before its pods are Pending."""
     engine = Engine()
-    asked = asyncio.Queue[Change]()
+    changes = asyncio.Queue[Change]()
 
     class RecordingStore:
         async def found(self) -> Found:
             return Found()
 
         async def carry_out(self, change: Change) -> None:
-            await asked.put(change)
+            await changes.put(change)
 
     keeping = asyncio.create_task(Publisher(RecordingStore(), engine).keep(lambda: None))
     try:
@@ -371,7 +371,7 @@ async def test_turn_follows_pass_at_once() -> None:
         engine.look(10, 3)
         engine.judged.set()
         async with asyncio.timeout(ROUND_SECONDS / 2):
-            assert (await asked.get()).name.startswith("ebb-reserve-")
+            assert (await changes.get()).name.startswith("ebb-reserve-")
     finally:
         keeping.cancel()
 

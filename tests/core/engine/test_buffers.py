@@ -127,7 +127,7 @@ class TestDecode:
     def test_buffer_pod_is_copied_from_workload_when_no_template_is_named(
         self, kind: str, owner: tuple[str, str], labels: Json
     ) -> None:
-        asked = written({"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}})
+        raw = written({"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}})
         like = {
             "kind": "Pod",
             "metadata": {
@@ -138,27 +138,27 @@ class TestDecode:
             },
             "spec": {"containers": [{"resources": {"requests": {"cpu": "250m"}}}]},
         }
-        found = read(asked, pods=[like])
+        found = read(raw, pods=[like])
         assert found.pod is not None
         assert found.pod.requests.cpu_millis == 250
-        assert read(asked).fault == f"a pod of {kind} web was not found"
+        assert read(raw).fault == f"a pod of {kind} web was not found"
 
     def test_own_buffer_has_published_and_accepted_replicas(self) -> None:
-        ours, asked = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
-        found = read(written(spec=asked, labels=ours), TEMPLATE)
+        ours, wanted = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
+        found = read(written(spec=wanted, labels=ours), TEMPLATE)
         assert (found.published, found.accepted, found.fault) == (5, 3, "")
         assert found.pod is None, "no room is kept for it"
-        waits = read(written({"conditions": None}, asked, labels=ours), TEMPLATE)
+        waits = read(written({"conditions": None}, wanted, labels=ours), TEMPLATE)
         assert (waits.published, waits.accepted) == (5, 0)
-        more = read(written({"replicas": 9}, asked, labels=ours), TEMPLATE)
+        more = read(written({"replicas": 9}, wanted, labels=ours), TEMPLATE)
         assert more.accepted == 5, "accepted replicas are at most the published ones"
         assert read(written(), TEMPLATE).published is None
 
-    @pytest.mark.parametrize(("asked", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
+    @pytest.mark.parametrize(("value", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
     def test_published_replicas_are_clamped_to_api_range(
-        self, asked: int | None, counts: int
+        self, value: int | None, counts: int
     ) -> None:
-        spec = {"replicas": asked, "scalableRef": {"kind": "Deployment", "name": "web"}}
+        spec = {"replicas": value, "scalableRef": {"kind": "Deployment", "name": "web"}}
         found = read(written({"podTemplateRef": None}, spec, labels={BUFFER_OURS_LABEL: ""}))
         assert (found.published, found.scalable) == (counts, None)
 
@@ -228,8 +228,8 @@ class TestRoom:
 
     def test_blocker_names_buffer(self) -> None:
         plan = make_plan(cluster(buffer(3)))
-        told = {one.node: one.blockers for one in plan.kept}
-        messages = [(why.code, why.message) for all_ in told.values() for why in all_]
+        blockers = {one.node: one.blockers for one in plan.kept}
+        messages = [(why.code, why.message) for all_ in blockers.values() for why in all_]
         assert ("buffer", "no room would be left for 1 pod of CapacityBuffer shop/b") in messages
         of_two = {
             why.message for one in make_plan(cluster(buffer(4))).kept for why in one.blockers
@@ -249,8 +249,8 @@ class TestRoom:
     def test_blocker_names_pod_that_would_use_room_of_buffer(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))
         plan = make_plan(cluster(buffer(2, 2000), nodes=NODES[:2], pods=two), "1")
-        told = [(why.code, why.pod) for one in plan.kept for why in one.blockers]
-        assert ("buffer", "d/a") in told or ("buffer", "d/c") in told
+        blockers = [(why.code, why.pod) for one in plan.kept for why in one.blockers]
+        assert ("buffer", "d/a") in blockers or ("buffer", "d/c") in blockers
 
     def test_no_room_is_kept_when_buffer_pods_do_not_fit_now(self) -> None:
         plan = make_plan(cluster(buffer(5, 5000)), "1")
@@ -279,11 +279,11 @@ class TestRoom:
     def test_room_is_kept_for_device_that_no_pod_requests(self) -> None:
         owns = replace(NODES[1].allocatable, extended=(("gpu", 1),))
         nodes = (NODES[0], replace(NODES[1], allocatable=owns), *NODES[2:])
-        asked = buffer(1)
-        assert asked.pod is not None
-        wants = replace(asked.pod.requests, extended=(("gpu", 1),))
+        wanted = buffer(1)
+        assert wanted.pod is not None
+        wants = replace(wanted.pod.requests, extended=(("gpu", 1),))
         plan = make_plan(
-            cluster(replace(asked, pod=replace(asked.pod, requests=wants)), nodes=nodes)
+            cluster(replace(wanted, pod=replace(wanted.pod, requests=wants)), nodes=nodes)
         )
         assert removed_nodes(plan) == {"n0", "n2", "n3"}
 
@@ -304,13 +304,13 @@ class TestBounds:
         assert (found.asked, found.placed) == (2**31 - 1, kept)
 
     @pytest.mark.parametrize(
-        ("asked", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
+        ("size", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
     )
-    def test_room_is_limited_by_storage_and_pod_count(self, asked: Resources, kept: int) -> None:
+    def test_room_is_limited_by_storage_and_pod_count(self, size: Resources, kept: int) -> None:
         whole = Resources(4000, 10**10, 10**10, 10)
         nodes = tuple(replace(one, allocatable=whole) for one in NODES)
         many = buffer(1000)
-        like = replace(buffer(1000), pod=replace(many.pod or BUSY, requests=asked))
+        like = replace(buffer(1000), pod=replace(many.pod or BUSY, requests=size))
         assert make_plan(cluster(like, nodes=nodes)).buffers[0].allowed == kept
 
     def test_namespaces_get_equal_shares(self) -> None:
@@ -354,7 +354,7 @@ class TestBounds:
         assert found[1].kept == 4
 
     @pytest.mark.parametrize(
-        ("asked", "share", "kept"),
+        ("given", "share", "kept"),
         [
             ((buffer(9), buffer(9, key="shop/c")), "1/2", [4, 4]),
             ((buffer(9, key="a/b"), buffer(9, 2000, "z/b")), "5/16", [3, 1]),
@@ -369,7 +369,7 @@ class TestBounds:
         ],
     )
     def test_next_pod_comes_from_namespace_with_least_room(
-        self, asked: Sequence[Buffer], share: str, kept: list[int]
+        self, given: Sequence[Buffer], share: str, kept: list[int]
     ) -> None:
         """The cluster has 16 cores; 8 of them are on green nodes."""
         whole, half = Resources(16_000, 10**12), Resources(8000, 10**12)
@@ -377,7 +377,7 @@ class TestBounds:
         def offered(placing: NodeConstraints) -> Offered:
             return ((0, 1), half) if placing == GREEN else ((0, 1, 2, 3), whole)
 
-        found = requested_rooms(requesting_buffers(asked), offered, whole, Fraction(share))
+        found = requested_rooms(requesting_buffers(given), offered, whole, Fraction(share))
         assert [one.kept for one in found] == kept
 
     def test_nodes_are_evaluated_once_per_buffer(self) -> None:
@@ -398,8 +398,8 @@ class TestBounds:
 class TestReserve:
     def test_empty_node_is_reserved_for_buffer_with_its_name(self) -> None:
         found = reconcile.reconcile(cluster(buffer(6)), config(), LeaderState(), 10**9)
-        told = [(one.node, one.why.message) for one in found.plan.reserve]
-        assert told == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
+        nodes = [(one.node, one.why.message) for one in found.plan.reserve]
+        assert nodes == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
     def test_no_node_is_reserved_when_nothing_is_expected(self) -> None:
         waits = pod("w", None, 3000, 100)

@@ -318,9 +318,9 @@ class TestArrivals:
     def test_arrivals_count_for_current_lookback(self) -> None:
         found = run_passes(self.NODES, (0, []), (10, [job("a", "n0")]))
         longer = Reserve(window_seconds=300, lookback_seconds=2 * HOUR)
-        asked = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
+        settings = replace(ASKED, budgets=replace(ASKED.budgets, reserve=longer))
         then = START + HOUR + 60
-        assert arrived(reconcile(Cluster.of(self.NODES, []), asked, found.state, then)) == {
+        assert arrived(reconcile(Cluster.of(self.NODES, []), settings, found.state, then)) == {
             1000: 1
         }
         assert arrived(reconcile(Cluster.of(self.NODES, []), ASKED, found.state, then)) == {}
@@ -396,7 +396,7 @@ class TestBuckets:
 
     def test_busiest_window_agrees_with_plain_sums(self) -> None:
         """Also if later windows have fewer or other pods; shares are eighths, never rounded."""
-        asked = {
+        sizes = {
             PodShape("general", Resources(n * 5000, 100), NO_NODE_CONSTRAINTS): n
             for n in (1, 2, 4, 8)
         }
@@ -405,7 +405,7 @@ class TestBuckets:
             chance = random.Random(seed)
             many = chance.choice((5, 7, 20))
             slots = {
-                n: {kind: chance.randrange(1, 4) for kind in asked if chance.random() < 0.5}
+                n: {kind: chance.randrange(1, 4) for kind in sizes if chance.random() < 0.5}
                 for n in range(last - 50, last + 1)
                 if chance.random() < 0.7
             }
@@ -415,7 +415,7 @@ class TestBuckets:
             ]
             most = max(
                 reversed(sums),
-                key=lambda one: (sum(asked[kind] * one[kind] for kind in one), one.total()),
+                key=lambda one: (sum(sizes[kind] * one[kind] for kind in one), one.total()),
             )
             seen = Arrivals(buckets=self.BUCKETS, recent=slots)
             assert expected_pods(seen, WHOLE, Now(self.NOW), {"general": many * 60}) == most, seed
@@ -575,9 +575,11 @@ class TestBounds:
             for n in range(WORKLOADS_MAX + 5)
         ]
         nodes = [node("n0", pods=10_000)]
-        gone = run_passes(nodes, (0, owned), (10, owned[1:]), (70, [])).state.arrivals.departed
-        assert len(gone) == WORKLOADS_MAX
-        assert "w0000" not in {one.owner_name for one in gone}
+        remembered = run_passes(
+            nodes, (0, owned), (10, owned[1:]), (70, [])
+        ).state.arrivals.departed
+        assert len(remembered) == WORKLOADS_MAX
+        assert "w0000" not in {one.owner_name for one in remembered}
 
     def test_number_of_reserved_pods_is_bounded(self) -> None:
         nodes = [node("n0", cpu=100_000, memory=10**7, pods=20_000), node("n1", pods=0)]
@@ -603,7 +605,7 @@ class TestBounds:
             assert (one.requests, many) == (first, PODS_MAX)
 
     @pytest.mark.parametrize(
-        ("asked", "has"),
+        ("wanted", "has"),
         [
             ([PODS_MAX, 1], [PODS_MAX - 1, 1]),
             ([PODS_MAX, *[1] * 99], [PODS_MAX - 99, *[1] * 99]),
@@ -613,13 +615,13 @@ class TestBounds:
         ],
     )
     def test_unused_share_of_reach_is_given_to_others(
-        self, asked: list[int], has: list[int]
+        self, wanted: list[int], has: list[int]
     ) -> None:
         survey = run_passes([node("n0")], (0, [])).snapshot
         kinds = [
-            PodShape(f"{n:03}", Resources(1, 1), NO_NODE_CONSTRAINTS) for n in range(len(asked))
+            PodShape(f"{n:03}", Resources(1, 1), NO_NODE_CONSTRAINTS) for n in range(len(wanted))
         ]
-        made = Room(survey, dict(zip(kinds, asked, strict=True))).placeholders
+        made = Room(survey, dict(zip(kinds, wanted, strict=True))).placeholders
         assert [many for _, many in made] == has
 
     def test_reserved_shape_is_deterministic_when_requests_are_equal(self) -> None:
@@ -668,8 +670,8 @@ class TestReservedNodes:
         moments = [(seconds, self.BUSY[1]) for seconds in (0, 299, 300)]
         assert reserved(run_passes(nodes, *moments[:1])) == ["e0", "e1", "e2"]
         late = run_passes(nodes, *moments[:2]).plan.reserve
-        told = f"a new leader observes pod arrivals until {timestamp(START + 300)}"
-        assert {one.why for one in late} == {Blocker(RESERVE, told, until=START + 300)}
+        message = f"a new leader observes pod arrivals until {timestamp(START + 300)}"
+        assert {one.why for one in late} == {Blocker(RESERVE, message, until=START + 300)}
         assert reserved(run_passes(nodes, *moments)) == []
 
     @pytest.mark.parametrize(

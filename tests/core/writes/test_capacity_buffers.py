@@ -102,10 +102,10 @@ def test_template_has_limits_when_resource_cannot_be_overcommitted(name: str) ->
         (container,) = pod_spec(replace(more, extended=((name, 2),)), NO_NODE_CONSTRAINTS)[
             "containers"
         ]
-        asked = container["resources"]
-        assert asked["limits"] == {name: "2"}
-        assert asked["requests"][name] == "2"
-        assert asked["requests"].keys() & {"cpu", "memory"}
+        declared = container["resources"]
+        assert declared["limits"] == {name: "2"}
+        assert declared["requests"][name] == "2"
+        assert declared["requests"].keys() & {"cpu", "memory"}
     (container,) = pod_spec(SMALL, NO_NODE_CONSTRAINTS)["containers"]
     assert "limits" not in container["resources"], "CPU and memory can be overcommitted"
 
@@ -134,11 +134,11 @@ def test_pod_without_requests_counts_as_smallest_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "replicas"), [(Resources(1, 1, 60 * 2**30, 1), 16), (Resources(1, 1, 0, 1), 1000)]
+    ("requests", "replicas"), [(Resources(1, 1, 60 * 2**30, 1), 16), (Resources(1, 1, 0, 1), 1000)]
 )
-def test_replicas_are_bounded_by_storage_and_pod_count(asked: Resources, replicas: int) -> None:
+def test_replicas_are_bounded_by_storage_and_pod_count(requests: Resources, replicas: int) -> None:
     whole = Resources(100_000, 200 * 2**30, 2000 * 2**30, 2000)
-    (one,) = wanted({shape(asked): 2000}, whole, HALF).values()
+    (one,) = wanted({shape(requests): 2000}, whole, HALF).values()
     assert one.replicas == replicas, "half of the capacity"
 
 
@@ -205,8 +205,8 @@ def test_changes_are_limited_to_material_differences(
 
 @pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
 def test_buffer_is_not_resized_when_change_is_small(was: int, now: int, written: int) -> None:
-    asked = {NAME: ONE._replace(replicas=now)}
-    assert len(list(changes(asked, existing(was)))) == written
+    buffers = {NAME: ONE._replace(replicas=now)}
+    assert len(list(changes(buffers, existing(was)))) == written
 
 
 def test_buffer_is_deleted_before_its_template() -> None:
@@ -217,9 +217,9 @@ def test_buffer_is_deleted_before_its_template() -> None:
 
 
 def test_smaller_buffer_is_written_before_larger_one() -> None:
-    asked = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
+    buffers = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
     found = Found({"a": Standing(10, "1"), "b": Standing(20, "2")}, dict.fromkeys("ab"))
-    assert [one.name for one in changes(asked, found)] == ["b", "a"]
+    assert [one.name for one in changes(buffers, found)] == ["b", "a"]
 
 
 def test_buffers_differ_when_node_constraints_differ() -> None:
@@ -237,9 +237,9 @@ def test_total_replicas_never_exceed_old_and_new_total(
     was: dict[str, int], now: dict[str, int]
 ) -> None:
     found = Found({name: Standing(many, "7") for name, many in was.items()})
-    asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
+    buffers = {name: ONE._replace(replicas=many) for name, many in now.items()}
     existing, totals = dict(was), []
-    for change in changes(asked, found):
+    for change in changes(buffers, found):
         if change.act in (Act.ADD_BUFFER, Act.RESIZE):
             existing[change.name] = change.replicas
         elif change.act is Act.DROP_BUFFER:

@@ -382,8 +382,8 @@ def test_karpenter_annotation_protects_karpenter_nodes(
 
 def test_node_is_released_when_do_not_disrupt_of_daemon_pod_expires() -> None:
     """Earlier passes are skipped, and the first pass after the expiry releases the node."""
-    told = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
-    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=told)
+    facts = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
+    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=facts)
     there = Cluster.of([on_karpenter(marked_node(**KARPENTERS)), OTHER], [keeps, THERE])
     last = run_pass(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
@@ -417,9 +417,9 @@ def test_protection_of_unmarked_node_is_removed_like_marks(
     first = settled(config, initial, MOVING, THERE)
     nodes = settled(config, first, THERE)
     assert nodes[0].annotations == (KARPENTERS if labels else HELD)
-    gone = cleanup(nodes[0], config.taint_key)
-    assert gone is not None
-    assert applied(gone, nodes[0]).annotations == {}
+    removal = cleanup(nodes[0], config.taint_key)
+    assert removal is not None
+    assert applied(removal, nodes[0]).annotations == {}
     config = replace(config, mode=Mode.OBSERVE)
     watched = settled(config, nodes, THERE)
     ended = settled(
@@ -441,23 +441,23 @@ def after(
 
 
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
-@pytest.mark.parametrize("told", [{}, {RESERVE_ANNOTATION: "for p"}])
+@pytest.mark.parametrize("reservation", [{}, {RESERVE_ANNOTATION: "for p"}])
 def test_protection_is_retained_temporarily_when_node_fills(
-    labels: dict[str, str], told: dict[str, str]
+    labels: dict[str, str], reservation: dict[str, str]
 ) -> None:
     """Without a write, so a node that is empty again by then was never written."""
     config = scoped(Scope.EMPTY, reserve=Reserve(window_seconds=DAY))
     guard = KARPENTERS if labels else HELD
-    nodes = (node("n", labels=labels, annotations={**guard, **told}), OTHER)
+    nodes = (node("n", labels=labels, annotations={**guard, **reservation}), OTHER)
     for seconds in (1, 899):
         assert after(config, nodes, MOVING, seconds=seconds) == []
-    gone = dict.fromkeys((*guard, *told))
-    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.UNGUARD, gone)]
+    removed = dict.fromkeys((*guard, *reservation))
+    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.UNGUARD, removed)]
     ends = {GUARD_OURS_ANNOTATION: guard[GUARD_OURS_ANNOTATION].replace("held", str(NOW + 900))}
     (write,) = writes_of(config, run_pass(config, list(nodes), MOVING, THERE))
     assert write.kind is WriteKind.GUARD, "a leader that did not see it empty writes the end"
     assert ends.items() <= write.annotations.items()
-    assert not told or write.annotations[RESERVE_ANNOTATION] is None
+    assert not reservation or write.annotations[RESERVE_ANNOTATION] is None
 
 
 @pytest.mark.parametrize(
@@ -485,8 +485,8 @@ def test_reserve_annotation_is_removed_when_protected_node_remains_occupied() ->
     config = scoped(Scope.ALL, reserve=Reserve(window_seconds=DAY))
     nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
-    told = [(WriteKind.TELL, {RESERVE_ANNOTATION: None})]
-    assert after(config, nodes, MOVING, seconds=900) == told
+    expected = [(WriteKind.TELL, {RESERVE_ANNOTATION: None})]
+    assert after(config, nodes, MOVING, seconds=900) == expected
     observe = replace(config, mode=Mode.OBSERVE)
     ((_, annotations),) = after(config, nodes, MOVING, seconds=2, then=observe)
     assert annotations[RESERVE_ANNOTATION] is None
@@ -572,12 +572,12 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     new = reconcile(Cluster.of(initial, [THERE]), config, LeaderState(), NOW)
     (write,) = writes_of(config, new)
     assert write.kind is WriteKind.HOLD
-    said = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
-    assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
+    reason = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
+    assert write.annotations == {**HELD, RESERVE_ANNOTATION: reason}
     nodes = [applied(write, initial[0]), OTHER]
-    assert reserved_for(nodes[0]) == said
+    assert reserved_for(nodes[0]) == reason
     other = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 1)
-    assert other.plan.reserve[0].why.message == said
+    assert other.plan.reserve[0].why.message == reason
     assert writes_of(config, other) == ()
     over = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 60)
     assert not over.plan.reserve
@@ -586,14 +586,14 @@ def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
     almost = reconcile(Cluster.of(nodes, [THERE]), config, over.state, NOW + guard - 1)
     assert writes_of(config, almost) == ()
     late = reconcile(Cluster.of(nodes, [THERE]), config, almost.state, NOW + guard)
-    (told,) = writes_of(config, late)
-    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
-    nodes[0] = applied(told, nodes[0])
+    (update,) = writes_of(config, late)
+    assert (update.kind, update.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: None})
+    nodes[0] = applied(update, nodes[0])
     assert nodes[0].annotations == HELD
     again = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), NOW)
-    (told,) = writes_of(config, again)
-    assert (told.kind, told.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: said})
-    assert told.note == f"reserve: {said}"
+    (update,) = writes_of(config, again)
+    assert (update.kind, update.annotations) == (WriteKind.TELL, {RESERVE_ANNOTATION: reason})
+    assert update.note == f"reserve: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -662,22 +662,22 @@ def test_reserve_annotation_writes_are_ordered_by_name() -> None:
     ]
 
 
-@pytest.mark.parametrize("told", ["x", "x" * RESERVE_CHARACTERS_MAX])
-def test_reserve_annotation_is_read_only_with_protection(told: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) == told
-    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: told})) is None
+@pytest.mark.parametrize("value", ["x", "x" * RESERVE_CHARACTERS_MAX])
+def test_reserve_annotation_is_read_only_with_protection(value: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) == value
+    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: value})) is None
     assert reserved_for(node("n", annotations=HELD)) is None
 
 
-@pytest.mark.parametrize("told", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
-def test_invalid_reserve_annotation_is_ignored_and_removed(told: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) is None
+@pytest.mark.parametrize("value", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
+def test_invalid_reserve_annotation_is_ignored_and_removed(value: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) is None
     assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: "x"})) is None
     (write,) = writes_of(
         scoped(Scope.EMPTY),
         run_pass(
             scoped(Scope.EMPTY),
-            [node("n", annotations={**HELD, RESERVE_ANNOTATION: told}), OTHER],
+            [node("n", annotations={**HELD, RESERVE_ANNOTATION: value}), OTHER],
             THERE,
         ),
     )
