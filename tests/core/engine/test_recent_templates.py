@@ -97,9 +97,10 @@ def test_skipped_pass_does_not_renew_templates_without_pods(
 
 
 def test_no_template_is_remembered_when_window_is_off() -> None:
-    asked = replace(ASKED, budgets=UNLIMITED)
+    settings = replace(ASKED, budgets=UNLIMITED)
     assert (
-        reconcile(ci(4, *busy(4)), asked, LeaderState(), NOW).state.recent_templates.seen_at == {}
+        reconcile(ci(4, *busy(4)), settings, LeaderState(), NOW).state.recent_templates.seen_at
+        == {}
     )
 
 
@@ -124,11 +125,11 @@ def test_recent_templates_do_not_displace_current_ones() -> None:
     ]
     recent = [in_set(REACHES_MAX + n) for n in range(9)]
     for many in (REACHES_MAX, REACHES_MAX - 2):
-        asked: Mapping[NodeConstraints, list[list[Pod]]] = {
+        groups: Mapping[NodeConstraints, list[list[Pod]]] = {
             in_set(n): [[pod(f"p{n}", None, 1, 1, placing=in_set(n))]] for n in range(many)
         }
-        found = Reaches(nodes, asked, recent=recent)
-        assert {*found.current_templates} == {*asked}
+        found = Reaches(nodes, groups, recent=recent)
+        assert {*found.current_templates} == {*groups}
         assert len(found.recent_templates) == REACHES_MAX - many
 
 

@@ -258,14 +258,14 @@ def test_no_changes_when_buffers_are_up_to_date() -> None:
     assert list(changes(ASKED, existing(ONE.replicas))) == []
 
 
-def read(asked: dict[str, Wanted]) -> Found:
+def read(written: dict[str, Wanted]) -> Found:
     """Return the buffers as the next leader reads them."""
     templates = {}
-    for name, one in asked.items():
+    for name, one in written.items():
         pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
         templates[name] = pod.requests, pod.placing
-    return Found({name: Standing(one.replicas, "1") for name, one in asked.items()}, templates)
+    return Found({name: Standing(one.replicas, "1") for name, one in written.items()}, templates)
 
 
 def replicas(many: int, requests: Resources = SMALL) -> dict[Alike, int]:
@@ -311,7 +311,7 @@ def test_inherited_and_expected_pods_share_the_same_bounds() -> None:
     assert len(found) == PUBLISHED_MAX
     cpu = Counter[bool]()
     for one in found.values():
-        asked = int(one.spec["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m"))
-        cpu[asked < 1000] += asked * one.replicas
+        millis = int(one.spec["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m"))
+        cpu[millis < 1000] += millis * one.replicas
     assert cpu.total() <= WHOLE.cpu_millis * HALF
     assert min(cpu.values()) > WHOLE.cpu_millis * HALF * Fraction(4, 10)
