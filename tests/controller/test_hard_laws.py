@@ -50,7 +50,7 @@ def troubled(draw: st.DrawFn) -> Cluster:
 
 
 def takes(node: Node, pod: Pod) -> bool:
-    """Return whether the node would admit the pod if it were empty."""
+    """Return whether the node would admit the pod if it were empty; volumes are ignored."""
     placing = replace(pod.placing, volumes=())
     return (
         not node.unschedulable

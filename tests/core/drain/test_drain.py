@@ -569,11 +569,8 @@ A, B = make_pod("a"), make_pod("b", of="other")
         ((make_pod("new", "open"),), 1, True),
         ((make_pod("new", "open", terminating=True),), 1, False),
         ((replace(make_pod("new", "open"), ready=False),), 99, False),
-        (
-            (replace(A, uid="another", node="open"),),
-            1,
-            True,
-        ),  # the next pod of a StatefulSet has the same name
+        # The next pod of a StatefulSet has the same name.
+        ((replace(A, uid="another", node="open"),), 1, True),
         ((make_pod("new", "open", of="strange"),), 1, False),
     ],
 )

@@ -117,9 +117,8 @@ SOME_MARKED = Cluster.of(
             Cluster.of([*empty_nodes(4), *TAINTED], [TINY]),
             {"cluster": Budget(min_untainted_nodes=2)},
             None,
-            2
-            + len(TAINTED)
-            - 1,  # the cordoned node is kept; removing nodes with foreign taints changes no count
+            # The cordoned node is kept; removing nodes with foreign taints changes no count.
+            2 + len(TAINTED) - 1,
             "min-untainted-nodes",
         ),
         (SIX, {"mark_interval_seconds": 600}, None, 5, "last-node"),
@@ -513,9 +512,8 @@ def test_kubelet_can_neither_start_nor_hide_mark_interval() -> None:
         assert seen.rate_limits.mark_interval_until is None
     early = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, 1), *SIX.nodes[1:]], [])
     seen = reconcile.reconcile(early, settings, seen.state, NOW + 1410)
-    assert (
-        seen.rate_limits.mark_interval_until == NOW + 2000
-    )  # the mark did not exist at NOW + 1400
+    # The mark did not exist at NOW + 1400.
+    assert seen.rate_limits.mark_interval_until == NOW + 2000
     recreated = Cluster.of([marked(SIX.nodes[0], Mark.SOFT, NOW + 2000), *SIX.nodes[1:]], [])
     assert (
         reconcile.reconcile(
