@@ -19,10 +19,10 @@ def written(unix_seconds: int) -> str:
     return f"{datetime.fromtimestamp(unix_seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def finished_pod(pod_created: int, **status: Any) -> bytes:
+def finished_pod(created: int, **status: Any) -> bytes:
     """Return a pod that has finished."""
     status = {"phase": "Succeeded", **status}
-    times = {"metadata__name": "e", "metadata__creationTimestamp": written(pod_created)}
+    times = {"metadata__name": "e", "metadata__creationTimestamp": written(created)}
     return changed(POD, **times, status=status)
 
 

@@ -589,22 +589,22 @@ class TestHostPorts:
         return replace(one, **changes)
 
     def _greedy(self, many: int = 2) -> list[Pod]:
-        return [self._taking(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
+        return [self._with_ports(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
 
     def test_each_namespace_has_its_own_budget(self) -> None:
-        pods = [*self._greedy(), *(self._taking(f"q{n}", "tame", n) for n in range(9))]
+        pods = [*self._greedy(), *(self._with_ports(f"q{n}", "tame", n) for n in range(9))]
         assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
         beyond = within_budget(pods, SMALL)[self.KINDS]
         assert not beyond.company.apart
         assert beyond.company.host_ports, "they are taken all the same"
 
     def test_host_ports_of_most_pods_are_evaluated_first(self) -> None:
-        many = [self._taking(f"z{n}", "evil", self.KINDS) for n in range(2)]
+        many = [self._with_ports(f"z{n}", "evil", self.KINDS) for n in range(2)]
         assert _beyond([*self._greedy(0), *many]) == [f"p{self.KINDS - 1:04}"]
 
     def test_equal_ports_and_daemon_pods_cost_nothing(self) -> None:
-        pods = [self._taking(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
-        pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
+        pods = [self._with_ports(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
+        pods += [self._with_ports(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
         assert _beyond(pods) == []
 
 
@@ -620,16 +620,16 @@ class TestVolumeClaims:
         return replace(one, ties=ties)
 
     def _greedy(self, many: int = 1) -> list[Pod]:
-        return [self._naming(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
+        return [self._with_claims(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
 
     def test_each_namespace_has_its_own_budget(self) -> None:
-        pods = [*self._greedy(), self._naming("tame", "tame", self.EACH)]
+        pods = [*self._greedy(), self._with_claims("tame", "tame", self.EACH)]
         assert _beyond(pods) == [f"p{self.PODS:04}"]
         assert within_budget(pods, SMALL)[self.PODS].ties == DisruptionFacts(overdue_seconds=7)
         assert _beyond(self._greedy(0)) == []
 
     def test_pods_with_fewer_claims_are_evaluated_first(self) -> None:
-        few = [self._naming(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
+        few = [self._with_claims(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
         assert _beyond([*self._greedy(-9), *few]) == []
         assert _beyond([*self._greedy(-8), *few]) == [f"p{self.PODS - 9:04}"]
 
@@ -648,7 +648,8 @@ class TestVolumeClaims:
 
     def test_claims_count_when_other_constraints_exceed_budget(self) -> None:
         one = replace(
-            self._naming("p", "d", 3), placing=_with_requirements(0, _requirements_for(BUDGET) + 1)
+            self._with_claims("p", "d", 3),
+            placing=_with_requirements(0, _requirements_for(BUDGET) + 1),
         )
         (found,) = build_cluster([node("n1")], [one]).pods
         assert found.too_much
@@ -716,7 +717,7 @@ class TestNodeBoundPods:
         )
 
     def _attack(self, many: int, namespace: str = "d") -> list[Pod]:
-        return [self._static(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
+        return [self._mirror_pod(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
 
     def test_mirror_pods_spend_no_namespace_budget(self) -> None:
         """A kubelet makes mirror pods in any namespace, bound to its own node."""
@@ -728,7 +729,7 @@ class TestNodeBoundPods:
             attack = self._attack(20, namespace)
             pods = [
                 *attack,
-                *(self._static(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
+                *(self._mirror_pod(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
                 *(
                     replace(_anti_affine(f"d{n}", "d", _own_term("d", 1)), daemon=True)
                     for n in range(9)
@@ -744,11 +745,11 @@ class TestNodeBoundPods:
 
     def test_mirror_pods_of_all_nodes_share_one_budget(self) -> None:
         pods = [
-            self._static(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
+            self._mirror_pod(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
             for on in range(8)
             for n in range(4)
         ]
-        pods += [self._static("s", "tame", "kube-system", -1, 8)]
+        pods += [self._mirror_pod("s", "tame", "kube-system", -1, 8)]
         spent = 8 * (POD_REQUIREMENT_COST + FOREIGN_COST)
         most = (SMALL - spent) // (64 * POD_REQUIREMENT_COST)
         beyond = _beyond(pods)

@@ -80,11 +80,11 @@ class TestPlugin:
         async with await self.connected() as client:
             self.plugin.answers(token="second")
             self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS - 1
-            assert await self.called(client) == "first"
+            assert await self.token_of_call(client) == "first"
             self.clock.seconds += 1
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
             self.clock.seconds += 10**6
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
         assert self.plugin.runs == 2
 
     async def test_plugin_runs_again_after_401(self) -> None:
@@ -95,8 +95,8 @@ class TestPlugin:
             self.api.fail_next("get", 401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
-            assert await self.called(client) == "second"
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
+            assert await self.token_of_call(client) == "second"
         assert self.plugin.runs == 2
 
     async def test_plugin_does_not_run_again_when_admission_denies(self) -> None:
@@ -107,7 +107,7 @@ class TestPlugin:
             self.api.answer_next("get", json.dumps({"message": words}).encode(), status=401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
-            assert await self.called(client) == "first"
+            assert await self.token_of_call(client) == "first"
         assert self.plugin.runs == 1
 
     async def test_plugin_runs_at_most_once_per_interval(self) -> None:
@@ -129,10 +129,10 @@ class TestPlugin:
             self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS
             with pytest.raises(UnavailableError, match=r"^plugin .*: exit code 3: "):
                 await nodes(client).get("n")
-            assert await self.called(client) == "first"
+            assert await self.token_of_call(client) == "first"
             self.plugin.answers(token="second")
             self.clock.seconds += RUN_AFTER_SECONDS_MIN
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
 
     async def test_concurrent_calls_share_one_plugin_run_when_one_is_cancelled(
         self,
@@ -153,7 +153,7 @@ class TestPlugin:
             pipe.write(second)
             pipe.close()
             await asyncio.gather(*calls[1:])
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
         assert calls[0].cancelled()
         assert {call.headers["Authorization"] for call in self.api.calls} == {"Bearer second"}
         assert self.plugin.runs == 2
