@@ -1,4 +1,4 @@
-"""The configuration that changes under a running engine."""
+"""The configuration is reloaded while the controller runs."""
 
 import asyncio
 from dataclasses import replace
@@ -27,7 +27,7 @@ HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
 
 
 class Running:
-    """An engine with a file."""
+    """A controller with a configuration file."""
 
     def __init__(self, path: Path) -> None:
         path.write_text(HEAD)
@@ -55,7 +55,7 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path / "ebb.yaml")
 
 
-async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) -> None:
+async def test_valid_file_is_applied_and_starts_pass(running: Running) -> None:
     running.path.write_text(HEAD + "mode: enforce\nunneededTime: 5s\n")
     await running.config_reload.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
@@ -71,7 +71,7 @@ async def test_changed_sections_of_other_programs_are_ignored(running: Running) 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("mode: enforced\n", "mode: 'enforced'"),
         ("mode: [\n", "line"),
@@ -80,13 +80,15 @@ async def test_changed_sections_of_other_programs_are_ignored(running: Running) 
         ("mode: enforce\nmod: x\n", "mod: unknown field"),
     ],
 )
-async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str) -> None:
+async def test_invalid_file_is_rejected_and_changes_nothing(
+    running: Running, text: str, message: str
+) -> None:
     running.path.write_text(HEAD + text)
     await running.config_reload.reload()
     assert running.controller.config == Config()
     ((reason, note, of),) = running.told
     assert (reason, of) == (REFUSED, EventType.WARNING)
-    assert says in note
+    assert message in note
     assert "\n" not in note
     assert running.good() == 0
     running.path.write_text(HEAD)
@@ -94,7 +96,7 @@ async def test_a_bad_file_changes_nothing(running: Running, text: str, says: str
     assert running.good() == 1
 
 
-async def test_the_plan_of_a_changed_file_goes_by_its_schedulers(running: Running) -> None:
+async def test_plan_of_changed_file_uses_its_schedulers(running: Running) -> None:
     running.view.changed(NODES, replace(running.view.nodes["n"], name="m"))
     for name in ("m", "n"):
         pod = builders.pod(name, name, 1, 1, unsupported=(SCHEDULER_FIELD,))
@@ -106,14 +108,14 @@ async def test_the_plan_of_a_changed_file_goes_by_its_schedulers(running: Runnin
 
 
 class Broken(Pod):
-    """What no plan can be made with."""
+    """A pod with which no plan can be made."""
 
     @property
     def evaluable(self) -> bool:
         raise ZeroDivisionError
 
 
-async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Running) -> None:
+async def test_file_is_rejected_when_no_plan_can_be_made(running: Running) -> None:
     running.view.changed(PODS, Broken(namespace="a", name="p"))
     running.path.write_text(HEAD + "mode: enforce\n")
     await running.config_reload.reload()
@@ -134,13 +136,13 @@ async def test_a_file_with_which_no_plan_can_be_made_changes_nothing(running: Ru
     assert running.controller.config.mode is Mode.ENFORCE
 
 
-async def test_a_file_that_has_gone_changes_nothing(running: Running) -> None:
+async def test_missing_file_is_rejected(running: Running) -> None:
     running.path.unlink()
     await running.config_reload.reload()
     assert running.told[0][0] == REFUSED
 
 
-async def test_a_file_is_read_beside_the_reviews_and_the_lease(running: Running) -> None:
+async def test_file_is_read_outside_event_loop(running: Running) -> None:
     running.path.write_text("[")
     reload = asyncio.create_task(running.config_reload.reload())
     await asyncio.sleep(0)
@@ -149,7 +151,7 @@ async def test_a_file_is_read_beside_the_reviews_and_the_lease(running: Running)
     assert [reason for reason, _, _ in running.told] == [REFUSED]
 
 
-async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) -> None:
+async def test_changed_file_is_retried_until_it_is_accepted(tmp_path: Path) -> None:
     file, answers = tmp_path / "file", [True, False, False]
     file.write_text("one")
     tried = asyncio.Event()
@@ -168,28 +170,28 @@ async def test_files_that_could_not_be_used_yet_are_tried_again(tmp_path: Path) 
     assert answers == []
 
 
-async def test_what_changes_between_the_first_look_and_the_watch_is_a_change(
+async def test_change_is_noticed_when_it_happens_before_watch_starts(
     running: Running,
 ) -> None:
-    """The programs connect to the cluster meanwhile, by a plugin of a kubeconfig maybe."""
+    """Meanwhile the program connects to the cluster, which may run an exec plugin."""
     start = Start.read(str(running.path), None)
     running.path.write_text(HEAD + "mode: enforce\n")
-    told = asyncio.Event()
+    reloaded = asyncio.Event()
 
     async def reload() -> bool:
         done = await running.config_reload.reload()
-        told.set()
+        reloaded.set()
         return done
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(start.changes.follow(reload, every_seconds=0.001))
-        await told.wait()
+        await reloaded.wait()
         task.cancel()
     assert running.controller.config.mode is Mode.ENFORCE
 
 
-async def test_a_mounted_volume_that_is_swapped_is_a_change(tmp_path: Path) -> None:
-    """The kubelet writes a new folder and turns the link that the path goes through."""
+async def test_change_is_noticed_when_mounted_volume_is_swapped(tmp_path: Path) -> None:
+    """The kubelet writes a new folder and replaces a symlink in the path."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "ebb.yaml").write_text(name)

@@ -1,4 +1,4 @@
-"""Deletion costs against pods that others change at the same time."""
+"""Deletion costs are written while others change the pods."""
 
 import asyncio
 from dataclasses import replace
@@ -30,23 +30,23 @@ NOW = 1_767_225_600
 
 
 class PodApi:
-    """An API server's pods."""
+    """The pods of an API server."""
 
     def __init__(self, *pods: Pod) -> None:
         self.pods = {pod.key: pod for pod in pods}
         self.versions = dict.fromkeys(self.pods, 1)
         self.written: list[str] = []
-        self.refuses: set[str] = set()
-        self.refusal: UnavailableError = ApiError(403, "no right")
+        self.rejected: set[str] = set()
+        self.rejection: UnavailableError = ApiError(403, "no right")
         self.between: dict[str, Pod] = {}
-        """What others write between our read and our write."""
+        """Pods that others write between our read and our write."""
         self.at_once = self.at_once_most = 0
         self.right: bool | None = False
-        """Whether pods may be patched; None: nobody answers."""
-        self.asked = 0
+        """Whether pods may be patched; None: the API server does not answer."""
+        self.reviews = 0
 
     async def may(self) -> bool:
-        self.asked += 1
+        self.reviews += 1
         if self.right is None:
             raise UnavailableError("no answer")
         return self.right
@@ -60,8 +60,8 @@ class PodApi:
 
     async def write(self, write: Write[Pod], version: str) -> tuple[Pod, str]:
         key = write.key
-        if key in self.refuses:
-            raise self.refusal
+        if key in self.rejected:
+            raise self.rejection
         if key in self.between:
             self.put(self.between.pop(key))
         if version != str(self.versions[key]):
@@ -86,7 +86,7 @@ class PodApi:
 
 
 class World:
-    """A marked and an unmarked node, pods on both, and what carries the decision out."""
+    """A marked and an unmarked node, pods on both, and the writer of deletion costs."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class World:
         self.start(mode, order)
 
     def start(self, mode: Mode, order: PodDeletionCost) -> None:
-        """Start anew: nothing is remembered."""
+        """Start a new leader without state."""
         self.mode, self.order = mode, order
         right = AccessReview(self.api.may, self.clock, "patch pods")
         self.deletion_costs = DeletionCosts(self.api, self.metrics, right)
@@ -131,12 +131,12 @@ def some(number: int, on: str = "m") -> list[Pod]:
     return [pod(f"{on}{one:04}", on, 100, 100) for one in range(number)]
 
 
-def priced(one: Pod, cost: str | None, ours: str | None = None) -> Pod:
+def with_cost(one: Pod, cost: str | None, ours: str | None = None) -> Pod:
     return replace(one, deletion_cost=cost, deletion_cost_ours=ours)
 
 
-async def test_costs_come_with_the_mark_and_go_with_it_and_are_written_once() -> None:
-    mine = priced(pod("mine", "m", 100, 100), "5")
+async def test_costs_are_set_with_mark_and_cleared_with_it() -> None:
+    mine = with_cost(pod("mine", "m", 100, 100), "5")
     world = World(*some(3), *some(2, "u"), mine)
     assert await world.step() == 0
     costs = world.api.costs()
@@ -152,7 +152,7 @@ async def test_costs_come_with_the_mark_and_go_with_it_and_are_written_once() ->
     assert (world.of(CostKind.SET), world.of(CostKind.REMOVE)) == (3, 3)
 
 
-async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
+async def test_new_pod_on_marked_node_gets_cost() -> None:
     world = World(*some(1))
     await world.step()
     world.api.put(pod("late", "m", 100, 100))
@@ -160,7 +160,7 @@ async def test_a_pod_that_arrives_later_gets_its_cost() -> None:
     assert world.api.written == ["d/m0000", "d/late"]
 
 
-async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off() -> None:
+async def test_costs_of_previous_leader_are_cleared_when_disabled() -> None:
     world = World(*some(2))
     await world.step()
     world.start(Mode.ENFORCE, PodDeletionCost.DISABLED)
@@ -169,15 +169,15 @@ async def test_what_a_dead_leader_left_is_taken_away_by_one_with_the_option_off(
     assert world.judge() == ()
 
 
-async def test_observe_decides_and_writes_no_cost() -> None:
-    world = World(*some(2), priced(pod("theirs", "u", 100, 100), "-7"), mode=Mode.OBSERVE)
+async def test_no_cost_is_written_in_mode_observe() -> None:
+    world = World(*some(2), with_cost(pod("theirs", "u", 100, 100), "-7"), mode=Mode.OBSERVE)
     assert len(world.judge()) == 2
     assert await world.step() == 0
     assert world.api.written == []
 
 
 @pytest.mark.parametrize("order", list(PodDeletionCost))
-async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
+async def test_costs_are_cleared_in_mode_observe_after_release(
     order: PodDeletionCost,
 ) -> None:
     world = World(*some(2), pod("new", "m", 100, 100))
@@ -191,16 +191,18 @@ async def test_observe_takes_away_what_another_mode_left_once_it_has_released(
     assert world.judge() == ()
 
 
-async def test_turned_off_without_a_trace_of_ours_there_is_nothing_to_do() -> None:
-    world = World(*some(2), priced(some(1, "u")[0], "-7"), order=PodDeletionCost.DISABLED)
+async def test_nothing_is_written_when_disabled_and_no_own_trace_exists() -> None:
+    world = World(*some(2), with_cost(some(1, "u")[0], "-7"), order=PodDeletionCost.DISABLED)
     assert world.judge() == ()
 
 
-async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> None:
+async def test_auto_writes_costs_when_permission_is_granted() -> None:
     world = World(*some(2), order=PodDeletionCost.AUTO)
     for _ in range(3):
         await world.step()
-    assert (world.api.written, world.api.asked) == ([], 1), "no right: nothing, and no failure"
+    assert (world.api.written, world.api.reviews) == ([], 1), (
+        "without permission: no write and no failure"
+    )
     world.api.right = True
     world.clock.seconds += ANSWER_SECONDS - 1
     await world.step()
@@ -209,29 +211,29 @@ async def test_auto_is_enabled_with_the_right_and_asks_for_it_now_and_then() -> 
     await world.step()
     await world.step()
     assert sorted(world.api.written) == ["d/m0000", "d/m0001"]
-    assert (world.api.asked, world.count(WriteResult.ERROR)) == (2, 0)
+    assert (world.api.reviews, world.count(WriteResult.ERROR)) == (2, 0)
 
 
-async def test_auto_takes_no_cost_away_before_it_knows_of_its_right() -> None:
-    """A new leader would take all of them away, and set them again a pass later."""
+async def test_auto_clears_no_cost_before_permission_is_known() -> None:
+    """A new leader would clear all costs, and set them again a pass later."""
     world = World(*some(2))
     await world.step()
     world.api.right = True
     world.start(Mode.ENFORCE, PodDeletionCost.AUTO)
     for _ in range(3):
         await world.step()
-    assert len(world.api.written) == 2, "each once, by the leader before"
+    assert len(world.api.written) == 2, "each once, by the previous leader"
     world.release()
     await world.step()
     assert set(world.api.costs().values()) == {None}
 
 
-async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
+async def test_auto_uses_last_permission_when_review_fails() -> None:
     world = World(*some(1), order=PodDeletionCost.AUTO)
     world.api.right = None
     await world.step()
     await world.step()
-    assert (world.api.written, world.api.asked) == ([], 2)
+    assert (world.api.written, world.api.reviews) == ([], 2)
     world.api.right = True
     await world.step()
     world.api.right = None
@@ -242,22 +244,24 @@ async def test_auto_without_an_answer_goes_on_by_the_last_one() -> None:
     assert sorted(world.api.written) == ["d/late", "d/later", "d/m0000"]
 
 
-async def test_auto_whose_right_was_taken_away_tries_no_write() -> None:
-    """So a forged trace on a pod costs nothing where the component is not installed."""
-    forged = priced(some(1, "u")[0], "-7", "-7")
+async def test_auto_writes_nothing_when_permission_is_removed() -> None:
+    """So a forged trace on a pod causes no calls if the component is not installed."""
+    forged = with_cost(some(1, "u")[0], "-7", "-7")
     world = World(*some(1), forged, order=PodDeletionCost.AUTO)
-    world.api.refuses = set(world.api.pods)
+    world.api.rejected = set(world.api.pods)
     for _ in range(3):
         assert await world.step() == 0
     assert world.count(WriteResult.ERROR) == 0
 
 
 @pytest.mark.parametrize("order", [PodDeletionCost.ENABLED, PodDeletionCost.DISABLED])
-async def test_what_is_said_outright_asks_for_no_right(order: PodDeletionCost) -> None:
+async def test_permission_is_not_reviewed_when_explicitly_configured(
+    order: PodDeletionCost,
+) -> None:
     world = World(*some(2), order=order)
     for _ in range(3):
         await world.step()
-    assert world.api.asked == 0
+    assert world.api.reviews == 0
     assert len(world.api.written) == (2 if order is PodDeletionCost.ENABLED else 0)
 
 
@@ -267,14 +271,14 @@ ONE = some(1)[0]
 @pytest.mark.parametrize(
     "now",
     [
-        pytest.param(priced(ONE, "5"), id="a person was faster"),
-        pytest.param(replace(ONE, terminating=True), id="it is going"),
-        pytest.param(replace(ONE, uid="another"), id="another of the same name"),
-        pytest.param(replace(ONE, owner_kind=""), id="its ReplicaSet let it go"),
-        pytest.param(None, id="gone"),
+        pytest.param(with_cost(ONE, "5"), id="changed by a person"),
+        pytest.param(replace(ONE, terminating=True), id="terminating"),
+        pytest.param(replace(ONE, uid="another"), id="recreated with the same name"),
+        pytest.param(replace(ONE, owner_kind=""), id="orphaned by its ReplicaSet"),
+        pytest.param(None, id="deleted"),
     ],
 )
-async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | None) -> None:
+async def test_write_is_dropped_when_pod_has_changed(now: Pod | None) -> None:
     world = World(ONE)
     writes = world.judge()
     if now is None:
@@ -293,7 +297,7 @@ async def test_a_pod_that_is_not_as_it_was_is_left_to_the_next_pass(now: Pod | N
         ({"deletion_cost": "5"}, WriteResult.CONFLICT),
     ],
 )
-async def test_a_lost_race_is_tried_again_if_what_counts_is_as_it_was(
+async def test_conflict_is_retried_when_relevant_fields_are_unchanged(
     change: dict[str, Any], result: WriteResult
 ) -> None:
     world = World(ONE)
@@ -303,7 +307,7 @@ async def test_a_lost_race_is_tried_again_if_what_counts_is_as_it_was(
     assert (world.count(result), world.count(WriteResult.ERROR)) == (1, 0)
 
 
-async def test_a_pass_writes_so_many_and_no_more_at_once_than_so_many() -> None:
+async def test_writes_and_concurrent_calls_of_pass_are_bounded() -> None:
     world = World(*some(WRITES_MAX + 20))
     await world.step()
     assert 0 < len(world.api.written) <= WRITES_MAX
@@ -313,7 +317,7 @@ async def test_a_pass_writes_so_many_and_no_more_at_once_than_so_many() -> None:
     assert sorted(world.api.written) == [one.key for one in some(WRITES_MAX + 20)]
 
 
-async def test_traces_that_one_namespace_forges_after_each_pass_hold_nobody_up() -> None:
+async def test_forged_traces_of_one_namespace_do_not_delay_others() -> None:
     forged = [
         replace(pod(f"f{n:04}", "u", 1, 1, namespace="a"), deletion_cost_ours="1")
         for n in range(WRITES_MAX + 50)
@@ -323,22 +327,22 @@ async def test_traces_that_one_namespace_forges_after_each_pass_hold_nobody_up()
     assert all(world.api.costs()[one.key] is not None for one in some(5))
 
 
-async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
+async def test_pod_whose_write_always_fails_does_not_delay_others() -> None:
     world = World(*some(2 * FORBIDDEN_MAX))
-    world.api.refuses = {one.key for one in some(FORBIDDEN_MAX + WRITERS_MAX + 2)}
+    world.api.rejected = {one.key for one in some(FORBIDDEN_MAX + WRITERS_MAX + 2)}
     for _ in range(4):
         assert await world.step() > 0
-    assert {write.key for write in world.judge()} == world.api.refuses
+    assert {write.key for write in world.judge()} == world.api.rejected
     failed = world.count(WriteResult.ERROR)
     assert await world.step() > 0
     assert world.count(WriteResult.ERROR) > failed
-    world.api.refuses = set()
+    world.api.rejected = set()
     assert await world.step() == 0
     assert world.judge() == ()
 
 
 @pytest.mark.parametrize(
-    ("refusal", "goes_on"),
+    ("rejection", "continues"),
     [
         (ApiError(422, "metadata.annotations: Too long"), True),
         (ApiError(400, "denied by a policy"), True),
@@ -352,46 +356,48 @@ async def test_a_pod_that_is_always_refused_holds_nobody_up() -> None:
     ],
     ids=str,
 )
-async def test_pods_that_are_refused_for_what_they_are_end_no_batch(
-    refusal: UnavailableError, goes_on: bool
+async def test_batch_continues_when_failure_is_specific_to_pod(
+    rejection: UnavailableError, continues: bool
 ) -> None:
-    """Whoever owns pods can have new ones in each pass: none of them was refused before."""
+    """A tenant can create new pods for every pass, so earlier failures do not help."""
     world = World(*some(30))
-    world.api.refuses = {one.key for one in some(WRITERS_MAX)}
-    world.api.refusal = refusal
+    world.api.rejected = {one.key for one in some(WRITERS_MAX)}
+    world.api.rejection = rejection
     assert await world.step() == WRITERS_MAX
-    assert len(world.api.written) == (30 - WRITERS_MAX if goes_on else 0)
+    assert len(world.api.written) == (30 - WRITERS_MAX if continues else 0)
 
 
-async def test_pods_that_a_policy_keeps_in_one_namespace_hold_up_no_other() -> None:
-    """However many new ones there are in each pass, and however the policy words it."""
-    kept = [pod(f"a{one:04}", "m", 100, 100, namespace="a") for one in range(2 * FORBIDDEN_MAX)]
-    world = World(*some(FORBIDDEN_MAX), *kept)
-    world.api.refuses = {one.key for one in kept}
+async def test_policy_in_one_namespace_does_not_delay_others() -> None:
+    """For any number of new pods per pass, and any message of the policy."""
+    denied = [pod(f"a{one:04}", "m", 100, 100, namespace="a") for one in range(2 * FORBIDDEN_MAX)]
+    world = World(*some(FORBIDDEN_MAX), *denied)
+    world.api.rejected = {one.key for one in denied}
     await world.step()
     assert sorted(world.api.written) == [one.key for one in some(FORBIDDEN_MAX)]
 
 
-async def test_a_server_that_refuses_everything_is_asked_a_few_times_a_pass_only() -> None:
-    """As where the right is missing, and the configuration says `enabled` all the same."""
+async def test_calls_are_bounded_when_server_rejects_every_write() -> None:
+    """For example permission is missing, but the configuration is `enabled`."""
     world = World(*some(2 * FORBIDDEN_MAX))
-    world.api.refuses = set(world.api.pods)
+    world.api.rejected = set(world.api.pods)
     assert FORBIDDEN_MAX <= await world.step() < FORBIDDEN_MAX + WRITERS_MAX
     assert world.count(WriteResult.ERROR) < FORBIDDEN_MAX + WRITERS_MAX
 
 
-async def test_a_batch_ends_when_something_comes_up_that_cannot_wait() -> None:
+async def test_batch_ends_when_pass_becomes_urgent() -> None:
     world = World(*some(30))
-    begun = iter([None] * 5)
+    interruptions = iter([None] * 5)
     writes = world.judge()
     assert (
-        await world.deletion_costs.carry_out(writes, world.mode, lambda: next(begun, "urgent"))
+        await world.deletion_costs.carry_out(
+            writes, world.mode, lambda: next(interruptions, "urgent")
+        )
         == 0
     )
     assert len(world.api.written) == 5
 
 
-async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for() -> None:
+async def test_pass_ends_with_deletion_costs_of_marks() -> None:
     config = Config(mode=Mode.ENFORCE, usability=UsabilityMode.NONE)
     assert config.pod_deletion_cost is PodDeletionCost.AUTO
     nodes, metrics = NodeApi(node_json("m"), node_json("u")), Metrics()
@@ -405,7 +411,7 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
         config, nodes, owner="me", metrics=metrics, pod_actions=PodActions(deletion_costs)
     )
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
-    assert (await controller.tick(cluster, NOW)).costs == (), "the right is not known yet"
+    assert (await controller.tick(cluster, NOW)).costs == (), "the permission is not known yet"
     report = await controller.tick(cluster, NOW)
     assert [write.key for write in report.costs] == ["d/m0000", "d/m0001"]
     assert report.failed == 0
@@ -414,8 +420,8 @@ async def test_a_pass_of_the_engine_ends_with_the_costs_that_the_marks_ask_for()
     pods.put(pod("m0003", "m", 100, 100))
     guarded = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     assert (await controller.tick(guarded, NOW)).failed == 1
-    assert "d/m0003" in pods.written, "costs rest on marks that stand, not on writes that fail"
-    pods.refuses = {"d/m0002"}
+    assert "d/m0003" in pods.written, "costs depend on existing marks, not on writes that fail"
+    pods.rejected = {"d/m0002"}
     pods.put(pod("m0002", "m", 100, 100))
     cluster = Cluster.of((nodes.node(name) for name in nodes.nodes), pods.pods.values())
     cluster = replace(cluster, nodes=(replace(cluster.nodes[0], labels={MARK_LABEL: "soft"}),))

@@ -19,7 +19,7 @@ TIMING = Timing.of(15)
 
 
 async def hanging() -> None:
-    """Never answer."""
+    """Wait forever."""
     await asyncio.Event().wait()
 
 
@@ -36,27 +36,27 @@ def slow(seconds: float, then: Trouble = fine) -> Trouble:
 
 
 class Replica:
-    """An elector, and when it has worked."""
+    """An elector, and the times during which it led."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.door = Door(store)
         self.clock = virtual_clock()
         self.elector = Elector(self.door, name, self.clock, TIMING, jitter=lambda: 0.5)
         self.worked: list[tuple[float, float]] = []
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.ended = asyncio.Event()
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self.elector.run(self._lead))
 
     async def _lead(self) -> None:
-        begun = self.clock.seconds
-        self.begun.set()
+        started_at = self.clock.seconds
+        self.started.set()
         self.ended.clear()
         try:
             await asyncio.shield(self._fault)
         finally:
-            self.worked.append((begun, self.clock.seconds))
-            self.begun.clear()
+            self.worked.append((started_at, self.clock.seconds))
+            self.started.clear()
             self.ended.set()
 
     def fail(self, fault: Exception) -> None:
@@ -78,7 +78,7 @@ async def running(store: Store, *names: str) -> AsyncIterator[list[Replica]]:
 
 
 @in_virtual_time
-async def test_the_first_one_leads_and_renews_without_changing_hands() -> None:
+async def test_first_replica_leads_and_renews_lease() -> None:
     store = Store()
     async with running(store, "one") as (one,):
         await asyncio.sleep(6.5)
@@ -93,49 +93,49 @@ async def test_the_first_one_leads_and_renews_without_changing_hands() -> None:
 
 
 @in_virtual_time
-async def test_leaving_gives_the_lease_back_after_the_work_has_ended() -> None:
+async def test_lease_is_released_after_work_has_ended() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
     assert one.ended.is_set()
     assert not one.elector.leading
     assert store.lease is not None
     assert (store.lease.holder, store.lease.duration_seconds) == ("", 1)
     async with running(store, "two") as (two,):
-        await two.begun.wait()
+        await two.started.wait()
         assert store.lease.transitions == 1
 
 
 @in_virtual_time
-async def test_the_second_waits_for_as_long_as_the_record_says_since_it_last_changed() -> None:
+async def test_second_replica_waits_for_recorded_lease_duration() -> None:
     store = Store(Lease(holder="dead", duration_seconds=40, renewed="2000-01-01", version="1"))
     async with running(store, "two") as (two,):
-        await two.begun.wait()
-        assert 40 <= two.clock.seconds < 45, "its own duration is 15, but the record's holds"
+        await two.started.wait()
+        assert 40 <= two.clock.seconds < 45, "its own duration is 15, but the recorded one counts"
 
 
 @in_virtual_time
-async def test_waits_for_the_lease_differ_between_replicas() -> None:
+async def test_retry_has_jitter() -> None:
     store = Store(Lease(holder="other", duration_seconds=1, version="1"))
     async with running(store, "two") as (two,):
-        await two.begun.wait()
+        await two.started.wait()
         assert two.clock.seconds == pytest.approx(TIMING.retry * 1.6, abs=0.001)
 
 
 @in_virtual_time
-async def test_somebody_who_took_it_ends_leading_with_the_next_look() -> None:
+async def test_leading_ends_at_next_read_when_lease_has_another_holder() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         assert store.lease is not None
         store.lease = replace(store.lease, holder="two", version="99")
         await one.ended.wait()
         assert one.clock.seconds == pytest.approx(TIMING.retry, abs=0.001)
-    assert store.lease.holder == "two", "only one's own lease is given back"
+    assert store.lease.holder == "two", "only the own lease is released"
 
 
 @in_virtual_time
-async def test_losing_the_race_for_a_write_is_no_fault() -> None:
+async def test_conflict_of_lease_write_is_no_error() -> None:
     store = Store()
 
     async def race() -> None:
@@ -152,10 +152,10 @@ async def test_losing_the_race_for_a_write_is_no_fault() -> None:
 
 
 @in_virtual_time
-async def test_a_fault_of_the_work_ends_all_and_gives_the_lease_back() -> None:
+async def test_lease_is_released_when_work_fails() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.fail(ValueError("engine"))
         with pytest.raises(ValueError, match="engine"):
             await one.task
@@ -168,16 +168,14 @@ async def test_a_fault_of_the_work_ends_all_and_gives_the_lease_back() -> None:
     [
         pytest.param(down, id="down"),
         pytest.param(hanging, id="hanging"),
-        pytest.param(slow(5, down), id="given up after the call's own bound"),
-        pytest.param(slow(9.99), id="an answer one moment too late"),
-        pytest.param(slow(60, down), id="throttled, and waited for inside of the call"),
+        pytest.param(slow(5, down), id="fails after the timeout of the call"),
+        pytest.param(slow(9.99), id="answers just too late"),
+        pytest.param(slow(60, down), id="throttled inside the call"),
     ],
 )
 @pytest.mark.parametrize("where", ["before", "after"])
 @in_virtual_time
-async def test_leading_ends_at_the_deadline_whatever_a_call_does(
-    trouble: Trouble, where: str
-) -> None:
+async def test_leading_ends_at_deadline_when_renewal_fails(trouble: Trouble, where: str) -> None:
     async with running(Store(), "one", "two") as (one, two):
         await asyncio.sleep(3)
         assert one.elector.leading
@@ -185,7 +183,7 @@ async def test_leading_ends_at_the_deadline_whatever_a_call_does(
         await one.ended.wait()
         renewed = TIMING.retry  # the one renewal until then
         assert one.clock.seconds == pytest.approx(renewed + TIMING.deadline, abs=0.001)
-        await two.begun.wait()
+        await two.started.wait()
         assert two.clock.seconds >= renewed + TIMING.duration
         one.door.before = one.door.after = fine
         await asyncio.sleep(60)
@@ -193,7 +191,7 @@ async def test_leading_ends_at_the_deadline_whatever_a_call_does(
 
 
 @in_virtual_time
-async def test_a_lease_whose_taking_took_too_long_is_not_led_by() -> None:
+async def test_replica_does_not_lead_when_acquiring_takes_too_long() -> None:
     store = Store()
     async with running(store, "one") as (one,):
         one.door.after = slow(TIMING.call + 1)
@@ -201,33 +199,33 @@ async def test_a_lease_whose_taking_took_too_long_is_not_led_by() -> None:
         assert store.lease is not None
         assert store.lease.holder == "one"
         assert not one.worked
-        assert not one.begun.is_set()
+        assert not one.started.is_set()
         one.door.after = fine
-        await one.begun.wait()
+        await one.started.wait()
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("seconds", [2.5, 2.7, 3.5, 4.2, 4.9])
 @in_virtual_time
-async def test_a_leader_whose_calls_take_nearly_as_long_as_they_may_keeps_leading(
+async def test_leader_keeps_leading_when_calls_are_slow_but_in_time(
     seconds: float, where: str
 ) -> None:
     assert seconds < TIMING.call
     async with running(Store(), "one", "two") as (one, two):
         for replica in (one, two):
             setattr(replica.door, where, slow(seconds))
-        await one.begun.wait()
+        await one.started.wait()
         await asyncio.sleep(600)
         assert one.elector.leading
         assert not one.worked
-        assert not two.begun.is_set()
+        assert not two.started.is_set()
 
 
 @in_virtual_time
-async def test_a_lease_that_somebody_has_deleted_or_edited_is_renewed_all_the_same() -> None:
+async def test_lease_is_renewed_when_someone_deletes_or_edits_it() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         store.delete()
         await asyncio.sleep(TIMING.retry * 1.5)
         assert store.lease is not None
@@ -240,10 +238,10 @@ async def test_a_lease_that_somebody_has_deleted_or_edited_is_renewed_all_the_sa
 
 
 @in_virtual_time
-async def test_a_renewal_whose_answer_was_lost_is_seen_for_ones_own() -> None:
+async def test_renewal_is_recognized_when_its_answer_was_lost() -> None:
     store = Store()
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.door.after = down
         await asyncio.sleep(TIMING.retry * 1.5)
         assert len(store.writes) == 2, "it was written"
@@ -256,25 +254,25 @@ async def test_a_renewal_whose_answer_was_lost_is_seen_for_ones_own() -> None:
 
 
 @in_virtual_time
-async def test_a_process_that_slept_through_its_deadline_knows_before_its_timers_do() -> None:
+async def test_leading_ends_when_process_slept_through_deadline() -> None:
     async with running(Store(), "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
         one.clock.seconds += TIMING.duration  # no timer has run yet
         assert not one.elector.leading
         await one.ended.wait()
 
 
 @in_virtual_time
-async def test_what_the_lease_carries_beside_the_record_stays() -> None:
+async def test_foreign_annotations_of_lease_are_retained() -> None:
     store = Store(Lease(version="1", annotations={"theirs": "1"}))
     async with running(store, "one") as (one,):
-        await one.begun.wait()
+        await one.started.wait()
     assert store.lease is not None
     assert store.lease.annotations == {"theirs": "1"}
 
 
-def weather(seed: int) -> Iterator[Trouble]:
-    """Draw what happens to one call after the other."""
+def random_faults(seed: int) -> Iterator[Trouble]:
+    """Yield a random fault for each call."""
     chance = random.Random(seed)
     while True:
         drawn = chance.choice([fine, fine, fine, down, hanging, None, None])
@@ -283,22 +281,22 @@ def weather(seed: int) -> Iterator[Trouble]:
 
 
 def troubled(seed: int) -> Trouble:
-    """Return the trouble of calls that are each given up after a while, as real ones."""
-    drawn = weather(seed)
+    """Return faults of calls that time out, as real calls do."""
+    drawn = random_faults(seed)
 
-    async def meet() -> None:
+    async def fail() -> None:
         try:
             async with asyncio.timeout(TIMING.call):
                 await next(drawn)()
         except TimeoutError as fault:
             raise UnavailableError("no answer") from fault
 
-    return meet
+    return fail
 
 
 @pytest.mark.parametrize("seed", range(100))
 @in_virtual_time
-async def test_two_never_lead_at_once(seed: int) -> None:
+async def test_at_most_one_replica_leads(seed: int) -> None:
     store = Store()
     async with running(store, "one", "two", "three") as replicas:
         for number, replica in enumerate(replicas):

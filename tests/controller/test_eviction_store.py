@@ -1,4 +1,4 @@
-"""Evictions over the wire: what is sent, and what each answer means."""
+"""The eviction API: requests that are sent, and the outcome of each answer."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,11 +23,11 @@ class Server:
 
     def __init__(self) -> None:
         self.answer: web.Response = json({"kind": "Status", "status": "Success"})
-        self.asked: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()
-        self.asked.append((request.method, request.path, orjson.loads(body)))
+        self.requests.append((request.method, request.path, orjson.loads(body)))
         return self.answer
 
 
@@ -48,10 +48,10 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
 Pair = tuple[Server, Client]
 
 
-async def test_this_very_pod_is_evicted_with_its_own_grace(server: Pair) -> None:
+async def test_eviction_names_pod_uid_and_keeps_grace_period(server: Pair) -> None:
     made, client = server
     assert await EvictionStore(client).evict(POD) == Answer(EvictionResult.EVICTED)
-    ((method, path, body),) = made.asked
+    ((method, path, body),) = made.requests
     assert (method, path) == ("POST", PATH)
     assert body == {
         "apiVersion": "policy/v1",
@@ -73,7 +73,7 @@ async def test_this_very_pod_is_evicted_with_its_own_grace(server: Pair) -> None
         (504, {}, EvictionResult.REFUSED, 0),
     ],
 )
-async def test_what_each_answer_means(
+async def test_answer_has_outcome_and_retry_time(
     server: Pair, status: int, headers: dict[str, str], result: EvictionResult, after: int
 ) -> None:
     made, client = server
@@ -81,42 +81,44 @@ async def test_what_each_answer_means(
     answer = await EvictionStore(client).evict(POD)
     assert (answer.result, answer.retry_after_seconds) == (result, after)
     assert str(status) in answer.why
-    assert len(made.asked) == 1, "whether to ask again is decided by who knows the pod"
+    assert len(made.requests) == 1, "the caller decides whether to retry"
 
 
 @pytest.mark.parametrize(
     ("body", "allowed"),
     [({"status": {"allowed": True}}, True), ({"status": {"allowed": False}}, False), ({}, False)],
 )
-async def test_the_right_is_asked_for(server: Pair, body: dict[str, Any], allowed: bool) -> None:
+async def test_eviction_permission_is_reviewed(
+    server: Pair, body: dict[str, Any], allowed: bool
+) -> None:
     made, client = server
     made.answer = json(body)
     assert await EvictionStore(client).allowed() is allowed
-    ((method, path, asked),) = made.asked
+    ((method, path, review),) = made.requests
     assert (method, path) == ("POST", REVIEW_PATH)
-    assert asked["spec"]["resourceAttributes"] == {
+    assert review["spec"]["resourceAttributes"] == {
         "verb": "create",
         "resource": "pods",
         "subresource": "eviction",
     }
 
 
-async def test_the_right_to_patch_pods_is_asked_for_in_every_namespace(server: Pair) -> None:
+async def test_patch_permission_is_reviewed_for_all_namespaces(server: Pair) -> None:
     made, client = server
     made.answer = json({"status": {"allowed": True}})
     assert await is_allowed(client, PATCH_PODS)
-    ((_, _, asked),) = made.asked
-    assert asked["spec"] == {"resourceAttributes": {"verb": "patch", "resource": "pods"}}
+    ((_, _, body),) = made.requests
+    assert body["spec"] == {"resourceAttributes": {"verb": "patch", "resource": "pods"}}
 
 
-async def test_an_answer_about_the_right_that_is_none_is_a_fault(server: Pair) -> None:
+async def test_invalid_review_raises_error(server: Pair) -> None:
     made, client = server
     made.answer = json({"status": "yes"})
     with pytest.raises(GarbledError):
         await EvictionStore(client).allowed()
 
 
-async def test_without_an_answer_the_pod_may_have_gone_or_not(tmp_path: Any) -> None:
+async def test_eviction_fails_when_there_is_no_answer(tmp_path: Any) -> None:
     path = tmp_path / "config"
     path.write_text(KUBECONFIG.format(url="http://127.0.0.1:1"))
     async with await Client.connect(str(path)) as client:

@@ -1,4 +1,4 @@
-"""Evictions as they are carried out: what the API server answers, and what then follows."""
+"""Evictions are carried out: answers of the API server, and their consequences."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,17 +44,17 @@ CONFIG = Config(
 
 
 class PodApi:
-    """Who evicts: a pod that goes comes back elsewhere, Ready."""
+    """The eviction API; an evicted pod is recreated elsewhere and Ready."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self.right: bool | None = True
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.reviews = 0
         self.answers: dict[str, Answer] = {}
         self.hold: asyncio.Event | None = None
         self.before: Callable[[], None] = lambda: None
-        self.all_asked = asyncio.Event()
+        self.all_requested = asyncio.Event()
 
     async def allowed(self) -> bool:
         self.reviews += 1
@@ -63,36 +63,36 @@ class PodApi:
         return self.right
 
     async def evict(self, pod: Pod) -> Answer:
-        self.asked.append(pod.name)
-        if len(self.asked) == CONFIG.drain.max_on_node:
-            self.all_asked.set()
+        self.requested.append(pod.name)
+        if len(self.requested) == CONFIG.drain.max_on_node:
+            self.all_requested.set()
         self.before()
         if self.hold is not None:
             await self.hold.wait()
         answer = self.answers.get(pod.name, Answer(EvictionResult.EVICTED))
         if answer.result is EvictionResult.EVICTED:
-            self._world.moved(pod)
+            self._world.move(pod)
         return answer
 
 
 class World:
-    """Two nodes, of which the first can go; time and pods are the test's to change."""
+    """Two nodes, of which the first is removable; tests change time and pods."""
 
     def __init__(self, config: Config = CONFIG, pods: int = 3) -> None:
         kept = node_json("n2")
         kept["metadata"]["annotations"] = {KEEP_ANNOTATION: "true"}
         self.nodes = NodeApi(node_json("n1"), kept)
-        self.pods = {f"p{number}": a_pod(f"p{number}", "n1") for number in range(pods)}
+        self.pods = {f"p{number}": make_pod(f"p{number}", "n1") for number in range(pods)}
         self.clock, self.metrics = FakeClock(NOW), Metrics()
         self.api = PodApi(self)
         self.told: list[tuple[str, str]] = []
         self.forbidden: list[str] = []
         self.halted: str | None = None
         self.config = config
-        self.starts()
+        self.start()
 
-    def starts(self) -> None:
-        """Start a replica that leads and knows nothing of another one."""
+    def start(self) -> None:
+        """Start a new replica that leads, without state."""
         self.evictor = Evictor(
             self.api,
             self.clock,
@@ -110,7 +110,7 @@ class World:
             pod_actions=PodActions(evictor=self.evictor),
         )
 
-    def moved(self, pod: Pod) -> None:
+    def move(self, pod: Pod) -> None:
         del self.pods[pod.name]
         again = f"{pod.name}x"
         self.pods[again] = replace(pod, name=again, uid=again, node="n2")
@@ -127,12 +127,12 @@ class World:
         for _ in range(count):
             await self.tick(seconds)
 
-    async def at_work(self) -> None:
-        """Go on until the node is hard and the leader has looked on long enough, but for one."""
+    async def until_draining(self) -> None:
+        """Run passes until the mark is NoSchedule and the leader has almost observed enough."""
         await self.ticks(3)
         await self.tick(OBSERVE_SECONDS - 4)
         assert self.mark == "hard"
-        assert self.api.asked == []
+        assert self.api.requested == []
 
     @property
     def n1(self) -> Node:
@@ -147,68 +147,68 @@ class World:
         return self.metrics.registry.get_sample_value("ebb_evictions_total", labels) or 0
 
 
-def a_pod(name: str, on: str) -> Pod:
+def make_pod(name: str, on: str) -> Pod:
     made = pod(name, on, 100, 100)
     return replace(made, uid=name, owner_name="web", ready=True)
 
 
-async def test_a_marked_node_becomes_hard_and_is_emptied_in_batches() -> None:
+async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     await world.tick(3)
-    assert sorted(world.api.asked) == ["p0", "p1"]
+    assert sorted(world.api.requested) == ["p0", "p1"]
     await world.tick()
-    assert sorted(world.api.asked) == ["p0", "p1", "p2"]
+    assert sorted(world.api.requested) == ["p0", "p1", "p2"]
     await world.ticks(3)
     assert world.evictions("evicted") == 3
-    assert world.mark == "hard", "nobody comes back before it is gone"
+    assert world.mark == "hard", "no pod returns before the node is deleted"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
-        ("PodEvicted", f"evicted d/{name}") for name in world.api.asked
+        ("PodEvicted", f"d/{name} was evicted") for name in world.api.requested
     ]
 
 
 @pytest.mark.parametrize("interval", [60, 100, 600])
-async def test_passes_that_are_further_apart_than_the_timeout_empty_the_node(
+async def test_node_is_drained_when_interval_exceeds_timeout(
     interval: int,
 ) -> None:
     world = World()
     await world.ticks(6, interval)
-    assert (world.api.asked, world.mark) == (["p0", "p1", "p2"], "hard")
+    assert (world.api.requested, world.mark) == (["p0", "p1", "p2"], "hard")
 
 
 @pytest.mark.parametrize(
-    ("answer", "seconds", "told"),
+    ("answer", "seconds", "events"),
     [
         (Answer(EvictionResult.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
         (Answer(EvictionResult.REFUSED, "429", 20), 20, 1),
         (Answer(EvictionResult.ERROR, "no answer"), REFUSED_SECONDS_MIN, 1),
-        (Answer(EvictionResult.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # as a rule it is
+        (Answer(EvictionResult.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # usually the pod is gone
     ],
 )
-async def test_a_pod_that_was_not_let_go_is_asked_for_again_after_its_own_time(
-    answer: Answer, seconds: int, told: int
+async def test_failed_eviction_is_retried_after_its_own_pause(
+    answer: Answer, seconds: int, events: int
 ) -> None:
     world = World(pods=1)
-    await world.at_work()
+    await world.until_draining()
     world.api.answers["p0"] = answer
     await world.tick(3)
     assert world.evictions(answer.result) == 1
     wait = round(seconds * 1.5)  # the jitter
     await world.tick(wait - 1)
-    assert world.api.asked == ["p0"]
+    assert world.api.requested == ["p0"]
     await world.tick(1)
-    assert world.api.asked == ["p0", "p0"]
+    assert world.api.requested == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
-    assert refused == [f"cannot evict d/p0: {answer.why}"] * told
+    assert refused == [f"d/p0: {answer.why}"] * events
 
 
-@pytest.mark.parametrize("result", [EvictionResult.REFUSED, EvictionResult.GONE])
-async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
-    result: EvictionResult,
+@pytest.mark.parametrize("outcome", [EvictionResult.REFUSED, EvictionResult.GONE])
+async def test_drain_fails_with_reason_when_eviction_is_always_refused(
+    outcome: EvictionResult,
 ) -> None:
     world = World(pods=1)
-    await world.at_work()
-    world.api.answers["p0"] = Answer(result, "a webhook denied it")
+    await world.until_draining()
+    world.api.answers["p0"] = Answer(outcome, "a webhook denied it")
     await world.ticks(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
@@ -220,90 +220,92 @@ async def test_a_pod_that_is_never_let_go_fails_the_drain_and_the_node_says_why(
     assert world.metrics.registry.get_sample_value(failures, labels) == 1
 
 
-async def test_a_node_that_refuses_its_hard_mark_for_ever_stops_no_other() -> None:
+async def test_node_whose_no_schedule_write_fails_blocks_no_other() -> None:
     world = World(pods=1)
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = node_json("n3"), 1
-    world.pods["q"] = a_pod("q", "n3")
+    world.pods["q"] = make_pod("q", "n3")
     await world.ticks(2)
     world.nodes.down.add("n1")
     await world.ticks(20, 10)
-    assert (world.api.asked, world.mark) == (["q"], "soft")
+    assert (world.api.requested, world.mark) == (["q"], "soft")
 
 
-async def test_a_pod_that_is_gone_is_not_waited_for() -> None:
+async def test_drain_continues_when_pod_is_already_gone() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     world.api.answers["p0"] = Answer(EvictionResult.GONE)
 
     def leaves() -> None:
         if "p0" in world.pods:
-            world.moved(world.pods["p0"])
+            world.move(world.pods["p0"])
 
     world.api.before = leaves
     await world.ticks(6)
-    assert world.api.asked == ["p0", "p1", "p2"]
+    assert world.api.requested == ["p0", "p1", "p2"]
     assert world.evictions("gone") == 1
     assert world.evictions("evicted") == 2
 
 
-async def test_without_the_right_it_is_told_once_and_the_node_stays_soft() -> None:
+async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> None:
     world = World()
     world.api.right = False
     await world.ticks(10, 20)
-    assert (world.api.asked, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
-    told = "ebb_eviction_forbidden"
-    assert world.metrics.registry.get_sample_value(told) == 1
+    assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
+    gauge = "ebb_engine_eviction_forbidden"
+    assert world.metrics.registry.get_sample_value(gauge) == 1
     world.metrics.is_leading = lambda: False
-    assert world.metrics.registry.get_sample_value(told) == 0, "another leads, and tells of it"
+    assert world.metrics.registry.get_sample_value(gauge) == 0, (
+        "another replica leads and reports it"
+    )
     world.metrics.is_leading = lambda: True
     world.api.right = True
     await world.tick(ANSWER_SECONDS)
     await world.ticks(3)
-    assert world.api.asked == ["p0", "p1", "p2"]
-    assert world.metrics.registry.get_sample_value(told) == 0
+    assert world.api.requested == ["p0", "p1", "p2"]
+    assert world.metrics.registry.get_sample_value(gauge) == 0
     assert world.forbidden == [FORBIDDEN]
 
 
-async def test_as_long_as_nobody_knows_of_the_right_nothing_is_evicted() -> None:
+async def test_no_pod_is_evicted_while_permission_is_unknown() -> None:
     world = World()
     world.api.right = None
     await world.ticks(5, 20)
-    assert (world.api.asked, world.mark, world.forbidden) == ([], "soft", [])
+    assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [])
 
 
 @pytest.mark.parametrize("changes", [{"eviction": Eviction.DISABLED}, {"mode": Mode.OBSERVE}, {}])
-async def test_nothing_is_asked_of_the_api_server_unless_eviction_is_asked_for(
+async def test_no_review_or_eviction_is_sent_unless_eviction_is_enabled(
     changes: dict[str, Any],
 ) -> None:
     world = World(replace(CONFIG, **changes) if changes else Config(mode=Mode.ENFORCE))
     await world.ticks(5, 20)
-    assert (world.api.asked, world.api.reviews) == ([], 0)
+    assert (world.api.requested, world.api.reviews) == ([], 0)
 
 
-async def test_turned_off_halfway_the_node_is_soft_again_and_the_other_pods_stay() -> None:
+async def test_drain_stops_and_mark_is_softened_when_eviction_is_disabled() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     await world.tick(3)
     world.controller.config = replace(CONFIG, eviction=Eviction.DISABLED)
     await world.ticks(4)
-    assert (world.mark, len(world.api.asked)) == ("soft", 2)
+    assert (world.mark, len(world.api.requested)) == ("soft", 2)
 
 
-async def test_pods_that_came_while_ebb_had_softened_the_mark_are_none_that_came_back() -> None:
+async def test_pods_that_arrived_under_soft_mark_are_not_returned_pods() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     await world.tick(3)
     await world.controller.set_prefer_no_schedule([world.n1])
-    assert (world.mark, len(world.api.asked)) == ("soft", 2)
-    world.pods["new"] = a_pod("new", "n1")
+    assert (world.mark, len(world.api.requested)) == ("soft", 2)
+    world.pods["new"] = make_pod("new", "n1")
     await world.ticks(4)
     assert world.mark == "hard"
-    assert sorted(world.api.asked) == ["new", "p0", "p1", "p2"]
+    assert sorted(world.api.requested) == ["new", "p0", "p1", "p2"]
 
 
-async def test_whoever_does_not_lead_any_more_evicts_nobody_else() -> None:
+async def test_eviction_stops_when_leadership_is_lost() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
 
     def lost() -> None:
         world.halted = "this replica does not lead any more"
@@ -311,32 +313,32 @@ async def test_whoever_does_not_lead_any_more_evicts_nobody_else() -> None:
     world.api.before = lost
     await world.tick(3)
     await world.ticks(3)
-    assert len(world.api.asked) == 1
+    assert len(world.api.requested) == 1
 
 
-async def test_a_pass_that_overtakes_another_evicts_nobody_beside_it() -> None:
+async def test_overtaking_pass_evicts_no_pods() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     world.api.hold = asyncio.Event()
     first = asyncio.create_task(world.tick(3))
-    await world.api.all_asked.wait()
+    await world.api.all_requested.wait()
     await world.tick()
-    assert len(world.api.asked) == CONFIG.drain.max_on_node
+    assert len(world.api.requested) == CONFIG.drain.max_on_node
     world.api.hold.set()
     await first
     await world.ticks(3)
-    assert sorted(world.api.asked) == ["p0", "p1", "p2"]
+    assert sorted(world.api.requested) == ["p0", "p1", "p2"]
 
 
-async def test_who_leads_anew_looks_on_again() -> None:
+async def test_new_leader_observes_again_before_it_evicts() -> None:
     world = World()
-    await world.at_work()
+    await world.until_draining()
     await world.tick(3)
     world.controller.begin()
     await world.ticks(4)
-    assert len(world.api.asked) == 2
+    assert len(world.api.requested) == 2
     await world.tick(OBSERVE_SECONDS)
-    assert len(world.api.asked) == 3
+    assert len(world.api.requested) == 3
 
 
 @pytest.mark.parametrize(
@@ -348,29 +350,29 @@ async def test_who_leads_anew_looks_on_again() -> None:
         (True, {"daemon": True, "owner_kind": "DaemonSet"}, "soft"),
     ],
 )
-async def test_a_new_replica_leaves_a_mark_hard_unless_something_speaks_against_it(
+async def test_new_replica_keeps_no_schedule_mark_unless_it_is_blocked(
     right: bool | None, agent: dict[str, Any], mark: str
 ) -> None:
     world = World(pods=5)
-    await world.at_work()
+    await world.until_draining()
     await world.tick(3)
-    world.pods["agent"] = replace(a_pod("agent", "n1"), **agent)
+    world.pods["agent"] = replace(make_pod("agent", "n1"), **agent)
     world.api.right = right
-    world.starts()
-    told = len(world.told)
+    world.start()
+    gauge = len(world.told)
     await world.ticks(2, 10)
     assert world.mark == mark
-    kinds = {reason for reason, _ in world.told[told:]} - {"PodEvicted"}
+    kinds = {reason for reason, _ in world.told[gauge:]} - {"PodEvicted"}
     assert kinds == ({"DrainSoftened"} if mark == "soft" else set())
 
 
-async def test_a_node_that_cannot_be_written_keeps_no_pod_of_another_from_eviction() -> None:
+async def test_node_whose_write_fails_does_not_block_evictions_of_another() -> None:
     world = World()
     left_over = node_json("n3")
     left_over["metadata"]["annotations"] = {KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "1"}
     world.nodes.nodes["n3"], world.nodes.versions["n3"] = left_over, 1
     world.nodes.down.add("n3")
-    await world.at_work()
+    await world.until_draining()
     await world.ticks(3, 3)
-    assert len(world.api.asked) == 3
+    assert len(world.api.requested) == 3
     assert ("patch", "n3") in world.nodes.log

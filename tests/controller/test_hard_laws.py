@@ -1,4 +1,4 @@
-"""What must hold of hard marks after any pass over any cluster, told by the plain rules of fit."""
+"""Laws of NoSchedule marks after any pass over any cluster, checked by the plain filters."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,7 +31,7 @@ WHOLE = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 
 @st.composite
 def troubled(draw: st.DrawFn) -> Cluster:
-    """Some pods wait, some of them cannot be judged, and they have priorities."""
+    """Draw a cluster with Pending pods, some of them unevaluable, and with priorities."""
     found = draw(clusters())
     pods = []
     for one in found.pods:
@@ -50,7 +50,7 @@ def troubled(draw: st.DrawFn) -> Cluster:
 
 
 def takes(node: Node, pod: Pod) -> bool:
-    """Say whether the node would take what can be judged of the pod, if it were alone there."""
+    """Return whether the node would admit the pod if it were empty; volumes are ignored."""
     placing = replace(pod.placing, volumes=())
     return (
         not node.unschedulable
@@ -60,7 +60,7 @@ def takes(node: Node, pod: Pod) -> bool:
 
 
 def largest(pods: Iterable[Pod]) -> Iterable[Pod]:
-    """Return of each placing the pod that asks for most CPU and may preempt."""
+    """Return the largest pod that may preempt, for each set of node constraints."""
     movers = [one for one in pods if not one.stays_with_node]
     lowest = min((one.priority for one in movers), default=0)
     found: dict[NodeConstraints, Pod] = {}
@@ -75,12 +75,12 @@ def amounts(pod: Pod) -> tuple[int, int]:
 
 
 def almost_full() -> Cluster:
-    """Return a cluster in which one node can go, and the largest pod is not of the lowest rank."""
+    """Return a cluster with a removable node; its largest pod may preempt others."""
     high = replace(pod("high", "a", 1000, 100), priority=5)
     return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), high])
 
 
-def with_one_that_waits() -> Cluster:
+def with_pending_pod() -> Cluster:
     waits = replace(pod("waits", None, 100, 100, unsupported=("x",)), unschedulable=True)
     return Cluster.of([node("a"), node("b")], [pod("low", "a", 2500, 100), waits])
 
@@ -88,8 +88,10 @@ def with_one_that_waits() -> Cluster:
 @settings(max_examples=100, deadline=None)
 @given(troubled())
 @example(almost_full())
-@example(with_one_that_waits())
-async def test_no_hard_mark_keeps_a_pod_waiting_or_has_another_evicted(cluster: Cluster) -> None:
+@example(with_pending_pod())
+async def test_no_schedule_mark_neither_blocks_pod_nor_causes_preemption(
+    cluster: Cluster,
+) -> None:
     standing = Standing(cluster)
     config = Config(
         mode=Mode.ENFORCE,

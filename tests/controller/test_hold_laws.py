@@ -1,4 +1,4 @@
-"""What must hold of guards on nodes without a mark, in a pool that empties and fills."""
+"""Laws of the protection of unmarked nodes, in a pool that empties and fills."""
 
 import random
 from collections import Counter
@@ -27,7 +27,7 @@ BUSY = [pod(f"b{number}", f"b{number}", 3000, 1000) for number in range(4)]
 
 
 class Pool:
-    """Nodes that hold a pod now and then, beside some that always do; as a leader leaves them."""
+    """Nodes that have pods at times, and nodes that always have pods, under one leader."""
 
     def __init__(self, scope: Scope) -> None:
         names = [*(f"w{number}" for number in range(POOL)), *(str(one.node) for one in BUSY)]
@@ -39,11 +39,11 @@ class Pool:
         self.lead()
 
     def lead(self) -> None:
-        """Let another one lead."""
+        """Start a new leader."""
         self._leader = Reconciler(self.config, self.standing, owner="me", metrics=Metrics())
 
     async def look(self, now: int, pods: list[Pod]) -> frozenset[str]:
-        """Return the nodes that are to be held."""
+        """Run a pass and return the nodes to be protected."""
         nodes = self.standing.cluster.nodes
         self.standing.cluster = Cluster.of(nodes, [*BUSY, *pods])
         report = await self._leader.tick(self.standing.cluster, now)
@@ -52,7 +52,7 @@ class Pool:
 
 
 def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:
-    """Return those that run then: one a node, which begins anew each period."""
+    """Return the pods that run at this time: one per node, with a new one each period."""
     found = []
     for number in range(POOL):
         shifted = second + (0 if together else number * PERIOD_SECONDS // POOL)
@@ -64,7 +64,7 @@ def jobs(second: int, busy: int, *, together: bool) -> list[Pod]:
 
 @pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
 @pytest.mark.parametrize(("busy", "together"), [(120, True), (300, True), (540, False)])
-async def test_a_pool_that_fills_as_often_as_it_empties_costs_no_write(
+async def test_pool_that_empties_and_fills_causes_no_writes(
     scope: Scope, busy: int, *, together: bool
 ) -> None:
     pool = Pool(scope)
@@ -76,12 +76,12 @@ async def test_a_pool_that_fills_as_often_as_it_empties_costs_no_write(
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_what_is_to_be_held_is_guarded_and_what_holds_pods_not_for_long(seed: int) -> None:
-    """Whoever leads: the next one lets a guard that it finds stay as long again, and once."""
+async def test_protected_nodes_are_annotated_and_occupied_ones_only_temporarily(seed: int) -> None:
+    """For any leader: a new leader keeps existing protection once for the same time again."""
     chance, pool = random.Random(seed), Pool(Scope.EMPTY)
     guard = pool.config.scale_down_protection.after_release_seconds
     filled: dict[str, int] = {}
-    """Since when each holds pods, and carries no mark."""
+    """Since when each unmarked node has pods."""
     pods: list[Pod] = []
     longest, changes = 2 * guard + WATCH_SECONDS + TICK_SECONDS, chance.choice((0, 0.01))
     for look in range(400):
@@ -96,9 +96,9 @@ async def test_what_is_to_be_held_is_guarded_and_what_holds_pods_not_for_long(se
         held = await pool.look(now, pods)
         nodes = {one.name: one for one in pool.standing.cluster.nodes}
         occupied = occupants(pool.standing.cluster, Now(now))
-        assert all(guard_of(nodes[name]) for name in held), "no autoscaler takes it"
+        assert all(guard_of(nodes[name]) for name in held), "no autoscaler removes it"
         unmarked = (name for name in occupied if mark_of(nodes[name].labels) is None)
         filled = {name: filled.get(name, now) for name in unmarked}
         for name, since in filled.items():
             if now - since >= (longest if changes else guard + TICK_SECONDS):
-                assert guard_of(nodes[name]) is None, "an autoscaler that evicts may take it"
+                assert guard_of(nodes[name]) is None, "an autoscaler that evicts may remove it"

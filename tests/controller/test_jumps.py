@@ -1,4 +1,4 @@
-"""A wall clock that jumps by an hour lifts no guard and ends no deadline at once."""
+"""A jump of the wall clock ends no protection and no deadline at once."""
 
 from dataclasses import replace
 
@@ -15,15 +15,15 @@ HOUR = 3600
 
 
 class Jumping(World):
-    """The loop's world, judged by a steady clock on a machine whose wall clock is set."""
+    """The world of the reconciler with a steady clock, while the wall clock is set."""
 
     def __init__(self) -> None:
         super().__init__()
         self.machine = Machine()
         self.clock = SteadyClock(self.machine)
 
-    async def goes_on(self, seconds: int) -> list[tuple[str, str]]:
-        """Judge every ten seconds for a while; return what was written."""
+    async def run_for(self, seconds: int) -> list[tuple[str, str]]:
+        """Run a pass every ten seconds; return the writes."""
         found = []
         for _ in range(seconds // 10):
             self.machine.goes_on(10)
@@ -33,23 +33,23 @@ class Jumping(World):
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
-async def test_a_deadline_ends_at_its_time(jump: int) -> None:
+async def test_mark_is_released_at_its_deadline_when_clock_jumps(jump: int) -> None:
     world = Jumping()
     world.controller.config = replace(world.config, deadline_seconds=HOUR)
-    assert await world.goes_on(DELAY + 20) == [("mark", "n1")]
+    assert await world.run_for(DELAY + 20) == [("mark", "n1")]
     world.machine.wall += jump
-    off = HOUR // 10  # what the clock makes up for meanwhile
-    assert await world.goes_on(HOUR - off) == []
-    assert ("release_mark", "n1") in await world.goes_on(2 * off)
+    off = HOUR // 10  # the steady clock makes up for this meanwhile
+    assert await world.run_for(HOUR - off) == []
+    assert ("release", "n1") in await world.run_for(2 * off)
 
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, 24 * HOUR, -24 * HOUR])
-async def test_a_guard_is_lifted_at_its_time(jump: int) -> None:
+async def test_protection_ends_at_its_time_when_clock_jumps(jump: int) -> None:
     world = Jumping()
-    await world.goes_on(DELAY + 20)
+    await world.run_for(DELAY + 20)
     world.controller.config = replace(world.config, mode=Mode.OBSERVE)
-    assert await world.goes_on(10) == [("release_mark", "n1")]
+    assert await world.run_for(10) == [("release", "n1")]
     world.machine.wall += jump
     off = GUARD_SECONDS // 10 + 10
-    assert ("remove_protection", "n1") not in await world.goes_on(GUARD_SECONDS - off)
-    assert ("remove_protection", "n1") in await world.goes_on(2 * off)
+    assert ("unguard", "n1") not in await world.run_for(GUARD_SECONDS - off)
+    assert ("unguard", "n1") in await world.run_for(2 * off)

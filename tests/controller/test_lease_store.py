@@ -1,4 +1,4 @@
-"""The Lease as the API server keeps it."""
+"""Read and write the Lease at the API server."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_a_record_is_read_as_it_was_written_on_its_version_only(api: FakeApi) -> None:
+async def test_lease_is_written_only_on_version_that_was_read(api: FakeApi) -> None:
     async with opened(api) as client:
         store = LeaseStore(client, "ns", "ebb", 5)
         assert await store.read() is None
@@ -32,7 +32,7 @@ async def test_a_record_is_read_as_it_was_written_on_its_version_only(api: FakeA
             await store.write(Lease(holder="two"))
 
 
-async def test_a_record_that_has_been_deleted_is_another_than_was_read(api: FakeApi) -> None:
+async def test_write_conflicts_when_lease_was_deleted(api: FakeApi) -> None:
     async with opened(api) as client:
         store = LeaseStore(client, "ns", "ebb", 5)
         written = await store.write(Lease(holder="one", duration_seconds=15))
@@ -42,7 +42,7 @@ async def test_a_record_that_has_been_deleted_is_another_than_was_read(api: Fake
         assert (await store.write(replace(written, version=""))).holder == "one"
 
 
-async def test_labels_and_annotations_of_others_stay(api: FakeApi) -> None:
+async def test_foreign_labels_and_annotations_are_retained(api: FakeApi) -> None:
     metadata = {"name": "ebb", "labels": {"a": "1"}, "annotations": {"b": "2"}}
     api.put_document(PATH, {"metadata": metadata, "spec": {}})
     async with opened(api) as client:
@@ -54,10 +54,10 @@ async def test_labels_and_annotations_of_others_stay(api: FakeApi) -> None:
     assert (stored["labels"], stored["annotations"]) == ({"a": "1"}, {"b": "2"})
 
 
-async def test_what_somebody_took_out_of_it_or_made_too_large_is_written_as_the_api_takes_it(
+async def test_lease_is_written_valid_when_fields_were_missing_or_too_large(
     api: FakeApi,
 ) -> None:
-    """No text that is empty where a time belongs, and no more than 32 bits: both are a 400."""
+    """The API server answers 400 to empty times and to numbers above 32 bits."""
     spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "leaseTransitions": 2**31 - 1}
     api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": spec})
     async with opened(api) as client:
@@ -69,7 +69,7 @@ async def test_what_somebody_took_out_of_it_or_made_too_large_is_written_as_the_
 
 
 @pytest.mark.parametrize("verb", ["get", "put"])
-async def test_a_throttled_call_fails_at_once(api: FakeApi, verb: str) -> None:
+async def test_throttled_call_fails_at_once(api: FakeApi, verb: str) -> None:
     api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": {}})
     waits = Waits()
     async with opened(api, waits=waits) as client:
@@ -82,7 +82,7 @@ async def test_a_throttled_call_fails_at_once(api: FakeApi, verb: str) -> None:
     assert waits.seconds == []
 
 
-async def test_a_call_without_an_answer_ends_at_its_bound(api: FakeApi) -> None:
+async def test_call_fails_at_its_timeout(api: FakeApi) -> None:
     api.swallow_next("get")
     async with opened(api) as client:
         with pytest.raises(UnavailableError, match="no answer in time"):
@@ -97,7 +97,7 @@ async def test_a_call_without_an_answer_ends_at_its_bound(api: FakeApi) -> None:
         {"leaseDurationSeconds": -5},
     ],
 )
-async def test_what_is_missing_or_senseless_reads_as_nobodys(
+async def test_lease_without_valid_fields_has_no_holder(
     api: FakeApi, spec: dict[str, object]
 ) -> None:
     api.put_document(PATH, {"metadata": {"name": "ebb"}, "spec": spec})

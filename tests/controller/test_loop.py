@@ -1,4 +1,4 @@
-"""When the engine looks, what it does about passes that fail, and what interrupts them."""
+"""When passes start, how failed passes are retried, and what interrupts a pass."""
 
 import asyncio
 import gc
@@ -48,8 +48,8 @@ CONFIG = Config(
 )
 
 
-class Told(Reconciler):
-    """Tells of every pass, and does before each what the test wants."""
+class RecordingReconciler(Reconciler):
+    """Counts passes, and calls a function of the test before each."""
 
     def __init__(self, api: SlowApi, metrics: Metrics) -> None:
         super().__init__(CONFIG, api, owner="me", metrics=metrics)
@@ -65,7 +65,7 @@ class Told(Reconciler):
 
 
 class World:
-    """Forty nodes that are almost all spare, with a pod each; watches tell what was written."""
+    """Forty nodes with a small pod each, almost all removable; `sync` updates the view."""
 
     def __init__(self) -> None:
         self.api, self.metrics, self.clock = (
@@ -74,7 +74,7 @@ class World:
             FakeClock(),
         )
         self.view = ClusterView()
-        self.controller = Told(self.api, self.metrics)
+        self.controller = RecordingReconciler(self.api, self.metrics)
         self.leading = True
         self.loop = Loop(
             self.view, self.controller, self.clock, self.metrics, lambda: self.leading
@@ -84,13 +84,13 @@ class World:
         self.view.changed(PODS, pod("p", "n00", 500, 500))
         for name in NAMES[1:]:
             self.view.changed(PODS, pod(f"small-{name}", name, 1, 1))
-        self.hear()
+        self.sync()
 
-    def hear(self) -> None:
+    def sync(self) -> None:
         self.view.replaced(NODES, [self.api.node(name) for name in NAMES])
 
     async def until_due(self) -> None:
-        """Let every node become a candidate, and its delay pass."""
+        """Make every node a candidate, and let its unneeded time pass."""
         await self.loop.step()
         self.clock.seconds += 1
 
@@ -102,7 +102,7 @@ class World:
         assert found is not None
         return found
 
-    def turn(self, name: str, cpu: int = 1000, **more: object) -> None:
+    def add_unschedulable(self, name: str, cpu: int = 1000, **more: object) -> None:
         waits = replace(pod(name, None, cpu, 100), unschedulable=True)
         self.view.changed(PODS, replace(waits, **more))  # type: ignore[arg-type]
 
@@ -121,7 +121,7 @@ def fail() -> None:
     raise ZeroDivisionError
 
 
-async def test_other_schedulers_hold_from_the_next_pass_on() -> None:
+async def test_changed_schedulers_apply_from_next_pass() -> None:
     world = World()
     for one in list(world.view.pods.values()):
         theirs = replace(one, scheduler="own", unsupported=(SCHEDULER_FIELD,))
@@ -130,23 +130,23 @@ async def test_other_schedulers_hold_from_the_next_pass_on() -> None:
         world.controller.config = replace(CONFIG, schedulers=schedulers)
         await world.until_due()
         await world.loop.step()
-        world.hear()
+        world.sync()
         assert world.marked() == marks
 
 
-async def test_a_pod_that_turned_is_urgent_if_its_scheduler_is_known() -> None:
+async def test_unschedulable_pod_is_urgent_when_its_scheduler_is_configured() -> None:
     world = World()
     await world.until_due()
     world.controller.config = replace(CONFIG, schedulers=("own",))
     lookout = asyncio.create_task(world.loop._check_unschedulable())
-    world.turn("theirs")
+    world.add_unschedulable("theirs")
     await _until(lambda: not world.view.became_unschedulable.is_set())
-    world.turn("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
+    world.add_unschedulable("ours", scheduler="own", unsupported=(SCHEDULER_FIELD,))
     await world.view.wake.wait()
     lookout.cancel()
 
 
-async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -> None:
+async def test_failed_pass_is_counted_and_retried_with_backoff() -> None:
     world = World()
     world.controller.before = fail
     waits = []
@@ -162,7 +162,7 @@ async def test_a_pass_that_raises_is_counted_and_backed_off_and_ends_nothing() -
     assert world.marked() == len(NAMES) - 1
 
 
-async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
+async def test_pass_is_skipped_and_counted_when_nothing_changed() -> None:
     world = World()
     found = []
     for seconds in (0, 0, 1, 0, 0):
@@ -173,9 +173,9 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
             for result in ("evaluated", "skipped")
         )
         found.append((*passes, world.marked()))
-    # The delay ends; then the marks that were written are news of a kind that the view lacks.
+    # The unneeded time ends; then the view has not yet received the written marks.
     assert found == [(1, 0, 0), (1, 1, 0), (2, 1, 39), (2, 2, 39), (2, 3, 39)]
-    world.hear()
+    world.sync()
     await world.loop.step()
     assert (
         world.metrics.registry.get_sample_value("ebb_reconcile_total", {"result": "evaluated"})
@@ -183,18 +183,18 @@ async def test_a_pass_that_follows_no_change_is_skipped_and_counted() -> None:
     )
 
 
-def harden(world: World) -> None:
+def mark_no_schedule(world: World) -> None:
     hard = {"labels": {MARK_LABEL: "hard"}}
     world.api.store("n03", merge(world.api.nodes["n03"], {"metadata": hard}))
-    world.hear()
+    world.sync()
 
 
 @pytest.mark.parametrize(("kinds", "softened"), [({PODS}, True), ({PODS, NODES}, False)])
-async def test_hard_marks_do_not_stand_while_nothing_can_be_judged_but_nodes_are_known(
+async def test_no_schedule_marks_are_softened_when_only_pods_are_stale(
     kinds: set[AnyKind], softened: bool
 ) -> None:
     world = World()
-    harden(world)
+    mark_no_schedule(world)
     found = []
     for _ in range(3):
         world.clock.seconds += STALE_SECONDS
@@ -208,7 +208,7 @@ async def test_hard_marks_do_not_stand_while_nothing_can_be_judged_but_nodes_are
     assert found == ([0, 0, 1] if softened else [0, 0, 0])
 
 
-async def test_what_was_judged_in_between_begins_that_time_anew() -> None:
+async def test_successful_pass_restarts_time_until_softening() -> None:
     world = World()
     written = []
     for blind in (True, False, True, True, True):
@@ -218,14 +218,14 @@ async def test_what_was_judged_in_between_begins_that_time_anew() -> None:
         if blind:
             world.view.freshness.lost(PODS)
         await world.loop.step()
-        harden(world)
+        mark_no_schedule(world)
         written.append(len(world.api.log))
     assert [after - written[1] for after in written[2:]] == [0, 0, 1]
 
 
-async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
+async def test_no_schedule_marks_are_softened_while_passes_fail() -> None:
     world = World()
-    harden(world)
+    mark_no_schedule(world)
     world.controller.before = fail
     await world.loop.step()
     assert world.api.log == []
@@ -237,7 +237,7 @@ async def test_hard_marks_do_not_stand_while_passes_fail() -> None:
     assert world.loop.pause_seconds == 4 * FAILURE_SECONDS_MIN
 
 
-async def test_the_lead_survives_passes_that_raise() -> None:
+async def test_loop_continues_when_passes_raise() -> None:
     world = World()
     world.controller.before = fail
     failed = asyncio.Event()
@@ -257,7 +257,7 @@ async def test_the_lead_survives_passes_that_raise() -> None:
         await good.wait()
 
 
-async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found() -> None:
+async def test_pass_timeout_is_counted_and_next_pass_marks() -> None:
     world = World()
     await world.until_due()
     world.controller.before = lambda: setattr(
@@ -272,7 +272,7 @@ async def test_a_pass_that_runs_out_of_time_says_so_and_marks_what_it_has_found(
     assert world.marked() == len(NAMES) - 1
 
 
-async def test_a_pass_that_something_interrupts_has_not_run_out_of_time() -> None:
+async def test_interrupted_pass_is_no_timeout() -> None:
     world = World()
     await world.until_due()
     world.controller.before = world.view.wake.set
@@ -284,15 +284,15 @@ def lose_a_watch(world: World) -> None:
     world.view.freshness.lost(PODS)
 
 
-def hear_nothing(world: World) -> None:
+def receive_nothing(world: World) -> None:
     world.clock.seconds = STALE_SECONDS + 1
 
 
-def become_old(world: World) -> None:
+def let_plan_expire(world: World) -> None:
     world.clock.seconds += PLAN_SECONDS_MAX + 1
 
 
-def wake_too_late(world: World) -> None:
+def lose_leadership(world: World) -> None:
     world.leading = False
 
 
@@ -301,17 +301,17 @@ def become_urgent(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "happen", [lose_a_watch, hear_nothing, become_old, wake_too_late, become_urgent]
+    "interrupt", [lose_a_watch, receive_nothing, let_plan_expire, lose_leadership, become_urgent]
 )
-async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
-    happen: Callable[[World], None],
+async def test_remaining_writes_are_dropped_when_plan_becomes_invalid(
+    interrupt: Callable[[World], None],
 ) -> None:
     world = World()
     await world.until_due()
     with world.api.held():
         step = asyncio.create_task(world.loop.step())
         await world.api.under_way(WRITERS_MAX)
-        happen(world)
+        interrupt(world)
     await step
     await world.api.under_way(0)
     assert world.marked() == WRITERS_MAX
@@ -320,45 +320,45 @@ async def test_a_plan_that_may_not_be_true_any_more_is_dropped(
 FOR_A_SECOND = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "1s"),), started_seconds=-100)
 
 
-@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("in_progress", [True, False])
 @pytest.mark.parametrize("karpenters", [True, False])
-async def test_a_pod_that_comes_while_nodes_are_handed_over_is_not_left_without_a_guard(
-    begun: bool, karpenters: bool
+async def test_node_is_protected_when_pod_arrives_during_release(
+    in_progress: bool, karpenters: bool
 ) -> None:
-    """Where the guard is being lifted already, the next pass puts it back at once.
+    """If the protection is being removed already, the next pass restores it at once.
 
-    On Karpenter's nodes a pod that Cluster Autoscaler would pass over; a DaemonSet's whose time to
-    be left in peace is over keeps none.
+    On Karpenter nodes expendable pods count too, but not a pod of a DaemonSet whose
+    do-not-disrupt duration has ended.
     """
     world = World()
     for name in NAMES if karpenters else ():
         world.api.nodes[name]["metadata"]["labels"][KARPENTER_LABEL] = "p"
         agent = replace(pod(f"agent-{name}", name, 1, 1), daemon=True, owner_kind=DAEMON_SET)
         world.view.changed(PODS, replace(agent, ties=FOR_A_SECOND))
-    world.hear()
+    world.sync()
     await world.until_due()
     await world.loop.step()
-    world.hear()
+    world.sync()
     for name in NAMES[1:]:
         world.view.deleted(PODS, f"d/small-{name}")
-    where = NAMES[1] if begun else NAMES[-1]
+    where = NAMES[1] if in_progress else NAMES[-1]
     with world.api.held():
         step = asyncio.create_task(world.loop.step())
         await world.api.under_way(WRITERS_MAX)
         came = replace(pod("comes", where, 1, 1), priority=-11 if karpenters else 0)
         world.view.changed(PODS, came)
-        assert not world.view.wake.is_set(), "the node is not handed over"
+        assert not world.view.wake.is_set(), "the node is not released yet"
     await step
     guarded = [name for name in NAMES if guard_of(world.api.node(name))]
-    assert guarded == ([] if begun else [where])
-    world.hear()
-    assert world.view.wake.is_set() is begun
+    assert guarded == ([] if in_progress else [where])
+    world.sync()
+    assert world.view.wake.is_set() is in_progress
     await world.loop.step()
     assert guard_of(world.api.node(where)) is not None
 
 
-async def test_a_pass_that_cannot_wait_does_not_wait_for_writes() -> None:
-    """And a further one sees what has come of them."""
+async def test_urgent_pass_does_not_wait_for_writes() -> None:
+    """A further pass then sees the results of these writes."""
     world = World()
     passes: asyncio.Queue[None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -383,27 +383,27 @@ async def _until(reached: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_pod_that_some_node_could_hold_interrupts_a_batch() -> None:
+async def test_unschedulable_pod_that_fits_node_is_urgent() -> None:
     world = World()
     async with world.running():
-        world.turn("waits")
+        world.add_unschedulable("waits")
         await world.view.wake.wait()
 
 
 @pytest.mark.parametrize(
     "impossible", [{"cpu": 5000}, {"unsupported": ("spec.schedulerName",)}], ids=str
 )
-async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
+async def test_unschedulable_pods_that_fit_no_node_are_not_urgent(
     impossible: dict[str, object],
 ) -> None:
-    """Nor do those that cannot be judged, as long as no mark is hard."""
+    """Unevaluable pods are not urgent either, as long as no mark is NoSchedule."""
     world = World()
     await world.until_due()
     with world.api.held():
         lookout = asyncio.create_task(world.loop._check_unschedulable())
         step = asyncio.create_task(world.loop.step())
         for number in range(3):
-            world.turn(f"never-{number}", **impossible)  # type: ignore[arg-type]
+            world.add_unschedulable(f"never-{number}", **impossible)  # type: ignore[arg-type]
             await _until(lambda: not world.view.became_unschedulable.is_set())
         assert not world.view.wake.is_set()
     await step
@@ -411,32 +411,32 @@ async def test_a_stream_of_pods_that_no_node_could_hold_interrupts_nothing(
     assert world.marked() == len(NAMES) - 1
 
 
-async def test_a_pod_that_cannot_be_judged_is_urgent_if_a_hard_mark_may_keep_it_waiting() -> None:
+async def test_unevaluable_pod_is_urgent_when_no_schedule_mark_may_block_it() -> None:
     world = World()
     world.view.changed(NODES, marked(world.view.nodes["n05"], Mark.HARD, 1))
     lookout = asyncio.create_task(world.loop._check_unschedulable())
-    world.turn("unlike", unsupported=("spec.schedulerName",))
+    world.add_unschedulable("unlike", unsupported=("spec.schedulerName",))
     await world.view.wake.wait()
     lookout.cancel()
 
 
-async def test_what_is_asked_of_pods_that_turned_may_raise() -> None:
-    class Odd(Pod):
+async def test_lookout_continues_when_evaluating_pod_raises() -> None:
+    class Undecodable(Pod):
         @property
         def evaluable(self) -> bool:
             raise ZeroDivisionError
 
     world = World()
     lookout = asyncio.create_task(world.loop._check_unschedulable())
-    world.view.changed(PODS, Odd(namespace="a", name="odd", unschedulable=True))
-    await _until(lambda: world.count("errors") == 1)
-    world.turn("waits")
+    world.view.changed(PODS, Undecodable(namespace="a", name="odd", unschedulable=True))
+    await _until(lambda: world.count("pass_failures") == 1)
+    world.add_unschedulable("waits")
     await world.view.wake.wait()
     lookout.cancel()
 
 
-@pytest.mark.parametrize("then", [lambda: None, fail], ids=["and ends", "and raises"])
-async def test_no_collection_of_cycles_stops_reviews_during_a_pass(
+@pytest.mark.parametrize("then", [lambda: None, fail], ids=["pass ends", "pass raises"])
+async def test_garbage_collector_is_disabled_during_pass(
     then: Callable[[], None],
 ) -> None:
     world, seen = World(), []

@@ -1,4 +1,4 @@
-"""What a pass tells Prometheus of the room that is kept, and of what Ebb asks autoscalers for."""
+"""Metrics of a pass: reserved room, CapacityBuffers, and published pods."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,8 +19,8 @@ from tests.core.engine.test_buffers import BUSY, NODES, buffer, cluster, config
 NOW = 10**9
 
 
-def told(found: Cluster, namespace: str = "ebb-system") -> dict[str, float]:
-    """Return what is told of a look at the cluster, by name and the value of the label."""
+def samples_of(found: Cluster, namespace: str = "ebb-system") -> dict[str, float]:
+    """Return the samples of a pass over the cluster, by name and label value."""
     metrics = Metrics(namespace)
     metrics.pass_gauges.report(reconcile.reconcile(found, config(), LeaderState(), NOW))
     return {
@@ -30,33 +30,33 @@ def told(found: Cluster, namespace: str = "ebb-system") -> dict[str, float]:
     }
 
 
-def ours(namespace: str, *, asked: int, replicas: int = 0, fault: str = "") -> Buffer:
-    """Return one that bears Ebb's label."""
+def own_buffer(namespace: str, *, published: int, replicas: int = 0, fault: str = "") -> Buffer:
+    """Return a buffer with Ebb's label."""
     return Buffer(
-        namespace=namespace, name="ebb-x", replicas=replicas, fault=fault, published=asked
+        namespace=namespace, name="ebb-x", replicas=replicas, fault=fault, published=published
     )
 
 
-def test_what_buffers_ask_for_and_get_is_told_in_sum_whoever_has_written_them() -> None:
+def test_buffer_metrics_sum_over_all_buffers() -> None:
     faulty = replace(buffer(9, key="z/b"), fault="no autoscaler has accepted the buffer", pod=None)
-    found = told(cluster(buffer(1000), buffer(2, 9000, key="a/b"), faulty))
-    assert found["ebb_capacity_buffer_requested_pods"] == 1000 + 2 + 9
-    assert found["ebb_capacity_buffer_allowed_pods"] == 9
-    assert found["ebb_capacity_buffer_reserved_pods"] == 8, "the one of 9 cores finds no node"
-    assert found["ebb_ignored_capacity_buffers"] == 1
+    found = samples_of(cluster(buffer(1000), buffer(2, 9000, key="a/b"), faulty))
+    assert found["ebb_engine_buffer_pods asked"] == 1000 + 2 + 9
+    assert found["ebb_engine_buffer_pods allowed"] == 9
+    assert found["ebb_engine_buffer_pods kept"] == 8, "the pod with 9 cores fits no node"
+    assert found["ebb_engine_buffers_ignored"] == 1
 
 
-def test_what_the_reserve_keeps_is_told_in_nodes_cores_and_bytes() -> None:
-    found = told(cluster(buffer(6)))
-    assert found["ebb_reserved_nodes"] == 1
-    assert found["ebb_reserved_allocatable cpu core"] == 4
+def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
+    found = samples_of(cluster(buffer(6)))
+    assert found["ebb_engine_reserved_nodes"] == 1
+    assert found["ebb_engine_reserved_allocatable cpu"] == 4
     memory = NODES[1].allocatable.memory_bytes
-    assert found["ebb_reserved_allocatable memory byte"] == memory > 0
-    none = told(cluster(pods=(BUSY,)))
-    assert none["ebb_reserved_allocatable cpu core"] == 0
+    assert found["ebb_engine_reserved_allocatable memory"] == memory > 0
+    none = samples_of(cluster(pods=(BUSY,)))
+    assert none["ebb_engine_reserved_allocatable cpu"] == 0
 
 
-def test_how_long_new_nodes_take_is_told_of_reaches_that_are() -> None:
+def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:
     metrics = Metrics()
     memory = LeaderState(
         provisioning_times=ProvisioningTimes(durations={"general": (90,), "another": (70,)})
@@ -67,8 +67,8 @@ def test_how_long_new_nodes_take_is_told_of_reaches_that_are() -> None:
     assert [(one.labels["reach"], one.value) for one in seconds] == [("general", 90)]
 
 
-def test_what_a_replica_saw_while_it_led_it_tells_no_longer() -> None:
-    """Or two replicas would tell of the same nodes, one of them as they were when it led."""
+def test_replica_exports_no_plan_when_it_does_not_lead() -> None:
+    """Otherwise two replicas would report the same nodes, one of them with old values."""
     metrics = Metrics()
     removable = "ebb_removable_nodes"
     metrics.pass_gauges.report(
@@ -83,23 +83,28 @@ def test_what_a_replica_saw_while_it_led_it_tells_no_longer() -> None:
     assert metrics.registry.get_sample_value(removable) == was
 
 
-def test_what_ebb_asks_for_is_told_and_what_others_write_under_its_label_is_not() -> None:
-    found = told(
+def test_published_pods_ignore_buffers_of_other_namespaces() -> None:
+    found = samples_of(
         cluster(
-            ours("ebb-system", asked=5, replicas=3),
-            ours("more", asked=7, replicas=7),
-            ours("tenant", asked=2**31 - 1, replicas=2**31 - 1),
+            own_buffer("ebb-system", published=5, replicas=3),
+            own_buffer("more", published=7, replicas=7),
+            own_buffer("tenant", published=2**31 - 1, replicas=2**31 - 1),
         )
     )
-    assert found["ebb_published_pods"] == 5
-    assert found["ebb_published_accepted_pods"] == 3
-    elsewhere = told(cluster(ours("more", asked=7, replicas=7, fault="not yet")), "more")
-    assert elsewhere["ebb_published_pods"] == 7
-    assert elsewhere["ebb_published_accepted_pods"] == 0
+    assert found["ebb_published_pods asked"] == 5
+    assert found["ebb_published_pods accepted"] == 3
+    elsewhere = samples_of(
+        cluster(own_buffer("more", published=7, replicas=7, fault="not yet")), "more"
+    )
+    assert elsewhere["ebb_published_pods asked"] == 7
+    assert elsewhere["ebb_published_pods accepted"] == 0
 
 
-def test_how_many_series_there_are_does_not_follow_from_how_many_buffers_there_are() -> None:
-    few, many = told(cluster()), told(cluster(*(buffer(1, key=f"a/{n}") for n in range(50))))
+def test_number_of_series_does_not_grow_with_buffers() -> None:
+    few, many = (
+        samples_of(cluster()),
+        samples_of(cluster(*(buffer(1, key=f"a/{n}") for n in range(50)))),
+    )
     assert {one for one in many if "buffer" in one} - few.keys() <= {
         "ebb_unremovable_nodes buffer"
     }
@@ -112,7 +117,7 @@ def test_how_many_series_there_are_does_not_follow_from_how_many_buffers_there_a
         ("ebb_pod_writes_total", CostKind, {*WriteResult} - {WriteResult.DROPPED}),
     ],
 )
-def test_writes_of_every_operation_are_exported_from_0_on(
+def test_writes_of_every_operation_start_at_0(
     name: str, operations: Iterable[str], results: Iterable[str]
 ) -> None:
     """Otherwise `increase` would miss the first write of an operation."""

@@ -1,4 +1,4 @@
-"""The leader tells autoscalers what is to be expected, and takes it away again."""
+"""The leader publishes CapacityBuffers for expected pods, and deletes them again."""
 
 import asyncio
 from dataclasses import dataclass, field, fields, replace
@@ -50,7 +50,7 @@ def job(number: int, **changes: Any) -> Pod:
 
 @dataclass
 class Engine:
-    """What has been seen so far."""
+    """An engine, with the result of its last pass."""
 
     config: Config = CONFIG
     last: PassResult | None = None
@@ -59,9 +59,9 @@ class Engine:
     def look(
         self, seconds: int, pods: int, *, free: int = 0, green: int = 0, cpu: int = 500
     ) -> None:
-        """Look at so many pods, each on a node that it fills, and at so many more empty nodes.
+        """Run a pass over *pods* pods, each filling a node, and *free* more empty nodes.
 
-        *green*: so many of the pods, and as many of the empty nodes, are green.
+        *green*: that many of the pods, and that many of the empty nodes, are green.
         """
         labels = [{"green": "true"}] * green + [{}] * (max(pods, 1) + free)
         nodes = [node(f"n{n}", cpu=cpu, labels=labels[n]) for n in range(max(pods, 1))]
@@ -73,7 +73,7 @@ class Engine:
         memory = self.last.state if self.last else LeaderState()
         self.last = reconcile(cluster, self.config, memory, START + seconds, last=self.last)
 
-    def say(
+    def configure(
         self, publish: CapacityBuffers = CapacityBuffers.ENABLED, mode: Mode = Mode.ENFORCE
     ) -> None:
         reserve = replace(RESERVE, capacity_buffers=publish)
@@ -81,72 +81,72 @@ class Engine:
         self.config = replace(CONFIG, mode=mode, budgets=budgets)
 
 
-def told(api: FakeApi) -> list[int]:
-    """Return how many pods the buffers that are there ask for; each has its template."""
+def replicas(api: FakeApi) -> list[int]:
+    """Return the replicas of the existing buffers; each buffer has its template."""
     buffers = api.objects[BUFFERS.resource]
     assert buffers.keys() <= api.objects[TEMPLATES.resource].keys()
     return [one["spec"]["replicas"] for one in buffers.values()]
 
 
-def nothing_left(api: FakeApi) -> bool:
+def is_empty(api: FakeApi) -> bool:
     return not (api.objects[BUFFERS.resource] or api.objects[TEMPLATES.resource])
 
 
-async def test_what_came_is_told_and_grows_with_it_and_is_written_once() -> None:
+async def test_buffer_is_published_for_arrivals_and_grows_with_them() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         await publisher.turn()
-        assert nothing_left(api), "there was no pass yet"
+        assert is_empty(api), "no pass was made yet"
         engine.look(0, 0)
         engine.look(10, 3)
         await publisher.turn()
-        assert told(api) == [3]
+        assert replicas(api) == [3]
         writes = api.count("post"), api.count("patch")
         await publisher.turn()
         assert (api.count("post"), api.count("patch")) == writes == (2, 0)
         engine.look(20, 9)
         await publisher.turn()
-        assert told(api) == [9]
+        assert replicas(api) == [9]
 
 
-@pytest.mark.parametrize(("free", "asked"), [(0, [8]), (5, [8]), (6, []), (7, [])])
-async def test_all_is_told_when_more_than_a_quarter_finds_no_room(
-    free: int, asked: list[int]
+@pytest.mark.parametrize(("free", "published"), [(0, [8]), (5, [8]), (6, []), (7, [])])
+async def test_all_expected_pods_are_published_when_one_quarter_finds_no_room(
+    free: int, published: list[int]
 ) -> None:
-    """Or an autoscaler would add a small node for each pod that takes some of the room."""
+    """Otherwise an autoscaler would add a small node for every pod that uses some room."""
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         engine.look(0, 0)
         engine.look(10, 8, free=free)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert told(api) == asked
+        assert replicas(api) == published
 
 
-async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() -> None:
-    """What came has gone, as it mostly has; ten nodes of 500m, of which eight are green."""
+async def test_share_counts_all_nodes_when_no_pod_reaches_some() -> None:
+    """The arrived pods have ended; there are ten nodes of 500m, eight of them green."""
     budgets = replace(UNLIMITED, reserve=replace(RESERVE, max_buffers=Fraction(1, 2)))
     config = replace(CONFIG, budgets=budgets)
     red = NodeConstraints(node_selector=(("red", "true"),))
     nodes = [node(f"n{n}", cpu=500, labels={"green": "true"}) for n in range(8)]
     nodes += [node(f"n{n}", cpu=500, labels={"red": "true"}) for n in (8, 9)]
     stays = [job(n, placing=red) for n in (8, 9)]
-    came = [job(n, placing=GREEN) for n in range(8)]
+    arriving = [job(n, placing=GREEN) for n in range(8)]
     engine = Engine(config)
     memory = LeaderState()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
-        for seconds, pods in ((0, stays), (10, [*came, *stays]), (20, stays)):
+        for seconds, pods in ((0, stays), (10, [*arriving, *stays]), (20, stays)):
             engine.last = reconcile(Cluster.of(nodes, pods), config, memory, START + seconds)
             memory = engine.last.state
         assert engine.last is not None
         engine.last = replace(engine.last, short_reaches=frozenset({"green=true"}))
         await publisher.turn()
-        assert told(api) == [5]
+        assert replicas(api) == [5]
 
 
 @pytest.mark.parametrize(
-    ("scope", "pool", "asked"),
+    ("scope", "pool", "published"),
     [
         (Scope.MARKED, (), [8]),
         (Scope.EMPTY, (), []),
@@ -154,10 +154,10 @@ async def test_the_share_is_of_all_machines_also_once_no_pod_reaches_theirs() ->
         (Scope.ALL, (("some", "where"),), [8]),
     ],
 )
-async def test_where_ebb_holds_no_empty_nodes_there_is_room_only_as_long_as_it_is_told(
-    scope: Scope, pool: tuple[tuple[str, str], ...], asked: list[int]
+async def test_expected_pods_remain_published_when_empty_nodes_are_unprotected(
+    scope: Scope, pool: tuple[tuple[str, str], ...], published: list[int]
 ) -> None:
-    """Or an autoscaler would take what it has added, and add it anew, without end."""
+    """Otherwise an autoscaler would remove and add the same nodes forever."""
     pools = (Pool(name="a", node_selector=pool, budget=Budget()),) if pool else ()
     budgets = replace(CONFIG.budgets, pools=pools)
     engine = Engine(
@@ -167,19 +167,19 @@ async def test_where_ebb_holds_no_empty_nodes_there_is_room_only_as_long_as_it_i
         engine.look(0, 0)
         engine.look(10, 8, free=8)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert told(api) == asked
+        assert replicas(api) == published
 
 
-async def test_what_one_reach_has_too_little_of_is_told_and_not_what_another_has() -> None:
+async def test_only_pods_of_short_reaches_are_published() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         engine.look(0, 0)
         engine.look(10, 6, free=2, green=2)
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert told(api) == [4], "the green ones find room"
+        assert replicas(api) == [4], "the green pods find room"
 
 
-async def test_when_there_is_room_again_it_goes() -> None:
+async def test_buffer_is_deleted_when_there_is_room_again() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -189,10 +189,10 @@ async def test_when_there_is_room_again_it_goes() -> None:
         engine.look(10 + 3600, 3, free=3)
         engine.look(20 + 3600, 4, free=3)
         await publisher.turn()
-        assert nothing_left(api)
+        assert is_empty(api)
 
 
-async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> None:
+async def test_new_leader_does_not_lower_buffers_before_lookback() -> None:
     first, second = Engine(), Engine()
     async with FakeApi() as api, opened(api) as client:
         store = PublishedStore(client, SPACE)
@@ -201,13 +201,13 @@ async def test_a_new_leader_lowers_nothing_until_it_has_looked_on_as_long() -> N
         await Publisher(store, first).turn()
         second.look(20, 3)
         await Publisher(store, second).turn()
-        assert told(api) == [3]
+        assert replicas(api) == [3]
         second.look(20 + 3600, 3)
         await Publisher(store, second).turn()
-        assert nothing_left(api)
+        assert is_empty(api)
 
 
-async def test_a_new_leader_takes_back_at_once_what_it_has_told_itself() -> None:
+async def test_new_leader_lowers_its_own_buffers_at_once() -> None:
     first, second = Engine(), Engine()
     async with FakeApi() as api, opened(api) as client:
         store = PublishedStore(client, SPACE)
@@ -215,13 +215,13 @@ async def test_a_new_leader_takes_back_at_once_what_it_has_told_itself() -> None
         first.look(10, 3)
         await Publisher(store, first).turn()
         publisher = Publisher(store, second)
-        for seconds, pods, free, asked in ((20, 0, 2, [3]), (30, 5, 0, [5]), (40, 5, 5, [3])):
+        for seconds, pods, free, published in ((20, 0, 2, [3]), (30, 5, 0, [5]), (40, 5, 5, [3])):
             second.look(seconds, pods, free=free)
             await publisher.turn()
-            assert told(api) == asked
+            assert replicas(api) == published
 
 
-async def test_what_is_taken_away_meanwhile_is_inherited_no_more() -> None:
+async def test_deleted_buffers_are_not_inherited() -> None:
     first, second = Engine(), Engine()
     async with FakeApi() as api, opened(api) as client:
         store = PublishedStore(client, SPACE)
@@ -231,16 +231,16 @@ async def test_what_is_taken_away_meanwhile_is_inherited_no_more() -> None:
         publisher = Publisher(store, second)
         second.look(20, 3)
         await publisher.turn()
-        assert told(api) == [3]
-        second.say(publish=CapacityBuffers.DISABLED)
+        assert replicas(api) == [3]
+        second.configure(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
-        second.say()
+        second.configure()
         await publisher.turn()
-        assert nothing_left(api)
+        assert is_empty(api)
 
 
-async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> None:
-    """None of them looks on for as long as arrivals count, and no two pods ask for the same."""
+async def test_successive_leaders_publish_no_more_than_one_leader() -> None:
+    """No leader observes for the whole lookback, and all pods have different requests."""
     budgets = replace(UNLIMITED, reserve=replace(RESERVE, max_buffers=Fraction(1, 2)))
     config = replace(CONFIG, budgets=budgets)
     nodes = [node(f"n{number}") for number in range(8)]
@@ -252,28 +252,26 @@ async def test_leaders_that_follow_each_other_ask_for_no_more_than_one_may() -> 
             for number in range(10):
                 cpu = 900 + begins // 30 + number
                 size = Resources(cpu, 0, 0, 1)
-                came = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
+                arriving = [job(n, name=f"j{cpu}-{n}", requests=size) for n in range(8)]
                 memory = engine.last.state if engine.last else LeaderState()
-                cluster = Cluster.of(nodes, [*web, *came])
+                cluster = Cluster.of(nodes, [*web, *arriving])
                 engine.last = reconcile(cluster, config, memory, START + begins + 300 * number)
                 await publisher.turn()
-                assert len(told(api)) <= PUBLISHED_MAX
-                assert cpu_asked(api) <= 8 * 4000 / 2
-            assert told(api)
+                assert len(replicas(api)) <= PUBLISHED_MAX
+                assert published_cpu_millis(api) <= 8 * 4000 / 2
+            assert replicas(api)
 
 
-def cpu_asked(api: FakeApi) -> int:
-    """Return millis of all buffers together."""
-    asked = 0
+def published_cpu_millis(api: FakeApi) -> int:
+    """Return the CPU of all buffers in millicores."""
+    total = 0
     for key, one in api.objects[BUFFERS.resource].items():
         raw = orjson.dumps(api.objects[TEMPLATES.resource][key])
-        asked += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
-    return asked
+        total += one["spec"]["replicas"] * TEMPLATES.read(raw).pod.requests.cpu_millis
+    return total
 
 
-async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_counted_as_long() -> (
-    None
-):
+async def test_changed_window_does_not_lower_buffers_before_lookback() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -282,13 +280,13 @@ async def test_who_counts_anew_by_another_length_lowers_nothing_until_it_has_cou
         await publisher.turn()
         reserve = replace(RESERVE, window_seconds=600)
         engine.config = replace(CONFIG, budgets=replace(UNLIMITED, reserve=reserve))
-        for seconds, asked in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
+        for seconds, published in ((3710, [3]), (3709 + 3600, [3]), (3710 + 3600, [])):
             engine.look(seconds, 3)
             await publisher.turn()
-            assert told(api) == asked
+            assert replicas(api) == published
 
 
-async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> None:
+async def test_rejected_template_does_not_block_other_buffers() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -301,16 +299,16 @@ async def test_what_one_is_refused_the_others_are_not_and_it_is_told_once() -> N
         api.fail_next("post", 422)
         with pytest.raises(UnavailableError, match=r"add template ebb-reserve-.*422"):
             await publisher.turn()
-        assert len(told(api)) == 1, "of what was refused its template there is no buffer"
+        assert len(replicas(api)) == 1, "a shape whose template was rejected has no buffer"
         assert old not in api.objects[BUFFERS.resource]
         assert old not in api.objects[TEMPLATES.resource]
         await publisher.turn()
-        assert sorted(told(api)) == [2, 4]
+        assert sorted(replicas(api)) == [2, 4]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(LeaderState):
-    """Remembers which threads have asked what is expected."""
+class ThreadRecordingState(LeaderState):
+    """Records the threads that compute the expected pods."""
 
     threads: list[int] = field(default_factory=list)
 
@@ -319,23 +317,23 @@ class Asked(LeaderState):
         return super().expected_pods(whole, now)
 
 
-async def test_what_is_asked_for_is_worked_out_beside_the_event_loop() -> None:
-    """After a day of many kinds of pods it takes most of a second, in which reviews would wait."""
+async def test_expected_pods_are_computed_outside_event_loop() -> None:
+    """After a day of many pod shapes it takes almost a second, which would delay reviews."""
     engine = Engine()
     engine.look(0, 0)
     engine.look(10, 3)
     assert engine.last is not None
     known = {one.name: getattr(engine.last.state, one.name) for one in fields(LeaderState)}
-    asked = Asked(**known)
-    engine.last = replace(engine.last, state=asked)
+    state = ThreadRecordingState(**known)
+    engine.last = replace(engine.last, state=state)
     async with FakeApi() as api, opened(api) as client:
         await Publisher(PublishedStore(client, SPACE), engine).turn()
-        assert told(api) == [3]
-    assert len(asked.threads) == 1
-    assert get_ident() not in asked.threads
+        assert replicas(api) == [3]
+    assert len(state.threads) == 1
+    assert get_ident() not in state.threads
 
 
-async def test_a_server_that_does_not_answer_ends_the_turn() -> None:
+async def test_turn_ends_when_server_does_not_answer() -> None:
     tried: list[Change] = []
 
     class Silent:
@@ -354,32 +352,32 @@ async def test_a_server_that_does_not_answer_ends_the_turn() -> None:
     assert len(tried) == 1
 
 
-async def test_a_pass_is_followed_by_a_turn_and_not_waited_out() -> None:
-    """What comes in the morning is told before it waits."""
+async def test_turn_follows_pass_at_once() -> None:
+    """Buffers for the morning peak are published before its pods are Pending."""
     engine = Engine()
-    asked = asyncio.Queue[Change]()
+    changes = asyncio.Queue[Change]()
 
-    class There:
+    class RecordingStore:
         async def found(self) -> Found:
             return Found()
 
         async def carry_out(self, change: Change) -> None:
-            await asked.put(change)
+            await changes.put(change)
 
-    keeping = asyncio.create_task(Publisher(There(), engine).keep(lambda: None))
+    keeping = asyncio.create_task(Publisher(RecordingStore(), engine).keep(lambda: None))
     try:
         await asyncio.sleep(0)  # the first turn finds no pass
         engine.look(0, 0)
         engine.look(10, 3)
         engine.evaluated.set()
         async with asyncio.timeout(ROUND_SECONDS / 2):
-            assert (await asked.get()).name.startswith("ebb-reserve-")
+            assert (await changes.get()).name.startswith("ebb-reserve-")
     finally:
         keeping.cancel()
 
 
-async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
-    for say in ({"publish": CapacityBuffers.DISABLED}, {"mode": Mode.OBSERVE}):
+async def test_all_own_buffers_are_deleted_when_disabled_or_observing() -> None:
+    for changes in ({"publish": CapacityBuffers.DISABLED}, {"mode": Mode.OBSERVE}):
         engine = Engine()
         async with FakeApi() as api, opened(api) as client:
             publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -388,23 +386,23 @@ async def test_where_it_is_not_asked_for_any_more_all_of_it_goes() -> None:
             await publisher.turn()
             theirs = {"metadata": {"name": "theirs", "namespace": SPACE}}
             api.put(BUFFERS.resource, theirs)
-            engine.say(**say)
+            engine.configure(**changes)
             await publisher.turn()
             assert list(api.objects[BUFFERS.resource]) == [f"{SPACE}/theirs"]
             assert not api.objects[TEMPLATES.resource]
             await publisher.turn()
             calls = len(api.calls)
             await publisher.turn()
-            assert len(api.calls) == calls, "nothing is left to ask for"
+            assert len(api.calls) == calls, "nothing is left to delete"
 
 
-async def test_what_comes_late_goes_too() -> None:
-    """From a leader that was asleep between its template and its buffer, or from a backup."""
+async def test_buffer_that_appears_later_is_deleted() -> None:
+    """From a leader that paused between template and buffer, or from a backup."""
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
         engine.look(0, 0)
-        engine.say(publish=CapacityBuffers.DISABLED)
+        engine.configure(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
         meta = {"name": "ebb-reserve-1", "namespace": SPACE, "labels": {BUFFER_OURS_LABEL: ""}}
         api.put(BUFFERS.resource, {"metadata": meta, "spec": {"replicas": 3}})
@@ -412,10 +410,10 @@ async def test_what_comes_late_goes_too() -> None:
         cluster = replace(Cluster.of([node("n")], []), buffers=(seen,))
         engine.last = reconcile(cluster, engine.config, LeaderState(), START + 10)
         await publisher.turn()
-        assert nothing_left(api)
+        assert is_empty(api)
 
 
-async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:
+async def test_nothing_is_published_when_view_is_stale() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         engine.look(0, 0)
@@ -424,10 +422,10 @@ async def test_on_a_view_that_is_not_trusted_nothing_is_told() -> None:
         assert api.calls == []
 
 
-async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_once(
+async def test_nothing_is_written_and_logged_once_when_kind_is_absent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO")  # a program that another test has started may have set another
+    caplog.set_level("INFO")  # a program started by another test may have changed the level
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         api.served -= set(BUFFERS.paths)
@@ -440,11 +438,11 @@ async def test_where_there_is_no_such_kind_nothing_is_written_and_it_is_said_onc
         assert [one.message for one in caplog.records if one.name == "ebb.publisher"] == [NO_KIND]
         api.served |= set(BUFFERS.paths)
         await publisher.turn()
-        assert told(api) == [3], "once it has come"
+        assert replicas(api) == [3], "after the kind was installed"
 
 
-async def test_where_the_kind_has_gone_its_templates_go_once_nothing_is_to_be_told() -> None:
-    """As where the autoscaler was uninstalled with its definitions; they may come back."""
+async def test_templates_are_deleted_when_kind_is_removed_and_publishing_off() -> None:
+    """For example the autoscaler was uninstalled with its CRDs; they may be installed again."""
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -454,18 +452,18 @@ async def test_where_the_kind_has_gone_its_templates_go_once_nothing_is_to_be_to
         api.served -= set(BUFFERS.paths)
         api.objects[BUFFERS.resource].clear()
         await publisher.turn()
-        assert len(api.objects[TEMPLATES.resource]) == 1, "they are asked for"
-        engine.say(publish=CapacityBuffers.DISABLED)
+        assert len(api.objects[TEMPLATES.resource]) == 1, "the template is still wanted"
+        engine.configure(publish=CapacityBuffers.DISABLED)
         for _ in range(2):
             await publisher.turn()
-        assert nothing_left(api)
+        assert is_empty(api)
         calls = len(api.calls)
         await publisher.turn()
-        assert len(api.calls) == calls, "nothing is left to ask for"
+        assert len(api.calls) == calls, "nothing is left to delete"
 
 
 @pytest.mark.parametrize("denied", [BUFFERS, TEMPLATES])
-async def test_what_may_not_be_read_keeps_nothing_else_from_going(denied: AnyKind) -> None:
+async def test_other_kind_is_deleted_when_one_kind_is_forbidden(denied: AnyKind) -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         publisher = Publisher(PublishedStore(client, SPACE), engine)
@@ -473,13 +471,13 @@ async def test_what_may_not_be_read_keeps_nothing_else_from_going(denied: AnyKin
         engine.look(10, 3)
         await publisher.turn()
         api.denied.add(denied.resource)
-        engine.say(publish=CapacityBuffers.DISABLED)
+        engine.configure(publish=CapacityBuffers.DISABLED)
         await publisher.turn()
         left = {kind for kind in (BUFFERS, TEMPLATES) if api.objects[kind.resource]}
         assert left == {denied}
 
 
-async def test_the_older_version_is_written_where_it_alone_is_served() -> None:
+async def test_older_version_is_written_when_only_it_is_served() -> None:
     engine = Engine()
     async with FakeApi() as api, opened(api) as client:
         api.served = {TEMPLATES.path, *BUFFERS.older}

@@ -1,4 +1,4 @@
-"""The loop against Nodes whose every write passes through the webhook's own wire code."""
+"""Reconcile Nodes; every write passes through the wire code of the webhook."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.mutate
 GUARD_SECONDS = Config().scale_down_protection.after_release_seconds
 NOW = 1_767_225_600
 DELAY = 600
-GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+TO_BE_DELETED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 LOST = {
     "key": "node.kubernetes.io/unreachable",
     "effect": "NoExecute",
@@ -38,14 +38,14 @@ LOST = {
 
 
 class World:
-    """Three nodes that hold little; time and pods are the test's to change."""
+    """Three nodes with few pods; tests change time and pods."""
 
     def __init__(self, mode: Mode = Mode.ENFORCE, **spec: Any) -> None:
         self.config = Config(
             mode=mode, unneeded_time_seconds=DELAY, usability=UsabilityMode.NONE, budgets=UNLIMITED
         )
         self.api = NodeApi(node_json("n1", **spec), node_json("n2"), node_json("n3"))
-        self.pods = [a_pod("p1", "n1"), a_pod("p2", "n2", 2000), a_pod("p3", "n3", 2000)]
+        self.pods = [make_pod("p1", "n1"), make_pod("p2", "n2", 2000), make_pod("p3", "n3", 2000)]
         self.metrics = Metrics()
         self.controller = Reconciler(self.config, self.api, owner="me", metrics=self.metrics)
         self.now = NOW
@@ -73,12 +73,12 @@ class World:
         return [(write.kind.value, write.key) for write in report.writes]
 
 
-def a_pod(name: str, node: str | None, cpu_millis: int = 500) -> Pod:
+def make_pod(name: str, node: str | None, cpu_millis: int = 500) -> Pod:
     requests = Resources(cpu_millis, 2**30, 0, 1)
     return Pod(namespace="a", name=name, node=node, requests=requests, owner_kind="ReplicaSet")
 
 
-async def test_nothing_is_marked_before_the_delay_is_over() -> None:
+async def test_node_is_not_marked_before_unneeded_time_ends() -> None:
     world = World()
     await world.tick()
     report = await world.tick(DELAY)
@@ -102,21 +102,21 @@ async def test_mark_and_taint_are_stored_in_one_write() -> None:
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
 
-async def test_a_second_tick_writes_nothing() -> None:
+async def test_second_pass_writes_nothing() -> None:
     world = World()
     await world.until_marked()
     report = await world.tick(10)
     assert report.writes == ()
 
 
-async def test_observe_decides_and_writes_nothing() -> None:
+async def test_nothing_is_written_in_mode_observe() -> None:
     world = World(Mode.OBSERVE)
     report = await world.until_marked()
     assert world.kinds(report) == [("mark", "n1")]
     assert world.api.log == []
 
 
-async def test_with_the_webhook_down_the_taint_is_written_by_the_loop() -> None:
+async def test_taint_is_written_by_controller_when_webhook_is_down() -> None:
     world = World()
     world.api.webhook_up = False
     report = await world.until_marked()
@@ -126,7 +126,7 @@ async def test_with_the_webhook_down_the_taint_is_written_by_the_loop() -> None:
     assert (await world.tick(10)).writes == ()
 
 
-async def test_a_taint_that_somebody_took_away_is_put_back() -> None:
+async def test_taint_is_restored_when_someone_removes_it() -> None:
     world = World()
     await world.until_marked()
     world.api.nodes["n1"]["spec"]["taints"] = []
@@ -135,7 +135,7 @@ async def test_a_taint_that_somebody_took_away_is_put_back() -> None:
     assert [taint["key"] for taint in world.taints()] == [TAINT_KEY]
 
 
-async def test_a_lost_race_is_run_again_on_what_the_other_wrote() -> None:
+async def test_conflicting_write_is_retried_on_new_node() -> None:
     world = World()
     world.api.webhook_up = False
     theirs = {"key": "theirs", "value": "", "effect": "NoSchedule"}
@@ -146,7 +146,7 @@ async def test_a_lost_race_is_run_again_on_what_the_other_wrote() -> None:
     assert report.failed == 0
 
 
-async def test_a_node_that_others_change_all_the_time_fails_after_some_tries() -> None:
+async def test_write_fails_after_some_tries_when_node_always_changes() -> None:
     world = World()
     world.api.webhook_up = False
     world.api.between = [{"spec": {"unschedulable": turn % 2 == 0}} for turn in range(100)]
@@ -154,23 +154,23 @@ async def test_a_node_that_others_change_all_the_time_fails_after_some_tries() -
     assert report.failed == 1
 
 
-async def test_a_repair_keeps_what_it_does_not_know() -> None:
+async def test_repair_keeps_unknown_taint_fields() -> None:
     world = World(taints=[LOST])
     world.api.webhook_up = False
     await world.until_marked()
     assert world.taints()[0] == LOST
 
 
-async def test_the_webhook_keeps_what_it_does_not_know() -> None:
+async def test_webhook_keeps_unknown_taint_fields() -> None:
     world = World(taints=[LOST])
     await world.until_marked()
     assert world.taints()[0] == LOST
 
 
-async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> None:
+async def test_failed_mark_ends_batch_and_next_pass_marks_other_nodes() -> None:
     world = World()
     for name in ("n4", "n5"):
-        world.pods.append(a_pod(f"on-{name}", name, 10 if name == "n4" else 20))
+        world.pods.append(make_pod(f"on-{name}", name, 10 if name == "n4" else 20))
         world.api.nodes[name] = node_json(name)
         world.api.versions[name] = 1
     world.api.down = {"n4"}
@@ -186,7 +186,7 @@ async def test_a_mark_that_fails_ends_the_batch_and_holds_up_no_other_node() -> 
     assert report.found.state.candidates["n4"] == world.now
 
 
-async def test_a_throttled_mark_is_written_in_the_next_pass() -> None:
+async def test_throttled_mark_is_written_in_next_pass() -> None:
     world = World()
     world.api.throttles = 1
     report = await world.until_marked()
@@ -196,20 +196,20 @@ async def test_a_throttled_mark_is_written_in_the_next_pass() -> None:
 
 
 @pytest.mark.parametrize(("cpu_millis", "marked"), [(500, ["n1"]), (3000, [])])
-async def test_a_hard_mark_that_cannot_be_taken_away_stops_no_other_node(
+async def test_no_schedule_mark_that_cannot_be_removed_blocks_no_other_node(
     cpu_millis: int, marked: list[str]
 ) -> None:
-    """A kubelet that fills its annotations has every write refused; pods find no place there."""
+    """A kubelet that fills the annotations of its Node makes every write fail."""
     world = World()
-    world.pods[0] = a_pod("p1", "n1", cpu_millis)
+    world.pods[0] = make_pod("p1", "n1", cpu_millis)
     for name in ("n1", "n2", "n3"):
-        world.pods.append(a_pod(f"on-{name}", name, 100))
+        world.pods.append(make_pod(f"on-{name}", name, 100))
     world.api.nodes["n4"], world.api.versions["n4"] = node_json("n4"), 1
     world.metadata("n4").update(labels={MARK_LABEL: "hard"}, annotations={KEEP_ANNOTATION: "true"})
     world.api.down = {"n4"}
     for _ in range(4):
         report = await world.tick(DELAY)
-        assert report.failed == 1, "its mark is asked to go each time"
+        assert report.failed == 1, "the release is tried each time"
     assert [write for write in world.api.log if write != ("patch", "n4")] == [
         ("patch", name) for name in marked
     ]
@@ -219,13 +219,13 @@ async def test_a_hard_mark_that_cannot_be_taken_away_stops_no_other_node(
 
 
 @pytest.mark.parametrize("webhook_up", [True, False])
-async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_while(
+async def test_infeasible_mark_is_released_and_node_protected_temporarily(
     webhook_up: bool,
 ) -> None:
     world = World()
     await world.until_marked()
     world.api.webhook_up = webhook_up
-    world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
+    world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     report = await world.tick(10)
     until = str(world.now + GUARD_SECONDS)
     assert world.kinds(report) == [("release_mark", "n1")]
@@ -239,7 +239,7 @@ async def test_a_node_that_cannot_go_any_more_is_released_and_guarded_for_a_whil
     assert world.metadata()["annotations"] == {}
 
 
-async def test_an_empty_node_is_handed_over_and_taken_back_when_a_pod_arrives() -> None:
+async def test_empty_node_is_released_and_protected_again_when_pod_arrives() -> None:
     world = World()
     await world.until_marked()
     first = world.pods.pop(0)
@@ -251,7 +251,7 @@ async def test_an_empty_node_is_handed_over_and_taken_back_when_a_pod_arrives() 
     assert world.metadata()["annotations"][GUARD_ANNOTATION] == "true"
 
 
-async def test_a_mark_ends_with_its_deadline() -> None:
+async def test_mark_is_released_at_its_deadline() -> None:
     world = World()
     await world.until_marked()
     report = await world.tick(world.config.deadline_seconds)
@@ -259,7 +259,7 @@ async def test_a_mark_ends_with_its_deadline() -> None:
 
 
 @pytest.mark.parametrize("annotation", [KEEP_ANNOTATION, GUARD_ANNOTATION])
-async def test_a_person_who_opts_out_is_obeyed(annotation: str) -> None:
+async def test_opted_out_node_is_not_marked(annotation: str) -> None:
     world = World()
     world.change(annotations={annotation: "true"})
     report = await world.until_marked()
@@ -267,7 +267,7 @@ async def test_a_person_who_opts_out_is_obeyed(annotation: str) -> None:
     assert world.metadata()["annotations"] == {annotation: "true"}
 
 
-async def test_opting_out_of_a_mark_releases_it() -> None:
+async def test_mark_is_released_when_node_is_opted_out() -> None:
     world = World()
     await world.until_marked()
     world.change(annotations=world.metadata()["annotations"] | {KEEP_ANNOTATION: "true"})
@@ -276,7 +276,7 @@ async def test_opting_out_of_a_mark_releases_it() -> None:
     assert world.metadata()["annotations"][KEEP_ANNOTATION] == "true"
 
 
-async def test_somebody_elses_guard_outlives_mark_and_release() -> None:
+async def test_foreign_protection_remains_after_release() -> None:
     world = World()
     await world.until_marked()
     annotations = world.metadata()["annotations"]
@@ -287,19 +287,19 @@ async def test_somebody_elses_guard_outlives_mark_and_release() -> None:
     assert world.metadata()["annotations"] == {GUARD_ANNOTATION: "true"}
 
 
-async def test_a_node_that_is_being_deleted_is_never_touched() -> None:
+async def test_node_that_is_being_deleted_is_not_written() -> None:
     world = World()
     await world.until_marked()
-    world.api.nodes["n1"]["spec"] |= {"taints": [GOING], "unschedulable": True}
-    world.pods += [a_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
+    world.api.nodes["n1"]["spec"] |= {"taints": [TO_BE_DELETED], "unschedulable": True}
+    world.pods += [make_pod(f"more-{name}", name, 1900) for name in ("n2", "n3")]
     world.api.log.clear()
     report = await world.tick(world.config.deadline_seconds)
     assert [write for write in report.writes if write.key == "n1"] == []
     assert [entry for entry in world.api.log if entry[1] == "n1"] == []
-    assert world.taints() == [GOING]
+    assert world.taints() == [TO_BE_DELETED]
 
 
-async def test_the_loop_measures_what_it_did() -> None:
+async def test_metrics_count_writes_and_marked_nodes() -> None:
     world = World()
     await world.until_marked()
     await world.tick(10)
@@ -309,7 +309,7 @@ async def test_the_loop_measures_what_it_did() -> None:
     assert 'ebb_marked_nodes{effect="NoSchedule"} 0.0' in text
 
 
-async def test_reaches_are_measured_and_forgotten() -> None:
+async def test_reach_metrics_are_removed_with_reach() -> None:
     world = World()
     await world.tick()
     text = world.metrics.text().decode()
@@ -323,7 +323,7 @@ async def test_reaches_are_measured_and_forgotten() -> None:
     assert "reach=" not in world.metrics.text().decode()
 
 
-async def test_a_policy_tells_its_own_figures_and_none_of_anothers() -> None:
+async def test_only_figures_of_current_policy_are_exported() -> None:
     world = World()
     await world.tick()
     assert "\nebb_excess_nodes " not in world.metrics.text().decode()
@@ -334,8 +334,8 @@ async def test_a_policy_tells_its_own_figures_and_none_of_anothers() -> None:
     assert "ebb_reach_nodes{" not in text
 
 
-async def test_as_many_reaches_are_measured_as_are_shown() -> None:
-    """Names of reaches hold what anybody writes in a label."""
+async def test_number_of_exported_reaches_is_bounded() -> None:
+    """Reach names contain label values, which any user can set."""
     world = World()
     count = REACHES_SHOWN + 5
     for number in range(count):
@@ -345,7 +345,7 @@ async def test_as_many_reaches_are_measured_as_are_shown() -> None:
             world.api.nodes[name] = node_json(name)
             world.api.nodes[name]["metadata"]["labels"] = labels
         placing = NodeConstraints(node_selector=tuple(labels.items()))
-        world.pods.append(replace(a_pod(f"q{number}", f"of-{number}a"), placing=placing))
+        world.pods.append(replace(make_pod(f"q{number}", f"of-{number}a"), placing=placing))
     report = await world.tick()
     assert len(report.found.plan.reaches) > count
     assert world.metrics.text().decode().count("ebb_reach_nodes{") == REACHES_SHOWN

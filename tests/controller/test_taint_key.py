@@ -16,7 +16,7 @@ OLD, NEW = "example.com/old", "example.com/new"
 
 
 def store(recorded: str | None) -> Store:
-    """Return a Lease that records this key; None: no key."""
+    """Return a Lease with this recorded key, or without a key."""
     annotations = {"theirs": "1"} | ({} if recorded is None else {KEY_ANNOTATION: recorded})
     return Store(Lease(holder="one", version="1", transitions=3, annotations=annotations))
 
@@ -26,12 +26,12 @@ def recorded(leases: Store) -> str | None:
     return leases.lease.annotations.get(KEY_ANNOTATION)
 
 
-async def refused() -> None:
+async def unavailable() -> None:
     raise UnavailableError("no answer")
 
 
 @pytest.mark.parametrize("before", [None, "", NEW])
-async def test_the_key_is_recorded_once_and_nothing_else_is_changed(before: str | None) -> None:
+async def test_key_is_recorded_once_and_nothing_else_is_changed(before: str | None) -> None:
     leases = store(before)
     key = TaintKey(Door(leases), NEW, NAMESPACE)
     await key.check()
@@ -46,7 +46,7 @@ async def test_the_key_is_recorded_once_and_nothing_else_is_changed(before: str 
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, "elsewhere"])
-async def test_another_recorded_key_is_refused_with_the_order_of_what_to_do(
+async def test_another_recorded_key_is_rejected_with_ordered_steps(
     namespace: str,
 ) -> None:
     leases = store(OLD)
@@ -54,30 +54,30 @@ async def test_another_recorded_key_is_refused_with_the_order_of_what_to_do(
     for ask in (key.check, key.record):
         with pytest.raises(InvalidInputError) as fault:
             await ask()
-        told = str(fault.value)
-        assert told.startswith(f"taintKey: is {NEW!r}, ")
-        assert "\n" not in told
+        message = str(fault.value)
+        assert message.startswith(f"taintKey: is {NEW!r}, ")
+        assert "\n" not in message
         where = "" if namespace == NAMESPACE else " --namespace elsewhere"
         steps = "scale", f"`ebb release --all --taint-key {OLD}{where}`", "start all programs"
-        places = [told.index(step) for step in steps]
+        places = [message.index(step) for step in steps]
         assert places == sorted(places)
     assert leases.writes == []
 
 
-async def test_a_lease_that_is_missing_or_cannot_be_read_is_no_fault_at_the_start() -> None:
+async def test_check_passes_when_lease_is_missing_or_unreadable() -> None:
     await TaintKey(Door(Store()), NEW, NAMESPACE).check()
-    await TaintKey(Door(store(OLD), before=refused), NEW, NAMESPACE).check()
+    await TaintKey(Door(store(OLD), before=unavailable), NEW, NAMESPACE).check()
 
 
 @in_virtual_time
-async def test_nothing_is_marked_before_the_key_is_recorded() -> None:
+async def test_recording_waits_until_key_is_written() -> None:
     leases = store(None)
     lease, leases.lease = leases.lease, None
     door = Door(leases)
     recording = asyncio.create_task(TaintKey(door, NEW, NAMESPACE).record())
     await asyncio.sleep(60)
-    assert not recording.done(), "somebody has deleted the Lease: the elector creates it"
-    leases.lease, door.before = lease, refused
+    assert not recording.done(), "the Lease was deleted; the elector creates it again"
+    leases.lease, door.before = lease, unavailable
     await asyncio.sleep(60)
     assert not recording.done()
 
@@ -98,8 +98,8 @@ async def test_nothing_is_marked_before_the_key_is_recorded() -> None:
 
 
 @in_virtual_time
-async def test_a_leader_records_its_key_again_when_somebody_has_removed_it() -> None:
-    """As `ebb release --taint-key` does while a controller still runs with that key."""
+async def test_leader_records_key_again_when_it_was_removed() -> None:
+    """`ebb release --taint-key` removes it, maybe while a controller runs with that key."""
     leases = store(NEW)
     keeping = asyncio.create_task(TaintKey(Door(leases), NEW, NAMESPACE).keep())
     assert leases.lease is not None

@@ -1,4 +1,4 @@
-"""The cluster as the watches tell it."""
+"""The view of the cluster that the watches update."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -59,7 +59,7 @@ class Ticking(Clock):
         return self.now
 
 
-class Fed:
+class WatchedView:
     def __init__(self) -> None:
         self.clock = Ticking()
         self.view = ClusterView()
@@ -74,24 +74,24 @@ class Fed:
         return self.feeds.values()
 
 
-def a_node(name: str) -> Node:
+def make_node(name: str) -> Node:
     return Node(name=name, allocatable=Resources())
 
 
-def a_pod(name: str, node: str | None = None) -> Pod:
+def make_pod(name: str, node: str | None = None) -> Pod:
     return Pod(namespace="a", name=name, node=node)
 
 
-def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
-    fed = Fed()
-    fed.nodes.replaced([a_node("b"), a_node("a")])
-    fed.pods.replaced([a_pod("q"), a_pod("p")])
-    before = fed.view.snapshot(KNOWN)()
-    fed.nodes.deleted("a")
-    fed.pods.changed(a_pod("p", "b"))
+def test_snapshot_is_sorted_and_immutable() -> None:
+    watched = WatchedView()
+    watched.nodes.replaced([make_node("b"), make_node("a")])
+    watched.pods.replaced([make_pod("q"), make_pod("p")])
+    before = watched.view.snapshot(KNOWN)()
+    watched.nodes.deleted("a")
+    watched.pods.changed(make_pod("p", "b"))
     assert [node.name for node in before.nodes] == ["a", "b"]
     assert [pod.node for pod in before.pods] == [None, None]
-    after = fed.view.snapshot(KNOWN)()
+    after = watched.view.snapshot(KNOWN)()
     assert [node.name for node in after.nodes] == ["b"]
     assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
 
@@ -107,15 +107,15 @@ def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
     ],
     ids=str,
 )
-def test_what_occupies_a_node_that_was_handed_over_cannot_wait(
+def test_pod_on_released_node_is_urgent_when_it_occupies_node(
     arrives: dict[str, Any], urgent: bool
 ) -> None:
-    fed = Fed()
-    fed.nodes.replaced([marked(a_node("n"), Mark.SOFT, 1), a_node("other")])
-    fed.pods.changed(a_pod("elsewhere", "other"))
-    assert not fed.view.wake.is_set()
-    fed.pods.changed(replace(a_pod("p", "n"), **arrives))
-    assert fed.view.wake.is_set() is urgent
+    watched = WatchedView()
+    watched.nodes.replaced([marked(make_node("n"), Mark.SOFT, 1), make_node("other")])
+    watched.pods.changed(make_pod("elsewhere", "other"))
+    assert not watched.view.wake.is_set()
+    watched.pods.changed(replace(make_pod("p", "n"), **arrives))
+    assert watched.view.wake.is_set() is urgent
 
 
 LASTING = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "true"),))
@@ -138,37 +138,37 @@ DAEMONS: dict[str, Any] = {"daemon": True, "owner_kind": DAEMON_SET}
     ],
     ids=str,
 )
-def test_a_node_of_karpenters_is_occupied_by_what_it_counts(
+def test_karpenter_node_is_occupied_by_pods_that_karpenter_counts(
     arrives: dict[str, Any], occupies: bool
 ) -> None:
-    """A pod that came after the look keeps the guard, or has it put back at once."""
-    fed, handed_over = Fed(), marked(a_node("n"), Mark.SOFT, 1)
-    fed.view.snapshot_at = 159
-    fed.nodes.replaced([replace(handed_over, labels={**handed_over.labels, KARPENTER_LABEL: "p"})])
-    fed.pods.changed(replace(a_pod("p", "n"), **arrives))
-    assert fed.view.occupied("n") is occupies
-    assert fed.view.wake.is_set() is occupies
-    fed.pods.deleted("a/p")
-    assert not fed.view.occupied("n")
+    """A pod that arrived after the snapshot keeps the protection, or is urgent."""
+    watched, released = WatchedView(), marked(make_node("n"), Mark.SOFT, 1)
+    watched.view.snapshot_at = 159
+    watched.nodes.replaced([replace(released, labels={**released.labels, KARPENTER_LABEL: "p"})])
+    watched.pods.changed(replace(make_pod("p", "n"), **arrives))
+    assert watched.view.occupied("n") is occupies
+    assert watched.view.wake.is_set() is occupies
+    watched.pods.deleted("a/p")
+    assert not watched.view.occupied("n")
 
 
-def test_who_asked_for_a_time_that_was_over_at_the_look_keeps_nobody() -> None:
-    """Or his node would never be handed over."""
-    fed = Fed()
-    fed.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
-    fed.pods.changed(replace(a_pod("p", "n"), **DAEMONS, ties=FOR_A_MINUTE))
+def test_expired_do_not_disrupt_does_not_occupy_node() -> None:
+    """Otherwise the node would never be released."""
+    watched = WatchedView()
+    watched.nodes.replaced([node("n", labels={KARPENTER_LABEL: "p"})])
+    watched.pods.changed(replace(make_pod("p", "n"), **DAEMONS, ties=FOR_A_MINUTE))
     for looked_at, occupied in ((None, True), (159, True), (160, False)):
-        fed.view.snapshot_at = looked_at
-        assert fed.view.occupied("n") is occupied
+        watched.view.snapshot_at = looked_at
+        assert watched.view.occupied("n") is occupied
 
 
-def test_a_marked_node_that_somebody_else_keeps_was_not_handed_over() -> None:
-    fed = Fed()
-    node = marked(a_node("n"), Mark.SOFT, 1)
+def test_pod_on_node_with_foreign_protection_is_not_urgent() -> None:
+    watched = WatchedView()
+    node = marked(make_node("n"), Mark.SOFT, 1)
     kept = {**node.annotations, GUARD_ANNOTATION: "true"}
-    fed.nodes.replaced([replace(node, annotations=kept)])
-    fed.pods.changed(a_pod("p", "n"))
-    assert not fed.view.wake.is_set()
+    watched.nodes.replaced([replace(node, annotations=kept)])
+    watched.pods.changed(make_pod("p", "n"))
+    assert not watched.view.wake.is_set()
 
 
 DELETED: list[dict[str, Any]] = [
@@ -177,93 +177,95 @@ DELETED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("leaves", DELETED, ids=str)
-def test_pods_on_a_node_that_is_being_deleted_hurry_nobody(leaves: dict[str, Any]) -> None:
-    """Nothing is written there; and whoever may create pods can bind one after the other to it."""
-    fed = Fed()
-    fed.nodes.replaced([replace(marked(a_node("n"), Mark.SOFT, 1), **leaves)])
-    fed.pods.changed(a_pod("p", "n"))
-    assert not fed.view.wake.is_set()
+@pytest.mark.parametrize("leaving", DELETED, ids=str)
+def test_pod_on_node_that_is_being_deleted_is_not_urgent(leaving: dict[str, Any]) -> None:
+    """Nothing is written there, and a tenant can bind any number of pods to it."""
+    watched = WatchedView()
+    watched.nodes.replaced([replace(marked(make_node("n"), Mark.SOFT, 1), **leaving)])
+    watched.pods.changed(make_pod("p", "n"))
+    assert not watched.view.wake.is_set()
 
 
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-HANDED_OVER = marked(a_node("n"), Mark.SOFT, 1)
-KEPT = replace(HANDED_OVER, annotations={**HANDED_OVER.annotations, **GUARDED})
+RELEASED = marked(make_node("n"), Mark.SOFT, 1)
+PROTECTED = replace(RELEASED, annotations={**RELEASED.annotations, **GUARDED})
 
 
 @pytest.mark.parametrize(
     ("there", "urgent"),
     [
-        ([a_pod("p", "n")], True),
-        ([a_pod("p", "n"), a_pod("p", "other")], False),
-        ([replace(a_pod("p", "n"), daemon=True)], False),
+        ([make_pod("p", "n")], True),
+        ([make_pod("p", "n"), make_pod("p", "other")], False),
+        ([replace(make_pod("p", "n"), daemon=True)], False),
         ([], False),
     ],
 )
 @pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("before", [KEPT, *(replace(HANDED_OVER, **leaves) for leaves in DELETED)])
-def test_a_node_that_turns_out_handed_over_with_a_pod_on_it_cannot_wait(
+@pytest.mark.parametrize(
+    "before", [PROTECTED, *(replace(RELEASED, **leaving) for leaving in DELETED)]
+)
+def test_node_is_urgent_when_it_becomes_released_with_pod(
     before: Node, listed: bool, there: Sequence[Pod], urgent: bool
 ) -> None:
-    """The pod came while the guard was being lifted, or before the autoscaler gave the node up."""
-    fed = Fed()
-    fed.nodes.replaced([before])
+    """The pod arrived during the release, or before the autoscaler kept the node after all."""
+    watched = WatchedView()
+    watched.nodes.replaced([before])
     for one in there:
-        fed.pods.changed(one)
-    assert not fed.view.wake.is_set()
+        watched.pods.changed(one)
+    assert not watched.view.wake.is_set()
     if listed:
-        fed.nodes.replaced([HANDED_OVER])
+        watched.nodes.replaced([RELEASED])
     else:
-        fed.nodes.changed(HANDED_OVER)
-    assert fed.view.wake.is_set() is urgent
-    fed.view.wake.clear()
-    fed.nodes.changed(replace(HANDED_OVER, version="2"))
-    assert not fed.view.wake.is_set(), "each time it turns, and not as long as it is so"
+        watched.nodes.changed(RELEASED)
+    assert watched.view.wake.is_set() is urgent
+    watched.view.wake.clear()
+    watched.nodes.changed(replace(RELEASED, version="2"))
+    assert not watched.view.wake.is_set(), "only when it becomes released, not while it is"
 
 
-def test_what_a_kubelet_writes_hurries_nobody_twice_until_the_engine_has_rested() -> None:
-    """Or one that takes the guard off its node, again and again, would have all others wait."""
-    fed = Fed()
-    fed.nodes.replaced([KEPT])
-    fed.pods.changed(a_pod("p", "n"))
-    for rested, urgent in ((False, True), (False, False), (True, True), (False, False)):
-        if rested:
-            fed.view.idle_pass_started()
-        fed.nodes.changed(HANDED_OVER)
-        assert fed.view.wake.is_set() is urgent
-        fed.view.wake.clear()
-        fed.nodes.changed(KEPT)
-    fed.nodes.changed(HANDED_OVER)
-    fed.pods.changed(a_pod("q", "n"))
-    assert fed.view.wake.is_set(), "a pod that comes is another's word"
+def test_node_change_by_kubelet_is_urgent_once_per_idle_period() -> None:
+    """Otherwise a kubelet could remove the protection repeatedly and delay all other work."""
+    watched = WatchedView()
+    watched.nodes.replaced([PROTECTED])
+    watched.pods.changed(make_pod("p", "n"))
+    for is_idle, urgent in ((False, True), (False, False), (True, True), (False, False)):
+        if is_idle:
+            watched.view.idle_pass_started()
+        watched.nodes.changed(RELEASED)
+        assert watched.view.wake.is_set() is urgent
+        watched.view.wake.clear()
+        watched.nodes.changed(PROTECTED)
+    watched.nodes.changed(RELEASED)
+    watched.pods.changed(make_pod("q", "n"))
+    assert watched.view.wake.is_set(), "a new pod does not come from the kubelet"
 
 
-def test_a_pod_that_ends_and_does_not_hurries_nobody_twice_until_the_engine_has_rested() -> None:
-    """Its kubelet writes its phase; it cannot make a pod with another uid."""
-    fed, one = Fed(), replace(a_pod("p", "n"), uid="u")
-    fed.nodes.replaced([HANDED_OVER])
-    for rested, came, urgent in (
+def test_pod_whose_phase_flaps_is_urgent_once_per_idle_period() -> None:
+    """A kubelet writes the phase of a pod, but cannot create a pod with another uid."""
+    watched, one = WatchedView(), replace(make_pod("p", "n"), uid="u")
+    watched.nodes.replaced([RELEASED])
+    for is_idle, arriving, urgent in (
         (False, one, True),
         (False, one, False),
         (False, replace(one, uid="v"), True),
         (True, one, True),
     ):
-        if rested:
-            fed.view.idle_pass_started()
-        fed.pods.changed(came)
-        assert fed.view.wake.is_set() is urgent
-        fed.view.wake.clear()
-        fed.pods.deleted("a/p")
+        if is_idle:
+            watched.view.idle_pass_started()
+        watched.pods.changed(arriving)
+        assert watched.view.wake.is_set() is urgent
+        watched.view.wake.clear()
+        watched.pods.deleted("a/p")
 
 
-def test_who_may_have_pods_come_and_go_hurries_the_engine_so_often_and_no_more() -> None:
-    fed, hurried = Fed(), 0
-    fed.nodes.replaced([HANDED_OVER])
+def test_number_of_urgent_pods_is_bounded_per_idle_period() -> None:
+    watched, hurried = WatchedView(), 0
+    watched.nodes.replaced([RELEASED])
     for number in range(WOKE_FOR_MAX + 9):
-        fed.pods.changed(replace(a_pod("p", "n"), uid=str(number)))
-        fed.pods.deleted("a/p")
-        hurried += fed.view.wake.is_set()
-        fed.view.wake.clear()
+        watched.pods.changed(replace(make_pod("p", "n"), uid=str(number)))
+        watched.pods.deleted("a/p")
+        hurried += watched.view.wake.is_set()
+        watched.view.wake.clear()
     assert hurried == WOKE_FOR_MAX
 
 
@@ -276,17 +278,17 @@ PLACED = st.builds(
     ties=st.sampled_from([NO_DISRUPTION_FACTS, LASTING, FOR_A_MINUTE]),
     terminating=st.booleans(),
 )
-THERE = (a_node("m"), node("n", labels={KARPENTER_LABEL: "p"}))
+THERE = (make_node("m"), node("n", labels={KARPENTER_LABEL: "p"}))
 
 
 @given(st.lists(PLACED | st.lists(PLACED) | st.sampled_from(["a/p", "a/q"])))
-def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
-    happens: list[Pod | list[Pod] | str],
+def test_occupied_nodes_agree_with_walk_over_all_pods(
+    events: list[Pod | list[Pod] | str],
 ) -> None:
     view = ClusterView()
     view.replaced(NODES, THERE)
     view.snapshot_at = 160
-    for one in happens:
+    for one in events:
         if isinstance(one, Pod):
             view.changed(PODS, one)
         elif isinstance(one, list):
@@ -297,20 +299,20 @@ def test_who_occupies_a_node_is_what_a_walk_over_all_pods_finds(
         walk = occupants(Cluster.of(THERE, stays), Now(160))
         assert [name for name in ("m", "n", "x") if view.occupied(name)] == sorted(walk)
     view.replaced(PODS, [])
-    assert not view._occupants, "what has gone leaves nothing behind"
-    assert not view._karpenter_occupants, "nor do those that Karpenter alone counts"
+    assert not view._occupants, "deleted pods leave nothing behind"
+    assert not view._karpenter_occupants, "nor do pods that only Karpenter counts"
 
 
-def test_a_new_list_forgets_what_is_not_in_it() -> None:
-    fed = Fed()
-    fed.pods.replaced([a_pod("p")])
-    fed.pods.replaced([a_pod("q")])
-    fed.pods.deleted("a/never-seen")
-    assert list(fed.view.pods) == ["a/q"]
+def test_new_list_removes_missing_objects() -> None:
+    watched = WatchedView()
+    watched.pods.replaced([make_pod("p")])
+    watched.pods.replaced([make_pod("q")])
+    watched.pods.deleted("a/never-seen")
+    assert list(watched.view.pods) == ["a/q"]
 
 
 @pytest.mark.parametrize(
-    ("heard", "later", "reason"),
+    ("listed", "later", "reason"),
     [
         ([], 0, "nodes have not been listed yet"),
         ([NODES], 0, "pods have not been listed yet"),
@@ -321,107 +323,112 @@ def test_a_new_list_forgets_what_is_not_in_it() -> None:
         (KINDS, 181, "the watch of nodes has sent nothing for 181 s"),
     ],
 )
-def test_a_view_without_news_is_not_to_be_decided_on(
-    heard: Sequence[Kind[Any, Any]], later: float, reason: str | None
+def test_view_is_stale_when_kind_is_unlisted_or_silent(
+    listed: Sequence[Kind[Any, Any]], later: float, reason: str | None
 ) -> None:
-    fed = Fed()
-    for kind in heard:
-        fed.feeds[kind].alive()
-    assert fed.view.freshness.why_stale(fed.clock.now + later, 180) == reason
+    watched = WatchedView()
+    for kind in listed:
+        watched.feeds[kind].alive()
+    assert watched.view.freshness.why_stale(watched.clock.now + later, 180) == reason
 
 
-def test_what_cannot_be_read_stops_no_decision_and_is_counted_as_long_as_it_lasts() -> None:
-    fed = Fed()
-    for feed in fed.everything():
+def test_unreadable_object_does_not_make_view_stale_and_is_counted() -> None:
+    watched = WatchedView()
+    for feed in watched.everything():
         feed.alive()
     gauge = 'ebb_unreadable_objects{resource="pods"} '
-    odd = replace(a_pod("p", "n"), unreadable="spec: bad")
-    for break_ in (partial(fed.pods.changed, odd), partial(fed.pods.refused, "a/p", "spec: bad")):
+    odd = replace(make_pod("p", "n"), unreadable="spec: bad")
+    for break_ in (
+        partial(watched.pods.changed, odd),
+        partial(watched.pods.refused, "a/p", "spec: bad"),
+    ):
         for mend in (
-            partial(fed.pods.changed, a_pod("p", "n")),
-            partial(fed.pods.deleted, "a/p"),
-            partial(fed.pods.replaced, []),
+            partial(watched.pods.changed, make_pod("p", "n")),
+            partial(watched.pods.deleted, "a/p"),
+            partial(watched.pods.replaced, []),
         ):
             break_()
-            assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
-            assert gauge + "1.0" in fed.metrics.text().decode()
+            assert watched.view.freshness.why_stale(watched.clock.now, 180) is None
+            assert gauge + "1.0" in watched.metrics.text().decode()
             mend()
-            assert gauge + "0.0" in fed.metrics.text().decode()
+            assert gauge + "0.0" in watched.metrics.text().decode()
 
 
-def test_what_cannot_be_read_stands_in_the_snapshot() -> None:
-    fed = Fed()
-    fed.nodes.replaced([replace(a_node("n"), unreadable="status: bad")])
-    fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
-    fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
-    found = fed.view.snapshot(KNOWN)()
+def test_snapshot_contains_unreadable_objects() -> None:
+    watched = WatchedView()
+    watched.nodes.replaced([replace(make_node("n"), unreadable="status: bad")])
+    watched.pods.replaced([replace(make_pod("p", "n"), unreadable="spec: bad")])
+    watched.pods.replaced([replace(make_pod("p", "n"), unreadable="spec: bad")])
+    found = watched.view.snapshot(KNOWN)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
-    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in fed.metrics.text().decode()
+    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in watched.metrics.text().decode()
 
 
-def test_a_watch_that_broke_off_must_tell_something_first() -> None:
-    fed = Fed()
-    for feed in fed.everything():
+def test_view_is_stale_when_watch_was_interrupted() -> None:
+    watched = WatchedView()
+    for feed in watched.everything():
         feed.alive()
-    fed.pods.restarted("error")
-    why = fed.view.freshness.why_stale(fed.clock.now, 180)
+    watched.pods.restarted("error")
+    why = watched.view.freshness.why_stale(watched.clock.now, 180)
     assert why == "the watch of pods was interrupted and has not caught up yet"
-    fed.pods.alive()
-    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
+    watched.pods.alive()
+    assert watched.view.freshness.why_stale(watched.clock.now, 180) is None
 
 
-def test_what_cannot_be_read_is_counted() -> None:
-    fed = Fed()
-    fed.pods.refused("a/p", "a/p: spec: bad")
-    fed.pods.restarted("expired")
-    text = fed.metrics.text().decode()
-    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in text
+def test_refused_object_and_watch_restart_are_counted() -> None:
+    watched = WatchedView()
+    watched.pods.refused("a/p", "a/p: spec: bad")
+    watched.pods.restarted("expired")
+    text = watched.metrics.text().decode()
+    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
     assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
 
 
-def test_pods_are_movable_once_what_they_claim_is_known() -> None:
-    """In whatever order the watches tell it; what is forgotten again blocks again."""
-    fed = Fed()
-    fed.nodes.changed(a_node("n"))
+def test_pod_is_movable_when_its_claims_are_known() -> None:
+    """In any order of watch events; a deleted claim blocks the pod again."""
+    watched = WatchedView()
+    watched.nodes.changed(make_node("n"))
     ties = DisruptionFacts(claims=(ClaimUse("c"),))
-    fed.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
+    watched.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
 
     def blocked() -> bool:
-        return bool(pod_blockers(fed.view.snapshot(KNOWN)().pods[0]))
+        return bool(pod_blockers(watched.view.snapshot(KNOWN)().pods[0]))
 
     assert blocked()
-    fed.feeds[CSI_NODES].replaced([CsiNode(name="n", limits={"ebs": 3})])
-    fed.feeds[CLAIMS].changed(Claim(namespace="a", name="c", volume="v", modes=("ReadWriteMany",)))
+    watched.feeds[CSI_NODES].replaced([CsiNode(name="n", limits={"ebs": 3})])
+    watched.feeds[CLAIMS].changed(
+        Claim(namespace="a", name="c", volume="v", modes=("ReadWriteMany",))
+    )
     assert blocked()
-    fed.feeds[VOLUMES].changed(Volume(name="v", disk=Disk("ebs", "1")))
+    watched.feeds[VOLUMES].changed(Volume(name="v", disk=Disk("ebs", "1")))
     assert not blocked()
-    assert fed.view.snapshot(KNOWN)().attach_limits == {"n": {"ebs": 3}}
-    fed.feeds[CLAIMS].deleted("a/c")
+    assert watched.view.snapshot(KNOWN)().attach_limits == {"n": {"ebs": 3}}
+    watched.feeds[CLAIMS].deleted("a/c")
     assert blocked()
 
 
-def test_a_pod_that_turned_is_judged_as_a_pass_judges_it() -> None:
-    """A device that no node offers may be claimed; a hard mark may keep its pod waiting."""
-    asked = Resources(pods=1, extended=(("example.com/gpu", 1),))
-    fed = Fed()
-    fed.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
-    fed.pods.changed(replace(a_pod("p"), requests=asked, unschedulable=True))
-    assert fed.view.unschedulable_check(TAINT_KEY, KNOWN)()
+def test_unschedulable_pod_is_evaluated_as_in_pass() -> None:
+    """A device that no node offers may come from a DeviceClass; a NoSchedule mark may block it."""
+    requests = Resources(pods=1, extended=(("example.com/gpu", 1),))
+    watched = WatchedView()
+    watched.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
+    watched.pods.changed(replace(make_pod("p"), requests=requests, unschedulable=True))
+    assert watched.view.unschedulable_check(TAINT_KEY, KNOWN)()
 
 
-def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
-    fed = Fed()
-    fed.nodes.replaced([node("n")])
-    fed.pods.changed(replace(a_pod("p"), unschedulable=True))
-    fed.pods.deleted("a/p")
-    assert not fed.view.unschedulable_check(TAINT_KEY, KNOWN)()
+def test_deleted_pod_is_not_urgent() -> None:
+    watched = WatchedView()
+    watched.nodes.replaced([node("n")])
+    watched.pods.changed(replace(make_pod("p"), unschedulable=True))
+    watched.pods.deleted("a/p")
+    assert not watched.view.unschedulable_check(TAINT_KEY, KNOWN)()
 
 
-def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:
-    fed = Fed()
-    for feed in fed.everything():
+def test_unreadable_volume_does_not_make_view_stale() -> None:
+    watched = WatchedView()
+    for feed in watched.everything():
         feed.alive()
-    fed.feeds[VOLUMES].changed(Volume(name="v"))
-    fed.feeds[VOLUMES].refused("v", "spec: bad")
-    assert fed.view.freshness.why_stale(fed.clock.now, 180) is None
-    assert fed.view.of(VOLUMES) == {}
+    watched.feeds[VOLUMES].changed(Volume(name="v"))
+    watched.feeds[VOLUMES].refused("v", "spec: bad")
+    assert watched.view.freshness.why_stale(watched.clock.now, 180) is None
+    assert watched.view.of(VOLUMES) == {}

@@ -1,4 +1,4 @@
-"""Which write comes first, how many come at once, and what ends a batch."""
+"""Order of writes, bounds on concurrent writes, and the end of a batch."""
 
 import asyncio
 from collections.abc import Callable, Container, Iterable
@@ -39,14 +39,14 @@ DROPPABLE = [kind for kind in WriteKind if kind not in URGENT]
 
 
 class World:
-    """A hundred nodes; what is written is a label."""
+    """A hundred nodes, and writes that set a label and an annotation."""
 
     def __init__(self) -> None:
         self.api, self.metrics = SlowApi(*map(node_json, NAMES)), Metrics()
         self.told: list[str] = []
         self.notes: list[str] = []
-        self.heard: dict[str, Node] = {}
-        """What watches have told since the writes were decided."""
+        self.updates: dict[str, Node] = {}
+        """Nodes that the watches updated after the writes were decided."""
         self.occupied: set[str] = set()
         self.writers = Writers(self.api, self.metrics, self.tell)
 
@@ -67,7 +67,7 @@ class World:
         halted: Callable[[], str | None] = lambda: None,
         closed: Container[str] = (),
     ) -> WriteBatch:
-        sight = LiveView(halted, self.heard.get, self.occupied.__contains__)
+        sight = LiveView(halted, self.updates.get, self.occupied.__contains__)
         return await self.writers.carry_out(writes, TAINT_KEY, sight, closed)
 
     def written(self, kind: WriteKind) -> list[str]:
@@ -88,14 +88,14 @@ class World:
         )
 
 
-async def test_a_node_that_is_as_the_watch_told_it_takes_one_call() -> None:
+async def test_write_takes_one_call_when_node_is_unchanged() -> None:
     world = World()
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:2]))
     assert world.api.log == [("patch", "n000"), ("patch", "n001")]
     assert world.told == ["DrainMarked n000", "DrainMarked n001"]
 
 
-async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_not() -> None:
+async def test_changed_node_is_read_and_written_when_relevant_fields_are_equal() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[:2])
     for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
@@ -108,20 +108,20 @@ async def test_a_node_that_has_changed_is_read_and_written_if_what_counts_has_no
     assert world.count(WriteResult.CONFLICT) == 1
 
 
-async def test_a_node_of_which_the_watch_has_told_since_takes_one_call_too() -> None:
+async def test_write_takes_one_call_when_watch_has_updated_node() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[:2])
     for name, changed in (("n000", {"theirs": "x"}), ("n001", {"kube-ebb.io/keep": "true"})):
         world.api.nodes[name]["metadata"]["annotations"] = changed
         world.api.versions[name] = 9
-        world.heard[name] = world.api.node(name)
+        world.updates[name] = world.api.node(name)
     await world.carry_out(writes)
     assert world.api.log == [("patch", "n000")]
     assert world.written(WriteKind.MARK) == ["n000"]
     assert world.count(WriteResult.CONFLICT) == 1
 
 
-async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> None:
+async def test_taints_are_written_separately_when_webhook_is_down() -> None:
     world = World()
     world.api.webhook_up = False
     await world.carry_out(world.writes(WriteKind.MARK, NAMES[:1]))
@@ -130,8 +130,8 @@ async def test_taints_that_no_webhook_has_set_are_written_by_themselves() -> Non
     assert world.notes == ["because", MISSING_TAINTS]
 
 
-async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
-    """The list is written whole, and so made of the node as it is found."""
+async def test_repair_keeps_taints_added_meanwhile() -> None:
+    """The write replaces the whole list, so it is computed from the stored node."""
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"] = {MARK_LABEL: "soft"}
     write = repair(world.api.node("n000"), TAINT_KEY, "because")
@@ -159,22 +159,22 @@ async def test_a_repair_takes_no_taint_away_that_came_meanwhile() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("told", [True, False], ids=["told by the watch", "read"])
+@pytest.mark.parametrize("updated", [True, False], ids=["updated by watch", "read"])
 @pytest.mark.parametrize(
     "kind", [kind for kind in WriteKind if kind is not WriteKind.REPAIR_TAINTS]
 )
-async def test_nothing_is_written_where_what_it_rests_on_has_changed(
-    kind: WriteKind, told: bool, changed: Json
+async def test_write_is_dropped_when_relevant_fields_have_changed(
+    kind: WriteKind, updated: bool, changed: Json
 ) -> None:
-    """The version alone would not say so: the write would be tried on the new one."""
+    """The resource version alone is not enough: the write would be retried on the new one."""
     world = World()
     writes = world.writes(kind, NAMES[:1])
     world.api.nodes["n000"] = merge(world.api.nodes["n000"], {"metadata": changed})
     world.api.versions["n000"] = 9
-    if told:
-        world.heard["n000"] = world.api.node("n000")
+    if updated:
+        world.updates["n000"] = world.api.node("n000")
     batch = await world.carry_out(writes)
-    assert world.api.log == ([] if told else [("get", "n000")])
+    assert world.api.log == ([] if updated else [("get", "n000")])
     assert (batch.failed, world.told, world.count(WriteResult.CONFLICT)) == ([], [], 1)
 
 
@@ -183,7 +183,7 @@ async def test_nothing_is_written_where_what_it_rests_on_has_changed(
     [(kind, URGENT_WRITERS_MAX if kind in URGENT else WRITERS_MAX) for kind in WriteKind
      if kind is not WriteKind.REPAIR_TAINTS],
 )  # fmt: skip
-async def test_so_many_at_once_and_no_more(kind: WriteKind, most: int) -> None:
+async def test_number_of_concurrent_writes_is_bounded(kind: WriteKind, most: int) -> None:
     world = World()
     with world.api.held():
         batch = asyncio.create_task(world.carry_out(world.writes(kind, NAMES)))
@@ -194,8 +194,8 @@ async def test_so_many_at_once_and_no_more(kind: WriteKind, most: int) -> None:
 
 
 @pytest.mark.parametrize("kind", DROPPABLE)
-async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> None:
-    """What is under way is finished; not one write more is begun."""
+async def test_deferrable_writes_stop_when_pass_is_interrupted(kind: WriteKind) -> None:
+    """Writes in progress are finished; no further write is started."""
     world = World()
     urgent = asyncio.Event()
     with world.api.held():
@@ -212,7 +212,7 @@ async def test_what_can_wait_ends_when_something_comes_up(kind: WriteKind) -> No
     assert world.count(WriteResult.DROPPED) == len(NAMES) - WRITERS_MAX
 
 
-async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> None:
+async def test_interruption_is_checked_again_after_read() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[:1])
     world.api.versions["n000"] = 9
@@ -225,7 +225,7 @@ async def test_what_is_read_first_is_looked_at_again_before_it_is_written() -> N
 @pytest.mark.parametrize(
     "kind", [WriteKind.RELEASE_MARK, WriteKind.SET_PREFER_NO_SCHEDULE, WriteKind.PROTECT]
 )
-async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> None:
+async def test_urgent_writes_continue_when_pass_is_interrupted(kind: WriteKind) -> None:
     world = World()
     world.api.down = {"n003"}
     batch = await world.carry_out(world.writes(kind, NAMES), lambda: "urgent")
@@ -233,7 +233,7 @@ async def test_what_is_pressing_goes_on_whatever_comes_up(kind: WriteKind) -> No
     assert [write.key for write in batch.failed] == ["n003"]
 
 
-async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped() -> None:
+async def test_other_writes_are_dropped_when_urgent_write_fails() -> None:
     world = World()
     writes = world.writes(WriteKind.MARK, NAMES[10:]) + world.writes(
         WriteKind.RELEASE_MARK, NAMES[:10]
@@ -245,7 +245,7 @@ async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped(
 
 
 @pytest.mark.parametrize(
-    ("kind", "mark", "goes_on"),
+    ("kind", "mark", "continues"),
     [
         (WriteKind.RELEASE_MARK, "soft", True),
         (WriteKind.RELEASE_MARK, "hard", False),
@@ -256,10 +256,10 @@ async def test_what_is_pressing_comes_first_and_if_it_fails_the_rest_is_dropped(
     ],
 )
 @pytest.mark.parametrize("closed", [False, True])
-async def test_what_is_pressing_and_refused_for_ever_stops_nobody_else_but_for_its_room(
-    kind: WriteKind, mark: str, goes_on: bool, closed: bool
+async def test_failing_urgent_write_blocks_others_only_for_its_no_schedule_mark(
+    kind: WriteKind, mark: str, continues: bool, closed: bool
 ) -> None:
-    """A hard mark that stays keeps pods out that the plan has a place for there, if it has."""
+    """A NoSchedule mark that remains blocks pods that the plan may place there."""
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = mark
     world.api.down = {"n000"}
@@ -267,11 +267,11 @@ async def test_what_is_pressing_and_refused_for_ever_stops_nobody_else_but_for_i
         pressing = world.write(kind, "n000")
         batch = [pressing, *world.writes(WriteKind.MARK, NAMES[1:3])]
         await world.carry_out(batch, closed={"n000"} if closed else set())
-    assert world.written(WriteKind.MARK) == (NAMES[1:3] if goes_on or closed else [])
+    assert world.written(WriteKind.MARK) == (NAMES[1:3] if continues or closed else [])
 
 
 @pytest.mark.parametrize("kind", DROPPABLE)
-async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
+async def test_first_failed_write_ends_batch_and_is_tried_last(
     kind: WriteKind,
 ) -> None:
     world = World()
@@ -284,7 +284,7 @@ async def test_the_first_write_that_fails_ends_the_batch_and_is_tried_last(
         assert world.written(kind) == NAMES[1:]
 
 
-async def test_a_write_that_fails_by_a_fault_of_our_own_is_tried_last_too() -> None:
+async def test_write_that_fails_by_internal_error_is_tried_last() -> None:
     world = World()
     odd = world.write(WriteKind.PROTECT_UNMARKED, "n000")
     del world.api.versions["n000"]
@@ -294,7 +294,7 @@ async def test_a_write_that_fails_by_a_fault_of_our_own_is_tried_last_too() -> N
     assert world.written(WriteKind.PROTECT_UNMARKED) == ["n001"]
 
 
-async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused() -> None:
+async def test_marks_are_written_after_planless_writes_and_before_failed_ones() -> None:
     world = World()
     world.api.down = {"n000"}
     await world.carry_out([world.write(WriteKind.PROTECT_UNMARKED, "n000")])
@@ -309,8 +309,8 @@ async def test_marks_come_behind_what_needs_no_plan_and_before_what_was_refused(
     assert [name for _, name in world.api.log] == ["n003", "n002", "n001", "n000"]
 
 
-async def test_a_standing_mark_that_cannot_be_written_anew_is_tried_behind_new_ones() -> None:
-    """A policy may refuse every write on nodes whose marks are to be dated, or prolonged."""
+async def test_failing_rewrite_of_existing_mark_is_tried_after_new_marks() -> None:
+    """An admission policy may reject every write on nodes whose marks need new details."""
     world = World()
     frozen = NAMES[: WRITERS_MAX + 1]
     for name in frozen:
@@ -326,10 +326,10 @@ async def test_a_standing_mark_that_cannot_be_written_anew_is_tried_behind_new_o
 @pytest.mark.parametrize(
     "kind", [WriteKind.REMOVE_PROTECTION, WriteKind.SET_NO_SCHEDULE, WriteKind.PROTECT]
 )
-async def test_no_node_is_handed_over_to_which_a_pod_has_come(
+async def test_node_is_not_released_when_pod_has_arrived(
     kind: WriteKind, mark: str | None
 ) -> None:
-    """The guard of a node without a mark goes for other reasons, whoever is there."""
+    """The protection of an unmarked node is removed for other reasons, with any pods."""
     world = World()
     for name in NAMES[:6] if mark else ():
         world.api.nodes[name]["metadata"]["labels"][MARK_LABEL] = mark
@@ -344,7 +344,7 @@ async def test_no_node_is_handed_over_to_which_a_pod_has_come(
     assert (batch.dropped, batch.failed) == (len(left), [])
 
 
-async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -> None:
+async def test_pods_are_checked_again_when_release_conflicts() -> None:
     world = World()
     world.api.nodes["n000"]["metadata"]["labels"][MARK_LABEL] = "soft"
     writes = world.writes(WriteKind.REMOVE_PROTECTION, NAMES[:1])
@@ -358,14 +358,14 @@ async def test_a_hand_over_that_others_get_ahead_of_looks_again_who_is_there() -
 
 
 class Broken(SlowApi):
-    """Answers what nobody expects."""
+    """Raises an unexpected exception."""
 
     async def write(self, *_: object) -> tuple[Node, str]:
         raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("kind", [WriteKind.RELEASE_MARK, WriteKind.MARK])
-async def test_an_exception_of_any_kind_is_a_write_that_failed(kind: WriteKind) -> None:
+async def test_any_exception_counts_as_failed_write(kind: WriteKind) -> None:
     world = World()
     world.writers = Writers(Broken(*map(node_json, NAMES)), world.metrics, world.tell)
     batch = await world.carry_out(world.writes(kind, NAMES[:2]))
@@ -403,7 +403,7 @@ class Racing(SlowApi):
         return await super().write(write, version)
 
 
-async def test_a_write_that_others_are_always_faster_than_fails_after_some_tries() -> None:
+async def test_write_fails_after_some_tries_when_node_always_changes() -> None:
     world = World()
     api = Racing(*map(node_json, NAMES))
     world.writers = Writers(api, world.metrics, world.tell)
@@ -412,8 +412,8 @@ async def test_a_write_that_others_are_always_faster_than_fails_after_some_tries
     assert len(api.log) == TRIES_MAX - 1
 
 
-async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -> None:
-    """Of the earlier one what has begun is finished; nobody writes twice to one node."""
+async def test_later_batch_writes_only_urgent_writes_at_once() -> None:
+    """Started writes of the earlier batch are finished; no node is written twice at once."""
     world = World()
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:50])))
@@ -432,7 +432,7 @@ async def test_a_later_batch_does_not_wait_and_writes_what_is_pressing_alone() -
     assert world.written(WriteKind.MARK) == [*NAMES[:WRITERS_MAX], *NAMES[50:60]]
 
 
-async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
+async def test_node_that_is_still_being_written_is_left_to_next_pass() -> None:
     world = World()
     with world.api.held():
         early = asyncio.create_task(world.carry_out(world.writes(WriteKind.MARK, NAMES[:1])))
@@ -443,7 +443,7 @@ async def test_what_is_still_being_written_is_left_to_the_next_pass() -> None:
     assert world.written(WriteKind.MARK) == NAMES[:1]
 
 
-async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
+async def test_overtaking_batches_have_bounded_concurrency() -> None:
     world = World()
     with world.api.held():
         batches = []
@@ -457,7 +457,7 @@ async def test_batches_that_overtake_each_other_do_not_pile_up() -> None:
     assert world.api.most == URGENT_WRITERS_MAX + WRITERS_MAX
 
 
-async def test_the_node_api_that_is_away_is_no_exception() -> None:
+async def test_batch_reports_failures_when_api_is_down() -> None:
     world = World()
     world.api.down = set(NAMES)
     batch = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES))

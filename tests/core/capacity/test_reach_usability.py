@@ -1,4 +1,4 @@
-"""What is of use in a reach: scraps by its own pods, ratios by all that can use its nodes."""
+"""Usable capacity of a reach: minimum sizes from its own pods, ratios from all pods."""
 
 from fractions import Fraction
 
@@ -19,8 +19,8 @@ TOLERATES = NodeConstraints(tolerations=(Toleration(CONTROL_PLANE.key, "Exists")
 LABEL = {"node-role.kubernetes.io/control-plane": ""}
 
 
-def planned() -> Plan:
-    """Plan four half full workers with 4 GB a core beside a control plane that runs CoreDNS."""
+def control_plane_plan() -> Plan:
+    """Plan four half-full workers with 4 GB per core beside a control plane with CoreDNS."""
     cps = [node(f"cp{n}", 4000, 16_000, labels=LABEL, taints=(CONTROL_PLANE,)) for n in (1, 2)]
     workers = [node(f"w{n}", 4000, 16_000) for n in range(4)]
     dns = [
@@ -31,8 +31,8 @@ def planned() -> Plan:
     return reconcile.plan(Cluster.of([*cps, *workers], [*dns, *web]), Config(budgets=UNLIMITED))
 
 
-def beside_gpus() -> Plan:
-    """Plan workers with pods of 1 GB a core beside GPU nodes whose pods ask for 8."""
+def gpu_plan() -> Plan:
+    """Plan workers with pods of 1 GB per core beside GPU nodes with pods of 8 GB per core."""
     gpu = Taint("gpu", "", "NoSchedule")
     workers = [node(f"w{n}", 4000, 16_000) for n in range(3)]
     gpus = [node(f"g{n}", 4000, 32_000, labels={"pool": "gpu"}, taints=(gpu,)) for n in range(2)]
@@ -44,15 +44,15 @@ def beside_gpus() -> Plan:
     return reconcile.plan(Cluster.of([*workers, *gpus], [*web, *train]), Config(budgets=UNLIMITED))
 
 
-def of(plan: Plan, name: str) -> ReachSums:
+def reach_of(plan: Plan, name: str) -> ReachSums:
     (found,) = (one for one in plan.reaches if one.name.startswith(name))
     return found
 
 
-def test_pods_of_one_shape_do_not_make_the_memory_of_others_useless() -> None:
-    """CoreDNS asks for 0.7 GB a core; of what is free beside it web's pods can use 4."""
-    plan = planned()
-    dns = of(plan, "tolerates")
+def test_pods_of_one_ratio_do_not_make_memory_of_others_unusable() -> None:
+    """CoreDNS requests 0.7 GB per core; the web pods can use 4 GB per core."""
+    plan = control_plane_plan()
+    dns = reach_of(plan, "tolerates")
     assert dns.usability is not None
     assert dns.usability.max_gb_per_cpu == Fraction(4)
     assert dns.usability.min_cpu_millis == 90
@@ -60,9 +60,9 @@ def test_pods_of_one_shape_do_not_make_the_memory_of_others_useless() -> None:
     assert [removal.node for removal in plan.removals] == ["w0"]
 
 
-def test_what_nobody_there_can_use_is_not_usable() -> None:
-    """Pods with 1 GB a core alone: of the four that are there beside each core three are lost."""
-    general = of(beside_gpus(), "general")
+def test_memory_is_not_usable_when_no_pod_of_reach_can_use_it() -> None:
+    """All pods request 1 GB per core, so 3 of the 4 GB per core are unusable."""
+    general = reach_of(gpu_plan(), "general")
     assert general.usability is not None
     assert general.usability.max_gb_per_cpu == Fraction(1)
     assert general.before.usable.memory_bytes < general.before.capacity.memory_bytes

@@ -1,4 +1,4 @@
-"""Thresholds that protect the nodes which pods can reach: small clusters, one for each promise."""
+"""Thresholds hold in every reach: small clusters, one for each guarantee."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -50,29 +50,29 @@ TOLERATES_GPU = NodeConstraints(
 )
 
 
-def planned(cluster: Cluster, asked: Config) -> Plan:
-    """Return the engine's plan, which is the plain one too."""
-    plan = reconcile.plan(cluster, asked)
-    assert by_the_engine(plan) == plainly(cluster, Reference(cluster, asked).run())
+def make_plan(cluster: Cluster, settings: Config) -> Plan:
+    """Return the plan of the engine; the plain plan must agree."""
+    plan = reconcile.plan(cluster, settings)
+    assert by_the_engine(plan) == plainly(cluster, Reference(cluster, settings).run())
     return plan
 
 
-def gone(plan: Plan) -> list[str]:
+def removed_nodes(plan: Plan) -> list[str]:
     return [removal.node for removal in plan.removals]
 
 
 def percent(plan: Plan, reach: str) -> tuple[int, int]:
-    """Return CPU asked for of what the reach has, before and after, in percent, rounded up."""
+    """Return requested CPU of the reach, before and after, in percent, rounded up."""
     (found,) = [one for one in plan.reaches if one.name == reach]
     sums = (
         (one.requests.cpu_millis, one.capacity.cpu_millis) for one in (found.before, found.after)
     )
-    before, after = (-(-asked * 100 // whole) for asked, whole in sums)
+    before, after = (-(-settings * 100 // whole) for settings, whole in sums)
     return before, after
 
 
 def loaded(name: str, millis: int, cpu: int = 4000, **how: object) -> tuple[Node, list[Pod]]:
-    """Return a node and pods of 250m that ask for so much of it."""
+    """Return a node and pods of 250m that request *millis* of it."""
     placing = how.pop("placing", NodeConstraints())
     pods = [pod(f"{name}-{n}", name, 250, 100, placing=placing) for n in range(millis // 250)]  # type: ignore[arg-type]
     return node(name, cpu, 64_000, **how), pods  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def cluster_of(*parts: tuple[Node, list[Pod]]) -> Cluster:
 
 
 def devices(count: int, **how: object) -> list[tuple[Node, list[Pod]]]:
-    """Return idle nodes behind a taint, and one pod that may be there."""
+    """Return idle tainted nodes, and one pod that tolerates the taint."""
     parts = [
         loaded(f"gpu{n}", 0, 64_000, taints=(GPU,), labels={"pool": "gpu"}, **how)
         for n in range(count)
@@ -92,10 +92,10 @@ def devices(count: int, **how: object) -> list[tuple[Node, list[Pod]]]:
     return [(parts[0][0], [trainer]), *parts[1:]]
 
 
-# The sums.
+# Sums.
 
 
-def test_idle_control_plane_nodes_are_no_room_for_the_workers() -> None:
+def test_idle_control_plane_nodes_give_no_room_to_workers() -> None:
     """Ten workers at 68.75 % beside three idle nodes; over all of them it would be 38.8 %."""
     masters = [
         loaded(f"m{n}", 0, 10_300, labels={CONTROL_PLANE: ""},
@@ -103,20 +103,20 @@ def test_idle_control_plane_nodes_are_no_room_for_the_workers() -> None:
         for n in range(3)
     ]  # fmt: skip
     workers = [loaded(f"w{n}", 2750) for n in range(10)]
-    plan = planned(cluster_of(*workers, *masters), config("0.8"))
-    assert len(gone(plan)) == 1
+    plan = make_plan(cluster_of(*workers, *masters), config("0.8"))
+    assert len(removed_nodes(plan)) == 1
     assert percent(plan, "general") == (69, 77)
     assert (plan.before.nodes, plan.after.nodes) == (10, 9)
 
 
 @pytest.mark.parametrize("tainted", [True, False])
-def test_a_virtual_node_changes_nothing(*, tainted: bool) -> None:
+def test_virtual_node_does_not_change_plan(*, tainted: bool) -> None:
     workers = [loaded(f"w{n}", 2750) for n in range(10)]
     taints = (Taint("virtual-kubelet.io/provider", "azure", "NoSchedule"),) if tainted else ()
     fake, _ = loaded("v", 0, 10_000_000, taints=taints)
     inside = pod("inside", "v", 500_000, 1000)
-    alone = planned(cluster_of(*workers), config("0.8"))
-    together = planned(
+    alone = make_plan(cluster_of(*workers), config("0.8"))
+    together = make_plan(
         cluster_of(*workers, (replace(fake, virtual=True), [inside])), config("0.8")
     )
     assert together.removals == alone.removals
@@ -126,105 +126,111 @@ def test_a_virtual_node_changes_nothing(*, tainted: bool) -> None:
     assert [one.code for one in kept.blockers] == ["virtual-node"]
 
 
-def test_a_general_pool_beside_an_idle_pool_keeps_its_threshold_and_its_headroom() -> None:
-    """27.5 of 40 cores: one node may go, to 76.4 %; three would leave 27.5 of 28."""
+def test_idle_pool_does_not_change_threshold_and_headroom_of_general_pool() -> None:
+    """27.5 of 40 cores: one node is removable, to 76.4 %; three would leave 27.5 of 28."""
     workers = [loaded(f"w{n}", 2750) for n in range(10)]
-    plan = planned(cluster_of(*workers, *devices(4)), config("0.8", headroom=1))
-    assert len([name for name in gone(plan) if name.startswith("w")]) == 1
+    plan = make_plan(cluster_of(*workers, *devices(4)), config("0.8", headroom=1))
+    assert len([name for name in removed_nodes(plan) if name.startswith("w")]) == 1
     assert percent(plan, "general") == (69, 77)
     # Room for one more pod is kept among the others too, but they are idle.
-    assert {"gpu1", "gpu2", "gpu3"} >= {n for n in gone(plan) if n.startswith("gpu")} != set()
+    assert (
+        {"gpu1", "gpu2", "gpu3"}
+        >= {n for n in removed_nodes(plan) if n.startswith("gpu")}
+        != set()
+    )
 
 
-def test_a_reach_of_one_node_is_exempt_and_its_node_counts() -> None:
-    """A pod that is bound to its node by a selector keeps the node, however full, and no other."""
+def test_reach_of_one_node_has_no_threshold_but_its_node_counts() -> None:
+    """A pod whose selector matches one node keeps that node, however full, and no other."""
     bound = NodeConstraints(node_selector=(("host", "w0"),))
     full = loaded("w0", 3750, placing=bound, labels={"host": "w0"})
     rest = [loaded(f"w{n}", 1000) for n in range(1, 5)]
-    plan = planned(cluster_of(full, *rest), config("0.8"))
-    # 7.75 of 20 cores: three nodes would do for 80 %, but w0 holds 3.75 of its four.
-    assert "w0" not in gone(plan)
+    plan = make_plan(cluster_of(full, *rest), config("0.8"))
+    # 7.75 of 20 cores: three nodes would be below 80 %, but w0 uses 3.75 of its four.
+    assert "w0" not in removed_nodes(plan)
     assert plan.before.requests.cpu_millis == 7750
     assert [one.name for one in plan.reaches] == ["general"]
-    assert len(gone(plan)) == 2
+    assert len(removed_nodes(plan)) == 2
 
 
-def test_cordoned_and_unready_nodes_give_no_room_and_their_pods_count() -> None:
-    closed = [loaded("c0", 1000, unschedulable=True), loaded("c1", 1000, ready=False)]
-    plan = planned(cluster_of(*closed, *(loaded(f"w{n}", 1000) for n in range(3))), config("0.6"))
-    # Five cores are asked for of the twelve of the open nodes: 42 %, 63 % of eight.
-    assert gone(plan) == []
+def test_cordoned_and_unready_nodes_give_no_room_but_their_pods_count() -> None:
+    unusable = [loaded("c0", 1000, unschedulable=True), loaded("c1", 1000, ready=False)]
+    plan = make_plan(
+        cluster_of(*unusable, *(loaded(f"w{n}", 1000) for n in range(3))), config("0.6")
+    )
+    # Five cores are requested of the twelve of schedulable nodes: 42 %, or 63 % of eight.
+    assert removed_nodes(plan) == []
     assert percent(plan, "general") == (42, 42)
 
 
-def test_a_full_reach_is_not_made_fuller_and_holds_no_other_back() -> None:
-    """Pods that only batch nodes take are at 94 %; where no room is there, others may go on."""
+def test_full_reach_does_not_block_other_reaches() -> None:
+    """The batch reach is at 94 % and has no room; general nodes are removable."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3750, 3999, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
-    plan = planned(cluster_of(*full, *rest), config("0.8"))
-    assert len(gone(plan)) == 3
-    assert {name[0] for name in gone(plan)} == {"w"}
+    plan = make_plan(cluster_of(*full, *rest), config("0.8"))
+    assert len(removed_nodes(plan)) == 3
+    assert {name[0] for name in removed_nodes(plan)} == {"w"}
     (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
     assert found.after == found.before
 
 
-def test_pods_pass_by_a_full_reach_where_they_have_a_choice() -> None:
-    """First fit would put the general pods onto the fuller batch nodes, which are at 87.5 %."""
+def test_pods_avoid_full_reach_when_they_have_choice() -> None:
+    """Plain first fit would place the general pods on the fuller batch nodes, at 87.5 %."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     rest = [loaded(f"w{n}", 500) for n in range(4)]
-    plan = planned(cluster_of(*full, *rest), config("0.8"))
-    assert {name[0] for name in gone(plan)} == {"w"}
+    plan = make_plan(cluster_of(*full, *rest), config("0.8"))
+    assert {name[0] for name in removed_nodes(plan)} == {"w"}
     (found,) = [one for one in plan.reaches if one.name == "pool=batch"]
     assert found.after == found.before
 
 
-def test_what_would_make_a_full_reach_fuller_stays() -> None:
-    """The other general nodes are idle but take no more pods: batch nodes are the only place."""
+def test_node_is_kept_when_its_pods_fit_only_full_reach() -> None:
+    """The other general nodes are idle but have no pod slots, so only batch nodes have room."""
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     full = [loaded(f"b{n}", 3500, placing=batch, labels={"pool": "batch"}) for n in range(2)]
     keep = {KEEP_ANNOTATION: "true"}
     idle = [loaded(f"i{n}", 250, pods=1, annotations=keep) for n in range(4)]
-    plan = planned(cluster_of(*full, *idle, loaded("w0", 500)), config("0.8"))
-    assert gone(plan) == []
+    plan = make_plan(cluster_of(*full, *idle, loaded("w0", 500)), config("0.8"))
+    assert removed_nodes(plan) == []
     (why,) = [b for k in plan.kept if k.node == "w0" for b in k.blockers]
     assert why.code == "reach-threshold"
     assert why.message == "without it reach pool=batch would have cpu at 93.8%, over 80%"
 
 
-def test_a_zone_of_another_pool_keeps_nobody() -> None:
-    """Four GPU nodes in zone c are no reason to keep the workers of zones a and b."""
+def test_zone_balance_ignores_zones_of_another_pool() -> None:
+    """Four GPU nodes in zone c do not keep the workers of zones a and b."""
     general = [loaded(f"w{n}", 500, labels={ZONE: "ab"[n % 2]}) for n in range(4)]
     far = [
         (replace(one, labels={**one.labels, ZONE: "c"}, annotations={KEEP_ANNOTATION: "true"}), p)
         for one, p in devices(4)
     ]
     budgets = replace(UNLIMITED, balance_zones=True)
-    plan = planned(cluster_of(*general, *far), replace(config("0.8"), budgets=budgets))
-    assert len([name for name in gone(plan) if name.startswith("w")]) == 3
+    plan = make_plan(cluster_of(*general, *far), replace(config("0.8"), budgets=budgets))
+    assert len([name for name in removed_nodes(plan) if name.startswith("w")]) == 3
 
 
-# The repairs.
+# Regressions.
 
 
-def test_chapter_three_with_headroom_lets_node_2_go() -> None:
-    plan = planned(
+def test_node_2_of_chapter_3_is_removed_with_headroom() -> None:
+    plan = make_plan(
         thesis_cluster(), replace(thesis_config(), budgets=replace(UNLIMITED, headroom=1))
     )
-    assert gone(plan) == ["2"]
+    assert removed_nodes(plan) == ["2"]
     assert plan.after.requests == Amount(7200, 12_000 * MB)
     assert plan.after.capacity == Amount(12_000, 24_000 * MB)
 
 
-def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
-    """A dying node with a pod of 3,900m: three others hold 4,500 of 12,000, and 8,400 of 8,000."""
+def test_pods_of_leaving_node_count_in_sums() -> None:
+    """With the 3,900m of a leaving node, 8,400m are requested of 12,000m, or of 8,000m."""
     dying = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
     parts = [(node(f"w{n}"), [pod(f"p{n}", f"w{n}", 1500, 100)]) for n in range(3)]
     parts.append((node("dying", taints=(dying,)), [pod("large", "dying", 3900, 100)]))
     whole = cluster_of(*parts)
-    plan = planned(whole, config("0.7"))
-    assert gone(plan) == []
+    plan = make_plan(whole, config("0.7"))
+    assert removed_nodes(plan) == []
     assert plan.before.requests.cpu_millis == 8400
     assert plan.before.capacity.cpu_millis == 12_000
     messages = [b.message for kept in plan.kept for b in kept.blockers if b.code == "threshold"]
@@ -233,8 +239,8 @@ def test_the_pods_of_a_dying_node_stay_in_the_sums() -> None:
     assert reconcile.reconcile(whole, config("0.7"), LeaderState(), 0).state.candidates == {}
 
 
-def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
-    """Its node is dying, but until it is gone nobody whom the pod refuses may come to its zone."""
+def test_pod_without_place_still_repels_pods_on_its_leaving_node() -> None:
+    """Until the node is deleted, its zone is closed to pods that the pod repels."""
     dying = Taint("karpenter.sh/disrupted", "", "NoSchedule")
     aloof = PodConstraints(apart=(PodAffinityTerm(select("b"), ZONE),))
     whole = Cluster.of(
@@ -249,11 +255,11 @@ def test_a_pod_that_finds_no_place_is_still_felt_where_it_stands() -> None:
             pod("other", "far", 500, 100, labels={"app": "b"}),
         ],
     )
-    assert gone(planned(whole, config("1"))) == []
+    assert removed_nodes(make_plan(whole, config("1"))) == []
 
 
-def test_after_each_removal_the_dearest_that_can_go_is_next() -> None:
-    """X may go only once D's pod has come to T: X follows D, before the cheaper Y."""
+def test_most_expensive_removable_node_is_next_after_each_removal() -> None:
+    """X is removable only after D's pod has moved to T: X follows D, before the cheaper Y."""
     friend = PodConstraints(near=(PodAffinityTerm(select("friend"), "rack"),))
     labels = {"app": "friend"}
     whole = Cluster.of(
@@ -270,14 +276,14 @@ def test_after_each_removal_the_dearest_that_can_go_is_next() -> None:
         ],
     )
     prices = tuple(Price(node_selector=(("price", p),), price=Fraction(p)) for p in "975")
-    assert gone(planned(whole, config("1", prices=prices))) == ["D", "X", "Y"]
+    assert removed_nodes(make_plan(whole, config("1", prices=prices))) == ["D", "X", "Y"]
 
 
-def test_a_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
+def test_value_just_over_its_limit_is_not_printed_as_limit() -> None:
     """50 % over 49.99 %."""
     whole = Cluster.of([node(f"w{n}") for n in range(3)], [pod("p", "w0", 4000, 1)])
     odd = Thresholds(cpu=Fraction(4999, 10_000), memory=Fraction(1))
-    plan = planned(whole, replace(config("0.8"), thresholds=odd))
+    plan = make_plan(whole, replace(config("0.8"), thresholds=odd))
     messages = [b.message for kept in plan.kept for b in kept.blockers if ", over " in b.message]
     assert messages
     for message in messages:
@@ -289,43 +295,43 @@ def test_a_value_just_over_its_limit_is_not_printed_as_the_limit() -> None:
 
 
 @pytest.mark.parametrize("others", [2, 19, 20, 49])
-def test_one_tiny_pod_says_nothing_about_what_is_usable(others: int) -> None:
-    """`auto` goes by the fifth percentile, of few pods by the second: 450m of 500m, not 9m."""
+def test_one_tiny_pod_does_not_set_minimum_usable_size(others: int) -> None:
+    """`auto` uses the 5th percentile, or the second smallest pod: 450m of 500m, not 9m."""
     pods = [pod(f"p{n:02}", f"w{n % 10}", 500, 500) for n in range(others)]
     whole = Cluster.of([node(f"w{n}") for n in range(10)], [*pods, pod("tiny", "w0", 10, 10)])
-    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
-    (found,) = planned(whole, asked).reaches
+    settings = replace(config("0.8"), usability=UsabilityMode.AUTO)
+    (found,) = make_plan(whole, settings).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 450
-    (mutated,) = Reference(whole, asked, "the one smallest pod").run().reaches
+    (mutated,) = Reference(whole, settings, "the one smallest pod").run().reaches
     assert mutated.usability is not None
     assert mutated.usability.least[0] == 9
 
 
-def test_of_two_pods_the_smaller_says_what_is_usable() -> None:
+def test_smaller_of_two_pods_sets_minimum_usable_size() -> None:
     two = [pod("large", "w0", 500, 500), pod("tiny", "w0", 10, 10)]
     whole = Cluster.of([node("w0"), node("w1")], two)
-    (found,) = planned(whole, replace(config("0.8"), usability=UsabilityMode.AUTO)).reaches
+    (found,) = make_plan(whole, replace(config("0.8"), usability=UsabilityMode.AUTO)).reaches
     assert found.usability is not None
     assert found.usability.min_cpu_millis == 9
 
 
-def test_headroom_is_of_each_reach_and_is_no_load() -> None:
+def test_headroom_is_kept_per_reach_and_is_no_load() -> None:
     batch = NodeConstraints(node_selector=(("pool", "batch"),))
     parts = [loaded(f"b{n}", 0, labels={"pool": "batch"}) for n in range(2)]
     parts += [loaded(f"w{n}", 0) for n in range(2)]
     small, large = pod("small", "w0", 500, 100), pod("large", "b0", 3000, 100, placing=batch)
     whole = Cluster.of([one for one, _ in parts], [small, large])
-    plan = planned(whole, config("1", headroom=1))
-    # 3,000 more must fit on a batch node beside the 3,000: none of the two may go.
-    assert {name for name in gone(plan) if name.startswith("b")} == set()
+    plan = make_plan(whole, config("1", headroom=1))
+    # 3,000m more must fit on a batch node beside the 3,000m, so neither is removable.
+    assert {name for name in removed_nodes(plan) if name.startswith("b")} == set()
     assert plan.before.requests.cpu_millis == 3500
     codes = {k.node: [b.code for b in k.blockers] for k in plan.kept}
     assert "headroom" in codes["b1"]
 
 
-def test_reaches_that_read_alike_are_two() -> None:
-    """Else what pods of one ask would say what is usable, and was needed, in the other."""
+def test_reaches_with_equal_text_are_different() -> None:
+    """Otherwise pods of one reach would set usable capacity and peaks of the other."""
     not_n0 = (Requirement("metadata.name", "NotIn", ("n0",)),)
     by_name, by_label = SelectorTerm((), not_n0), SelectorTerm(not_n0)
     nodes = [node(f"n{n}", labels={"metadata.name": f"n{n // 4}"}) for n in range(6)]
@@ -334,8 +340,8 @@ def test_reaches_that_read_alike_are_two() -> None:
         pod("other", "n5", 10, 10, placing=NodeConstraints(affinity=(by_label,))),
         pod("any", "n2", 500, 500),
     ]
-    asked = replace(config("0.8"), usability=UsabilityMode.AUTO)
-    plan = planned(Cluster.of(nodes, pods), asked)
+    settings = replace(config("0.8"), usability=UsabilityMode.AUTO)
+    plan = make_plan(Cluster.of(nodes, pods), settings)
     assert [one.before.nodes for one in plan.reaches] == [6, 5, 2]
     assert len({one.key for one in plan.reaches}) == 3
     assert len({one.usability for one in plan.reaches}) == 3
@@ -344,8 +350,8 @@ def test_reaches_that_read_alike_are_two() -> None:
 # Too many reaches.
 
 
-def test_many_reaches_of_one_namespace_cost_another_none() -> None:
-    """300 pods that each name two nodes, and one of another namespace that names none."""
+def test_many_reaches_of_one_namespace_displace_none_of_another() -> None:
+    """300 pods select two nodes each; one pod of another namespace selects none."""
     nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
     pods = [
         pod(f"p{n:03}", f"n{n:03}", 100, 100, placing=one_of(f"n{n:03}", f"n{n + 1:03}"))
@@ -362,8 +368,8 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
-    told = "the nodes that it can use are not among the 256 sets that Ebb tracks"
-    assert {one.message for one in found} == {told}
+    message = "the nodes that it can use are not among the 256 sets that Ebb tracks"
+    assert {one.message for one in found} == {message}
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255
     assert "calm/calm" not in too_much
@@ -373,8 +379,8 @@ def test_many_reaches_of_one_namespace_cost_another_none() -> None:
     assert moving == {one.key for one in whole.pods} - set(too_much)
 
 
-def test_a_pod_whose_reach_is_one_too_many_keeps_marks_soft_while_it_waits() -> None:
-    """No place is looked for, so none could be told to be missing."""
+def test_pending_pod_of_untracked_reach_blocks_no_schedule() -> None:
+    """No place is searched for such a pod, so it counts as stuck."""
     nodes = [node(f"n{n:03}", labels={"host": f"n{n:03}"}) for n in range(301)]
     first, *others, last = nodes
     pods = [

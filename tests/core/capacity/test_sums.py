@@ -1,4 +1,4 @@
-"""How a share is told beside the limit that it is over."""
+"""How a share above its limit is reported."""
 
 from fractions import Fraction
 
@@ -9,7 +9,7 @@ from core.capacity.usable import Amount, Share
 
 
 @pytest.mark.parametrize(
-    ("used", "limit", "told"),
+    ("used", "limit", "message"),
     [
         (80_000, "4/5", ""),
         (80_001, "4/5", "cpu at 80.1%, over 80%"),
@@ -18,6 +18,8 @@ from core.capacity.usable import Amount, Share
         (33_334, "1/3", "cpu at 33.334%, over 33.33333333333333333333333333%"),
     ],
 )
-def test_both_are_told_with_the_decimals_of_the_limit(used: int, limit: str, told: str) -> None:
+def test_share_and_limit_are_reported_with_decimals_of_limit(
+    used: int, limit: str, message: str
+) -> None:
     thresholds = Share(Fraction(limit), Fraction(1))
-    assert excess(Amount(used, 1), Amount(100_000, 1), thresholds) == told
+    assert excess(Amount(used, 1), Amount(100_000, 1), thresholds) == message

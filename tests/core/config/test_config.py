@@ -24,13 +24,13 @@ from tests.support.configurations import BEYOND, FAULTY, HEAD
 README = Path(__file__).parents[3] / "README.md"
 
 
-def test_an_empty_file_with_a_head_is_the_defaults() -> None:
+def test_config_has_defaults_when_file_has_only_head() -> None:
     assert parse(HEAD, "x") == Config()
     assert Config().mode is Mode.OBSERVE
     assert Config().usability is UsabilityMode.AUTO
 
 
-def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> None:
+def test_policy_defaults_apply_when_file_sets_nothing() -> None:
     found = parse({**HEAD, "policy": "ExcessNodes", "budgets": {"maxMarked": 3}}, "x")
     assert (found.unneeded_time_seconds, found.controller.interval_seconds) == (0, 60)
     assert found.budgets.cluster == replace(
@@ -39,26 +39,26 @@ def test_what_a_policy_has_by_default_holds_where_the_file_says_nothing() -> Non
     assert found.budgets.cooldown.delay_after_add_seconds == 3600
     assert found.budgets.cooldown.delay_after_pending_seconds == 600
     assert found.budgets.mark_interval_seconds == 600
-    said = {"unneededTime": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
-    found = parse({**HEAD, "policy": "ExcessNodes", **said}, "x")
+    settings = {"unneededTime": "1m", "budgets": {"minNodes": 0}, "cooldown": None}
+    found = parse({**HEAD, "policy": "ExcessNodes", **settings}, "x")
     assert (found.unneeded_time_seconds, found.budgets.cluster.min_nodes) == (60, 0)
     assert found.budgets.cooldown.delay_after_add_seconds == 3600  # null says nothing
 
 
-def test_another_policy_can_be_asked_of_a_file() -> None:
-    said = {**HEAD, "policy": "ClusterThreshold", "unneededTime": "7m"}
-    found = parse(said, "x", "ExcessNodes")
+def test_requested_policy_overrides_policy_of_file() -> None:
+    settings = {**HEAD, "policy": "ClusterThreshold", "unneededTime": "7m"}
+    found = parse(settings, "x", "ExcessNodes")
     assert (found.policy, found.unneeded_time_seconds) == ("ExcessNodes", 420)
     assert found.controller.interval_seconds == 60
     assert parse(HEAD, "x", "ClusterThreshold") == built_in("ClusterThreshold") == Config()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_a_policy_has_by_default_can_be_read(policy: str) -> None:
+def test_policy_defaults_are_valid(policy: str) -> None:
     assert built_in(policy).policy == policy
 
 
-def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:
+def test_readme_example_is_valid_config(tmp_path: Path) -> None:
     file = tmp_path / "ebb.yaml"
     file.write_text(README.read_text().split("```yaml")[1].split("```")[0])
     config = files.read_config(str(file))
@@ -72,36 +72,38 @@ def test_the_readme_shows_a_configuration_that_is_read(tmp_path: Path) -> None:
     assert config.price_of({}) == 0
 
 
-def priced(written: str) -> Any:
-    """Return a document as the loader hands it over, with a price as it is written there."""
-    told = f"{files.as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
-    (document,) = files.parse_yaml(told.encode(), "x", single=True)
+def document_with_price(written: str) -> Any:
+    """Return a loaded document that contains a price with this spelling."""
+    text = f"{files.as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
+    (document,) = files.parse_yaml(text.encode(), "x", single=True)
     return document
 
 
 @pytest.mark.parametrize("written", ["0.00005", "0.000123", "0.000000000001", "'0.00005'", "7.0"])
-def test_small_numbers_are_exact_and_can_be_written_and_read_again(written: str) -> None:
-    """To Python 0.00005 is 5e-05."""
-    found = parse(priced(written), "x")
+def test_small_price_is_exact_and_survives_round_trip(written: str) -> None:
+    """Python prints 0.00005 as 5e-05."""
+    found = parse(document_with_price(written), "x")
     assert found.price_of({"a": "b"}) == Fraction(written.strip("'"))
-    (again,) = files.parse_yaml(files.as_yaml(priced(written)).encode(), "x", single=True)
-    assert again == priced(written)
+    (again,) = files.parse_yaml(
+        files.as_yaml(document_with_price(written)).encode(), "x", single=True
+    )
+    assert again == document_with_price(written)
 
 
 @pytest.mark.parametrize("value", [5e-05, 1e20, 1e22, 0.1, 3.0, -1.5e-7])
-def test_a_number_is_written_as_it_is_read(value: float) -> None:
+def test_number_survives_yaml_round_trip(value: float) -> None:
     (again,) = files.parse_yaml(files.as_yaml({"a": value}).encode(), "x", single=True)
     assert again == {"a": value}
     assert isinstance(again["a"], float)
 
 
 @pytest.mark.parametrize("written", ["0.0000000000001", "1" * 16 + ".0", "'5e-05'", "-0.00005"])
-def test_numbers_beyond_their_bounds_are_refused(written: str) -> None:
+def test_price_is_rejected_when_out_of_bounds(written: str) -> None:
     with pytest.raises(ConfigError, match="allowed: a decimal number of at least 0"):
-        parse(priced(written), "x")
+        parse(document_with_price(written), "x")
 
 
-def test_percentages_are_exact() -> None:
+def test_percentage_is_exact() -> None:
     config = parse({**HEAD, "thresholds": {"cpu": "62.5%"}}, "x")
     assert config.thresholds.cpu == Fraction(5, 8)
     assert config.thresholds.memory == Fraction(4, 5)
@@ -110,36 +112,36 @@ def test_percentages_are_exact() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("0s", 0), ("10m", 600), ("1h30m", 5400), ("90s", 90), ("2000ms", 2)]
 )
-def test_durations(text: str, seconds: int) -> None:
+def test_duration_is_read_in_seconds(text: str, seconds: int) -> None:
     assert parse({**HEAD, "unneededTime": text}, "x").unneeded_time_seconds == seconds
 
 
 @pytest.mark.parametrize(("change", "path"), [*FAULTY, *BEYOND])
-def test_a_fault_names_path_value_and_what_is_allowed(change: dict[str, Any], path: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_fault_names_path_and_allowed_values(change: dict[str, Any], path: str) -> None:
+    with pytest.raises(ConfigError) as rejected:
         parse({**HEAD, **change}, "ebb.yaml")
-    (fault,) = refused.value.faults
+    (fault,) = rejected.value.faults
     assert fault.startswith(f"{path}: ")
     assert "allowed" in fault
-    assert str(refused.value) == f"ebb.yaml: {fault}"
+    assert str(rejected.value) == f"ebb.yaml: {fault}"
 
 
-def test_all_faults_come_at_once() -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_all_faults_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as rejected:
         parse({"mode": "x", "unneededTime": "y", "mod": 1}, "ebb.yaml")
-    assert len(refused.value.faults) == 5
-    (unknown,) = (fault for fault in refused.value.faults if fault.startswith("mod: "))
+    assert len(rejected.value.faults) == 5
+    (unknown,) = (fault for fault in rejected.value.faults if fault.startswith("mod: "))
     assert unknown.startswith("mod: unknown field; allowed: apiVersion, kind, mode, ")
     assert unknown.endswith("; did you mean mode?")
 
 
 @pytest.mark.parametrize("written", ["20%", "62.5%", "33.333333333%", "0.00001%", "100%"])
-def test_a_limit_that_is_a_share_is_told_as_it_stands_in_the_file(written: str) -> None:
+def test_percentage_limit_is_reported_as_written_in_file(written: str) -> None:
     found = parse({**HEAD, "budgets": {"maxMarked": written}}, "x").budgets.cluster
     assert str(found.max_marked) == written
 
 
-def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> None:
+def test_budgets_of_cluster_and_pools_are_numbers_or_percentages() -> None:
     pool = {"name": "a", "nodeSelector": {"pool": "a"}, "maxMarked": "25%", "minNodes": 2}
     found = parse({**HEAD, "budgets": {"maxMarked": 3}, "pools": [pool]}, "x").budgets
     assert found.cluster == replace(Budgets().cluster, max_marked=Limit(3))
@@ -159,24 +161,24 @@ def test_budgets_are_numbers_or_percentages_of_the_cluster_and_of_pools() -> Non
         ({"releaseThresholds": {"cpu": "80%"}}, "80%"),
     ],
 )
-def test_leave_thresholds_stand_above_the_others(change: dict[str, Any], leave: str) -> None:
+def test_release_thresholds_default_above_thresholds(change: dict[str, Any], leave: str) -> None:
     assert parse({**HEAD, **change}, "x").leave().cpu == read_share(leave)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("never", None), ("30m", 1800), ("0s", 0)])
-def test_hard_marks_are_opt_in(given: str, seconds: int | None) -> None:
+def test_no_schedule_after_is_never_by_default(given: str, seconds: int | None) -> None:
     assert parse({**HEAD, "noScheduleAfter": given}, "x").no_schedule_after_seconds == seconds
     assert Config().no_schedule_after_seconds is None
 
 
-def test_what_needs_a_restart_is_named() -> None:
+def test_settings_that_need_restart_are_named() -> None:
     other = {"metricsListen": "127.0.0.1:1", "interval": "1s"}
     after = parse({**HEAD, "controller": other}, "x")
     assert restart_needed(Config(), after) == ["controller.metricsListen"]
     assert restart_needed(Config(), parse({**HEAD, "mode": "enforce"}, "x")) == []
 
 
-def test_all_programs_start_on_one_host_with_the_defaults() -> None:
+def test_default_listen_addresses_are_different() -> None:
     found = Config()
     listen = [
         found.extender.listen,
@@ -187,22 +189,22 @@ def test_all_programs_start_on_one_host_with_the_defaults() -> None:
     assert len({*listen}) == len(listen)
 
 
-def test_no_restart_is_needed_for_the_sections_of_other_programs() -> None:
+def test_no_restart_is_needed_when_only_other_programs_change() -> None:
     theirs = {"webhook": {"listen": "[::1]:0"}, "extender": {"listen": "[::1]:0"}}
     assert restart_needed(Config(), parse({**HEAD, **theirs}, "x")) == []
 
 
-def test_it_tells_which_labels_of_nodes_anything_goes_by() -> None:
+def test_node_labels_are_those_used_by_any_setting() -> None:
     assert Config().node_labels() == set()
-    told = {
+    text = {
         "prices": [{"nodeSelector": {"type": "a", "spot": "b"}, "price": "1"}],
         "pools": [{"name": "p", "nodeSelector": {"pool": "x"}}],
         "underutilizedCount": {"poolLabel": "count", "pools": {"x": {}}},
     }
-    assert parse({**HEAD, **told}, "x").node_labels() == {"type", "spot", "pool", "count"}
+    assert parse({**HEAD, **text}, "x").node_labels() == {"type", "spot", "pool", "count"}
 
 
-def test_a_file_sets_the_mode_and_the_score() -> None:
+def test_file_sets_mode_and_score() -> None:
     config = parse({**HEAD, "mode": "enforce", "extender": {"score": "marks"}}, "x")
     assert config.mode is Mode.ENFORCE
     assert config.extender.score == "marks"
@@ -212,31 +214,31 @@ def test_a_file_sets_the_mode_and_the_score() -> None:
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        pytest.param(b"a: 1\na: 2\n", "line 2: ", id="twice"),
+        pytest.param(b"a: 1\na: 2\n", "line 2: ", id="duplicate key"),
         pytest.param(b"a: &x 1\nb: *x\n", "aliases", id="alias"),
         pytest.param(b"a: [", "line", id="not YAML"),
         pytest.param(b"\xff\xfe", "UTF-8", id="not UTF-8"),
         pytest.param(b"", "document", id="empty"),
         pytest.param(b"- 1", "document", id="a list"),
         pytest.param(b"a: 1" * 300_000, "larger than", id="too large"),
-        pytest.param(b"1: 2", "not text", id="a number for a name"),
+        pytest.param(b"1: 2", "not text", id="number as key"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, raw: bytes, problem: str) -> None:
+def test_invalid_file_is_reported_with_its_name(tmp_path: Path, raw: bytes, problem: str) -> None:
     file = tmp_path / "ebb.yaml"
     file.write_bytes(raw)
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         files.read_config(str(file))
-    assert str(file) in str(refused.value)
-    assert problem in str(refused.value)
+    assert str(file) in str(rejected.value)
+    assert problem in str(rejected.value)
 
 
-def test_a_missing_file_is_named() -> None:
+def test_missing_file_is_reported_with_its_name() -> None:
     with pytest.raises(ConfigError, match=r"/no/such: No such file"):
         files.read_config("/no/such")
 
 
-def test_dumps_come_plain_or_gzipped(tmp_path: Path) -> None:
+def test_dump_is_read_plain_or_gzipped(tmp_path: Path) -> None:
     plain = b"{}" * 1000
     for name, raw in (("dump.json", plain), ("dump.json.gz", gzip.compress(plain))):
         (tmp_path / name).write_bytes(raw)

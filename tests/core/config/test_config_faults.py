@@ -1,4 +1,4 @@
-"""What people and other tools get wrong in a file: one line each, and never a traceback."""
+"""Mistakes of people and tools in files: each is reported in one line, without traceback."""
 
 import gzip
 import os
@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def faults_of(document: object) -> tuple[str, ...]:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         parse(document, "ebb.yaml")
-    return refused.value.faults
+    return rejected.value.faults
 
 
 def read(tmp_path: Path, text: str) -> Config:
@@ -45,24 +45,24 @@ def read(tmp_path: Path, text: str) -> Config:
         pytest.param({"extender": {"listen": "x:\u0661"}}, "extender.listen", id="port"),
     ],
 )
-def test_only_ascii_digits_are_digits(change: dict[str, Any], path: str) -> None:
+def test_value_is_rejected_when_digits_are_not_ascii(change: dict[str, Any], path: str) -> None:
     (fault,) = faults_of({**HEAD, **change})
     assert fault.startswith(f"{path}: ")
 
 
 @pytest.mark.parametrize("key", ["a..b/c", "a./c", "-a/c", "A/c", f"{'a' * 254}/c", "a/", "a/b/c"])
-def test_a_taint_key_is_what_kubernetes_takes(key: str) -> None:
+def test_taint_key_is_rejected_when_kubernetes_would_reject_it(key: str) -> None:
     (fault,) = faults_of({**HEAD, "taintKey": key})
     assert fault.startswith("taintKey: ")
 
 
 @pytest.mark.parametrize("key", ["c", "C_1.x", "a.b-c.d/C_1", f"{'a' * 253}/{'c' * 63}"])
-def test_good_taint_keys_are_taken(key: str) -> None:
+def test_valid_taint_key_is_accepted(key: str) -> None:
     assert parse({**HEAD, "taintKey": key}, "x").taint_key == key
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:65536", "0.0.0.0:99999", ":80", "a b:80", "http://x"])
-def test_a_port_that_no_machine_has_is_refused(listen: str) -> None:
+def test_listen_address_is_rejected_when_host_or_port_is_invalid(listen: str) -> None:
     (fault,) = faults_of({**HEAD, "webhook": {"metricsListen": listen}})
     assert fault.startswith("webhook.metricsListen: ")
 
@@ -75,55 +75,55 @@ def test_a_port_that_no_machine_has_is_refused(listen: str) -> None:
         ({"listen": "0.0.0.0:1", "metricsListen": "0.0.0.0:1"}, "0.0.0.0:1"),
     ],
 )
-def test_two_servers_need_two_addresses(webhook: dict[str, str], both: str) -> None:
+def test_two_servers_on_one_address_are_rejected(webhook: dict[str, str], both: str) -> None:
     (fault,) = faults_of({**HEAD, "webhook": webhook})
-    told = f"{both!r}; allowed: another host:port than webhook.listen"
-    assert fault == f"webhook.metricsListen: {told}"
+    message = f"{both!r}; allowed: another host:port than webhook.listen"
+    assert fault == f"webhook.metricsListen: {message}"
 
 
 @pytest.mark.parametrize(
     "backoff",
     [{"first": "48h"}, {"first": "2h", "max": "90m"}, {"max": "1s"}],
 )
-def test_a_back_off_does_not_begin_longer_than_it_can_be(backoff: dict[str, str]) -> None:
-    """What is not said is 1h and 24h."""
-    told = f"backoff: {backoff!r}; allowed: first at most max"
-    assert faults_of({**HEAD, "backoff": backoff}) == (told,)
+def test_backoff_is_rejected_when_first_exceeds_max(backoff: dict[str, str]) -> None:
+    """The defaults are 1h and 24h."""
+    message = f"backoff: {backoff!r}; allowed: first at most max"
+    assert faults_of({**HEAD, "backoff": backoff}) == (message,)
     fitting = {"first": "2h", "max": "2h"}
     assert parse({**HEAD, "backoff": fitting}, "x").budgets.backoff.max_seconds == 7200
 
 
-def test_two_ports_that_the_system_chooses_are_two() -> None:
+def test_two_servers_on_port_0_are_accepted() -> None:
     webhook = {"listen": "127.0.0.1:0", "metricsListen": "127.0.0.1:0"}
     assert parse({**HEAD, "webhook": webhook}, "x").webhook.metrics_listen == "127.0.0.1:0"
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:65535", "[::]:8443", "localhost:0", "127.0.0.1:8080"])
-def test_good_addresses_are_taken(listen: str) -> None:
+def test_valid_listen_address_is_accepted(listen: str) -> None:
     assert parse({**HEAD, "webhook": {"listen": listen}}, "x").webhook.listen == listen
 
 
 @pytest.mark.parametrize(
     ("usability", "shown"), [(False, "false"), (1, "1"), ([], "[]"), ("off", "'off'")]
 )
-def test_usability_is_a_word_or_four_numbers(usability: object, shown: str) -> None:
+def test_usability_is_rejected_unless_keyword_or_mapping(usability: object, shown: str) -> None:
     (fault,) = faults_of({**HEAD, "usability": usability})
     assert fault == f"usability: {shown}; allowed: auto, none, or a mapping of four numbers"
 
 
-def test_where_no_mapping_stands_its_fields_are_not_missing_too() -> None:
+def test_missing_fields_are_not_reported_when_value_is_no_mapping() -> None:
     (fault,) = faults_of({**HEAD, "prices": ["m5.large"]})
     assert fault == "prices[0]: 'm5.large'; allowed: a mapping of fields"
     (fault,) = faults_of([1])
     assert fault == "document: [1]; allowed: a mapping of fields"
 
 
-def test_too_many_prices_are_refused() -> None:
+def test_too_many_prices_are_rejected() -> None:
     (fault,) = faults_of({**HEAD, "prices": [{}] * 1001})
     assert "a list of at most 1000 entries" in fault
 
 
-def test_every_fault_stays_on_its_line() -> None:
+def test_every_fault_is_one_line() -> None:
     for fault in faults_of(
         {**HEAD, "a\nb": 1, "mode": "a\nb", "unneededTime": "\u2028", "\ud800": 1}
     ):
@@ -157,14 +157,14 @@ def test_every_fault_stays_on_its_line() -> None:
         ("x\n\tdelay: 1m", "line 4: "),
     ],
 )
-def test_yaml_has_no_trap_left(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_yaml_traps_are_rejected(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as rejected:
         read(tmp_path, f"{YAML_HEAD}mode: {text}\n")
-    assert refused.value.faults[0].startswith(problem)
-    assert len(str(refused.value).splitlines()) == len(refused.value.faults)
+    assert rejected.value.faults[0].startswith(problem)
+    assert len(str(rejected.value).splitlines()) == len(rejected.value.faults)
 
 
-def test_a_number_means_what_it_shows(tmp_path: Path) -> None:
+def test_number_is_read_as_decimal_or_rejected(tmp_path: Path) -> None:
     head = YAML_HEAD + "prices:\n- {nodeSelector: {a: b}, price: "
     for written, price in (("010", "10"), ("0.096", "12/125"), ("-0", "0"), ("007.5", "15/2")):
         assert str(read(tmp_path, f"{head}{written}}}").prices[0].price) == price
@@ -173,11 +173,11 @@ def test_a_number_means_what_it_shows(tmp_path: Path) -> None:
             read(tmp_path, f"{head}{written}}}")
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+def test_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     assert read(tmp_path, "\ufeff" + YAML_HEAD) == Config()
 
 
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
+def test_directory_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         files.read_config(str(tmp_path))
     with pytest.raises(InvalidInputError, match="Is a directory"):
@@ -190,7 +190,7 @@ def dump(tmp_path: Path, raw: bytes) -> str:
     return str(path)
 
 
-def test_all_members_of_a_gzip_are_read_whatever_the_name(tmp_path: Path) -> None:
+def test_all_gzip_members_are_read_for_any_file_name(tmp_path: Path) -> None:
     raw = gzip.compress(b"{" * 9) + gzip.compress(b"}" * 9) + b"\0" * 512
     assert files.read_dump(dump(tmp_path, raw)) == b"{" * 9 + b"}" * 9
 
@@ -199,29 +199,29 @@ def test_all_members_of_a_gzip_are_read_whatever_the_name(tmp_path: Path) -> Non
     ("cut", "problem"),
     [
         pytest.param(lambda raw: raw[:-9], "gzip ends too early", id="cut in the data"),
-        pytest.param(lambda raw: raw[:2], "gzip ends too early", id="nothing but the magic"),
-        pytest.param(lambda raw: raw + b"junk", "damaged gzip", id="something behind it"),
-        pytest.param(lambda raw: raw[:2] + b"junk", "damaged gzip: unknown", id="no gzip at all"),
+        pytest.param(lambda raw: raw[:2], "gzip ends too early", id="magic number only"),
+        pytest.param(lambda raw: raw + b"junk", "damaged gzip", id="trailing data"),
+        pytest.param(lambda raw: raw[:2] + b"junk", "damaged gzip: unknown", id="not gzip"),
         pytest.param(lambda raw: raw[:-8] + b"xxxx" + raw[-4:], "damaged gzip", id="checksum"),
         pytest.param(lambda raw: raw[:10] + b"\xff" * 9, "damaged gzip", id="no deflate"),
     ],
 )
-def test_a_damaged_gzip_is_named(tmp_path: Path, cut: Any, problem: str) -> None:
+def test_damaged_gzip_is_reported_with_its_name(tmp_path: Path, cut: Any, problem: str) -> None:
     path = dump(tmp_path, cut(gzip.compress(b"{}" * 100)))
-    with pytest.raises(InvalidInputError) as refused:
+    with pytest.raises(InvalidInputError) as rejected:
         files.read_dump(path)
-    assert str(refused.value).startswith(f"{path}: {problem}")
+    assert str(rejected.value).startswith(f"{path}: {problem}")
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_dump_is_bounded_also_unpacked(tmp_path: Path, pack: Any) -> None:
+def test_dump_size_is_bounded_after_decompression(tmp_path: Path, pack: Any) -> None:
     path = dump(tmp_path, pack(b"x" * 1000))
     assert len(files.read_dump(path, 1000)) == 1000
     with pytest.raises(InvalidInputError, match="larger than 999 bytes"):
         files.read_dump(path, 999)
 
 
-def test_standard_input_plain_gzipped_and_closed() -> None:
+def test_dump_is_read_from_stdin_unless_it_is_closed() -> None:
     command = [sys.executable, "-c", READ_STDIN]
     for raw in (b"{}", gzip.compress(b"{}")):
         done = subprocess.run(command, cwd=ROOT, input=raw, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""The settings as data: the schema and the reader say the same, and texts say what they say."""
+"""The JSON schema agrees with the reader, and the documentation agrees with the settings."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.configurations import BEYOND, FAULTY, GOOD, HEAD, Change
 ROOT = Path(__file__).parents[3]
 VALIDATOR = Draft202012Validator(schema())
 
-UNSAID = (
+NOT_IN_SCHEMA = (
     re.compile(r"allowed: (never, or )?a duration"),  # its bounds: the form is a pattern
     re.compile(r"allowed: at least (thresholds\.|utilization)"),  # two fields are compared
     re.compile(r"allowed: (first at most max|another host:port than)"),  # so are these
@@ -32,7 +32,7 @@ UNSAID = (
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number
 )
-"""Why the reader refuses what the schema takes."""
+"""Faults that the reader reports although the schema accepts the document."""
 
 
 def shipped() -> list[Any]:
@@ -43,30 +43,30 @@ def shipped() -> list[Any]:
     return [yaml.safe_load(text) for text in dict.fromkeys((readme, *manifests))]
 
 
-def test_the_schema_is_one() -> None:
+def test_schema_is_valid() -> None:
     Draft202012Validator.check_schema(schema())
     assert len(shipped()) >= 3
 
 
 @pytest.mark.parametrize("document", [*({**HEAD, **change} for change in GOOD), *shipped()])
-def test_what_is_good_is_good_for_both(document: Any) -> None:
+def test_valid_document_is_accepted_by_schema_and_reader(document: Any) -> None:
     assert list(VALIDATOR.iter_errors(document)) == []
     parse(document, "x")
 
 
 @pytest.mark.parametrize(("change", "path"), FAULTY)
-def test_the_schema_refuses_what_it_can(change: Change, path: str) -> None:
+def test_schema_rejects_faulty_document(change: Change, path: str) -> None:
     assert not VALIDATOR.is_valid({**HEAD, **change}), path
 
 
 @pytest.mark.parametrize(("change", "path"), BEYOND)
-def test_what_it_cannot_refuse_has_a_named_reason(change: Change, path: str) -> None:
+def test_fault_has_known_reason_when_schema_accepts_document(change: Change, path: str) -> None:
     assert VALIDATOR.is_valid({**HEAD, **change}), path
     (fault,) = faults({**HEAD, **change})
-    assert any(reason.search(fault) for reason in UNSAID)
+    assert any(reason.search(fault) for reason in NOT_IN_SCHEMA)
 
 
-def test_null_is_missing_to_the_reader_and_refused_by_the_schema_as_the_page_says() -> None:
+def test_null_is_missing_for_reader_and_rejected_by_schema() -> None:
     document = {**HEAD, "unneededTime": None, "thresholds": {"cpu": None}, "extender": None}
     assert parse(document, "x") == parse(HEAD, "x")
     paths = {".".join(map(str, one.path)) for one in VALIDATOR.iter_errors(document)}
@@ -77,13 +77,13 @@ def test_null_is_missing_to_the_reader_and_refused_by_the_schema_as_the_page_say
 def faults(document: object) -> tuple[str, ...]:
     try:
         parse(document, "x")
-    except ConfigError as refused:
-        return refused.faults
+    except ConfigError as rejected:
+        return rejected.faults
     return ()
 
 
 def drawn(one: Schema) -> st.SearchStrategy[Any]:
-    """Draw what a part of the schema takes."""
+    """Draw values that a part of the schema accepts."""
     if "enum" in one:
         return st.sampled_from(one["enum"])
     if "oneOf" in one:
@@ -120,12 +120,12 @@ LAW = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 @LAW
 @given(DOCUMENTS)
-def test_the_reader_takes_what_the_schema_takes_but_for_what_no_schema_can_say(
+def test_reader_accepts_what_schema_accepts_except_known_reasons(
     document: Any,
 ) -> None:
     assume(VALIDATOR.is_valid(document))
     for fault in faults(document):
-        assert any(reason.search(fault) for reason in UNSAID), fault
+        assert any(reason.search(fault) for reason in NOT_IN_SCHEMA), fault
 
 
 WORDS = ("", "x", "80%", "0%", "10m", "1s", "500ms", "never", "auto", "100m")
@@ -134,7 +134,7 @@ ODD = st.sampled_from([0, 1, -1, 3.5, True, [], {}, *WORDS])
 
 @LAW
 @given(DOCUMENTS, st.data())
-def test_the_schema_takes_what_the_reader_takes(document: Any, data: st.DataObject) -> None:
+def test_schema_accepts_what_reader_accepts(document: Any, data: st.DataObject) -> None:
     inside = document
     for _ in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(sorted(inside)))
@@ -148,20 +148,20 @@ def test_the_schema_takes_what_the_reader_takes(document: Any, data: st.DataObje
 
 @LAW
 @given(DOCUMENTS)
-def test_what_is_read_is_read_again_as_it_is_written(document: Any) -> None:
+def test_config_survives_round_trip(document: Any) -> None:
     assume(not faults(document))
     config = parse(document, "x")
     assert parse(written(config), "x") == config
 
 
-def test_every_setting_says_what_it_means_and_what_is_allowed() -> None:
+def test_every_setting_has_description_and_allowed_values() -> None:
     for one in config_schema.settings():
         assert one.schema.get("description"), one.path
         assert config_schema.allowed(one.schema), one.path
 
 
-def test_the_page_is_what_the_settings_say() -> None:
-    assert (ROOT / "docs" / "configuration.md").read_text() == page(), "make fix writes it anew"
+def test_configuration_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text() == page(), "make fix regenerates it"
 
 
 def read_once(program: str) -> list[str]:
@@ -170,7 +170,7 @@ def read_once(program: str) -> list[str]:
     return [path for path in found if path.rpartition(".")[0] not in found]
 
 
-def test_a_restart_is_needed_for_just_what_is_read_once() -> None:
+def test_restart_is_needed_only_for_settings_read_once() -> None:
     others = {
         "taintKey": "own.example/key",
         "controller.leaseDuration": "20s",
@@ -187,13 +187,13 @@ TEXTS = ("README.md", "docs/how-it-works.md", "docs/install.md", "manifests/base
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_all_texts_name_what_needs_a_restart_as_the_settings_do(name: str) -> None:
+def test_documentation_names_settings_that_need_restart(name: str) -> None:
     controller, webhook, extender = (
         [f"`{path}`" for path in read_once(program)] for program in (CONTROLLER, WEBHOOK, EXTENDER)
     )
-    said = (
+    sentence = (
         f"`{CONTROLLER}` reads {', '.join(controller[:-1])} and {controller[-1]} only when it "
         f"starts, `{WEBHOOK}` {' and '.join(webhook)}, `{EXTENDER}` {' and '.join(extender)}."
     )
     text = re.sub(r"\s+(# )?", " ", (ROOT / name).read_text())
-    assert said in text, said
+    assert sentence in text, sentence

@@ -1,4 +1,4 @@
-"""What is evicted, and why the others are not: a row a rule, and the laws."""
+"""Which pods are evicted, and why others are not: one row per rule, and laws."""
 
 from collections import Counter
 from dataclasses import replace
@@ -29,7 +29,7 @@ from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from tests.core.fit.test_inter_pod import calls
+from tests.core.fit.test_inter_pod import count_calls
 from tests.support import builders
 from tests.support.builders import UNLIMITED, node, pod, select
 
@@ -50,14 +50,14 @@ CONFIG = Config(
     ),
 )
 BEGAN = DrainState(node="m", left=frozenset({Owner("d", "ReplicaSet", "before")}), progress=NOW)
-WHY = Blocker(Reason("x", "", "", ""), "speaks against it")
+BLOCKER = Blocker(Reason("x", "", "", ""), "speaks against it")
 
 
 def marked_node(name: str, *, order: int = 1, value: str = "hard", age: int = 60) -> Node:
     return builders.marked(node(name), value, NOW - age, order, deadline=NOW + 10**6)
 
 
-def a_pod(name: str, on: str | None = "m", *, of: str = "web", **changes: Any) -> Pod:
+def make_pod(name: str, on: str | None = "m", *, of: str = "web", **changes: Any) -> Pod:
     made = pod(name, on, 100, 100, labels={"app": of})
     return replace(made, **{"uid": f"uid-{name}", "owner_name": of, "ready": True, **changes})
 
@@ -80,11 +80,11 @@ def budget(allowed: int, name: str = "b", **changes: Any) -> DisruptionBudget:
 
 
 M, OPEN = marked_node("m"), node("open", 16_000, 64_000)
-"""A hard-marked node, and one with room for all."""
+"""A node with a NoSchedule mark, and one with room for all pods."""
 BARE = replace(M, taints=())
 
 
-def scene(
+def drain_input(
     *pods: Pod,
     nodes: tuple[Node, ...] = (M, OPEN),
     budgets: tuple[DisruptionBudget, ...] = (),
@@ -104,7 +104,7 @@ def scene(
     return replace(made, **changes)
 
 
-def gone(found: DrainDecision) -> list[str]:
+def evicted_pods(found: DrainDecision) -> list[str]:
     return [one.pod.name for one in found.evict]
 
 
@@ -140,7 +140,7 @@ def failed(found: DrainDecision) -> dict[str, str]:
             {"placing": NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Exists"),))},
             "evict-comes-back",
         ),
-        # The owner's word for an eviction takes nothing of that back.
+        # The annotation safe-to-evict does not override other reasons.
         (
             {"ties": replace(noted(SAFE_TO_EVICT, "true"), local_volumes=("data",))},
             "pod-local-storage",
@@ -148,11 +148,13 @@ def failed(found: DrainDecision) -> dict[str, str]:
         ({"ties": noted(SAFE_TO_EVICT, "true"), "owner_kind": ""}, "pod-bare"),
     ],
 )
-def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
+def test_drain_fails_before_it_begins_when_pod_is_never_evicted(
     changes: dict[str, Any], code: str
 ) -> None:
-    found = plan_drain(scene(a_pod("a"), replace(a_pod("b", of="other"), **changes)), DrainState())
-    assert (gone(found), found.state.node, failed(found)) == ([], "", {"m": code})
+    found = plan_drain(
+        drain_input(make_pod("a"), replace(make_pod("b", of="other"), **changes)), DrainState()
+    )
+    assert (evicted_pods(found), found.state.node, failed(found)) == ([], "", {"m": code})
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,10 @@ def test_a_pod_that_is_never_evicted_ends_the_drain_before_it_began(
         {"ready": False},
     ],
 )
-def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
-    assert gone(plan_drain(scene(replace(a_pod("a"), **changes)), DrainState())) == ["a"]
+def test_evictable_pod_is_evicted(changes: dict[str, Any]) -> None:
+    assert evicted_pods(
+        plan_drain(drain_input(replace(make_pod("a"), **changes)), DrainState())
+    ) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -179,16 +183,14 @@ def test_a_pod_that_may_be_evicted_is(changes: dict[str, Any]) -> None:
         ({"terminating": True, "owner_kind": ""}, None),
     ],
 )
-def test_what_goes_with_its_node_is_never_evicted_whoever_asks(
-    changes: dict[str, Any], code: str | None
-) -> None:
-    why = why_never(replace(a_pod("a"), **changes), OWN, Now(NOW))
+def test_node_bound_pod_is_never_evicted(changes: dict[str, Any], code: str | None) -> None:
+    why = why_never(replace(make_pod("a"), **changes), OWN, Now(NOW))
     assert (why.code if why else None) == code
 
 
-def test_a_pod_that_leaves_already_keeps_nobody_from_a_drain() -> None:
-    leaving = a_pod("own", of="own", namespace=OWN, terminating=True)
-    assert gone(plan_drain(scene(a_pod("a"), leaving), DrainState())) == ["a"]
+def test_terminating_pod_does_not_block_drain() -> None:
+    leaving = make_pod("own", of="own", namespace=OWN, terminating=True)
+    assert evicted_pods(plan_drain(drain_input(make_pod("a"), leaving), DrainState())) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -199,12 +201,12 @@ def test_a_pod_that_leaves_already_keeps_nobody_from_a_drain() -> None:
         {"priority": -11},
     ],
 )
-def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
+def test_drain_ignores_pods_that_do_not_occupy_node(
     changes: dict[str, Any],
 ) -> None:
-    beside = replace(a_pod("b", of="other"), **changes)
-    assert gone(plan_drain(scene(a_pod("a"), beside), DrainState())) == ["a"]
-    assert plan_drain(scene(beside), DrainState()).state.node == ""
+    beside = replace(make_pod("b", of="other"), **changes)
+    assert evicted_pods(plan_drain(drain_input(make_pod("a"), beside), DrainState())) == ["a"]
+    assert plan_drain(drain_input(beside), DrainState()).state.node == ""
 
 
 @pytest.mark.parametrize(
@@ -219,49 +221,49 @@ def test_a_pod_that_does_not_keep_the_node_from_being_empty_is_none_of_it(
         },
     ],
 )
-def test_where_karpenter_never_calls_the_node_empty_nobody_is_evicted(
+def test_no_pod_is_evicted_when_karpenter_node_cannot_become_empty(
     changes: dict[str, Any],
 ) -> None:
-    beside = replace(a_pod("b", of="other"), **changes)
+    beside = replace(make_pod("b", of="other"), **changes)
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     for where, evicted in ((M, ["a"]), (theirs, [])):
-        found = plan_drain(scene(a_pod("a"), beside, nodes=(where, OPEN)), DrainState())
-        assert gone(found) == evicted
+        found = plan_drain(drain_input(make_pod("a"), beside, nodes=(where, OPEN)), DrainState())
+        assert evicted_pods(found) == evicted
         assert bool(failed(found)) is not bool(evicted)
 
 
-def test_a_pod_that_is_stuck_on_a_node_of_karpenters_fails_the_drain() -> None:
-    """When it should have ended; until then it is waited for."""
+def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
+    """It fails when the pod is overdue; until then the drain waits."""
     theirs = replace(M, labels={**M.labels, KARPENTER_LABEL: "default"})
     ends = replace(
         A, owner_kind="StatefulSet", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW)
     )
-    asked = scene(ends, nodes=(theirs, OPEN))
+    inputs = drain_input(ends, nodes=(theirs, OPEN))
     memory = DrainState(node="m", here=frozenset({ends.uid}), progress=NOW - 1000)
-    assert failed(plan_drain(asked, memory)) == {}
-    late = plan_drain(replace(asked, now_seconds=NOW + 1), memory)
+    assert failed(plan_drain(inputs, memory)) == {}
+    late = plan_drain(replace(inputs, now_seconds=NOW + 1), memory)
     assert failed(late) == {"m": "pod-long-terminating"}
 
 
 @pytest.mark.parametrize(
     "changes", [{"owner_kind": "Job"}, {"ties": noted(SAFE_TO_EVICT, "on-completion")}]
 )
-def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_has_its_turn(
+def test_next_node_is_drained_when_pod_ends_by_itself(
     changes: dict[str, Any],
 ) -> None:
-    ends = replace(a_pod("a", of="other"), **changes)
-    alone = plan_drain(scene(ends, a_pod("b")), DrainState())
-    assert (gone(alone), failed(alone), alone.state.node) == ([], {}, "")
+    ends = replace(make_pod("a", of="other"), **changes)
+    alone = plan_drain(drain_input(ends, make_pod("b")), DrainState())
+    assert (evicted_pods(alone), failed(alone), alone.state.node) == ([], {}, "")
     nodes = (M, marked_node("n", order=2), OPEN)
-    found = plan_drain(scene(ends, a_pod("b", "n"), nodes=nodes), DrainState())
-    assert (gone(found), found.state.node) == (["b"], "n")
+    found = plan_drain(drain_input(ends, make_pod("b", "n"), nodes=nodes), DrainState())
+    assert (evicted_pods(found), found.state.node) == (["b"], "n")
 
 
 # Budgets
 
 
 @pytest.mark.parametrize(
-    ("budgets", "went", "code"),
+    ("budgets", "evicted_now", "code"),
     [
         ([budget(1)], 1, ""),
         ([budget(2)], 2, ""),
@@ -272,12 +274,14 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
         ([budget(3, namespace="other", selector=select("web", "other"))], 2, ""),
     ],
 )
-def test_no_more_go_than_the_budget_allows(
-    budgets: list[DisruptionBudget], went: int, code: str
+def test_evictions_are_limited_by_disruption_budget(
+    budgets: list[DisruptionBudget], evicted_now: int, code: str
 ) -> None:
-    found = plan_drain(scene(a_pod("a"), a_pod("b"), budgets=tuple(budgets)), DrainState())
-    assert len(found.evict) == went
-    assert codes(found) == ({code} if code else {"evict-budget"} if went == 1 else set())
+    found = plan_drain(
+        drain_input(make_pod("a"), make_pod("b"), budgets=tuple(budgets)), DrainState()
+    )
+    assert len(found.evict) == evicted_now
+    assert codes(found) == ({code} if code else {"evict-budget"} if evicted_now == 1 else set())
     assert failed(found) == {}
 
 
@@ -289,15 +293,15 @@ def test_no_more_go_than_the_budget_allows(
         ([budget(0, healthy=0, healthy_min=0, expected=0)], "evict-budget-never"),
     ],
 )
-def test_budgets_that_never_let_it_go_end_the_drain_at_once(
+def test_drain_fails_at_once_when_budgets_never_allow_eviction(
     budgets: list[DisruptionBudget], code: str
 ) -> None:
-    found = plan_drain(scene(a_pod("a"), budgets=tuple(budgets)), DrainState())
-    assert (gone(found), failed(found)) == ([], {"m": code})
+    found = plan_drain(drain_input(make_pod("a"), budgets=tuple(budgets)), DrainState())
+    assert (evicted_pods(found), failed(found)) == ([], {"m": code})
 
 
 @pytest.mark.parametrize(
-    ("changes", "goes"),
+    ("changes", "evictable"),
     [
         ({}, True),  # enough others are healthy
         ({"healthy": 1}, False),
@@ -306,18 +310,21 @@ def test_budgets_that_never_let_it_go_end_the_drain_at_once(
         ({"healthy": 0, "healthy_min": 0}, False),
     ],
 )
-def test_a_pod_that_serves_nobody_goes_by_its_own_rule(
-    changes: dict[str, Any], goes: bool
+def test_unready_pod_is_evicted_by_unhealthy_pod_policy(
+    changes: dict[str, Any], evictable: bool
 ) -> None:
     found = plan_drain(
-        scene(replace(a_pod("a"), ready=False), budgets=(budget(0, **changes),)), DrainState()
+        drain_input(replace(make_pod("a"), ready=False), budgets=(budget(0, **changes),)),
+        DrainState(),
     )
-    assert gone(found) == (["a"] if goes else [])
+    assert evicted_pods(found) == (["a"] if evictable else [])
 
 
-def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
-    unready = replace(a_pod("a"), owner_name="other", ready=False)
-    assert gone(plan_drain(scene(unready, a_pod("b"), budgets=(budget(1),)), DrainState())) == [
+def test_unready_pod_does_not_use_up_budget() -> None:
+    unready = replace(make_pod("a"), owner_name="other", ready=False)
+    assert evicted_pods(
+        plan_drain(drain_input(unready, make_pod("b"), budgets=(budget(1),)), DrainState())
+    ) == [
         "a",
         "b",
     ]
@@ -327,7 +334,7 @@ def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "at_work"),
+    ("nodes", "draining"),
     [
         ((M, marked_node("n", order=2)), "m"),
         ((marked_node("m", order=2), marked_node("n")), "n"),
@@ -337,80 +344,90 @@ def test_a_pod_that_goes_uncounted_takes_nothing_from_the_others() -> None:
         ((node("m"),), ""),
     ],
 )
-def test_whose_turn_it_is(nodes: tuple[Node, ...], at_work: str) -> None:
-    pods = [a_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
-    found = plan_drain(scene(*pods, nodes=(*nodes, OPEN)), DrainState())
-    assert found.state.node == at_work
-    assert {one.pod.node for one in found.evict} == ({at_work} if at_work else set())
+def test_first_node_due_is_drained(nodes: tuple[Node, ...], draining: str) -> None:
+    pods = [make_pod(f"{name}-{one.name}", one.name) for one in nodes for name in "ab"]
+    found = plan_drain(drain_input(*pods, nodes=(*nodes, OPEN)), DrainState())
+    assert found.state.node == draining
+    assert {one.pod.node for one in found.evict} == ({draining} if draining else set())
 
 
-def test_a_pod_for_which_the_plan_has_no_place_stays() -> None:
-    asked = scene(a_pod("a"), a_pod("b"))
-    (removal,) = asked.plan.removals
+def test_pod_is_not_evicted_when_plan_has_no_place() -> None:
+    inputs = drain_input(make_pod("a"), make_pod("b"))
+    (removal,) = inputs.plan.removals
     known = replace(removal, placements=removal.placements[:1])
-    found = plan_drain(replace(asked, plan=replace(asked.plan, removals=(known,))), BEGAN)
-    assert [f"d/{name}" for name in gone(found)] == [removal.placements[0].pod]
+    found = plan_drain(replace(inputs, plan=replace(inputs.plan, removals=(known,))), BEGAN)
+    assert [f"d/{name}" for name in evicted_pods(found)] == [removal.placements[0].pod]
     assert codes(found) == {"evict-no-place"}
 
 
-def test_the_node_at_work_keeps_its_turn() -> None:
-    young = scene(a_pod("a"), nodes=(marked_node("m", age=0), OPEN))
-    assert gone(plan_drain(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
+def test_draining_node_keeps_its_turn() -> None:
+    young = drain_input(make_pod("a"), nodes=(marked_node("m", age=0), OPEN))
+    assert evicted_pods(plan_drain(young, BEGAN)) == ["a"], "although `drain.after` is longer now"
     nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(
-        scene(a_pod("a"), a_pod("b", "n"), nodes=nodes), DrainState(node="n", progress=NOW)
+        drain_input(make_pod("a"), make_pod("b", "n"), nodes=nodes),
+        DrainState(node="n", progress=NOW),
     )
-    assert (found.state.node, gone(found)) == ("n", ["b"])
+    assert (found.state.node, evicted_pods(found)) == ("n", ["b"])
 
 
-def test_a_drain_that_began_goes_on_beside_a_pod_whose_end_is_waited_for() -> None:
-    asked = scene(a_pod("a"), a_pod("job", of="job", owner_kind="Job"))
-    assert plan_drain(asked, DrainState(node="m")).state.node == ""
-    found = plan_drain(asked, replace(BEGAN, progress=NOW - 99))
-    assert (gone(found), codes(found)) == (["a"], {"evict-job"})
+def test_started_drain_continues_beside_job() -> None:
+    inputs = drain_input(make_pod("a"), make_pod("job", of="job", owner_kind="Job"))
+    assert plan_drain(inputs, DrainState(node="m")).state.node == ""
+    found = plan_drain(inputs, replace(BEGAN, progress=NOW - 99))
+    assert (evicted_pods(found), codes(found)) == (["a"], {"evict-job"})
 
 
-def test_the_next_node_begins_anew() -> None:
-    found = plan_drain(scene(a_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"})))
+def test_drain_state_restarts_for_next_node() -> None:
+    found = plan_drain(
+        drain_input(make_pod("a")), replace(BEGAN, node="gone", here=frozenset({"x"}))
+    )
     assert (found.state.began, found.state.here) == (False, frozenset({"uid-a"}))
     assert found.state.progress == NOW
 
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
-def test_nothing_goes_before_the_mark_is_hard(value: str) -> None:
+def test_no_pod_is_evicted_before_mark_is_no_schedule(value: str) -> None:
     found = plan_drain(
-        scene(a_pod("a"), nodes=(marked_node("m", value=value), OPEN)), DrainState()
+        drain_input(make_pod("a"), nodes=(marked_node("m", value=value), OPEN)), DrainState()
     )
     assert found.hard == {"m"}
-    assert gone(found) == (["a"] if value == "hard" else [])
-    assert gone(plan_drain(scene(a_pod("a"), nodes=(BARE, OPEN)), DrainState())) == []
+    assert evicted_pods(found) == (["a"] if value == "hard" else [])
+    assert (
+        evicted_pods(plan_drain(drain_input(make_pod("a"), nodes=(BARE, OPEN)), DrainState()))
+        == []
+    )
 
 
-def test_a_node_that_must_not_be_hard_has_no_turn() -> None:
-    found = plan_drain(scene(a_pod("a"), against_hard={"m": (WHY,)}), DrainState(node="m"))
-    assert (found.state.node, gone(found), failed(found)) == ("", [], {})
+def test_node_is_not_drained_when_no_schedule_is_blocked() -> None:
+    found = plan_drain(
+        drain_input(make_pod("a"), against_hard={"m": (BLOCKER,)}), DrainState(node="m")
+    )
+    assert (found.state.node, evicted_pods(found), failed(found)) == ("", [], {})
 
 
 @pytest.mark.parametrize(
-    ("on", "against", "fails"),
+    ("on", "against", "failure"),
     [
-        (None, {"m": (WHY,)}, {"m": "evict-not-replaced"}),
-        ("open", {"m": (WHY,)}, {}),
+        (None, {"m": (BLOCKER,)}, {"m": "evict-not-replaced"}),
+        ("open", {"m": (BLOCKER,)}, {}),
         (None, {}, {}),
     ],
 )
-def test_a_drain_ends_if_its_node_must_let_the_pods_come_back(
-    on: str | None, against: dict[str, tuple[Blocker, ...]], fails: dict[str, str]
+def test_drain_fails_when_no_schedule_is_blocked_for_its_own_pods(
+    on: str | None, against: dict[str, tuple[Blocker, ...]], failure: dict[str, str]
 ) -> None:
-    """Else they would be evicted again as soon as the mark is hard again, and again come back."""
-    before = replace(evicted(a_pod("a")), node="m")
-    new = a_pod("b", on, ready=False, unschedulable=on is None)
-    found = plan_drain(scene(new, a_pod("rest", of="other"), against_hard=against), before)
-    assert failed(found) == fails
+    """Otherwise the pods would be evicted and return again and again."""
+    before = replace(evicted(make_pod("a")), node="m")
+    new = make_pod("b", on, ready=False, unschedulable=on is None)
+    found = plan_drain(
+        drain_input(new, make_pod("rest", of="other"), against_hard=against), before
+    )
+    assert failed(found) == failure
 
 
-def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
-    assert plan_drain(scene(), BEGAN).hard == {"m"}
+def test_drained_node_remains_no_schedule_until_deleted() -> None:
+    assert plan_drain(drain_input(), BEGAN).hard == {"m"}
 
 
 @pytest.mark.parametrize(
@@ -421,8 +438,11 @@ def test_a_node_that_was_emptied_stays_hard_until_it_is_gone() -> None:
         Config(),
     ],
 )
-def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
-    assert plan_drain(replace(scene(a_pod("a")), config=config), DrainState()) == planner.NOTHING
+def test_no_pod_is_evicted_unless_enabled_and_enforced(config: Config) -> None:
+    assert (
+        plan_drain(replace(drain_input(make_pod("a")), config=config), DrainState())
+        == planner.NOTHING
+    )
 
 
 @pytest.mark.parametrize(
@@ -433,42 +453,44 @@ def test_nothing_is_evicted_unless_that_is_asked_for(config: Config) -> None:
         (replace(BEGAN, node="x"), {}),
     ],
 )
-def test_a_node_that_the_plan_keeps_is_not_drained_and_backs_off_if_that_broke_off_a_drain(
+def test_drain_is_interrupted_when_plan_keeps_node(
     memory: DrainState, failures: dict[str, str]
 ) -> None:
-    full = a_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
-    found = plan_drain(scene(a_pod("a"), full), memory)
-    assert (found.state.node, gone(found), failed(found)) == ("", [], failures)
+    full = make_pod("full", "open", requests=replace(OPEN.allocatable, pods=1))
+    found = plan_drain(drain_input(make_pod("a"), full), memory)
+    assert (found.state.node, evicted_pods(found), failed(found)) == ("", [], failures)
     if failures:
         why = found.state.failed["m"].message
         assert why == "the cluster needs the node again: threshold, no-room"
     leaves = replace(M, taints=(*M.taints, Taint(min(DELETING_TAINTS), "", "NoSchedule")))
-    assert failed(plan_drain(scene(a_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
-    assert failed(plan_drain(scene(full), memory)) == {}, "empty"
+    assert failed(plan_drain(drain_input(make_pod("a"), full, nodes=(leaves, OPEN)), memory)) == {}
+    assert failed(plan_drain(drain_input(full), memory)) == {}, "empty"
 
 
-def test_a_new_leader_looks_on_first() -> None:
-    asked = scene(a_pod("a"), watched_seconds=OBSERVE_SECONDS - 1)
-    found = plan_drain(asked, DrainState())
-    assert (found.state.node, gone(found)) == ("m", [])
-    assert gone(plan_drain(replace(asked, watched_seconds=OBSERVE_SECONDS), found.state)) == ["a"]
+def test_new_leader_observes_before_it_evicts() -> None:
+    inputs = drain_input(make_pod("a"), watched_seconds=OBSERVE_SECONDS - 1)
+    found = plan_drain(inputs, DrainState())
+    assert (found.state.node, evicted_pods(found)) == ("m", [])
+    assert evicted_pods(
+        plan_drain(replace(inputs, watched_seconds=OBSERVE_SECONDS), found.state)
+    ) == ["a"]
 
 
-# How many
+# Limits
 
 
-def test_a_pod_is_asked_about_by_budgets_of_its_own_namespace_alone() -> None:
-    """Whoever may make budgets may make any number, for labels that others have too."""
+def test_only_budgets_of_own_namespace_are_checked() -> None:
+    """A tenant can create any number of budgets, for labels that other namespaces use too."""
     theirs = [
         budget(0, f"b{n}", namespace="other", selector=select("web", "other")) for n in range(99)
     ]
     none, many = Allowances([budget(1)]), Allowances([*theirs, budget(1)])
     assert none.why_not(B) is many.why_not(B) is None
-    assert calls(partial(none.why_not, A)) == calls(partial(many.why_not, A))
+    assert count_calls(partial(none.why_not, A)) == count_calls(partial(many.why_not, A))
 
 
 @pytest.mark.parametrize(
-    ("changes", "names", "went"),
+    ("changes", "names", "evicted_now"),
     [
         ({}, {"d": 7}, 3),
         ({"max_in_namespace": 9}, {"d": 7}, 5),
@@ -478,58 +500,62 @@ def test_a_pod_is_asked_about_by_budgets_of_its_own_namespace_alone() -> None:
         ({"max_in_namespace": 1}, {"d": 7, "e": 1, "f": 7}, 3),
     ],
 )
-def test_so_many_go_at_once(changes: dict[str, int], names: dict[str, int], went: int) -> None:
+def test_concurrent_evictions_are_limited(
+    changes: dict[str, int], names: dict[str, int], evicted_now: int
+) -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, **changes))
     pods = [
-        a_pod(f"p{number}", namespace=space) for space, n in names.items() for number in range(n)
+        make_pod(f"p{number}", namespace=space)
+        for space, n in names.items()
+        for number in range(n)
     ]
     pods = [replace(one, uid=one.key) for one in pods]
-    found = plan_drain(scene(*pods, config=config), DrainState())
-    assert len(found.evict) == went
+    found = plan_drain(drain_input(*pods, config=config), DrainState())
+    assert len(found.evict) == evicted_now
     assert codes(found) == {"evict-turn"}
 
 
 @pytest.mark.parametrize("limit", ["max_on_node", "max_in_namespace", "max_in_cluster"])
-def test_pods_that_leave_already_count_among_them_whoever_has_sent_them(limit: str) -> None:
+def test_terminating_pods_count_in_limits_whoever_evicted_them(limit: str) -> None:
     limits = {"max_on_node": 9, "max_in_namespace": 9, "max_in_cluster": 9, limit: 3}
     config = replace(CONFIG, drain=replace(CONFIG.drain, **limits))
-    leaving = [a_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
-    asked = scene(*leaving, *(a_pod(f"p{number}") for number in range(5)), config=config)
-    assert len(plan_drain(asked, DrainState()).evict) == 1
+    leaving = [make_pod(f"x{number}", of=f"x{number}", terminating=True) for number in range(2)]
+    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), config=config)
+    assert len(plan_drain(inputs, DrainState()).evict) == 1
 
 
-@pytest.mark.parametrize(("where", "went"), [("m2", 3), ("m", 2)])
-def test_pods_of_one_namespace_that_take_years_to_leave_take_no_turn_of_others(
-    where: str, went: int
+@pytest.mark.parametrize(("where", "evicted_now"), [("m2", 3), ("m", 2)])
+def test_long_grace_period_of_one_namespace_does_not_block_others(
+    where: str, evicted_now: int
 ) -> None:
-    """Else each drain would fail, one after the other, and its node be left alone."""
+    """Otherwise every drain would fail, one after the other."""
     years = DisruptionFacts(overdue_seconds=NOW + 10**9)
     leaving = [
-        a_pod(f"x{number}", where, of="x", namespace="x", terminating=True, ties=years)
+        make_pod(f"x{number}", where, of="x", namespace="x", terminating=True, ties=years)
         for number in range(20)
     ]
     nodes = (M, marked_node("m2", order=2), OPEN)
-    asked = scene(*leaving, *(a_pod(f"p{number}") for number in range(5)), nodes=nodes)
-    assert len(plan_drain(asked, DrainState()).evict) == went
+    inputs = drain_input(*leaving, *(make_pod(f"p{number}") for number in range(5)), nodes=nodes)
+    assert len(plan_drain(inputs, DrainState()).evict) == evicted_now
 
 
-def test_of_a_stateful_set_one_goes_after_the_other() -> None:
-    pods = [a_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
-    assert len(plan_drain(scene(*pods), DrainState()).evict) == 1
+def test_stateful_set_pods_are_evicted_one_by_one() -> None:
+    pods = [make_pod(f"db-{number}", of="db", owner_kind="StatefulSet") for number in range(3)]
+    assert len(plan_drain(drain_input(*pods), DrainState()).evict) == 1
 
 
 # After an eviction
 
 
 def evicted(*pods: Pod) -> DrainState:
-    """Return the memory after these were evicted, of two that are Ready."""
-    memory = plan_drain(scene(*pods, a_pod("rest", "open")), DrainState()).state
-    for one in plan_drain(scene(*pods, a_pod("rest", "open")), DrainState()).evict:
+    """Return the state after these pods were evicted; one more pod is Ready elsewhere."""
+    memory = plan_drain(drain_input(*pods, make_pod("rest", "open")), DrainState()).state
+    for one in plan_drain(drain_input(*pods, make_pod("rest", "open")), DrainState()).evict:
         memory = memory.after(one, NOW)
     return memory
 
 
-A, B = a_pod("a"), a_pod("b", of="other")
+A, B = make_pod("a"), make_pod("b", of="other")
 
 
 @pytest.mark.parametrize(
@@ -539,49 +565,52 @@ A, B = a_pod("a"), a_pod("b", of="other")
         ((replace(A, terminating=True),), 1, False),
         ((), 1, False),
         ((), 99, False),
-        ((a_pod("new", None, ready=False),), 99, False),
-        ((a_pod("new", "open"),), 1, True),
-        ((a_pod("new", "open", terminating=True),), 1, False),
-        ((replace(a_pod("new", "open"), ready=False),), 99, False),
-        ((replace(A, uid="another", node="open"),), 1, True),  # a StatefulSet's next of that name
-        ((a_pod("new", "open", of="strange"),), 1, False),
+        ((make_pod("new", None, ready=False),), 99, False),
+        ((make_pod("new", "open"),), 1, True),
+        ((make_pod("new", "open", terminating=True),), 1, False),
+        ((replace(make_pod("new", "open"), ready=False),), 99, False),
+        # The next pod of a StatefulSet has the same name.
+        ((replace(A, uid="another", node="open"),), 1, True),
+        ((make_pod("new", "open", of="strange"),), 1, False),
     ],
 )
-def test_the_next_pods_go_when_others_are_ready_in_place_of_the_last_ones(
+def test_next_pods_are_evicted_when_replacements_are_ready(
     pods: tuple[Pod, ...], after: int, on: bool
 ) -> None:
     memory = evicted(A)
     assert memory.began
-    found = plan_drain(scene(*pods, B, a_pod("rest", "open"), now_seconds=NOW + after), memory)
-    assert ("b" in gone(found)) is on
+    found = plan_drain(
+        drain_input(*pods, B, make_pod("rest", "open"), now_seconds=NOW + after), memory
+    )
+    assert ("b" in evicted_pods(found)) is on
     assert codes(found) == (set() if on else {"evict-not-replaced"})
 
 
-@pytest.mark.parametrize(("after", "fails"), [(120, False), (599, False), (600, True)])
-def test_where_no_new_pod_is_to_be_seen_no_other_is_evicted_and_in_the_end_the_drain_fails(
-    after: int, fails: bool
-) -> None:
-    """As where they have scheduling gates, or where a quota or a webhook lets none be created."""
+@pytest.mark.parametrize(("after", "failure"), [(120, False), (599, False), (600, True)])
+def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failure: bool) -> None:
+    """For example the pods are gated, or a quota or webhook prevents them."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, timeout_seconds=600))
-    asked = scene(B, a_pod("rest", "open"), config=config, now_seconds=NOW + after)
-    found = plan_drain(asked, evicted(A))
-    assert gone(found) == []
-    assert failed(found) == ({"m": "evict-not-replaced"} if fails else {})
+    inputs = drain_input(B, make_pod("rest", "open"), config=config, now_seconds=NOW + after)
+    found = plan_drain(inputs, evicted(A))
+    assert evicted_pods(found) == []
+    assert failed(found) == ({"m": "evict-not-replaced"} if failure else {})
 
 
-def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -> None:
-    """Or each drain would take some of those that are left."""
+def test_controller_without_replacement_loses_no_pods_on_other_nodes() -> None:
+    """Otherwise each drain would evict some of the remaining pods."""
     config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=Backoff(max_seconds=5000)))
-    on_n, rest, again = a_pod("b", "n"), a_pod("rest", "open"), a_pod("again", "open")
+    on_n, rest, again = make_pod("b", "n"), make_pod("rest", "open"), make_pod("again", "open")
     first = plan_drain(
-        scene(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), DrainState()
+        drain_input(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), DrainState()
     )
     (one,) = first.evict
-    gated = scene(B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100)
+    gated = drain_input(
+        B, on_n, rest, nodes=(M, node("n"), OPEN), config=config, now_seconds=NOW + 100
+    )
     late = plan_drain(gated, first.state.after(one, NOW))
     assert failed(late) == {"m": "evict-not-replaced"}
-    other = a_pod("c", "n", of="other")
-    for pods, after, goes in (
+    other = make_pod("c", "n", of="other")
+    for pods, after, evictable in (
         ((on_n, other, rest), 200, []),
         ((on_n, other, rest), 5099, []),
         ((on_n, other, rest, again), 200, ["b", "c"]),
@@ -589,45 +618,49 @@ def test_who_has_not_made_a_pod_for_an_evicted_one_loses_none_on_other_nodes() -
     ):
         nodes = (marked_node("n"), OPEN)
         found = plan_drain(
-            scene(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
+            drain_input(*pods, nodes=nodes, config=config, now_seconds=NOW + after), late.state
         )
-        assert sorted(gone(found)) == goes
-        assert failed(found) == ({} if goes else {"n": "evict-not-replaced"})
-    nobody = scene(on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200)
-    assert plan_drain(nobody, late.state).state.missed, "a mark may come again"
+        assert sorted(evicted_pods(found)) == evictable
+        assert failed(found) == ({} if evictable else {"n": "evict-not-replaced"})
+    nobody = drain_input(on_n, rest, nodes=(node("n"), OPEN), config=config, now_seconds=NOW + 200)
+    assert plan_drain(nobody, late.state).state.missed, "the node may be marked again"
 
 
 @pytest.mark.parametrize(("left", "on"), [(("x", "y"), False), (("x",), True), ((), True)])
-def test_where_others_have_gone_that_nobody_evicted_no_more_are_wanted(
+def test_replacement_is_not_required_when_controller_scales_in(
     left: tuple[str, ...], on: bool
 ) -> None:
-    """As when it is scaled in, or deleted."""
-    first = plan_drain(scene(A, a_pod("x", "open"), a_pod("y", "open")), DrainState())
+    """Or when the controller is deleted."""
+    first = plan_drain(drain_input(A, make_pod("x", "open"), make_pod("y", "open")), DrainState())
     (one,) = first.evict
     memory = first.state.after(one, NOW)
-    found = plan_drain(scene(B, *(a_pod(name, "open") for name in left)), memory)
-    assert gone(found) == (["b"] if on else [])
+    found = plan_drain(drain_input(B, *(make_pod(name, "open") for name in left)), memory)
+    assert evicted_pods(found) == (["b"] if on else [])
 
 
-def test_a_pod_goes_only_while_all_others_of_its_controller_are_ready() -> None:
-    making = replace(a_pod("new", "open"), ready=False)
-    found = plan_drain(scene(A, making), DrainState())
-    assert (gone(found), codes(found)) == ([], {"evict-unsettled"})
-    assert gone(plan_drain(scene(replace(A, ready=False), making), DrainState())) == ["a"]
+def test_pod_is_evicted_only_when_its_siblings_are_ready() -> None:
+    making = replace(make_pod("new", "open"), ready=False)
+    found = plan_drain(drain_input(A, making), DrainState())
+    assert (evicted_pods(found), codes(found)) == ([], {"evict-unsettled"})
+    assert evicted_pods(
+        plan_drain(drain_input(replace(A, ready=False), making), DrainState())
+    ) == ["a"]
 
 
-def test_a_pod_that_should_have_gone_long_ago_holds_up_no_other() -> None:
+def test_overdue_pod_does_not_block_its_siblings() -> None:
     due = DisruptionFacts(overdue_seconds=NOW)
-    late = replace(a_pod("late", "open", terminating=True, ties=due), ready=False)
-    assert codes(plan_drain(scene(A, late), DrainState())) == {"evict-unsettled"}
-    assert gone(plan_drain(scene(A, late, now_seconds=NOW + 1), DrainState())) == ["a"]
+    late = replace(make_pod("late", "open", terminating=True, ties=due), ready=False)
+    assert codes(plan_drain(drain_input(A, late), DrainState())) == {"evict-unsettled"}
+    assert evicted_pods(plan_drain(drain_input(A, late, now_seconds=NOW + 1), DrainState())) == [
+        "a"
+    ]
 
 
-def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -> None:
-    asked = scene(A, B, budgets=(budget(0),))
-    assert gone(plan_drain(asked, DrainState())) == []
+def test_drain_begins_only_when_all_pods_are_evictable() -> None:
+    inputs = drain_input(A, B, budgets=(budget(0),))
+    assert evicted_pods(plan_drain(inputs, DrainState())) == []
     began = BEGAN
-    assert gone(plan_drain(asked, began)) == ["b"]
+    assert evicted_pods(plan_drain(inputs, began)) == ["b"]
 
 
 # Failure
@@ -636,67 +669,67 @@ def test_as_long_as_one_cannot_go_no_drain_begins_and_one_that_began_goes_on() -
 @pytest.mark.parametrize(
     ("back", "code"),
     [
-        (a_pod("new"), "evict-comes-back"),
-        (a_pod("new", terminating=True), ""),
-        (a_pod("new", of="strange"), ""),
-        (a_pod("new", "open"), ""),
+        (make_pod("new"), "evict-comes-back"),
+        (make_pod("new", terminating=True), ""),
+        (make_pod("new", of="strange"), ""),
+        (make_pod("new", "open"), ""),
     ],
 )
-def test_where_pods_come_back_in_spite_of_the_mark_the_drain_fails(back: Pod, code: str) -> None:
-    """As those of a template that names the node itself: evicted for ever."""
-    found = plan_drain(scene(back, B, a_pod("rest", "open")), evicted(A))
+def test_drain_fails_when_evicted_pods_return(back: Pod, code: str) -> None:
+    """Pods whose template names the node would be evicted forever."""
+    found = plan_drain(drain_input(back, B, make_pod("rest", "open")), evicted(A))
     assert failed(found) == ({"m": code} if code else {})
 
 
-def test_pods_that_were_there_before_are_none_that_came_back() -> None:
-    beside = a_pod("beside")
+def test_pods_that_existed_before_do_not_count_as_returned() -> None:
+    beside = make_pod("beside")
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    first = plan_drain(scene(A, beside, config=config), DrainState())
+    first = plan_drain(drain_input(A, beside, config=config), DrainState())
     (one,) = first.evict
     left = beside if one.pod is A else A
     found = plan_drain(
-        scene(left, a_pod("new", "open"), config=config), first.state.after(one, NOW)
+        drain_input(left, make_pod("new", "open"), config=config), first.state.after(one, NOW)
     )
-    assert (gone(found), failed(found)) == ([left.name], {})
+    assert (evicted_pods(found), failed(found)) == ([left.name], {})
 
 
-def test_a_drain_that_does_not_go_on_fails_after_its_time_and_says_why() -> None:
-    asked = scene(A, budgets=(budget(0),))
-    memory = plan_drain(asked, DrainState()).state
+def test_drain_without_progress_fails_after_timeout_with_reason() -> None:
+    inputs = drain_input(A, budgets=(budget(0),))
+    memory = plan_drain(inputs, DrainState()).state
     assert (memory.node, memory.progress) == ("m", NOW)
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).state
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
     assert (failed(found), found.state.node) == ({"m": "evict-budget"}, "")
     assert "allows 0" in found.state.failed["m"].message
-    again = plan_drain(replace(asked, now_seconds=NOW + 101), found.state)
+    again = plan_drain(replace(inputs, now_seconds=NOW + 101), found.state)
     assert failed(again) == {"m": "evict-budget"}, "until it is released"
-    released = scene(a_pod("a"), nodes=(node("m"), OPEN))
+    released = drain_input(make_pod("a"), nodes=(node("m"), OPEN))
     assert failed(plan_drain(released, again.state)) == {}
 
 
-def test_a_pod_that_was_refused_is_asked_for_later_and_in_the_end_the_drain_fails() -> None:
-    asked = scene(A)
-    memory = plan_drain(asked, DrainState()).state.refusing(A, "too many requests", until=NOW + 5)
-    found = plan_drain(replace(asked, now_seconds=NOW + 4), memory)
-    assert (gone(found), codes(found)) == ([], {"evict-refused"})
-    assert gone(plan_drain(replace(asked, now_seconds=NOW + 5), memory)) == ["a"]
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
-    assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
+def test_refused_eviction_is_retried_until_timeout() -> None:
+    inputs = drain_input(A)
+    memory = plan_drain(inputs, DrainState()).state.refusing(A, "too many requests", until=NOW + 5)
+    found = plan_drain(replace(inputs, now_seconds=NOW + 4), memory)
+    assert (evicted_pods(found), codes(found)) == ([], {"evict-refused"})
+    assert evicted_pods(plan_drain(replace(inputs, now_seconds=NOW + 5), memory)) == ["a"]
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
+    assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
     assert "too many requests" in found.state.failed["m"].message
 
 
-def test_a_pod_that_can_go_and_was_not_asked_for_yet_goes_however_late_the_look_is() -> None:
+def test_evictable_pod_is_evicted_even_after_timeout() -> None:
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=1))
-    asked = scene(A, B, config=config)
-    first = plan_drain(asked, LONG_AGO)
-    assert (gone(first), failed(first)) == (["a"], {})
+    inputs = drain_input(A, B, config=config)
+    first = plan_drain(inputs, LONG_AGO)
+    assert (evicted_pods(first), failed(first)) == (["a"], {})
     memory = first.state.refusing(A, "429", until=NOW)
-    found = plan_drain(asked, memory)
-    assert (gone(found), failed(found)) == ([], {"m": "evict-refused"})
+    found = plan_drain(inputs, memory)
+    assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-refused"})
 
 
-def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
+def test_pause_after_refusal_doubles_up_to_bound() -> None:
     memory, waits = DrainState(), []
     for _ in range(6):
         waits.append(memory.pause_seconds(A))
@@ -704,110 +737,112 @@ def test_the_wait_after_a_refusal_doubles_up_to_a_bound() -> None:
     assert waits == [5, 10, 20, 40, 60, 60]
 
 
-def test_an_eviction_gives_the_drain_its_time_anew() -> None:
-    (one,) = plan_drain(scene(A), DrainState()).evict
+def test_eviction_restarts_timeout() -> None:
+    (one,) = plan_drain(drain_input(A), DrainState()).evict
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW).after(one, NOW + 50)
-    asked = scene(replace(B, uid="uid-b"), a_pod("rest", "open"), budgets=(
+    inputs = drain_input(replace(B, uid="uid-b"), make_pod("rest", "open"), budgets=(
         budget(0, selector=select("other")),
     ))  # fmt: skip
-    for second, fails in ((149, False), (150, True)):
-        found = plan_drain(replace(asked, now_seconds=NOW + second), replace(memory, evicted=()))
-        assert ("m" in failed(found)) is fails
+    for second, failure in ((149, False), (150, True)):
+        found = plan_drain(replace(inputs, now_seconds=NOW + second), replace(memory, evicted=()))
+        assert ("m" in failed(found)) is failure
 
 
 LONG_AGO = replace(BEGAN, here=frozenset({A.uid}), progress=NOW - 1000)
-LEAVING = a_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
+LEAVING = make_pod("x", of="x", terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("inputs", "code"),
     [
-        (scene(A, budgets=(budget(0),)), "evict-budget"),
-        (scene(A, LEAVING, budgets=(budget(0),)), ""),
-        (scene(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
-        (scene(A, nodes=(marked_node("m", value="soft"), OPEN)), "evict-not-hard"),
-        (scene(A, nodes=(BARE, OPEN)), "evict-not-hard"),
-        (scene(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
-        (scene(A, nodes=(BARE, OPEN), watched_seconds=OBSERVE_SECONDS - 1), ""),
-        (scene(A, budgets=(budget(0),), watched_seconds=0), ""),
+        (drain_input(A, budgets=(budget(0),)), "evict-budget"),
+        (drain_input(A, LEAVING, budgets=(budget(0),)), ""),
+        (drain_input(A, LEAVING, budgets=(budget(0),), now_seconds=NOW + 1), "evict-budget"),
+        (drain_input(A, nodes=(marked_node("m", value="soft"), OPEN)), "evict-not-hard"),
+        (drain_input(A, nodes=(BARE, OPEN)), "evict-not-hard"),
+        (drain_input(A, LEAVING, nodes=(BARE, OPEN)), "evict-not-hard"),
+        (drain_input(A, nodes=(BARE, OPEN), watched_seconds=OBSERVE_SECONDS - 1), ""),
+        (drain_input(A, budgets=(budget(0),), watched_seconds=0), ""),
     ],
 )
-def test_while_a_drain_waits_for_what_is_on_its_way_its_time_does_not_run(
-    asked: DrainInput, code: str
+def test_timeout_does_not_run_while_pods_terminate_or_leader_observes(
+    inputs: DrainInput, code: str
 ) -> None:
-    found = plan_drain(asked, LONG_AGO)
+    found = plan_drain(inputs, LONG_AGO)
     assert failed(found) == ({"m": code} if code else {})
     assert code or found.state.progress == NOW
 
 
-def test_a_node_that_does_not_become_hard_leaves_its_turn_to_the_next() -> None:
+def test_next_node_is_drained_when_mark_does_not_become_no_schedule() -> None:
     nodes = (marked_node("m", value="soft"), marked_node("n", order=2), OPEN)
-    asked = scene(A, a_pod("b", "n"), nodes=nodes)
-    memory = plan_drain(asked, DrainState()).state
-    memory = plan_drain(replace(asked, now_seconds=NOW + 99), memory).state
+    inputs = drain_input(A, make_pod("b", "n"), nodes=nodes)
+    memory = plan_drain(inputs, DrainState()).state
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 99), memory).state
     assert memory.node == "m"
-    memory = plan_drain(replace(asked, now_seconds=NOW + 100), memory).state
-    found = plan_drain(replace(asked, now_seconds=NOW + 101), memory)
-    assert (found.state.node, gone(found)) == ("n", ["b"])
-    assert failed(found) == {"m": "evict-not-hard"}, "though its release may be refused as well"
+    memory = plan_drain(replace(inputs, now_seconds=NOW + 100), memory).state
+    found = plan_drain(replace(inputs, now_seconds=NOW + 101), memory)
+    assert (found.state.node, evicted_pods(found)) == ("n", ["b"])
+    assert failed(found) == {"m": "evict-not-hard"}, "although its release may fail as well"
 
 
-def test_when_the_mark_becomes_hard_the_drain_has_its_time_anew() -> None:
-    soft = scene(A, budgets=(budget(0),), nodes=(marked_node("m", value="soft"), OPEN))
+def test_timeout_restarts_when_mark_becomes_no_schedule() -> None:
+    soft = drain_input(A, budgets=(budget(0),), nodes=(marked_node("m", value="soft"), OPEN))
     memory = plan_drain(soft, DrainState()).state
-    hard = scene(A, budgets=(budget(0),))
-    for second, fails in ((99, False), (198, False), (199, True)):
+    hard = drain_input(A, budgets=(budget(0),))
+    for second, failure in ((99, False), (198, False), (199, True)):
         found = plan_drain(replace(hard, now_seconds=NOW + second), memory)
-        assert ("m" in failed(found)) is fails
+        assert ("m" in failed(found)) is failure
         memory = found.state
 
 
-def test_a_pod_that_nobody_replaces_fails_the_drain() -> None:
-    waiting = a_pod("new", None, ready=False)
-    asked = scene(B, waiting, a_pod("rest", "open"), now_seconds=NOW + 100)
-    found = plan_drain(asked, evicted(A))
-    assert (gone(found), failed(found)) == ([], {"m": "evict-not-replaced"})
+def test_drain_fails_when_replacement_does_not_become_ready() -> None:
+    waiting = make_pod("new", None, ready=False)
+    inputs = drain_input(B, waiting, make_pod("rest", "open"), now_seconds=NOW + 100)
+    found = plan_drain(inputs, evicted(A))
+    assert (evicted_pods(found), failed(found)) == ([], {"m": "evict-not-replaced"})
     assert found.state.evicted == ()
 
 
-def test_a_pod_of_one_node_that_nobody_replaces_is_no_fault_of_the_next() -> None:
+def test_missing_replacement_of_one_node_does_not_fail_next_drain() -> None:
     memory = replace(evicted(A), node="n", left=frozenset(), here=frozenset())
     nodes = (M, marked_node("n", order=2), OPEN)
-    waiting = a_pod("new", None, ready=False)
-    asked = scene(a_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99)
-    assert codes(plan_drain(asked, memory)) == {"evict-not-replaced"}
-    found = plan_drain(replace(asked, now_seconds=NOW + 100), memory)
-    assert (gone(found), failed(found)) == (["c"], {})
+    waiting = make_pod("new", None, ready=False)
+    inputs = drain_input(
+        make_pod("c", "n", of="other"), waiting, nodes=nodes, now_seconds=NOW + 99
+    )
+    assert codes(plan_drain(inputs, memory)) == {"evict-not-replaced"}
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), memory)
+    assert (evicted_pods(found), failed(found)) == (["c"], {})
 
 
-def test_a_pod_that_takes_its_time_to_end_has_it() -> None:
+def test_drain_waits_for_grace_period() -> None:
     due = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW + 5000))
-    asked = scene(due, a_pod("rest", "open"), now_seconds=NOW + 5000)
-    found = plan_drain(asked, evicted(A))
+    inputs = drain_input(due, make_pod("rest", "open"), now_seconds=NOW + 5000)
+    found = plan_drain(inputs, evicted(A))
     assert (found.state.node, failed(found)) == ("m", {})
-    late = plan_drain(replace(asked, now_seconds=NOW + 5100), found.state)
+    late = plan_drain(replace(inputs, now_seconds=NOW + 5100), found.state)
     assert failed(late) == {"m": "evict-not-replaced"}
     memory = DrainState(node="m", here=frozenset({A.uid}), progress=NOW)
-    stuck = plan_drain(replace(asked, now_seconds=NOW + 5101), memory)
-    assert (stuck.state.node, failed(stuck)) == ("", {}), "for autoscalers the node is empty"
+    stuck = plan_drain(replace(inputs, now_seconds=NOW + 5101), memory)
+    assert (stuck.state.node, failed(stuck)) == ("", {}), "the node is empty for autoscalers"
 
 
 @pytest.mark.parametrize(
     ("new", "after", "on"),
     [
-        ((a_pod("new", "open"),), 0, False),  # it may still need the time
-        ((a_pod("new", "open"),), 1, True),
-        ((replace(a_pod("new", "open"), ready=False),), 1, False),
-        ((), 99, False),  # a StatefulSet makes no other while it is there
+        ((make_pod("new", "open"),), 0, False),  # it may still need the time
+        ((make_pod("new", "open"),), 1, True),
+        ((replace(make_pod("new", "open"), ready=False),), 1, False),
+        ((), 99, False),  # a StatefulSet creates no other pod while it exists
     ],
 )
-def test_a_pod_that_never_ends_is_waited_for_until_another_is_ready_in_its_place(
+def test_stuck_pod_blocks_drain_until_its_replacement_is_ready(
     new: tuple[Pod, ...], after: int, on: bool
 ) -> None:
-    """As with a finalizer that nobody takes off, or with files on a server that is dead."""
+    """For example it has a finalizer that is never removed, or files on a dead server."""
     stuck = replace(A, terminating=True, ties=DisruptionFacts(overdue_seconds=NOW))
-    asked = scene(stuck, *new, B, a_pod("rest", "open"), now_seconds=NOW + after)
-    assert gone(plan_drain(asked, evicted(A))) == (["b"] if on else [])
+    inputs = drain_input(stuck, *new, B, make_pod("rest", "open"), now_seconds=NOW + after)
+    assert evicted_pods(plan_drain(inputs, evicted(A))) == (["b"] if on else [])
 
 
 # Laws
@@ -832,11 +867,11 @@ ODD = (
 
 @st.composite
 def pods_(draw: st.DrawFn) -> list[Pod]:
-    """Most of them may be evicted; or hardly a drain would begin."""
+    """Return random pods; most are evictable, otherwise few drains would begin."""
     found = []
     for number in range(draw(st.integers(1, 14))):
         of = draw(st.sampled_from(("web", "web", "db", "batch")))
-        made = a_pod(
+        made = make_pod(
             f"p{number:02}",
             draw(st.sampled_from(["m", "m", "m", "n", "open"])),
             of=of,
@@ -880,17 +915,19 @@ LIMITS = st.builds(
 
 
 @given(pods_(), BUDGETS, MEMORIES, LIMITS)
-def test_no_look_oversteps_budgets_guards_or_limits(
+def test_evictions_respect_budgets_blockers_and_limits(
     pods: list[Pod], budgets: list[DisruptionBudget], memory: DrainState, limits: DrainConfig
 ) -> None:
-    """No budget is overdrawn, no forbidden pod goes, one node at a time, the limits hold."""
+    """Pods of one node at a time, no blocked pod, and no more than budgets and limits allow."""
     nodes = (M, marked_node("n", order=2), OPEN)
     config = replace(CONFIG, drain=limits)
-    found = plan_drain(scene(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory)
-    went = [one.pod for one in found.evict]
-    assert {one.node for one in went} <= {found.state.node}
-    assert len({one.uid for one in went}) == len(went)
-    for one in went:
+    found = plan_drain(
+        drain_input(*pods, nodes=nodes, budgets=tuple(budgets), config=config), memory
+    )
+    evicted_now = [one.pod for one in found.evict]
+    assert {one.node for one in evicted_now} <= {found.state.node}
+    assert len({one.uid for one in evicted_now}) == len(evicted_now)
+    for one in evicted_now:
         notes = dict(one.ties.notes)
         assert one.node in ("m", "n")
         assert one.namespace not in (OWN, "kube-system")
@@ -900,19 +937,19 @@ def test_no_look_oversteps_budgets_guards_or_limits(
         assert not one.ties.local_volumes
         assert notes in ({}, {SAFE_TO_EVICT: "true"})
     for limit in budgets:
-        mine = [pod for pod in went if _protects(limit, pod)]
+        mine = [pod for pod in evicted_now if _protects(limit, pod)]
         free = limit.unhealthy_free or 0 < limit.healthy_min <= limit.healthy
         counted = [pod for pod in mine if pod.ready or not free]
         assert len(counted) <= max(0, limit.disruptions_allowed)
         assert all(sum(_protects(other, pod) for other in budgets) == 1 for pod in mine)
     leaving = [one for one in pods if one.node in ("m", "n") and one.terminating]
-    together = [*went, *leaving]
-    if went:
+    together = [*evicted_now, *leaving]
+    if evicted_now:
         on_node = sum(one.node == found.state.node for one in together)
         assert on_node <= max(limits.max_on_node, len(leaving))
         assert len(together) <= max(limits.max_in_cluster, len(leaving))
         spaces, before = (Counter(one.namespace for one in many) for many in (together, leaving))
-        for space in {one.namespace for one in went}:
+        for space in {one.namespace for one in evicted_now}:
             assert spaces[space] <= max(limits.max_in_namespace, before[space])
     assert found.state.node not in found.state.failed
 
@@ -923,17 +960,17 @@ def _protects(one: DisruptionBudget, pod: Pod) -> bool:
 
 
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(1, 3), st.booleans())
-def test_a_drain_that_nothing_speaks_against_empties_the_node(
+def test_drain_empties_node_when_nothing_blocks_it(
     count: int, slow: int, batch: int, killed: bool
 ) -> None:
-    """Each round the evicted pods end and others become Ready, some a while later; no round has
-    more than may go, and a leader that takes over half-way ends with the same."""
+    """Evicted pods end in each round and others become Ready, some later. No round evicts more
+    than allowed, and a leader that takes over half-way has the same result."""
     config = replace(CONFIG, drain=replace(CONFIG.drain, max_on_node=batch, max_in_namespace=9))
-    pods = {f"p{number}": a_pod(f"p{number}") for number in range(count)}
+    pods = {f"p{number}": make_pod(f"p{number}") for number in range(count)}
     memory, watched, now, made = DrainState(), OBSERVE_SECONDS, NOW, 0
     for number in range(400):
         found = plan_drain(
-            scene(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
+            drain_input(*pods.values(), config=config, now_seconds=now, watched_seconds=watched),
             memory,
         )
         assert len(found.evict) <= batch
@@ -942,11 +979,11 @@ def test_a_drain_that_nothing_speaks_against_empties_the_node(
         for name, one in list(pods.items()):
             if not one.ready:
                 pods[name] = replace(one, ready=number % (slow + 1) == 0)
-        for went in found.evict:
-            memory = memory.after(went, now)
-            del pods[went.pod.name]
+        for evicted_now in found.evict:
+            memory = memory.after(evicted_now, now)
+            del pods[evicted_now.pod.name]
             made += 1
-            pods[f"new{made}"] = replace(a_pod(f"new{made}", "open"), ready=False)
+            pods[f"new{made}"] = replace(make_pod(f"new{made}", "open"), ready=False)
         if all(one.node == "open" and one.ready for one in pods.values()):
             break
         now, watched = now + 5, watched + 5

@@ -1,4 +1,4 @@
-"""The steady clock under a wall clock that is set back and forth."""
+"""The steady clock, while the wall clock is set back and forth."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def read_each_second(steady: SteadyClock, machine: Machine, seconds: int) -> lis
 
 
 @pytest.mark.parametrize(
-    ("jump", "at_once", "an_hour_later"),
+    ("jump", "immediate_offset", "offset_after_hour"),
     [
         (0, 0, 0),
         (3, 3, 3),
@@ -35,16 +35,18 @@ def read_each_second(steady: SteadyClock, machine: Machine, seconds: int) -> lis
         (-YEAR, -YEAR, -YEAR),
     ],
 )
-def test_how_much_of_a_jump_is_taken(jump: int, at_once: int, an_hour_later: float) -> None:
+def test_steady_clock_follows_jump_within_bounds(
+    jump: int, immediate_offset: int, offset_after_hour: float
+) -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     machine.wall += jump
-    assert steady.unix_seconds() == START + at_once
+    assert steady.unix_seconds() == START + immediate_offset
     found = read_each_second(steady, machine, HOUR)
-    assert found[-1] == pytest.approx(START + HOUR + an_hour_later, abs=1)
+    assert found[-1] == pytest.approx(START + HOUR + offset_after_hour, abs=1)
 
 
-def test_an_hour_is_made_up_for_in_about_twelve_and_time_never_stands_still() -> None:
+def test_steady_clock_makes_up_one_hour_in_twelve_and_never_runs_backward() -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     machine.wall -= HOUR
@@ -56,7 +58,7 @@ def test_an_hour_is_made_up_for_in_about_twelve_and_time_never_stands_still() ->
     assert abs(steady.offset_seconds()) <= 1
 
 
-def test_many_small_steps_are_not_a_way_around() -> None:
+def test_steady_clock_limits_sum_of_small_steps() -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     for _ in range(1000):
@@ -68,7 +70,7 @@ def test_many_small_steps_are_not_a_way_around() -> None:
 
 
 @pytest.mark.parametrize("drift", [0.0005, -0.0005])
-def test_a_wall_clock_that_is_slewed_is_followed(drift: float) -> None:
+def test_steady_clock_follows_slewed_wall_clock(drift: float) -> None:
     machine = Machine()
     steady = SteadyClock(machine)
     for _ in range(DAY):
@@ -78,7 +80,7 @@ def test_a_wall_clock_that_is_slewed_is_followed(drift: float) -> None:
     assert abs(steady.offset_seconds()) <= 1
 
 
-def test_a_jump_is_said_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_jump_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     machine = Machine()
     steady = SteadyClock(machine)

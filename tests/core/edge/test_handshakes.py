@@ -1,4 +1,4 @@
-"""TLS handshakes that fail, over real sockets: how they are counted, and how often told."""
+"""Failed TLS handshakes over real sockets: how they are counted, and how often logged."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ PAIR, ANOTHER = (tls.make_pair(["localhost"], NOW) for _ in range(2))
 
 
 class Bench:
-    """A server, and what it tells."""
+    """A TLS server, its metrics and its failed handshakes."""
 
     def __init__(self) -> None:
         self.metrics, self.clock = TlsMetrics(), FakeClock()
-        self.heard: asyncio.Queue[OSError] = asyncio.Queue()
+        self.faults: asyncio.Queue[OSError] = asyncio.Queue()
         self._handshakes = Handshakes(self.metrics, self.clock)
         app = http.base_app(http.Health(), self.clock)
         context = serving.serving(PAIR)
@@ -32,10 +32,10 @@ class Bench:
 
     def _failed(self, fault: OSError) -> None:
         self._handshakes.failed(fault)
-        self.heard.put_nowait(fault)
+        self.faults.put_nowait(fault)
 
     def connect(self, context: ssl.SSLContext) -> None:
-        """Come as a caller that tells the server why it goes, as those of Go do."""
+        """Complete a handshake; on failure send a TLS alert, as clients in Go do."""
         plain = socket.create_connection(("127.0.0.1", self.server.port))
         with plain, context.wrap_socket(plain, server_hostname="localhost"):
             pass
@@ -61,12 +61,12 @@ async def bench() -> AsyncIterator[Bench]:
     await made.server.stop()
 
 
-def mistrust(bench: Bench) -> None:
+def distrust_certificate(bench: Bench) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         bench.connect(serving.trusting(ANOTHER.ca))
 
 
-def know_no_common_cipher(bench: Bench) -> None:
+def offer_no_common_cipher(bench: Bench) -> None:
     context = serving.trusting(PAIR.ca)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("PSK-AES128-CBC-SHA256")
@@ -74,36 +74,36 @@ def know_no_common_cipher(bench: Bench) -> None:
         bench.connect(context)
 
 
-def speak_plainly(bench: Bench) -> None:
+def send_plain_http(bench: Bench) -> None:
     with socket.create_connection(("127.0.0.1", bench.server.port)) as plain:
         plain.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
         plain.recv(1)
 
 
-def go(bench: Bench) -> None:
+def close_connection(bench: Bench) -> None:
     socket.create_connection(("127.0.0.1", bench.server.port)).close()
 
 
 @pytest.mark.parametrize(
-    ("come", "reason"),
+    ("connect", "reason"),
     [
-        (mistrust, Failure.CERTIFICATE),
-        (know_no_common_cipher, Failure.PROTOCOL),
-        (speak_plainly, Failure.PROTOCOL),
-        (go, Failure.CONNECTION),
+        (distrust_certificate, Failure.CERTIFICATE),
+        (offer_no_common_cipher, Failure.PROTOCOL),
+        (send_plain_http, Failure.PROTOCOL),
+        (close_connection, Failure.CONNECTION),
     ],
 )
-async def test_each_is_counted_by_why(
-    come: Callable[[Bench], None], reason: Failure, bench: Bench
+async def test_failed_handshake_is_counted_by_reason(
+    connect: Callable[[Bench], None], reason: Failure, bench: Bench
 ) -> None:
-    await asyncio.to_thread(come, bench)
-    await bench.heard.get()
+    await asyncio.to_thread(connect, bench)
+    await bench.faults.get()
     assert bench.counts() == {reason.value: 1}
     await asyncio.to_thread(bench.connect, serving.trusting(PAIR.ca))
     assert bench.counts() == {reason.value: 1}
 
 
-def test_a_missing_certificate_of_the_caller_is_one_of_certificates() -> None:
+def test_reason_is_certificate_when_client_certificate_is_missing() -> None:
     fault = ssl.SSLError()
     fault.reason = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
     assert classify(fault) is Failure.CERTIFICATE
@@ -111,7 +111,7 @@ def test_a_missing_certificate_of_the_caller_is_one_of_certificates() -> None:
     assert classify(fault) is Failure.CERTIFICATE
 
 
-def test_however_many_fail_one_line_a_minute_tells_of_them(
+def test_failed_handshakes_are_logged_once_per_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics, clock = TlsMetrics(), FakeClock()
@@ -120,5 +120,5 @@ def test_however_many_fail_one_line_a_minute_tells_of_them(
         for seconds in (0, 0, LOG_INTERVAL_SECONDS - 1, 1, LOG_INTERVAL_SECONDS):
             clock.seconds += seconds
             handshakes.failed(ConnectionResetError("it went"))
-    told = [record.__dict__["ebb_fields"]["since_last"] for record in caplog.records]
-    assert told == [1, 3, 1]
+    counts = [record.__dict__["ebb_fields"]["since_last"] for record in caplog.records]
+    assert counts == [1, 3, 1]

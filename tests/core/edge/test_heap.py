@@ -1,4 +1,4 @@
-"""What lives long is not walked by the collector of cycles, and everything else still is."""
+"""The garbage collector skips long-lived objects, and still collects everything else."""
 
 import gc
 import weakref
@@ -10,7 +10,7 @@ from core.edge.heap import THAW_EVERY, growing
 
 
 class Knot:
-    """Holds on to itself."""
+    """References itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -22,7 +22,7 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_is_made_inside_is_not_walked_afterwards() -> None:
+def test_objects_made_while_growing_are_frozen() -> None:
     with growing():
         assert not gc.isenabled()
         lives: list[list[int]] = [[] for _ in range(1000)]
@@ -31,7 +31,7 @@ def test_what_is_made_inside_is_not_walked_afterwards() -> None:
     assert not any(one is lives for one in gc.get_objects())
 
 
-def test_who_ends_first_lets_the_others_go_on() -> None:
+def test_collector_is_enabled_when_last_growing_ends() -> None:
     one, other = growing(), growing()
     one.__enter__()
     other.__enter__()
@@ -41,7 +41,7 @@ def test_who_ends_first_lets_the_others_go_on() -> None:
     assert gc.isenabled()
 
 
-def test_garbage_of_before_is_collected_and_a_cycle_of_later_too() -> None:
+def test_cycles_made_before_and_after_growing_are_collected() -> None:
     before = weakref.ref(Knot())
     with growing():
         assert before() is None
@@ -50,8 +50,8 @@ def test_garbage_of_before_is_collected_and_a_cycle_of_later_too() -> None:
     assert later() is None
 
 
-def test_cycles_that_are_made_inside_do_not_pile_up() -> None:
-    """As exceptions are that somebody keeps: a list of a kind that is not there makes one."""
+def test_cycles_made_while_growing_are_bounded() -> None:
+    """A stored exception is such a cycle; each list of an absent kind makes one."""
     made: list[weakref.ref[Knot]] = []
     for _ in range(2 * THAW_EVERY):
         with growing():
@@ -59,7 +59,7 @@ def test_cycles_that_are_made_inside_do_not_pile_up() -> None:
     assert sum(one() is not None for one in made) <= THAW_EVERY
 
 
-def test_whoever_collects_nothing_is_left_so() -> None:
+def test_collector_is_not_enabled_when_it_was_disabled_before() -> None:
     gc.disable()
     try:
         with growing():

@@ -1,4 +1,4 @@
-"""At which addresses the programs can be reached, over real sockets."""
+"""The addresses on which the programs listen, over real sockets."""
 
 import asyncio
 import socket
@@ -14,8 +14,8 @@ from tests.support.clock import FakeClock
 DEFAULTS = (ExtenderConfig().listen, WebhookConfig().listen, WebhookConfig().metrics_listen)
 
 
-def of_this_machine(address: str) -> bool:
-    """Say whether it can be bound here: a machine may have no IPv6."""
+def is_bindable(address: str) -> bool:
+    """Return whether the address can be bound here: a machine may have no IPv6."""
     try:
         with socket.create_server((address, 0), family=family_of(address)):
             return True
@@ -27,11 +27,11 @@ def family_of(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-LOOPBACKS = list(filter(of_this_machine, ("127.0.0.1", "::1")))
+LOOPBACKS = list(filter(is_bindable, ("127.0.0.1", "::1")))
 
 
 @pytest.mark.parametrize("listen", DEFAULTS)
-async def test_by_default_a_program_is_reached_at_every_address_of_both_families(
+async def test_program_listens_on_all_ipv4_and_ipv6_addresses_by_default(
     listen: str,
 ) -> None:
     host, _, _ = listen.rpartition(":")
@@ -45,7 +45,7 @@ async def test_by_default_a_program_is_reached_at_every_address_of_both_families
     await server.stop()
 
 
-def test_a_system_without_ipv6_is_listened_at_by_ipv4() -> None:
+def test_program_listens_on_ipv4_when_ipv6_is_missing() -> None:
     with everywhere(0, ipv6=False) as bound:
         assert bound.family == socket.AF_INET
         with socket.create_connection(("127.0.0.1", bound.getsockname()[1])):
@@ -53,7 +53,7 @@ def test_a_system_without_ipv6_is_listened_at_by_ipv4() -> None:
 
 
 @pytest.mark.parametrize("address", LOOPBACKS)
-async def test_a_port_that_one_address_has_taken_is_not_free(address: str) -> None:
+async def test_program_fails_to_start_when_port_is_in_use_on_one_address(address: str) -> None:
     with socket.create_server((address, 0), family=family_of(address)) as taken:
         listen = f"[::]:{taken.getsockname()[1]}"
         server = http.Server(http.base_app(http.Health(), FakeClock()), listen)

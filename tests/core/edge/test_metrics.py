@@ -1,4 +1,4 @@
-"""Each program's own series, and gauges that are told together."""
+"""The series of each program, and gauges that are reported together."""
 
 import aiohttp
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,7 +15,7 @@ def families(of: metrics.Metrics) -> set[str]:
     return {found.name for found in of.registry.collect() if found.name.startswith("ebb_")}
 
 
-def test_each_program_shows_its_own_series_and_the_shared_ones_that_it_needs() -> None:
+def test_program_exposes_its_own_series_and_needed_shared_ones() -> None:
     watches, tls, events, scores, reviews, engine = (
         families(made())
         for made in (
@@ -46,7 +46,7 @@ def test_each_program_shows_its_own_series_and_the_shared_ones_that_it_needs() -
 
 
 class Scraped(Samples):
-    """Samples during whose reading somebody scrapes."""
+    """Samples that are scraped while they are read."""
 
     def __init__(self, samples: Samples, registry: CollectorRegistry) -> None:
         super().__init__(samples)
@@ -58,19 +58,19 @@ class Scraped(Samples):
         return super().items()
 
 
-def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
+def test_scrape_during_report_sees_all_previous_samples() -> None:
     registry = CollectorRegistry()
-    told: MetricCollector[list[Samples]] = MetricCollector(
+    collector: MetricCollector[list[Samples]] = MetricCollector(
         ReportedGauge("ebb_a", "A.", ("of",), lambda seen: seen[0]),
         ReportedGauge("ebb_b", "B.", ("of",), lambda seen: seen[1]),
         ReportedGauge("ebb_c", "C.", (), lambda seen: seen[2]),
     )
-    registry.register(told)
-    assert b"\nebb_c 0.0\n" in generate_latest(registry), "what has no labels is there at once"
-    told.report([{("x",): 1}, {("x",): 2}, {(): 3}])
+    registry.register(collector)
+    assert b"\nebb_c 0.0\n" in generate_latest(registry), "a gauge without labels exists at once"
+    collector.report([{("x",): 1}, {("x",): 2}, {(): 3}])
     before = generate_latest(registry)
     between = [Scraped({("y",): 4}, registry), Scraped({("y",): 5}, registry)]
-    told.report([*between, {}])
+    collector.report([*between, {}])
     assert [one.seen for one in between] == [[before], [before]]
     after = generate_latest(registry)
     assert b'ebb_a{of="y"} 4.0' in after
@@ -79,12 +79,12 @@ def test_a_scrape_while_gauges_are_told_sees_all_that_was_told_before() -> None:
     assert b"ebb_c 3.0" not in after
 
 
-async def test_however_many_ask_the_text_is_made_once_in_a_moment() -> None:
-    """By the loop that answers calls and reviews: one who asked without end kept it busy."""
-    clock, told = FakeClock(), metrics.WatchMetrics()
-    server = http.Server(http.base_app(http.Health(), clock, told), "127.0.0.1:0")
+async def test_metrics_text_is_cached_between_scrapes() -> None:
+    """The event loop that answers calls makes it; endless scrapes kept the loop busy."""
+    clock, series = FakeClock(), metrics.WatchMetrics()
+    server = http.Server(http.base_app(http.Health(), clock, series), "127.0.0.1:0")
     await server.start()
-    lost = told.watch_restarts.labels("nodes", "error")
+    lost = series.watch_restarts.labels("nodes", "error")
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
 
         async def scraped() -> str:

@@ -1,4 +1,4 @@
-"""CapacityBuffers of others: what is read of them, how much is kept for them, and who is told."""
+"""CapacityBuffers of other owners: how they are decoded, and how much room is kept for them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ TEMPLATE: Json = {
 
 
 def written(status: Json | None = None, spec: Json | None = None, **metadata: Any) -> Json:
-    """Return a buffer as Cluster Autoscaler's controller leaves it, but for the changes."""
+    """Return a buffer as the controller of Cluster Autoscaler writes it, with changes."""
     found = {"podTemplateRef": {"name": "t"}, "replicas": 3, "conditions": [READY]}
     found |= {"provisioningStrategy": "buffer.x-k8s.io/active-capacity"} | (status or {})
     return {
@@ -63,7 +63,7 @@ def written(status: Json | None = None, spec: Json | None = None, **metadata: An
 
 
 def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
-    """Return the one buffer of a cluster of these."""
+    """Return the only buffer of a cluster with these objects."""
     least = [
         {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}},
         {"kind": "Pod", "metadata": {"name": "p", "namespace": "d"}, "spec": {}},
@@ -73,8 +73,8 @@ def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
     return found
 
 
-class TestRead:
-    def test_what_its_controller_has_accepted_counts(self) -> None:
+class TestDecode:
+    def test_accepted_buffer_has_its_replicas_and_pod(self) -> None:
         found = read(written(), TEMPLATE)
         assert (found.key, found.replicas, found.fault) == ("shop/b", 3, "")
         assert found.pod is not None
@@ -102,16 +102,16 @@ class TestRead:
             (written(deletionTimestamp="2026-01-01T00:00:00Z"), "the buffer is being deleted"),
         ],
     )  # fmt: skip
-    def test_for_others_no_room_is_kept_and_it_is_said_why(
+    def test_buffer_has_fault_when_it_is_not_accepted_or_resolved(
         self, changed: Json, fault: str
     ) -> None:
         assert read(changed, TEMPLATE).fault == fault
 
-    def test_a_template_of_another_namespace_is_none(self) -> None:
+    def test_template_of_another_namespace_is_not_found(self) -> None:
         other = {**TEMPLATE, "metadata": {"name": "t", "namespace": "other"}}
         assert read(written(), other).fault == "PodTemplate t was not found"
 
-    def test_a_template_that_asks_too_much_is_none(self) -> None:
+    def test_buffer_has_fault_when_template_exceeds_limits(self) -> None:
         spec = {"tolerations": [{"key": f"k{n}"} for n in range(5000)]}
         found = read(written(), {**TEMPLATE, "template": {"spec": spec}})
         assert "PodTemplate t: " in found.fault
@@ -124,10 +124,10 @@ class TestRead:
             ("StatefulSet", ("StatefulSet", "web"), {}),
         ],
     )
-    def test_where_no_template_is_named_its_pods_are_like_those_of_the_workload(
+    def test_buffer_pod_is_copied_from_workload_when_no_template_is_named(
         self, kind: str, owner: tuple[str, str], labels: Json
     ) -> None:
-        asked = written({"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}})
+        raw = written({"podTemplateRef": None}, {"scalableRef": {"kind": kind, "name": "web"}})
         like = {
             "kind": "Pod",
             "metadata": {
@@ -138,48 +138,48 @@ class TestRead:
             },
             "spec": {"containers": [{"resources": {"requests": {"cpu": "250m"}}}]},
         }
-        found = read(asked, pods=[like])
+        found = read(raw, pods=[like])
         assert found.pod is not None
         assert found.pod.requests.cpu_millis == 250
-        assert read(asked).fault == f"a pod of {kind} web was not found"
+        assert read(raw).fault == f"a pod of {kind} web was not found"
 
-    def test_of_one_that_ebb_has_written_it_is_known_whether_it_is_accepted(self) -> None:
-        ours, asked = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
-        found = read(written(spec=asked, labels=ours), TEMPLATE)
+    def test_own_buffer_has_published_and_accepted_replicas(self) -> None:
+        ours, wanted = {BUFFER_OURS_LABEL: ""}, {"replicas": 5}
+        found = read(written(spec=wanted, labels=ours), TEMPLATE)
         assert (found.published, found.accepted, found.fault) == (5, 3, "")
-        assert found.pod is None, "nobody keeps room for it"
-        waits = read(written({"conditions": None}, asked, labels=ours), TEMPLATE)
+        assert found.pod is None, "no room is kept for it"
+        waits = read(written({"conditions": None}, wanted, labels=ours), TEMPLATE)
         assert (waits.published, waits.accepted) == (5, 0)
-        more = read(written({"replicas": 9}, asked, labels=ours), TEMPLATE)
-        assert more.accepted == 5, "of what is not asked for nothing is accepted"
+        more = read(written({"replicas": 9}, wanted, labels=ours), TEMPLATE)
+        assert more.accepted == 5, "accepted replicas are at most the published ones"
         assert read(written(), TEMPLATE).published is None
 
-    @pytest.mark.parametrize(("asked", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
-    def test_what_anybody_may_write_into_it_is_a_number_of_the_api(
-        self, asked: int | None, counts: int
+    @pytest.mark.parametrize(("value", "counts"), [(None, 0), (-3, 0), (2**40, 2**31 - 1)])
+    def test_published_replicas_are_clamped_to_api_range(
+        self, value: int | None, counts: int
     ) -> None:
-        spec = {"replicas": asked, "scalableRef": {"kind": "Deployment", "name": "web"}}
+        spec = {"replicas": value, "scalableRef": {"kind": "Deployment", "name": "web"}}
         found = read(written({"podTemplateRef": None}, spec, labels={BUFFER_OURS_LABEL: ""}))
         assert (found.published, found.scalable) == (counts, None)
 
     @pytest.mark.parametrize("many", [None, 0, -1, -(2**31)])
-    def test_of_no_pods_there_is_no_room_and_no_fault(self, many: int | None) -> None:
+    def test_buffer_without_replicas_has_no_room_and_no_fault(self, many: int | None) -> None:
         found = read(written({"replicas": many}), TEMPLATE)
         assert (found.replicas, found.fault) == (0, "")
 
-    def test_more_than_the_api_can_say_is_as_many_as_it_can(self) -> None:
+    def test_replicas_are_clamped_to_api_maximum(self) -> None:
         raw = orjson.dumps(written({"replicas": "@"})).replace(b'"@"', b"9" * 70)
         found = BUFFERS.read(raw)
         assert found is not None
         assert found.replicas == 2**31 - 1
 
     @pytest.mark.parametrize("many", ["3", 1.5, []])
-    def test_what_cannot_be_read_is_told_by_field(self, many: object) -> None:
+    def test_invalid_buffer_is_rejected_with_its_field(self, many: object) -> None:
         raw = orjson.dumps(written({"replicas": many}))
         with pytest.raises(InvalidInputError, match=r"CapacityBuffer shop/b: status\.replicas"):
             BUFFERS.read(raw)
 
-    def test_a_template_of_nothing_asks_for_a_place_alone(self) -> None:
+    def test_empty_template_requests_one_pod(self) -> None:
         found = TEMPLATES.read(orjson.dumps({"metadata": {"name": "t"}}))
         assert found.pod.requests == Resources(pods=1)
 
@@ -205,7 +205,7 @@ def cluster(
     return replace(Cluster.of(nodes, pods), buffers=tuple(sorted(buffers, key=lambda b: b.key)))
 
 
-def planned(asked: Cluster, share: str = "1/2") -> Plan:
+def make_plan(asked: Cluster, share: str = "1/2") -> Plan:
     return reconcile.plan(asked, config(share))
 
 
@@ -215,27 +215,29 @@ def config(share: str = "1/2") -> Config:
     return Config(budgets=replace(UNLIMITED, reserve=reserve))
 
 
-def gone(plan: Plan) -> set[str]:
+def removed_nodes(plan: Plan) -> set[str]:
     return {one.node for one in plan.removals}
 
 
-class TestKept:
-    def test_as_many_nodes_stay_as_its_pods_need(self) -> None:
-        assert len(gone(planned(cluster()))) == 3
-        assert len(gone(planned(cluster(buffer(2))))) == 3, "beside the pod"
-        assert len(gone(planned(cluster(buffer(3))))) == 2
-        assert len(gone(planned(cluster(buffer(7))))) == 1
+class TestRoom:
+    def test_nodes_are_kept_for_pods_of_buffer(self) -> None:
+        assert len(removed_nodes(make_plan(cluster()))) == 3
+        assert len(removed_nodes(make_plan(cluster(buffer(2))))) == 3, "beside the pod"
+        assert len(removed_nodes(make_plan(cluster(buffer(3))))) == 2
+        assert len(removed_nodes(make_plan(cluster(buffer(7))))) == 1
 
-    def test_it_is_told_which_buffer_keeps_a_node(self) -> None:
-        plan = planned(cluster(buffer(3)))
-        told = {one.node: one.blockers for one in plan.kept}
-        messages = [(why.code, why.message) for all_ in told.values() for why in all_]
+    def test_blocker_names_buffer(self) -> None:
+        plan = make_plan(cluster(buffer(3)))
+        blockers = {one.node: one.blockers for one in plan.kept}
+        messages = [(why.code, why.message) for all_ in blockers.values() for why in all_]
         assert ("buffer", "no room would be left for 1 pod of CapacityBuffer shop/b") in messages
-        of_two = {why.message for one in planned(cluster(buffer(4))).kept for why in one.blockers}
+        of_two = {
+            why.message for one in make_plan(cluster(buffer(4))).kept for why in one.blockers
+        }
         assert of_two == {"no room would be left for 2 pods of CapacityBuffer shop/b"}
 
-    def test_of_one_with_a_fault_no_room_is_kept(self) -> None:
-        plan = planned(
+    def test_no_room_is_kept_when_buffer_has_fault(self) -> None:
+        plan = make_plan(
             cluster(
                 replace(buffer(4), pod=None, fault="it names neither a PodTemplate nor a workload")
             )
@@ -244,107 +246,107 @@ class TestKept:
             BufferRoom("shop/b", 4, 0, 0, "it names neither a PodTemplate nor a workload"),
         )
 
-    def test_it_is_told_whose_room_a_pod_would_need(self) -> None:
+    def test_blocker_names_pod_that_would_use_room_of_buffer(self) -> None:
         two = (pod("a", "n0", 2000, 100), pod("c", "n1", 2000, 100))
-        plan = planned(cluster(buffer(2, 2000), nodes=NODES[:2], pods=two), "1")
-        told = [(why.code, why.pod) for one in plan.kept for why in one.blockers]
-        assert ("buffer", "d/a") in told or ("buffer", "d/c") in told
+        plan = make_plan(cluster(buffer(2, 2000), nodes=NODES[:2], pods=two), "1")
+        blockers = [(why.code, why.pod) for one in plan.kept for why in one.blockers]
+        assert ("buffer", "d/a") in blockers or ("buffer", "d/c") in blockers
 
-    def test_for_what_finds_no_room_now_none_is_kept(self) -> None:
-        plan = planned(cluster(buffer(5, 5000)), "1")
-        assert len(gone(plan)) == 3
+    def test_no_room_is_kept_when_buffer_pods_do_not_fit_now(self) -> None:
+        plan = make_plan(cluster(buffer(5, 5000)), "1")
+        assert len(removed_nodes(plan)) == 3
         assert plan.buffers == (BufferRoom("shop/b", 5, 3, 0, ""),)
 
-    def test_it_is_no_load(self) -> None:
-        assert planned(cluster(buffer(7))).before == planned(cluster()).before
+    def test_buffer_does_not_count_as_load(self) -> None:
+        assert make_plan(cluster(buffer(7))).before == make_plan(cluster()).before
 
-    def test_its_pods_are_placed_where_they_could_run(self) -> None:
+    def test_buffer_pods_are_placed_only_on_admitted_nodes(self) -> None:
         green = replace(NODES[3], labels={"green": "true"})
         nodes = (*NODES[:3], green)
-        plan = planned(cluster(buffer(1, placing=GREEN), nodes=nodes))
-        assert gone(plan) == {"n0", "n1", "n2"}, "the last one is kept for it"
+        plan = make_plan(cluster(buffer(1, placing=GREEN), nodes=nodes))
+        assert removed_nodes(plan) == {"n0", "n1", "n2"}, "n3 is kept for the buffer"
         behind = replace(green, taints=(Taint("own", "x", "NoSchedule"),))
-        plan = planned(cluster(buffer(1, placing=GREEN), nodes=(*NODES[:3], behind)))
-        assert "n3" in gone(plan), "no pod of it could run there"
+        plan = make_plan(cluster(buffer(1, placing=GREEN), nodes=(*NODES[:3], behind)))
+        assert "n3" in removed_nodes(plan), "no pod of the buffer can run there"
         assert plan.buffers[0].allowed == 0
 
-    def test_what_waits_comes_first(self) -> None:
+    def test_pending_pods_are_placed_before_buffer_pods(self) -> None:
         waits = pod("w", None, 3000, 100)
-        plan = planned(cluster(buffer(2, 3000), nodes=NODES[:2], pods=(waits,)), "1")
+        plan = make_plan(cluster(buffer(2, 3000), nodes=NODES[:2], pods=(waits,)), "1")
         assert [one.pod for one in plan.pending] == ["d/w"]
         assert plan.buffers[0].placed == 1
 
-    def test_a_device_that_no_pod_asks_for_is_room_too(self) -> None:
+    def test_room_is_kept_for_device_that_no_pod_requests(self) -> None:
         owns = replace(NODES[1].allocatable, extended=(("gpu", 1),))
         nodes = (NODES[0], replace(NODES[1], allocatable=owns), *NODES[2:])
-        asked = buffer(1)
-        assert asked.pod is not None
-        wants = replace(asked.pod.requests, extended=(("gpu", 1),))
-        plan = planned(
-            cluster(replace(asked, pod=replace(asked.pod, requests=wants)), nodes=nodes)
+        wanted = buffer(1)
+        assert wanted.pod is not None
+        wants = replace(wanted.pod.requests, extended=(("gpu", 1),))
+        plan = make_plan(
+            cluster(replace(wanted, pod=replace(wanted.pod, requests=wants)), nodes=nodes)
         )
-        assert gone(plan) == {"n0", "n2", "n3"}
+        assert removed_nodes(plan) == {"n0", "n2", "n3"}
 
-    def test_for_what_ebb_itself_asks_no_room_is_kept(self) -> None:
+    def test_no_room_is_kept_for_own_buffers(self) -> None:
         ours = replace(buffer(7), published=7, pod=None)
-        assert planned(cluster(ours)) == planned(cluster())
+        assert make_plan(cluster(ours)) == make_plan(cluster())
 
-    def test_a_marked_node_that_its_room_needs_cannot_go_any_more(self) -> None:
+    def test_marked_node_is_infeasible_when_buffer_needs_it(self) -> None:
         nodes = (NODES[0], marked(NODES[1], "soft", 1))
-        assert planned(cluster(nodes=nodes)).marked_infeasible == ()
-        assert planned(cluster(buffer(3), nodes=nodes), "1").marked_infeasible == ("n1",)
+        assert make_plan(cluster(nodes=nodes)).marked_infeasible == ()
+        assert make_plan(cluster(buffer(3), nodes=nodes), "1").marked_infeasible == ("n1",)
 
 
 class TestBounds:
     @pytest.mark.parametrize(("share", "kept"), [("1/2", 8), ("1/4", 4), ("1", 14)])
-    def test_all_together_are_kept_a_share_of_the_nodes(self, share: str, kept: int) -> None:
-        (found,) = planned(cluster(buffer(2**31 - 1)), share).buffers
+    def test_room_for_all_buffers_is_share_of_nodes(self, share: str, kept: int) -> None:
+        (found,) = make_plan(cluster(buffer(2**31 - 1)), share).buffers
         assert (found.asked, found.placed) == (2**31 - 1, kept)
 
     @pytest.mark.parametrize(
-        ("asked", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
+        ("size", "kept"), [(Resources(1, 1, 6 * 10**9, 1), 3), (Resources(1, 1, 0, 1), 20)]
     )
-    def test_storage_and_places_for_pods_are_room_too(self, asked: Resources, kept: int) -> None:
+    def test_room_is_limited_by_storage_and_pod_count(self, size: Resources, kept: int) -> None:
         whole = Resources(4000, 10**10, 10**10, 10)
         nodes = tuple(replace(one, allocatable=whole) for one in NODES)
         many = buffer(1000)
-        like = replace(buffer(1000), pod=replace(many.pod or BUSY, requests=asked))
-        assert planned(cluster(like, nodes=nodes)).buffers[0].allowed == kept
+        like = replace(buffer(1000), pod=replace(many.pod or BUSY, requests=size))
+        assert make_plan(cluster(like, nodes=nodes)).buffers[0].allowed == kept
 
-    def test_what_one_namespace_asks_leaves_another_its_half(self) -> None:
-        plan = planned(cluster(buffer(1000), buffer(1000, key="a/b"), buffer(1, key="z/b")))
+    def test_namespaces_get_equal_shares(self) -> None:
+        plan = make_plan(cluster(buffer(1000), buffer(1000, key="a/b"), buffer(1, key="z/b")))
         assert [one.allowed for one in plan.buffers] == [4, 3, 1]
 
-    def test_many_buffers_of_one_namespace_have_no_more_than_one(self) -> None:
+    def test_namespace_gets_no_larger_share_when_it_has_many_buffers(self) -> None:
         many = [buffer(10, key=f"a/{number}") for number in range(20)]
-        plan = planned(cluster(*many, buffer(10, key="z/b")))
+        plan = make_plan(cluster(*many, buffer(10, key="z/b")))
         found = {one.buffer: one.allowed for one in plan.buffers}
         assert found["z/b"] == 4
         assert sum(found.values()) == 8
 
     @pytest.mark.parametrize("cpu", [7000, 9000, 10**9])
-    def test_a_large_pod_takes_nothing_of_what_small_ones_of_another_have(self, cpu: int) -> None:
-        plan = planned(cluster(buffer(1, cpu, key="a/large"), buffer(5, key="z/b")))
+    def test_large_pod_does_not_reduce_share_of_another_namespace(self, cpu: int) -> None:
+        plan = make_plan(cluster(buffer(1, cpu, key="a/large"), buffer(5, key="z/b")))
         assert {one.buffer: one.allowed for one in plan.buffers}["z/b"] == 5
 
-    def test_what_is_more_than_the_share_by_itself_is_kept_once(self) -> None:
+    def test_one_pod_is_kept_when_it_exceeds_share(self) -> None:
         one = replace(NODES[0], name="big", allocatable=Resources(20_000, 10**12, 10**12, 110))
         large = [buffer(2, 19_000, key=f"{name}/large") for name in "ab"]
-        plan = planned(cluster(*large, buffer(100, key="z/b"), nodes=(one, *NODES[:3])))
+        plan = make_plan(cluster(*large, buffer(100, key="z/b"), nodes=(one, *NODES[:3])))
         assert [found.allowed for found in plan.buffers] == [1, 0, 16]
 
-    def test_a_pool_of_few_nodes_is_not_held_whole(self) -> None:
+    def test_small_pool_is_not_kept_completely(self) -> None:
         green = tuple(replace(one, labels={"green": "true"}) for one in NODES[2:])
-        plan = planned(cluster(buffer(100, placing=GREEN), nodes=(*NODES[:2], *green)))
+        plan = make_plan(cluster(buffer(100, placing=GREEN), nodes=(*NODES[:2], *green)))
         assert plan.buffers[0].allowed == 4
 
-    def test_so_many_are_looked_at_each_namespace_first(self) -> None:
+    def test_number_of_buffers_is_bounded_fairly_between_namespaces(self) -> None:
         many = [buffer(1, 0, key=f"a/{number}") for number in range(BUFFERS_MAX + 10)]
         survey = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), config())
         assert len(survey.buffer_rooms) == BUFFERS_MAX
         assert "z/b" in {one.buffer.key for one in survey.buffer_rooms}
 
-    def test_pods_that_ask_for_nothing_are_bounded_too(self) -> None:
+    def test_pods_without_requests_are_bounded(self) -> None:
         found = ClusterSnapshot(
             cluster(buffer(2**31 - 1, 0), buffer(4, key="z/b")), config()
         ).buffer_rooms
@@ -352,62 +354,67 @@ class TestBounds:
         assert found[1].kept == 4
 
     @pytest.mark.parametrize(
-        ("asked", "share", "kept"),
+        ("given", "share", "kept"),
         [
             ((buffer(9), buffer(9, key="shop/c")), "1/2", [4, 4]),
             ((buffer(9, key="a/b"), buffer(9, 2000, "z/b")), "5/16", [3, 1]),
             ((buffer(1, 4000, "a/b", GREEN), buffer(1, key="z/b", placing=GREEN)), "1/2", [0, 1]),
             ((buffer(2**31 - 1, 0),), "1", [PODS_MAX]),
         ],
-        ids=["in one namespace", "of two", "one as large as the share", "of nothing"],
+        ids=[
+            "one namespace",
+            "two namespaces",
+            "pod as large as the share",
+            "pods without requests",
+        ],
     )
-    def test_the_next_is_of_whoever_has_least_with_it_as_long_as_there_is_some(
-        self, asked: Sequence[Buffer], share: str, kept: list[int]
+    def test_next_pod_comes_from_namespace_with_least_room(
+        self, given: Sequence[Buffer], share: str, kept: list[int]
     ) -> None:
-        """Of 16 cores, of which eight are green."""
+        """The cluster has 16 cores; 8 of them are on green nodes."""
         whole, half = Resources(16_000, 10**12), Resources(8000, 10**12)
 
         def offered(placing: NodeConstraints) -> Offered:
             return ((0, 1), half) if placing == GREEN else ((0, 1, 2, 3), whole)
 
-        found = requested_rooms(requesting_buffers(asked), offered, whole, Fraction(share))
+        found = requested_rooms(requesting_buffers(given), offered, whole, Fraction(share))
         assert [one.kept for one in found] == kept
 
-    def test_the_nodes_of_a_buffer_are_looked_at_once_however_many_pods_it_asks_for(self) -> None:
-        """They may be thousands, and each look takes them all."""
-        looks: list[NodeConstraints] = []
+    def test_nodes_are_evaluated_once_per_buffer(self) -> None:
+        """Each evaluation looks at all nodes, which may be thousands."""
+        evaluated: list[NodeConstraints] = []
 
         def offered(placing: NodeConstraints) -> Offered:
-            looks.append(placing)
+            evaluated.append(placing)
             return (0, 1), Resources(8000, 10**12)
 
         whole = Resources(16_000, 10**12)
         requested_rooms(
             requesting_buffers((buffer(9), buffer(9, key="shop/c"))), offered, whole, Fraction(1)
         )
-        assert len(looks) == 2
+        assert len(evaluated) == 2
 
 
 class TestReserve:
-    def test_empty_nodes_are_held_for_buffers_and_it_is_said_for_which(self) -> None:
+    def test_empty_node_is_reserved_for_buffer_with_its_name(self) -> None:
         found = reconcile.reconcile(cluster(buffer(6)), config(), LeaderState(), 10**9)
-        told = [(one.node, one.why.message) for one in found.plan.reserve]
-        assert told == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
+        nodes = [(one.node, one.why.message) for one in found.plan.reserve]
+        assert nodes == [("n1", "it is reserved for 4 pods: 4 of CapacityBuffer shop/b")]
 
-    def test_where_no_pods_are_expected_and_no_buffer_asks_nothing_is_held(self) -> None:
+    def test_no_node_is_reserved_when_nothing_is_expected(self) -> None:
         waits = pod("w", None, 3000, 100)
         found = reconcile.reconcile(cluster(pods=(BUSY, waits)), config(), LeaderState(), 10**9)
         assert found.plan.reserve == ()
 
-    def test_a_buffer_that_keeps_a_node_unmarked_holds_no_other_one(self) -> None:
-        """One pod beside a full node and two empty ones: one of them goes, all the way."""
+    def test_buffer_reserves_no_second_node_when_one_is_kept(self) -> None:
+        """A full node and two empty ones: one empty node is removable, up to its release."""
         full = pod("full", "n0", 4000, 100)
         there = cluster(buffer(1, 3000), nodes=NODES[:3], pods=(full,))
-        (name,) = gone(reconcile.plan(there, config("1")))
+        (name,) = removed_nodes(reconcile.plan(there, config("1")))
         nodes = [marked(one, "soft", 10**9) if one.name == name else one for one in there.nodes]
         found = reconcile.reconcile(
             replace(there, nodes=tuple(nodes)), config("1"), LeaderState(), 10**9 + 60
         )
         (held,) = found.plan.reserve
         assert held.node != name
-        assert gone(found.plan) == {name}
+        assert removed_nodes(found.plan) == {name}

@@ -1,4 +1,4 @@
-"""With CapacityBuffers: the plan and the reserve are those of plain ones."""
+"""Compare the plan and the reserve with the plain ones, on clusters with CapacityBuffers."""
 
 import random
 from dataclasses import replace
@@ -34,7 +34,7 @@ MUTANTS = (
 )
 
 
-def shared(config: Config, chance: random.Random) -> Config:
+def with_share(config: Config, chance: random.Random) -> Config:
     budgets: Budgets = config.budgets
     reserve = replace(budgets.reserve, max_buffers=chance.choice(SHARES))
     return replace(config, budgets=replace(budgets, reserve=reserve))
@@ -43,7 +43,7 @@ def shared(config: Config, chance: random.Random) -> Config:
 @cache
 def case(seed: int) -> tuple[Cluster, Config]:
     chance = random.Random(seed)
-    cluster, config = mixed.cluster(chance), shared(mixed_config.config(chance), chance)
+    cluster, config = mixed.cluster(chance), with_share(mixed_config.config(chance), chance)
     return drawn(chance, cluster), config
 
 
@@ -56,7 +56,7 @@ def reference(seed: int, mutant: str = "") -> Reference:
     return Reference(cluster, config, mutant, key=keys(cluster, config))
 
 
-def test_the_plan_is_the_plain_one(seeds: range) -> None:
+def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     kept = 0
     for seed in seeds:
         found = plan_of(seed)
@@ -67,27 +67,27 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
 
 @pytest.mark.mutant
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_of_the_plain_one_is_noticed(mutant: str) -> None:
+def test_comparison_notices_mutant(mutant: str) -> None:
     assert any(
         by_the_engine(plan_of(seed)) != plainly(case(seed)[0], reference(seed, mutant).run())
         for seed in range(1000)
     )
 
 
-def test_buffers_are_no_load(seeds: range) -> None:
+def test_buffers_do_not_count_as_load(seeds: range) -> None:
     for seed in seeds:
         cluster, config = case(seed)
         found, without = plan_of(seed), reconcile.plan(replace(cluster, buffers=()), config)
         assert found.before == without.before, seed
 
 
-def test_the_reserve_with_buffers_is_that_of_a_plain_one(seeds: range) -> None:
+def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     kept = 0
     for seed in seeds[: len(seeds) // 3]:
-        config, looks = history(seed)
+        config, steps = history(seed)
         chance, last = random.Random(seed), None
-        config = shared(config, chance)
-        whole = [(second, drawn(chance, cluster)) for second, cluster in looks]
+        config = with_share(config, chance)
+        whole = [(second, drawn(chance, cluster)) for second, cluster in steps]
         for second, cluster in whole:
             last = reconcile.reconcile(
                 cluster, config, last.state if last else LeaderState(), second, last=last

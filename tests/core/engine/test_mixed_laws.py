@@ -1,6 +1,6 @@
-"""What must hold for every mixed cluster: pools behind taints and labels, nodes in every state.
+"""Laws for every mixed cluster: pools behind taints and labels, nodes in every state.
 
-A thousand of them from their seeds; more with pytest's option --seeds (`make laws`).
+The clusters come from 1,000 seeds; more with pytest's option --seeds (`make laws`).
 """
 
 import random
@@ -30,11 +30,11 @@ from tests.support.strategies import keys
 pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 SEEDS_MAX = 1000
-"""Clusters of which the plans are made once and looked at by all laws."""
+"""Number of clusters whose plans are made once and used by all laws."""
 
 
 class Case(NamedTuple):
-    """What a seed makes."""
+    """The cluster, configuration and rate limits of a seed."""
 
     cluster: Cluster
     config: Config
@@ -58,7 +58,7 @@ def reference(made: Case, mutant: str = "") -> Reference:
     return Reference(made.cluster, made.config, mutant, made.pace, key=key, clock=mixed.NOW)
 
 
-def test_the_plan_is_the_plain_one(seeds: range) -> None:
+def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     removed = 0
     for seed in seeds:
         made = case(seed)
@@ -116,8 +116,8 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
         "waiting pods that nobody can judge need nothing",
     ],
 )
-def test_the_comparison_would_notice(mutant: str) -> None:
-    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+def test_comparison_notices_mutant(mutant: str) -> None:
+    """Some cluster has different plans under the wrong rule, so the law above can fail."""
     for seed in range(5 * SEEDS_MAX):  # a few rules decide seldom
         made = case(seed)
         if reference(made, mutant).run().removals != by_the_engine(plan_of(made)).removals:
@@ -125,8 +125,8 @@ def test_the_comparison_would_notice(mutant: str) -> None:
     pytest.fail("no cluster tells the difference")
 
 
-def test_no_plan_brings_a_reach_above_its_threshold(seeds: range) -> None:
-    """Carried out step by step, each reach that a step touches with its own usable capacity."""
+def test_plan_keeps_every_reach_below_its_threshold(seeds: range) -> None:
+    """Carry out the plan step by step; check each reach that a step changes."""
     steps = 0
     for seed in seeds:
         made = case(seed)
@@ -149,7 +149,7 @@ def test_no_plan_brings_a_reach_above_its_threshold(seeds: range) -> None:
     assert steps > len(seeds) // 2
 
 
-def test_where_nothing_goes_after_is_before(seeds: range) -> None:
+def test_sums_are_unchanged_when_plan_is_empty(seeds: range) -> None:
     for seed in seeds:
         plan = plan_of(case(seed))
         if not plan.removals:
@@ -157,10 +157,10 @@ def test_where_nothing_goes_after_is_before(seeds: range) -> None:
             assert all(one.after == one.before for one in plan.reaches), seed
 
 
-def test_requests_and_pods_are_conserved(seeds: range) -> None:
-    """Between before and after lie the pods that go with their nodes, and nothing else.
+def test_plan_conserves_requests(seeds: range) -> None:
+    """Only the pods bound to removed nodes make the difference between before and after.
 
-    But where more is asked for on a node than there is: elsewhere all of it counts.
+    Clusters with overcommitted nodes are skipped: moved pods count with all their requests.
     """
     for seed in seeds:
         made = case(seed)
@@ -186,8 +186,8 @@ def test_requests_and_pods_are_conserved(seeds: range) -> None:
 # Nodes that no movable pod reaches.
 
 
-def aliens(chance: random.Random, cluster: Cluster) -> list[Node]:
-    """Return nodes of every kind and state that no movable pod of the cluster reaches."""
+def unreached_nodes(chance: random.Random, cluster: Cluster) -> list[Node]:
+    """Return nodes of every kind and state that no movable pod of the cluster can use."""
     made = [mixed.node(chance, f"{chance.choice('az')}{number}") for number in range(6)]
     lonely = [mixed.forsaken(chance, one) for one in made[:3]]
     more = [replace(one, labels={**one.labels, "alien": "true"}) for one in (*lonely, *made[3:])]
@@ -196,40 +196,40 @@ def aliens(chance: random.Random, cluster: Cluster) -> list[Node]:
     return [one for one in more if one.name not in reached]
 
 
-def beside(cluster: Cluster, nodes: list[Node], pods: list[Pod]) -> Cluster:
+def with_more(cluster: Cluster, nodes: list[Node], pods: list[Pod]) -> Cluster:
     """Return the cluster with more nodes and pods."""
     whole = Cluster.of([*cluster.nodes, *nodes], [*cluster.pods, *pods], cluster.budgets)
     return replace(whole, attach_limits=cluster.attach_limits)
 
 
-def test_a_node_that_nobody_reaches_changes_no_verdict(seeds: range) -> None:
-    """On any node that somebody reaches; what is left of the others depends on all of them.
+def test_unreached_node_changes_no_verdict(seeds: range) -> None:
+    """Verdicts of reached nodes do not change; verdicts of unreached nodes may.
 
-    What pods ask of other pods is left out: kube-scheduler counts domains on every node.
+    Pods have no inter-pod constraints here: kube-scheduler counts domains on every node.
     """
     added = 0
     for seed in seeds:
         chance = random.Random(-1 - seed)
         cluster = mixed.cluster(chance, social=False)
         config, pace = mixed_config.config(chance), mixed_config.pace(chance)
-        strangers = aliens(chance, cluster)
+        strangers = unreached_nodes(chance, cluster)
         pods = [mixed.daemon(chance, one) for one in strangers if chance.random() < 0.5]
         state = Reference(cluster, config)
         if any(pod.node and pod.node not in state.reached for pod in state.movable):
-            continue  # a pod that stands where it could not come any more: its going is a load
+            continue  # a pod runs where it could not be scheduled any more, so its move adds load
         alone = reconcile.plan(cluster, config, limits=pace)
-        together = reconcile.plan(beside(cluster, strangers, pods), config, limits=pace)
+        together = reconcile.plan(with_more(cluster, strangers, pods), config, limits=pace)
         assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
         assert (together.before, together.after) == (alone.before, alone.after), seed
         assert figures(together) == figures(alone), seed
-        listed = candidates(beside(cluster, strangers, pods), config) & state.reached
+        listed = candidates(with_more(cluster, strangers, pods), config) & state.reached
         assert listed == candidates(cluster, config) & state.reached, seed
         added += len(strangers)
     assert added > len(seeds)
 
 
 def verdicts(plan: Plan, names: frozenset[str]) -> list[object]:
-    """Return what the plan says of these nodes, in order."""
+    """Return the verdicts of the plan on these nodes, in order."""
     goes = [(one.node, one.placements) for one in plan.removals if one.node in names]
     stays = [
         (one.node, sorted((why.code, why.pod or "") for why in one.blockers))
@@ -240,7 +240,7 @@ def verdicts(plan: Plan, names: frozenset[str]) -> list[object]:
 
 
 def figures(plan: Plan) -> list[ReachSums]:
-    """Return the reaches without their names, which say what tells the nodes there are apart."""
+    """Return the reaches without their names, which depend on the labels of all nodes."""
     return sorted((replace(one, name="", key="") for one in plan.reaches), key=repr)
 
 
@@ -251,7 +251,7 @@ def candidates(cluster: Cluster, config: Config) -> frozenset[str]:
 # Order.
 
 
-def test_the_order_of_arrival_never_matters(seeds: range) -> None:
+def test_plan_does_not_depend_on_order_of_objects(seeds: range) -> None:
     for seed in seeds[::4]:
         made = case(seed)
         chance = random.Random(seed)
@@ -262,10 +262,10 @@ def test_the_order_of_arrival_never_matters(seeds: range) -> None:
         assert plan_of(made._replace(cluster=again)) == plan_of(made), seed
 
 
-def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
-    """A node that must stay is released anyway, so hard marks are read as if they were soft.
+def test_plan_does_not_depend_on_mark_value(seeds: range) -> None:
+    """An infeasible mark is released anyway, so NoSchedule marks are read like soft ones.
 
-    But for one that cannot be taken away.
+    Failed writes are left out: such a mark cannot be removed.
     """
     hardened = 0
     for seed in seeds:
@@ -275,7 +275,7 @@ def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
         marks = [one for one in made.cluster.nodes if is_marked(one)]
         if not marks:
             continue
-        other = turned(random.Random(seed).choice(marks))
+        other = with_other_value(random.Random(seed).choice(marks))
         nodes = tuple(other if one.name == other.name else one for one in made.cluster.nodes)
         again = made._replace(cluster=replace(made.cluster, nodes=nodes))
         assert plan_of(again) == plan_of(made), seed
@@ -283,7 +283,7 @@ def test_whether_a_mark_is_hard_or_soft_changes_no_plan(seeds: range) -> None:
     assert hardened > len(seeds) // 3
 
 
-def turned(node: Node) -> Node:
+def with_other_value(node: Node) -> Node:
     """Return the node with a soft mark where it was hard, and the other way round."""
     was_hard = node.labels[MARK_LABEL] == "hard"
     mark, effect = ("soft", "PreferNoSchedule") if was_hard else ("hard", "NoSchedule")
@@ -293,12 +293,12 @@ def turned(node: Node) -> Node:
     return replace(node, labels={**node.labels, MARK_LABEL: mark}, taints=taints)
 
 
-# Words.
+# Messages.
 
 OVER = re.compile(r"at ([0-9.]+)%, over ([0-9.]+)%")
 
 
-def test_no_message_prints_a_value_and_its_limit_alike(seeds: range) -> None:
+def test_message_prints_value_and_limit_differently(seeds: range) -> None:
     seen = 0
     for seed in seeds:
         for kept in plan_of(case(seed)).kept:

@@ -1,4 +1,4 @@
-"""When a soft mark may become a hard one."""
+"""When a PreferNoSchedule mark may become a NoSchedule mark."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -49,7 +49,7 @@ from tests.support.builders import GREEN, UNLIMITED, marked, node, pod, select
 
 pytestmark = pytest.mark.mutate
 
-EVERYBODY = PodSelector(None, ())
+ALL_PODS = PodSelector(None, ())
 DAEMON = replace(pod("d", "n0", 10, 10, daemon=True), owner_kind="DaemonSet", owner_name="logs")
 TOLERANT = NodeConstraints(tolerations=(Toleration(key=TAINT_KEY, operator="Exists"),))
 EXACT = NodeConstraints(tolerations=(Toleration(key=TAINT_KEY, operator="Equal"),))
@@ -57,7 +57,7 @@ EXACT = NodeConstraints(tolerations=(Toleration(key=TAINT_KEY, operator="Equal")
 
 def spread(key: str, *, honor_taints: bool = False, min_domains: int = 1) -> Pod:
     constraint = SpreadConstraint(
-        EVERYBODY, key, 1, honor_taints=honor_taints, min_domains=min_domains
+        ALL_PODS, key, 1, honor_taints=honor_taints, min_domains=min_domains
     )
     return pod("s", "n1", 10, 10, company=PodConstraints(spread=(constraint,)))
 
@@ -86,7 +86,9 @@ def nodes() -> list[Node]:
         ([spread("rack")], {"n0": [], "n2": []}),
     ],
 )
-def test_what_speaks_against_it(others: list[Pod], against: dict[str, list[str]]) -> None:
+def test_daemon_sets_and_spread_block_no_schedule(
+    others: list[Pod], against: dict[str, list[str]]
+) -> None:
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), others), Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
 
@@ -108,7 +110,7 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
 @pytest.mark.parametrize(
     ("pods", "against"),
     [
-        ([near("host")], SOFT),  # it finds none, marked or not
+        ([near("host")], SOFT),  # no node satisfies it, marked or not
         ([near("host"), CACHE], HARD_0),
         ([near("host", node=None), CACHE], HARD_0),
         ([near("host", daemon=True), CACHE], SOFT),
@@ -116,14 +118,14 @@ HERE_ALONE = NodeConstraints(volumes=(ON_0,))
         ([near("zone"), CACHE], SOFT),  # n1 is in the same zone
         ([near("zone"), replace(CACHE, node="n2")], {"n0": [], "n2": [HARD_AFFINITY]}),
         ([near("rack"), CACHE], SOFT),
-        ([near("host", placing=GREEN), CACHE], SOFT),  # it may run on neither
-        # One more of a group that is its own company must stand where the first stands.
+        ([near("host", placing=GREEN), CACHE], SOFT),  # no node admits it
+        # Another pod of a group with affinity to itself must run where the first one runs.
         ([near("host", **ITSELF)], HARD_0),
         ([near("host", **ITSELF | {"node": "n1"})], SOFT),
         ([near("host", **ITSELF | {"node": None})], SOFT),
     ],
 )
-def test_who_must_be_near_others_finds_them_on_a_node_without_a_mark(
+def test_affinity_blocks_no_schedule_when_only_marked_node_satisfies_it(
     pods: list[Pod], against: dict[str, list[Reason]]
 ) -> None:
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
@@ -139,42 +141,44 @@ ITS_RACK = replace(RACK, labels={"app": "cache"})
 @pytest.mark.parametrize(
     ("pods", "more", "against"),
     [
-        # Of several kinds of pods each counts.
+        # Each kind of pods counts.
         ([CLIENT, WITHOUT, CACHE], {}, HARD_0),
         ([CLIENT, replace(CLIENT, placing=GREEN), CACHE], {}, HARD_0),
         ([near("host", of="web"), CLIENT, CACHE, WEB], {}, HARD_0),
-        # Where nobody is, the first of a group stands anywhere that has the key.
+        # The first pod of a group may run on any node that has the key.
         ([RACK], {"n0": {"rack": "a"}}, SOFT),
         ([ITS_RACK, replace(ITS_RACK, labels={"app": "x"})], {"n0": {"rack": "a"}}, HARD_0),
         ([RACK, ITS_RACK], {"n0": {"rack": "a"}}, HARD_0),
-        # A volume is its own reason: another pod like it has another one.
+        # A volume is no reason: another pod like it has another volume.
         ([near("host", placing=HERE_ALONE), CACHE, replace(CACHE, node="n1")], {}, SOFT),
-        # What stands on a node that takes no pods counts for the nodes beside it.
+        # Pods on an unschedulable node count for other nodes of the same domain.
         ([near("zone"), replace(CACHE, node="n3")], {}, {"n0": [], "n2": [HARD_AFFINITY]}),
         ([near("host"), CACHE, replace(CACHE, node="n4")], {}, SOFT),
     ],
 )
-def test_each_kind_of_pods_that_must_be_near_others_counts_as_one_that_comes_anew(
+def test_affinity_of_each_pod_shape_is_checked_for_new_pod(
     pods: list[Pod], more: dict[str, dict[str, str]], against: dict[str, list[Reason]]
 ) -> None:
-    shut = node("n3", labels={"host": "3", "zone": "b"}, ready=False)
-    made = [*nodes(), shut, node("n4", labels={"host": "4", "zone": "a"})]
+    not_ready = node("n3", labels={"host": "3", "zone": "b"}, ready=False)
+    made = [*nodes(), not_ready, node("n4", labels={"host": "4", "zone": "a"})]
     made = [replace(n, labels={**n.labels, **more.get(n.name, {})}) for n in made]
     named = [replace(pod, name=f"{pod.name}-{number}") for number, pod in enumerate(pods)]
     found = reasons_against(ClusterSnapshot(Cluster.of(made, named), Config()))
     assert {name: [one.reason for one in why] for name, why in found.items()} == against
 
 
-def test_who_must_be_near_others_is_named() -> None:
+def test_blocker_names_pod_with_affinity() -> None:
     (found,) = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [CLIENT, CACHE]), Config()))[
         "n0"
     ]
-    told = "a pod like d/client has affinity to pods that run on no unmarked node"
-    assert found == Blocker(HARD_AFFINITY, told, "d/client")
+    reported = "a pod like d/client has affinity to pods that run on no unmarked node"
+    assert found == Blocker(HARD_AFFINITY, reported, "d/client")
 
 
 @pytest.mark.parametrize(("kinds", "against"), [(SHAPES_MAX, 0), (SHAPES_MAX + 1, 2)])
-def test_with_too_many_kinds_of_company_all_marks_stay_soft(kinds: int, against: int) -> None:
+def test_all_marks_remain_soft_when_there_are_too_many_affinity_shapes(
+    kinds: int, against: int
+) -> None:
     pods = [near("host", of=f"cache-{n}", name=f"client-{n}") for n in range(kinds)]
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), pods), Config()))
     assert [one.reason for why in found.values() for one in why] == [HARD_AFFINITY] * against
@@ -199,25 +203,25 @@ ZONE_B = [replace(spread("zone"), node="n1", placing=GREEN)]
         ({"labels": {"zone": "b", "green": "true"}, "ready": False}, ZONE_B, False),
     ],
 )  # fmt: skip
-def test_a_domain_is_closed_to_pods_that_only_a_marked_node_would_take(
+def test_spread_blocks_no_schedule_when_only_marked_node_serves_domain(
     other: dict[str, Any], pods: list[Pod], against: bool
 ) -> None:
-    """Beside the marked one the zone has another; pods that ask for green nodes use neither."""
+    """Zone b has a marked node and another one; pods that need green nodes can use neither."""
     here = replace(node("other", labels={"zone": "b"}), **other)
     found = reasons_against(ClusterSnapshot(Cluster.of([*nodes(), here], pods), Config()))["n2"]
     assert [one.reason for one in found] == ([HARD_SPREAD] if against else [])
 
 
-def test_a_node_that_gets_a_mark_in_this_pass_is_no_room_any_more() -> None:
+def test_node_marked_in_this_pass_gives_no_room() -> None:
     survey = ClusterSnapshot(small(ranked("p", 500)), Config())
     assert not any(reasons_against(survey).values())
     assert all(reasons_against(survey, new={"open"}).values())
     assert all(reconcile.no_schedule_blockers(survey, {}, Now(1), to_mark={"open"}).values())
 
 
-def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
+def test_pass_considers_its_own_new_marks() -> None:
     full = Thresholds(cpu=Fraction(1), memory=Fraction(1))
-    asked = Config(
+    settings = Config(
         thresholds=full,
         usability=UsabilityMode.NONE,
         budgets=UNLIMITED,
@@ -225,7 +229,7 @@ def test_a_pass_knows_which_nodes_get_a_mark_in_it() -> None:
     )
     nodes = [marked(node("m"), Mark.SOFT, 1), node("empty"), node("open")]
     cluster = Cluster.of(nodes, [pod("busy", "open", 3000, 100), ranked("p", 800)])
-    found = reconcile.reconcile(cluster, asked, LeaderState(), 1000)
+    found = reconcile.reconcile(cluster, settings, LeaderState(), 1000)
     assert {one.node for one in found.plan.removals} == {"m", "empty"}
     assert [one.reason for one in found.no_schedule_blockers["m"]] == [HARD_PREEMPTION]
 
@@ -242,10 +246,10 @@ ZONE = spread("zone")
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_each_pod_that_is_spread_closes_its_domains(pods: list[Pod], *, turned: bool) -> None:
-    """Those that could use neither node, or whose domain no node has, open none to others.
+def test_each_spread_pod_shape_blocks_its_domains(pods: list[Pod], *, turned: bool) -> None:
+    """Pods that no node admits, or whose domain key no node has, do not hide the reason.
 
-    They share what is equal, as decoded ones do.
+    Equal constraints are one object, as for decoded pods.
     """
     both = [replace(one, name=str(n)) for n, one in enumerate(pods[::-1] if turned else pods)]
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), both), Config()))
@@ -255,7 +259,7 @@ def test_each_pod_that_is_spread_closes_its_domains(pods: list[Pod], *, turned: 
     }
 
 
-def test_of_too_many_templates_that_are_spread_none_is_looked_at() -> None:
+def test_all_marks_remain_soft_when_there_are_too_many_spread_shapes() -> None:
     def pods(many: int) -> list[Pod]:
         placings = [NodeConstraints(node_selector=(("no", str(n)),)) for n in range(many)]
         return [
@@ -270,8 +274,8 @@ def test_of_too_many_templates_that_are_spread_none_is_looked_at() -> None:
     assert all([one.reason for one in why] == [HARD_SPREAD] for why in many.values())
 
 
-def test_a_toleration_of_another_second_is_none_of_the_mark() -> None:
-    """The taint's value is the second of the mark: 1."""
+def test_toleration_must_match_taint_value() -> None:
+    """The value of the taint is the time of the mark: 1."""
     for value, speaks in (("1", False), ("2", True)):
         placing = NodeConstraints(tolerations=(Toleration(TAINT_KEY, "Equal", value),))
         found = reasons_against(
@@ -284,14 +288,14 @@ def test_a_toleration_of_another_second_is_none_of_the_mark() -> None:
     ("after", "age", "mark"),
     [(None, 10**6, Mark.SOFT), (60, 59, Mark.SOFT), (60, 60, Mark.HARD), (0, 0, Mark.HARD)],
 )
-def test_it_is_opt_in_and_takes_time(after: int | None, age: int, mark: Mark) -> None:
+def test_no_schedule_needs_configuration_and_age(after: int | None, age: int, mark: Mark) -> None:
     assert wanted((), after, age) is mark
     against = reasons_against(ClusterSnapshot(Cluster.of(nodes(), [DAEMON]), Config()))["n0"]
     assert wanted(against, after, age) is Mark.SOFT
 
 
-def test_a_pod_that_every_node_has_refused_comes_before_those_with_a_choice() -> None:
-    """Else a pod of a node that is going would take the room, and the mark would stay hard."""
+def test_unschedulable_pod_is_placed_before_pods_with_choice() -> None:
+    """Otherwise a pod of a leaving node would use the room, and the mark would remain hard."""
     only = NodeConstraints(node_selector=(("only", "m"),))
     going = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
     found = Cluster.of(
@@ -342,22 +346,22 @@ HUGE = Resources(5, 5, 0, 1, (("gpu", 9),))
         ([ranked("p", 100, node="green"), ranked("q", 2000, placing=GREEN, node="green")],
          ["green"]),
         ([ranked("p", 5000, node=None)], []),
-        # What no marked node could take hides nothing that one could.
+        # A pod that fits no marked node does not hide one that does.
         ([ranked("p", 501), ranked("q", 10**9, node=None)], ["green", "small"]),
         ([ranked("p", 501), ranked("q", 4000, node=None)], ["green", "small"]),
         ([ranked("p", 501), ranked("q", 5, node=None, requests=HUGE)], ["green", "small"]),
     ],
 )  # fmt: skip
-def test_whoever_may_preempt_must_find_room_without_the_marked_nodes(
+def test_preemption_blocks_no_schedule_when_pod_fits_only_marked_nodes(
     others: list[Pod], against: list[str]
 ) -> None:
     found = reasons_against(ClusterSnapshot(small(*others), Config()))
-    told = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
-    assert told == against
+    reported = [n for n, why in found.items() if "hard-preemption" in [one.code for one in why]]
+    assert reported == against
 
 
-def test_who_takes_a_smaller_node_with_devices_is_looked_at_after_who_takes_the_larger() -> None:
-    """Both ask for as much CPU, so the later name is first: what it leaves has a device yet."""
+def test_preemption_is_checked_for_pods_of_each_device_count() -> None:
+    """Both request the same CPU, so the later name is first; a node with a device remains."""
     nodes = [
         marked(node(name, extended=(("gpu", many),)), Mark.SOFT, 1)
         for name, many in (("two", 2), ("one", 1))
@@ -370,34 +374,34 @@ def test_who_takes_a_smaller_node_with_devices_is_looked_at_after_who_takes_the_
     found = reasons_against(
         ClusterSnapshot(Cluster.of([*nodes, node("open")], [busy, *asks]), Config())
     )
-    told = {name: [one.reason for one in why] for name, why in found.items()}
-    assert told == {"two": [HARD_PREEMPTION], "one": [HARD_PREEMPTION]}
+    reported = {name: [one.reason for one in why] for name, why in found.items()}
+    assert reported == {"two": [HARD_PREEMPTION], "one": [HARD_PREEMPTION]}
 
 
-def test_a_pod_for_larger_nodes_says_nothing_of_smaller_ones() -> None:
-    """Each marked node goes by the largest that it could take itself."""
+def test_preemption_is_checked_with_largest_pod_that_fits_each_node() -> None:
+    """For each marked node the largest pod that fits it decides."""
     large = [ranked("a", 60_000, node="big"), ranked("b", 20_000, node="middle")]
     more = [node("big", 64_000), marked(node("middle", 32_000), Mark.SOFT, 1)]
     found = small(*large, ranked("web", 600), used=3400)
-    told = reasons_against(
+    reported = reasons_against(
         ClusterSnapshot(Cluster.of([*found.nodes, *more], found.pods), Config())
     )
-    assert {name: [one.pod for one in why] for name, why in told.items() if why} == {
+    assert {name: [one.pod for one in why] for name, why in reported.items() if why} == {
         "middle": ["d/b"]
     }
     full = pod("full", "big", 4000, 100)
-    told = reasons_against(
+    reported = reasons_against(
         ClusterSnapshot(Cluster.of([*found.nodes, *more], [*found.pods, full]), Config())
     )
-    assert {name: [one.pod for one in why] for name, why in told.items() if why} == {
+    assert {name: [one.pod for one in why] for name, why in reported.items() if why} == {
         "green": ["d/web"],
         "middle": ["d/b"],
         "small": ["d/web"],
     }
 
 
-def test_with_more_sizes_than_are_looked_at_all_marks_that_are_left_stay_soft() -> None:
-    """Each asks for more memory than one node has, and for more CPU than the other."""
+def test_remaining_marks_remain_soft_when_there_are_too_many_pod_sizes() -> None:
+    """Each pod requests more memory than one node has, and more CPU than the other."""
     nodes = [node("a", 10_000, 10), node("b", 10, 10_000)]
     nodes = [*(marked(one, Mark.SOFT, 1) for one in nodes), node("open", 20_000, 20_000)]
     sizes = [replace(pod(f"p{n}", None, 20 + n, 20), priority=1) for n in range(LOOKS_MAX)]
@@ -407,8 +411,8 @@ def test_with_more_sizes_than_are_looked_at_all_marks_that_are_left_stay_soft() 
         assert [name for name, why in found.items() if why] == against
 
 
-def test_each_resource_has_its_largest_pod() -> None:
-    """The one that asks for most memory counts beside the one that asks for most CPU."""
+def test_largest_pod_of_each_resource_is_checked() -> None:
+    """The pod with the most memory counts as well as the pod with the most CPU."""
     pods = [ranked("cpu", 400, node=None), replace(pod("memory", None, 1, 7950), priority=1)]
     found = reasons_against(ClusterSnapshot(small(*pods, used=0), Config()))
     assert {name: [one.pod for one in why] for name, why in found.items()} == {
@@ -417,7 +421,7 @@ def test_each_resource_has_its_largest_pod() -> None:
     }
 
 
-def test_more_placings_than_are_looked_at_keep_all_marks_soft() -> None:
+def test_all_marks_remain_soft_when_there_are_too_many_node_constraints() -> None:
     pods = [
         ranked(f"p{n}", 1, placing=NodeConstraints(node_selector=(("k", str(n)),)), node=None)
         for n in range(SHAPES_MAX + 1)
@@ -437,46 +441,44 @@ def test_more_placings_than_are_looked_at_keep_all_marks_soft() -> None:
         (Pod(namespace="d", name="p", unreadable="spec: bad"), ["green", "small"]),
     ],
 )
-def test_a_pod_that_is_stuck_softens_the_marks_that_may_be_what_keeps_it(
-    waits: Pod, against: list[str]
-) -> None:
+def test_stuck_pod_softens_marks_that_may_block_it(waits: Pod, against: list[str]) -> None:
     found = reasons_against(ClusterSnapshot(small(waits), Config()), [(waits, "it waits")])
-    told = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
-    assert told == {name: [("hard-waiting", "d/p")] for name in against}
+    reported = {name: [(one.code, one.pod) for one in why] for name, why in found.items() if why}
+    assert reported == {name: [("hard-waiting", "d/p")] for name in against}
 
 
-def test_more_pods_that_wait_than_are_looked_at_keep_all_marks_soft() -> None:
+def test_all_marks_remain_soft_when_there_are_too_many_stuck_pods() -> None:
     stuck = [(pod(f"p{n}", None, 5000 + n, 100), "it waits") for n in range(SHAPES_MAX + 1)]
     assert all(reasons_against(ClusterSnapshot(small(), Config()), stuck).values())
     assert not any(reasons_against(ClusterSnapshot(small(), Config()), stuck[1:]).values())
 
 
-def test_what_comes_and_goes_does_not_make_marks_flap() -> None:
+def test_reason_is_retained_for_pause_when_it_disappears() -> None:
     waits = pod("p", None, 500, 100, placing=GREEN)
     cluster = small(waits)
     held = reasons_against(ClusterSnapshot(cluster, Config()), [(waits, "it waits")])
     freed = reasons_against(ClusterSnapshot(cluster, Config()))
-    spoken = RecentReasons().observe(held, Now(100))
-    assert spoken.merged_with(held) == held
+    recent = RecentReasons().observe(held, Now(100))
+    assert recent.merged_with(held) == held
     for later in (100, 101, 100 + PAUSE_SECONDS - 1):
-        again = spoken.observe(freed, now := Now(later))
+        again = recent.observe(freed, now := Now(later))
         (why,) = again.merged_with(freed)["green"]
         assert (why.code, why.pod) == ("hard-waiting", "d/p")
         assert why.message == f"it waits; last seen {timestamp(100)}"
         assert why.until == now.next_change == 100 + PAUSE_SECONDS
-    over = spoken.observe(freed, Now(100 + PAUSE_SECONDS))
+    over = recent.observe(freed, Now(100 + PAUSE_SECONDS))
     assert over.last == {}
     assert over.merged_with(freed) == freed
 
 
-def test_what_is_remembered_of_nodes_without_a_mark_is_forgotten() -> None:
-    spoken = RecentReasons({"gone": (100, Blocker(HARD_WAITING, "it waits"))})
-    assert spoken.observe({"n": ()}, Now(101)).last == {}
-    assert spoken.merged_with({"n": ()}) == {"n": ()}
+def test_recent_reason_is_forgotten_when_node_has_no_mark() -> None:
+    recent = RecentReasons({"gone": (100, Blocker(HARD_WAITING, "it waits"))})
+    assert recent.observe({"n": ()}, Now(101)).last == {}
+    assert recent.merged_with({"n": ()}) == {"n": ()}
 
 
-def test_each_refusal_says_which_pod_and_why() -> None:
-    """A pod of no DaemonSet before one of a DaemonSet hides nothing."""
+def test_blocker_names_pod_and_reason() -> None:
+    """An earlier pod without a DaemonSet does not hide the DaemonSet pod."""
     two = [pod("a", "n0", 10, 10), DAEMON, spread("zone")]
     assert reasons_against(ClusterSnapshot(Cluster.of(nodes(), two), Config())) == {
         "n0": (
@@ -501,7 +503,7 @@ def test_each_refusal_says_which_pod_and_why() -> None:
     }
 
 
-def test_a_node_is_told_of_one_pod_that_waits_and_taints_of_the_key_in_use_are_set_aside() -> None:
+def test_blocker_names_one_stuck_pod_and_own_taints_are_ignored() -> None:
     taint = Taint("example.com/ours", "1", Effect.NO_SCHEDULE)
     one = replace(marked(node("n"), Mark.HARD, 1), taints=(taint,))
     stuck = [(pod(name, None, 1000 + place, 10), "waits") for place, name in enumerate("pq")]
@@ -512,7 +514,7 @@ def test_a_node_is_told_of_one_pod_that_waits_and_taints_of_the_key_in_use_are_s
 
 
 def many(cpu: int) -> list[Pod]:
-    """As many placings as are looked at, each of which every node admits; one pod is large."""
+    """Return pods with SHAPES_MAX different constraints that all nodes satisfy; one is large."""
     placings = [
         NodeConstraints(tolerations=(Toleration(key=f"k{n:03}", operator="Exists"),))
         for n in range(SHAPES_MAX)
@@ -525,7 +527,7 @@ def many(cpu: int) -> list[Pod]:
 
 
 @pytest.mark.parametrize(("cpu", "against"), [(1, []), (1000, []), (1001, ["green"])])
-def test_as_many_placings_as_are_looked_at_are_all_looked_at(cpu: int, against: list[str]) -> None:
+def test_node_constraints_up_to_limit_are_all_checked(cpu: int, against: list[str]) -> None:
     assert [
         name
         for name, why in reasons_against(ClusterSnapshot(small(*many(cpu)), Config())).items()
@@ -547,8 +549,8 @@ def test_as_many_placings_as_are_looked_at_are_all_looked_at(cpu: int, against: 
         ),
     ],
 )
-def test_a_node_that_takes_nothing_is_no_room(changed: dict[str, Any], against: list[str]) -> None:
+def test_unschedulable_node_gives_no_room(changed: dict[str, Any], against: list[str]) -> None:
     found = small(ranked("p", 100, node=None))
     nodes = [replace(one, **changed) if one.name == "open" else one for one in found.nodes]
-    told = reasons_against(ClusterSnapshot(Cluster.of(nodes, found.pods), Config()))
-    assert [name for name, why in told.items() if why] == against
+    reported = reasons_against(ClusterSnapshot(Cluster.of(nodes, found.pods), Config()))
+    assert [name for name, why in reported.items() if why] == against

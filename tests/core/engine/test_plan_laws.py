@@ -1,4 +1,4 @@
-"""What must hold for every cluster, and the fast engine against the plain one."""
+"""Laws for every cluster, and a comparison of the engine with the plain plan."""
 
 import random
 from dataclasses import replace
@@ -59,7 +59,7 @@ def configs(draw: st.DrawFn) -> Config:
 @settings(max_examples=400, deadline=None)
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
-def test_the_plan_is_the_plain_one(
+def test_plan_agrees_with_plain_plan(
     cluster: Cluster, config: Config, pace: RateLimits | None
 ) -> None:
     plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
@@ -87,8 +87,8 @@ def test_the_plan_is_the_plain_one(
         ("no domains", SPREAD[2:4]),
     ],
 )
-def test_the_comparison_would_notice(mutant: str, companies: tuple[PodConstraints, ...]) -> None:
-    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+def test_comparison_notices_mutant(mutant: str, companies: tuple[PodConstraints, ...]) -> None:
+    """Some cluster has different plans under the wrong rule, so the law above can fail."""
 
     def differs(cluster: Cluster) -> bool:
         shares = Thresholds(cpu=Fraction(1), memory=Fraction(1))
@@ -103,7 +103,7 @@ def test_the_comparison_would_notice(mutant: str, companies: tuple[PodConstraint
 @pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs(), st.randoms(use_true_random=False))
-def test_the_order_of_arrival_never_matters(
+def test_plan_does_not_depend_on_order_of_objects(
     cluster: Cluster, config: Config, chance: random.Random
 ) -> None:
     nodes, pods = list(cluster.nodes), list(cluster.pods)
@@ -116,7 +116,9 @@ def test_the_order_of_arrival_never_matters(
 # No `mutate`: this law is slow, and the plain plan notices the same mutants.
 @settings(max_examples=300, deadline=None)
 @given(clusters(), configs())
-def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
+def test_plan_moves_every_pod_to_admitting_node_with_room(
+    cluster: Cluster, config: Config
+) -> None:
     plan = reconcile.plan(cluster, config)
     removed = [removal.node for removal in plan.removals]
     assert sorted([*removed, *(kept.node for kept in plan.kept)]) == [
@@ -162,10 +164,10 @@ def test_what_a_plan_promises(cluster: Cluster, config: Config) -> None:
 # No `mutate`: this law is slow, and the plain plan notices the same mutants.
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs())
-def test_requests_are_at_most_usable_and_that_at_most_capacity(
+def test_requests_fit_usable_capacity_and_that_fits_capacity(
     cluster: Cluster, config: Config
 ) -> None:
-    """Where all nodes are open: what runs on others is asked for, and they offer nothing."""
+    """All nodes are schedulable here; others would add requests but no capacity."""
     nodes = (replace(one, unschedulable=False, ready=True) for one in cluster.nodes)
     cluster = replace(cluster, nodes=tuple(nodes))
     for totals in (reconcile.plan(cluster, config).before, reconcile.plan(cluster, config).after):
@@ -178,7 +180,7 @@ def test_requests_are_at_most_usable_and_that_at_most_capacity(
 @pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs(), st.integers(0, 3))
-def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None:
+def test_removal_limit_truncates_plan(cluster: Cluster, config: Config, limit: int) -> None:
     every, some = (
         reconcile.plan(cluster, config),
         reconcile.plan(cluster, config, removals_max=limit),
@@ -190,7 +192,7 @@ def test_a_limit_only_cuts(cluster: Cluster, config: Config, limit: int) -> None
 @pytest.mark.mutate
 @settings(max_examples=200, deadline=None)
 @given(clusters(), configs())
-def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config) -> None:
+def test_removable_node_is_always_candidate(cluster: Cluster, config: Config) -> None:
     """Thesis, invariant 1: the candidate check is necessary."""
     cluster = replace(cluster, nodes=tuple(replace(one, labels={}) for one in cluster.nodes))
     nominees = set(reconcile.reconcile(cluster, config, LeaderState(), 0).state.candidates)
@@ -202,10 +204,10 @@ def test_failing_the_sums_is_failing_the_whole(cluster: Cluster, config: Config)
 @pytest.mark.mutate
 @settings(max_examples=100, deadline=None)
 @given(clusters(), configs(), st.data())
-def test_in_a_homogeneous_pool_the_sums_tell_no_node_from_another(
+def test_candidates_are_all_or_none_when_nodes_are_equal(
     cluster: Cluster, config: Config, data: st.DataObject
 ) -> None:
-    """Thesis, invariant 2: with equal shapes and equal daemons it is all or none."""
+    """Thesis, invariant 2: nodes have equal shapes and equal daemons."""
     shape = data.draw(st.sampled_from([node.allocatable for node in cluster.nodes]))
     pods = [replace(pod, placing=NO_NODE_CONSTRAINTS) for pod in cluster.pods if not pod.daemon]
     nodes = [

@@ -1,4 +1,4 @@
-"""What is remembered of a reach stays when somebody asks for the same nodes in other words."""
+"""State of a reach is retained when other constraints select the same nodes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ START = 1_000_000 * 300
 LABELS = {"team": "shop", "pool": "a"}
 SHOP = NodeConstraints(node_selector=(("team", "shop"),))
 OTHER = NodeConstraints(node_selector=(("pool", "a"),))
-"""The same nodes, in words that come first."""
+"""Selects the same nodes; its key sorts first."""
 RESERVE = Reserve(window_seconds=300, lookback_seconds=3600)
 ASKED = Config(budgets=replace(UNLIMITED, reserve=RESERVE, stabilization_window_seconds=3600))
 GENERAL = [node("g0"), node("g1")]
@@ -45,7 +45,7 @@ GENERAL_POD = pod("g", "g0", 100, 100)
 GREEDY = replace(_pod("e", "a0", OTHER, 1), namespace="evil")
 
 
-def _looks(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
+def _run_passes(*moments: tuple[int, Sequence[Node], Iterable[Pod]]) -> PassResult:
     last: PassResult | None = None
     memory = LeaderState()
     for seconds, nodes, pods in moments:
@@ -64,29 +64,31 @@ def _key(found: PassResult) -> str:
 
 POOL = _pool("a0", "a1", "a2")
 LATER = [
-    pytest.param(((30, POOL, [GREEDY]),), "pool=a", id="other words"),
-    pytest.param(((30, POOL, [GREEDY]), (40, POOL, [])), "team=shop", id="and back"),
-    pytest.param(((30, _pool("a0", "a1", "a3"), [GREEDY]),), "pool=a", id="nodes come and go too"),
+    pytest.param(((30, POOL, [GREEDY]),), "pool=a", id="renamed"),
+    pytest.param(((30, POOL, [GREEDY]), (40, POOL, [])), "team=shop", id="renamed and back"),
+    pytest.param(
+        ((30, _pool("a0", "a1", "a3"), [GREEDY]),), "pool=a", id="renamed, and nodes change"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("later", "key"), LATER)
-def test_the_busiest_moment(
+def test_peak_is_retained_when_reach_is_renamed(
     later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
 ) -> None:
     peak = [_pod(f"p{n}", "a1", cpu=1000) for n in range(3)]
-    found = _looks((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
+    found = _run_passes((0, POOL, []), (10, POOL, peak), (20, POOL, []), *later)
     assert _key(found) == key
     assert found.state.peak.looks.keys() == {"", "general", key}
     assert 2999 <= found.rate_limits.peak_excess[key].cpu_millis <= 3000
 
 
 @pytest.mark.parametrize(("later", "key"), LATER)
-def test_the_pods_that_have_come(
+def test_arrivals_are_retained_when_reach_is_renamed(
     later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
 ) -> None:
     one = _pod("p", "a1")
-    found = _looks((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
+    found = _run_passes((0, POOL, []), (10, POOL, [one]), (20, POOL, []), *later)
     expected = found.state.expected_pods(found.snapshot.reachable_allocatable, Now(START + 50))
     own = {kind.reach: many for kind, many in expected.items() if kind.placing == SHOP}
     assert own == {key: 1}
@@ -95,18 +97,18 @@ def test_the_pods_that_have_come(
 
 
 @pytest.mark.parametrize(("later", "key"), LATER)
-def test_how_long_new_nodes_take(
+def test_provisioning_time_is_retained_when_reach_is_renamed(
     later: Sequence[tuple[int, Sequence[Node], Iterable[Pod]]], key: str
 ) -> None:
     few = _pool("a0", "a1")
-    found = _looks(
+    found = _run_passes(
         (0, few, []), (5, few, [_pod("w", None)]), (15, POOL, [_pod("w", "a2")]), *later
     )
     assert found.state.provisioning_times.seconds == {key: 10}
 
 
-def _words(nodes: str, **reaches: str) -> ReachKeys:
-    """Make a look: a node is a letter, a reach the letters of its nodes."""
+def _keys(nodes: str, **reaches: str) -> ReachKeys:
+    """Return the keys of a pass: a node is a letter, a reach the letters of its nodes."""
     made = (
         Reach(key, tuple(nodes.index(one) for one in members), key)
         for key, members in reaches.items()
@@ -115,26 +117,28 @@ def _words(nodes: str, **reaches: str) -> ReachKeys:
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "expected"),
     [
-        (_words("abcd", x="ab"), _words("abcd", x="ab", y="cd"), {}),
-        (_words("abcd", x="ab"), _words("abcd", y="cd"), {}),
-        (_words("abcd", x="ab"), _words("abcd", y="abc"), {}),
-        (_words("abcd", x="ab"), _words("abcd", y="ab"), {"x": "y"}),
-        (_words("abcd", x="ab"), _words("bacd", y="ab"), {"x": "y"}),
-        (_words("abcd", x="abc"), _words("abde", y="abe"), {"x": "y"}),
-        (_words("ab", x="ab"), _words("cd", y="cd"), {}),
-        (_words("abcd", x="ab", z="cd"), _words("abcd", y="cd", w="ab"), {"x": "w", "z": "y"}),
-        (_words("abcd", x="ab", z="abd"), _words("ab", y="ab"), {"z": "y"}),
-        (_words("abcd", x="abc", z="abd"), _words("ab", y="ab"), {"x": "y"}),
+        (_keys("abcd", x="ab"), _keys("abcd", x="ab", y="cd"), {}),
+        (_keys("abcd", x="ab"), _keys("abcd", y="cd"), {}),
+        (_keys("abcd", x="ab"), _keys("abcd", y="abc"), {}),
+        (_keys("abcd", x="ab"), _keys("abcd", y="ab"), {"x": "y"}),
+        (_keys("abcd", x="ab"), _keys("bacd", y="ab"), {"x": "y"}),
+        (_keys("abcd", x="abc"), _keys("abde", y="abe"), {"x": "y"}),
+        (_keys("ab", x="ab"), _keys("cd", y="cd"), {}),
+        (_keys("abcd", x="ab", z="cd"), _keys("abcd", y="cd", w="ab"), {"x": "w", "z": "y"}),
+        (_keys("abcd", x="ab", z="abd"), _keys("ab", y="ab"), {"z": "y"}),
+        (_keys("abcd", x="abc", z="abd"), _keys("ab", y="ab"), {"x": "y"}),
     ],
 )  # fmt: skip
-def test_which_have_moved(before: ReachKeys, now: ReachKeys, told: dict[str, str]) -> None:
-    assert renamed(before, now) == told
+def test_reach_is_renamed_when_new_key_has_same_nodes(
+    before: ReachKeys, now: ReachKeys, expected: dict[str, str]
+) -> None:
+    assert renamed(before, now) == expected
 
 
-def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
-    """Else kinds of the old words would be pushed out that are not there any more."""
+def test_full_bucket_counts_shapes_under_new_key() -> None:
+    """Otherwise shapes under the old key would occupy the bucket."""
     many = [_pod(f"m{n:02}", "a0", cpu=100 + n) for n in range(SHAPES_MAX)]
     more = [replace(_pod(f"x{n}", "a0", cpu=900 + n), namespace="other") for n in range(3)]
     moments = [
@@ -143,15 +147,15 @@ def test_who_fills_a_slot_is_known_under_the_new_words() -> None:
         (20, _pool("a0", "a1"), [*many, GREEDY]),
         (30, _pool("a0", "a1"), [*many, GREEDY, *more]),
     ]
-    found = _looks(*moments)
+    found = _run_passes(*moments)
     assert [len(counts) for counts in found.state.arrivals.recent.values()] == [SHAPES_MAX]
 
 
-def test_what_is_known_of_other_reaches_stays_under_their_keys() -> None:
+def test_state_of_other_reaches_keeps_their_keys() -> None:
     pool, busy = _pool("a0", "a1"), pod("h", "g1", 3000, 100)
-    first = _looks((0, pool, [busy]))
-    after = _looks((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
-    assert _key(first) != _key(after), "it has moved"
+    first = _run_passes((0, pool, [busy]))
+    after = _run_passes((0, pool, [busy]), (60, pool, [_pod("o", "a1", OTHER)]))
+    assert _key(first) != _key(after), "the reach is renamed"
     general = after.snapshot.reaches.reach_of(NodeConstraints())
     assert general is not None
     assert [second for second, _ in after.state.peak.looks[general.key]] == [START, START + 60]

@@ -1,4 +1,4 @@
-"""For the peak window nodes that pods asked for stay a reach after the last pod has gone."""
+"""Nodes remain a reach for the stabilization window after their last pod has ended."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ STAYS = [pod(f"s{n}", f"g{n}", 1000, 1000) for n in range(3)]
 
 
 def ci(count: int, *pods: Pod) -> Cluster:
-    """Return general nodes, one of them marked, beside so many of a pool behind a taint."""
+    """Return general nodes, one of them marked, and *count* nodes of a tainted pool."""
     taint, labels = Taint("ci", "", "NoSchedule"), {"pool": "ci"}
     pool = [node(f"c{n}", labels=labels, taints=(taint,)) for n in range(count)]
     return Cluster.of([*GENERAL, *pool], [*STAYS, *pods])
@@ -44,7 +44,7 @@ def busy(count: int) -> list[Pod]:
     return [pod(f"p{n}", f"c{n}", 3000, 3000, placing=CI) for n in range(count)]
 
 
-def looks(*moments: tuple[int, Cluster]) -> PassResult:
+def run_passes(*moments: tuple[int, Cluster]) -> PassResult:
     last: PassResult | None = None
     for seconds, cluster in moments:
         memory = last.state if last else LeaderState()
@@ -53,30 +53,30 @@ def looks(*moments: tuple[int, Cluster]) -> PassResult:
     return last
 
 
-def gone(found: PassResult) -> list[str]:
+def removed_nodes(found: PassResult) -> list[str]:
     return [one.node for one in found.plan.removals]
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_no_mark_of_others_is_released_because_the_last_pod_of_a_pool_ends(count: int) -> None:
-    """What these asked for is no load of the nodes that are left."""
-    found = looks((0, ci(count, *busy(count))), (10, ci(count)))
+def test_mark_is_not_released_when_last_pod_of_another_pool_ends(count: int) -> None:
+    """The requests of those pods are no load on the remaining nodes."""
+    found = run_passes((0, ci(count, *busy(count))), (10, ci(count)))
     assert found.rate_limits.peak_excess[""] == Amount(3000 * count, 3000 * 10**6 * count)
-    assert "g0" in gone(found)
+    assert "g0" in removed_nodes(found)
 
 
-@pytest.mark.parametrize(("seconds", "stays"), [(10, True), (WINDOW - 1, True), (WINDOW, False)])
-def test_the_busiest_moment_keeps_the_pool_after_its_last_pod(seconds: int, stays: bool) -> None:
-    found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
-    assert ("c0" in gone(found)) is not stays
-    assert bool(found.snapshot.reaches.recent_templates) is stays
-    assert (found.rate_limits.peak_excess == {"": NOTHING, "general": NOTHING}) is not stays
+@pytest.mark.parametrize(("seconds", "kept"), [(10, True), (WINDOW - 1, True), (WINDOW, False)])
+def test_peak_keeps_pool_for_window_after_its_last_pod(seconds: int, kept: bool) -> None:
+    found = run_passes((0, ci(4, *busy(4))), (seconds, ci(4)))
+    assert ("c0" in removed_nodes(found)) is not kept
+    assert bool(found.snapshot.reaches.recent_templates) is kept
+    assert (found.rate_limits.peak_excess == {"": NOTHING, "general": NOTHING}) is not kept
 
 
-def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
-    """Passes that are skipped are looks too; and one is made when the window is over."""
+def test_template_is_recent_until_window_after_last_skipped_pass() -> None:
+    """Skipped passes extend the window, and a pass is due when the window ends."""
     there, after = ci(4, *busy(4)), ci(4)
-    found = looks((0, there), (40, there), (50, after))
+    found = run_passes((0, there), (40, there), (50, after))
     assert found.requeue_at is not None
     assert found.requeue_at == NOW + 40 + WINDOW
     late = reconcile(after, ASKED, found.state, NOW + 40 + WINDOW, last=found)
@@ -85,68 +85,69 @@ def test_while_nothing_changes_it_is_asked_for_until_the_last_look() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 40])
-def test_one_more_look_in_idle_time_asks_for_nothing_that_nobody_asked_for_at_the_last(
+def test_skipped_pass_does_not_renew_templates_without_pods(
     seconds: int,
 ) -> None:
-    """Be the last two of one second."""
-    found = looks((0, ci(4, *busy(4))), (seconds, ci(4)))
+    """Also if the last two passes are in the same second."""
+    found = run_passes((0, ci(4, *busy(4))), (seconds, ci(4)))
     assert found.state.recent_templates.seen_at[CI] == NOW
     again = found.state.unchanged(Now(NOW + 50)).recent_templates.seen_at
     assert again[CI] == NOW
     assert {at for one, at in again.items() if one != CI} == {NOW + 50}
 
 
-def test_without_a_window_nothing_is_remembered() -> None:
-    asked = replace(ASKED, budgets=UNLIMITED)
+def test_no_template_is_remembered_when_window_is_off() -> None:
+    settings = replace(ASKED, budgets=UNLIMITED)
     assert (
-        reconcile(ci(4, *busy(4)), asked, LeaderState(), NOW).state.recent_templates.seen_at == {}
+        reconcile(ci(4, *busy(4)), settings, LeaderState(), NOW).state.recent_templates.seen_at
+        == {}
     )
 
 
-def test_who_asks_in_other_words_now_has_the_reach() -> None:
-    """It is one reach, under the words of those that are there."""
+def test_current_template_replaces_recent_one_for_same_nodes() -> None:
+    """The reach has the key of the template that existing pods have."""
     same = NodeConstraints((("pool", "ci"),), tolerations=(Toleration(operator="Exists"),))
-    found = looks((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
+    found = run_passes((0, ci(4, *busy(4))), (10, ci(4, pod("q", "c0", 10, 10, placing=same))))
     assert not found.snapshot.reaches.recent_templates
     assert same in found.state.recent_templates.seen_at
     assert CI not in found.state.recent_templates.seen_at
 
 
-def of_two(number: int) -> NodeConstraints:
+def in_set(number: int) -> NodeConstraints:
     return NodeConstraints((("set", str(number)),))
 
 
-def test_those_of_lately_push_out_none_that_pods_ask_for_now() -> None:
+def test_recent_templates_do_not_displace_current_ones() -> None:
     nodes = [
         node(f"{number}-{n}", labels={"set": str(number)})
         for number in range(REACHES_MAX + 9)
         for n in range(2)
     ]
-    lately = [of_two(REACHES_MAX + n) for n in range(9)]
+    recent = [in_set(REACHES_MAX + n) for n in range(9)]
     for many in (REACHES_MAX, REACHES_MAX - 2):
-        asked: Mapping[NodeConstraints, list[list[Pod]]] = {
-            of_two(n): [[pod(f"p{n}", None, 1, 1, placing=of_two(n))]] for n in range(many)
+        groups: Mapping[NodeConstraints, list[list[Pod]]] = {
+            in_set(n): [[pod(f"p{n}", None, 1, 1, placing=in_set(n))]] for n in range(many)
         }
-        found = Reaches(nodes, asked, recent=lately)
-        assert {*found.current_templates} == {*asked}
+        found = Reaches(nodes, groups, recent=recent)
+        assert {*found.current_templates} == {*groups}
         assert len(found.recent_templates) == REACHES_MAX - many
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """Sets of one node are told apart without a bound, and whoever makes pods may ask for each."""
+def test_number_of_recent_templates_is_bounded() -> None:
+    """Reaches of one node are unbounded, and a user can create pods for each of them."""
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
-    pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
-    found = looks((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
+    pods = [pod(f"p{n}", None, 1, 1, placing=in_set(n)) for n in range(len(nodes))]
+    found = run_passes((0, Cluster.of(nodes, pods)), (10, Cluster.of(nodes, [])))
     assert len(found.snapshot.reaches.recent_templates) == len(nodes)
     assert len(found.state.recent_templates.seen_at) == RECENT_TEMPLATES_MAX
     assert found.requeue_at == NOW + 11
 
 
-def test_of_too_many_those_are_remembered_that_were_asked_for_last() -> None:
+def test_most_recent_templates_are_remembered_when_there_are_too_many() -> None:
     nodes = [node(f"n{n:03}", labels={"set": str(n)}) for n in range(RECENT_TEMPLATES_MAX + 50)]
-    pods = [pod(f"p{n}", None, 1, 1, placing=of_two(n)) for n in range(len(nodes))]
+    pods = [pod(f"p{n}", None, 1, 1, placing=in_set(n)) for n in range(len(nodes))]
     last = Cluster.of(nodes, pods[50:])
-    found = looks((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
+    found = run_passes((0, Cluster.of(nodes, pods)), (5, last), (10, Cluster.of(nodes, [])))
     assert found.state.recent_templates.seen_at == {
-        of_two(n): NOW + 5 for n in range(50, len(nodes))
+        in_set(n): NOW + 5 for n in range(50, len(nodes))
     }

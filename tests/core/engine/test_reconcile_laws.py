@@ -1,4 +1,4 @@
-"""A pass that knows the last one finds what one finds that does not."""
+"""A pass that reuses the result of the last pass gives the same answer as one from scratch."""
 
 import gc
 import random
@@ -31,38 +31,38 @@ from tests.support.histories import AHEAD, EPOCH, LOOKS, SECONDS, TIMED, WAITS, 
 pytestmark = [pytest.mark.law, pytest.mark.mutate]
 
 
-def found(one: PassResult) -> tuple[object, ...]:
+def answer(one: PassResult) -> tuple[object, ...]:
     return one.plan, one.rate_limits, one.no_schedule_blockers, one.state, one.at
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_skipped_pass_answers_as_a_judged_one(seed: int) -> None:
-    asked, looks = histories.history(seed)
-    warm = cold = reconcile(looks[0].cluster, asked, LeaderState(), looks[0].now)
-    for cluster, now, failed, in_time in looks[1:]:
-        known, anew = (
+def test_skipped_pass_gives_same_answer_as_full_pass(seed: int) -> None:
+    settings, steps = histories.history(seed)
+    warm = cold = reconcile(steps[0].cluster, settings, LeaderState(), steps[0].now)
+    for cluster, now, failed, in_time in steps[1:]:
+        known, fresh = (
             one.state.with_failed_writes(failed, Now(now), **WAITS) for one in (warm, cold)
         )
-        warm = reconcile(cluster, asked, known, now, in_time=in_time, last=warm)
-        cold = reconcile(cluster, asked, anew, now, in_time=in_time)
+        warm = reconcile(cluster, settings, known, now, in_time=in_time, last=warm)
+        cold = reconcile(cluster, settings, fresh, now, in_time=in_time)
         assert not cold.skipped
         if warm.skipped and not in_time():
-            return  # what was answered in time stands; the other one has not tried all nodes
-        assert found(warm) == found(cold)
+            return  # the answer from before remains valid; the other pass did not try all nodes
+        assert answer(warm) == answer(cold)
 
 
-def test_every_reason_of_a_pass_occurs_in_the_histories_and_ends_with_time_if_it_says_so() -> None:
-    """A new rule without a generator fails here, and one that changes unannounced above."""
+def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
+    """A new rule without a generator fails here; an unannounced change fails the test above."""
     seen: set[str] = set()
     ends: set[str] = set()
     for seed in range(150):
-        asked, looks = histories.history(seed)
+        settings, steps = histories.history(seed)
         last: PassResult | None = None
-        for cluster, now, failed, in_time in looks:
+        for cluster, now, failed, in_time in steps:
             memory = (last.state if last else LeaderState()).with_failed_writes(
                 failed, Now(now), **WAITS
             )
-            last = reconcile(cluster, asked, memory, now, in_time=in_time, last=last)
+            last = reconcile(cluster, settings, memory, now, in_time=in_time, last=last)
             for blocker in blockers(last):
                 seen.add(blocker.code)
                 if blocker.until is not None:
@@ -80,11 +80,11 @@ ENDING = {
     "unneeded-time", "cooldown", "pods-pending", "mark-interval", "backoff", "mark-refused",
     "budget-window", "reserve",
 }  # fmt: skip
-"""Reasons that end by time alone. Those against hard marks hold for a while after their end."""
+"""Reasons that end by time alone. Reasons against NoSchedule marks persist after their end."""
 
 
 def blockers(one: PassResult) -> Iterator[Blocker]:
-    """Yield every reason that the pass gives."""
+    """Yield every reason of the pass."""
     for kept in one.plan.kept:
         yield from kept.blockers
     yield from (held.why for held in one.plan.reserve)
@@ -92,8 +92,8 @@ def blockers(one: PassResult) -> Iterator[Blocker]:
         yield from against
 
 
-def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew() -> None:
-    followed = 0
+def test_updated_pod_index_equals_new_pod_index() -> None:
+    reused = 0
     for seed in range(300):
         chance = random.Random(seed)
         cluster = mixed.cluster(chance)
@@ -104,115 +104,117 @@ def test_pods_that_are_followed_are_sorted_out_as_those_that_are_looked_at_anew(
             assert counted(warm) == counted(cold)
             assert warm.pods is cluster.pods
             kept = {id(one) for one in before.groups.values()}
-            followed += any(id(one) in kept for one in warm.groups.values())
-    assert followed > 300
+            reused += any(id(one) in kept for one in warm.groups.values())
+    assert reused > 300
 
 
 @pytest.mark.parametrize(
-    ("gone", "came", "followed"), [(1, 1, True), (2, 0, False), (2, 2, False)]
+    ("removed", "added", "reused"), [(1, 1, True), (2, 0, False), (2, 2, False)]
 )
-def test_where_one_pod_of_eight_has_changed_the_others_are_not_sorted_anew(
-    gone: int, came: int, followed: bool
+def test_pod_index_reuses_groups_when_few_pods_change(
+    removed: int, added: int, reused: bool
 ) -> None:
     other = pod("other", "n0", 500, 500)
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(15)]
-    new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(came)]
+    new = [pod(f"q{n:02}", "n0", 100, 100) for n in range(added)]
     before = PodIndex.of(Cluster.of([node("n0")], [*pods, other]))
-    now = before.updated(Cluster.of([node("n0")], [*pods[gone:], *new, other]))
+    now = before.updated(Cluster.of([node("n0")], [*pods[removed:], *new, other]))
     alike = other.requests, other.placing
-    assert (now.groups[alike] is before.groups[alike]) is followed
+    assert (now.groups[alike] is before.groups[alike]) is reused
 
 
-LEFT = pod("a", "left", 100, 100)
+ORPHAN = pod("a", "left", 100, 100)
 
 
 @pytest.mark.parametrize(
-    ("orphan", "waits"),
+    ("orphan", "pending"),
     [
-        (LEFT, True),
-        (replace(LEFT, owner_kind="Job"), True),
-        (replace(LEFT, owner_kind=""), False),
-        (replace(LEFT, terminating=True), False),
-        (replace(LEFT, priority=-20), False),
-        (replace(LEFT, mirror=True), False),
-        (replace(LEFT, daemon=True), False),
+        (ORPHAN, True),
+        (replace(ORPHAN, owner_kind="Job"), True),
+        (replace(ORPHAN, owner_kind=""), False),
+        (replace(ORPHAN, terminating=True), False),
+        (replace(ORPHAN, priority=-20), False),
+        (replace(ORPHAN, mirror=True), False),
+        (replace(ORPHAN, daemon=True), False),
     ],
 )
-def test_a_pod_whose_node_has_left_waits_as_what_is_made_in_its_place_will(
-    orphan: Pod, waits: bool
+def test_pod_of_deleted_node_counts_as_pending_when_it_is_replaced(
+    orphan: Pod, pending: bool
 ) -> None:
     others = [pod(f"b{number:02}", "n0", 100, 100) for number in range(20)]
     before = PodIndex.of(Cluster.of([node("n0")], others))
     found = before.updated(Cluster.of([node("n0")], [orphan, *others]))
-    anew = [replace(orphan, node=None)] if waits else []
-    assert list(found.groups.values()) == [[*anew, *others]]
+    fresh = [replace(orphan, node=None)] if pending else []
+    assert list(found.groups.values()) == [[*fresh, *others]]
     assert found.requests == before.requests
     collected = found.updated(Cluster.of([node("n0")], others))
     assert list(collected.groups.values()) == [others]
 
 
 def test_replacement_of_pod_on_departed_node_needs_room_when_it_cannot_be_evaluated() -> None:
-    odd = replace(LEFT, unsupported=("spec.volumes",))
+    odd = replace(ORPHAN, unsupported=("spec.volumes",))
     found = PodIndex.of(Cluster.of([node("n0")], [odd]))
     waits = replace(odd, node=None)
     assert found.unevaluable == [waits]
     assert [*found.groups.values()] == [[waits]]
 
 
-def test_a_pass_follows_the_pods_of_the_last_one() -> None:
+def test_pass_reuses_pod_index_of_last_pass() -> None:
     other = pod("other", "n0", 500, 500)
     pods = [pod(f"p{n:02}", "n0", 100, 100) for n in range(20)]
-    asked, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
-    last = reconcile(Cluster.of(nodes, [*pods, other]), asked, LeaderState(), 0)
-    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), asked, last.state, 1, last=last)
+    settings, nodes = Config(budgets=UNLIMITED), [node("n0"), node("n1")]
+    last = reconcile(Cluster.of(nodes, [*pods, other]), settings, LeaderState(), 0)
+    again = reconcile(Cluster.of(nodes, [*pods[1:], other]), settings, last.state, 1, last=last)
     alike = other.requests, other.placing
     assert again.snapshot.pod_index.groups[alike] is last.snapshot.pod_index.groups[alike]
 
 
-def counted(census: PodIndex) -> tuple[object, ...]:
-    """Return it without what adds up to nothing."""
+def counted(pod_index: PodIndex) -> tuple[object, ...]:
+    """Return the contents of the index without empty sums."""
     sums = [
         {name: (Amount(one.cpu_millis, one.memory_bytes), one.pods, dict(one.extended))
          for name, one in found.items() if one != Resources()}
-        for found in (census.requests, census.resident_requests)
+        for found in (pod_index.requests, pod_index.resident_requests)
     ]  # fmt: skip
-    return *sums, census.groups, census.unevaluable, census.virtual
+    return *sums, pod_index.groups, pod_index.unevaluable, pod_index.virtual
 
 
-def standing(count: int = 3) -> Cluster:
-    """Return nodes with small pods, one each."""
+def small_cluster(count: int = 3) -> Cluster:
+    """Return nodes with one small pod each."""
     pods = [pod(f"p{n}", f"n{n}", 10 if n else 500, 10 if n else 500) for n in range(count)]
     return Cluster.of([node(f"n{n}") for n in range(count)], pods)
 
 
 @pytest.mark.parametrize("stabilization_window_seconds", [0, 100])
-def test_a_pass_is_made_when_time_alone_has_changed_something_and_not_before(
+def test_pass_is_skipped_until_unneeded_time_ends(
     stabilization_window_seconds: int,
 ) -> None:
-    """What is asked for now is no peak that ends."""
+    """The current requests are not a peak that ends."""
     budgets = replace(UNLIMITED, stabilization_window_seconds=stabilization_window_seconds)
-    asked = Config(budgets=budgets, unneeded_time_seconds=600)
-    last = reconcile(standing(), asked, LeaderState(), 0)
+    settings = Config(budgets=budgets, unneeded_time_seconds=600)
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
     assert last.requeue_at == 601
     for now, skipped in ((0, True), (600, True), (601, False), (10**9, True)):
-        last = reconcile(standing(), asked, last.state, now, last=last)
+        last = reconcile(small_cluster(), settings, last.state, now, last=last)
         assert last.skipped is skipped
         assert bool(last.plan.removals) is (now > 600)
 
 
-def test_a_mark_leaves_the_window_and_a_back_off_becomes_possible_in_their_second() -> None:
+def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
     rules = Backoff(first_seconds=10, max_seconds=100)
-    asked = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
-    made = standing()
+    settings = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
+    made = small_cluster()
     one = builders.marked(made.nodes[0], "soft", 100)
     far = replace(made.nodes[1], annotations={BACKOFF_ANNOTATION: f"1 {200 + AHEAD}"})
     for cluster, last_second in (
         (Cluster.of([one, *made.nodes[1:]], made.pods), 159),
         (Cluster.of([far, made.nodes[0]], made.pods), 199),
     ):
-        last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0, "n2": 0}), 110)
-        before = reconcile(cluster, asked, last.state, last_second, last=last)
-        after = reconcile(cluster, asked, before.state, last_second + 1, last=before)
+        last = reconcile(
+            cluster, settings, LeaderState(candidates={"n0": 0, "n1": 0, "n2": 0}), 110
+        )
+        before = reconcile(cluster, settings, last.state, last_second, last=last)
+        after = reconcile(cluster, settings, before.state, last_second + 1, last=before)
         assert before.rate_limits == last.rate_limits
         assert after.rate_limits != last.rate_limits
 
@@ -220,11 +222,11 @@ def test_a_mark_leaves_the_window_and_a_back_off_becomes_possible_in_their_secon
 @pytest.mark.parametrize(
     ("ties", "last_second"), [(TIMED[0], EPOCH + 89), (TIMED[1], EPOCH + 100)]
 )
-def test_what_a_pod_says_for_a_time_is_heard_for_that_time(
+def test_temporary_disruption_fact_counts_until_it_expires(
     ties: DisruptionFacts, last_second: int
 ) -> None:
-    """The node with the pod that stays is tried last, as long as it does."""
-    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
+    """Until then the node with that pod is tried last."""
+    settings = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
     stays = replace(pod("a", "n0", 500, 500), owner_kind="", ties=ties)
     if ties is TIMED[0]:
         stays = replace(stays, owner_kind="ReplicaSet")
@@ -235,47 +237,48 @@ def test_what_a_pod_says_for_a_time_is_heard_for_that_time(
     cluster = replace(
         cluster, pods=(cluster.pods[0], replace(cluster.pods[1], owner_kind="ReplicaSet"))
     )
-    last = reconcile(cluster, asked, LeaderState(candidates={"n0": 0, "n1": 0}), EPOCH)
+    last = reconcile(cluster, settings, LeaderState(candidates={"n0": 0, "n1": 0}), EPOCH)
     assert [one.node for one in last.plan.removals] == ["n1"]
-    last = reconcile(cluster, asked, last.state, last_second, last=last)
+    last = reconcile(cluster, settings, last.state, last_second, last=last)
     assert last.skipped
-    last = reconcile(cluster, asked, last.state, last_second + 1, last=last)
+    last = reconcile(cluster, settings, last.state, last_second + 1, last=last)
     assert [one.node for one in last.plan.removals] == ["n0"]
 
 
-def test_a_pass_is_made_after_each_change() -> None:
-    asked = Config(budgets=UNLIMITED)
-    last = reconcile(standing(), asked, LeaderState(), 0)
-    again = reconcile(standing(4), asked, last.state, 1, last=last)
+def test_pass_is_not_skipped_when_anything_changes() -> None:
+    settings = Config(budgets=UNLIMITED)
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
+    again = reconcile(small_cluster(4), settings, last.state, 1, last=last)
     assert not again.skipped
-    assert not reconcile(standing(4), replace(asked), again.state, 2, last=again).skipped
-    assert not reconcile(standing(4), asked, again.state, 0, last=again).skipped
+    assert not reconcile(small_cluster(4), replace(settings), again.state, 2, last=again).skipped
+    assert not reconcile(small_cluster(4), settings, again.state, 0, last=again).skipped
     failed = again.state.with_failed_writes(frozenset({"n1"}), Now(1), **WAITS)
-    assert not reconcile(standing(4), asked, failed, 2, last=again).skipped
-    assert reconcile(standing(4), asked, again.state, 2, last=again).skipped
+    assert not reconcile(small_cluster(4), settings, failed, 2, last=again).skipped
+    assert reconcile(small_cluster(4), settings, again.state, 2, last=again).skipped
 
 
-def test_what_ran_out_of_time_is_tried_again() -> None:
-    asked = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
-    first = reconcile(standing(), asked, LeaderState(), 0)
-    late = reconcile(standing(), asked, first.state, 1, last=first, in_time=lambda: False)
+def test_incomplete_pass_is_not_reused() -> None:
+    settings = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
+    first = reconcile(small_cluster(), settings, LeaderState(), 0)
+    late = reconcile(small_cluster(), settings, first.state, 1, last=first, in_time=lambda: False)
     assert not late.plan.removals
-    assert reconcile(standing(), asked, late.state, 1, last=late).plan.removals
+    assert reconcile(small_cluster(), settings, late.state, 1, last=late).plan.removals
 
 
-def test_a_quiet_cluster_is_not_judged_while_it_cools_down_and_is_when_that_ends() -> None:
+def test_pass_is_skipped_during_cooldown() -> None:
     cooling = Cooldown(delay_after_add_seconds=600, delay_after_pending_seconds=600)
-    asked = Config(budgets=Budgets(cooldown=cooling))
-    last = reconcile(standing(), asked, LeaderState(), 0)
-    last = reconcile(standing(4), asked, last.state, 10, last=last)
-    assert last.requeue_at == 300  # the leader has watched arrivals for long enough
+    settings = Config(budgets=Budgets(cooldown=cooling))
+    last = reconcile(small_cluster(), settings, LeaderState(), 0)
+    last = reconcile(small_cluster(4), settings, last.state, 10, last=last)
+    assert last.requeue_at == 300  # the leader has observed arrivals for long enough
     for now, skipped in ((11, True), (300, False), (600, True), (601, False), (609, True)):
-        last = reconcile(standing(4), asked, last.state, now, last=last)
+        last = reconcile(small_cluster(4), settings, last.state, now, last=last)
         assert last.skipped is skipped
         assert not last.plan.removals
     assert codes(last, "n1") == ["cooldown"]
-    for now, skipped in ((610, False), (611, False), (612, True)):  # n3's delay ends with 610
-        last = reconcile(standing(4), asked, last.state, now, last=last)
+    # The unneeded time of n3 ends at 610.
+    for now, skipped in ((610, False), (611, False), (612, True)):
+        last = reconcile(small_cluster(4), settings, last.state, now, last=last)
         assert last.skipped is skipped
 
 
@@ -285,96 +288,98 @@ def codes(one: PassResult, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("marked_at", [1, 10])
-def test_what_speaks_against_a_hard_mark_all_the_time_counts_no_seconds(marked_at: int) -> None:
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+def test_permanent_no_schedule_blocker_causes_no_passes(marked_at: int) -> None:
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     pods = [pod("busy", "n1", 3500, 100), replace(pod("p", "n1", 501, 100), priority=1)]
     cluster = Cluster.of([builders.marked(node("n0"), "soft", marked_at), node("n1")], pods)
-    last = reconcile(cluster, asked, LeaderState(), 10)
+    last = reconcile(cluster, settings, LeaderState(), 10)
     assert [one.code for one in last.no_schedule_blockers["n0"]] == ["hard-preemption"]
-    assert reconcile(cluster, asked, last.state, 11, last=last).skipped
-    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), asked, last.state, 20, last=last)
+    assert reconcile(cluster, settings, last.state, 11, last=last).skipped
+    over = reconcile(Cluster.of(cluster.nodes, pods[:1]), settings, last.state, 20, last=last)
     assert [one.code for one in over.no_schedule_blockers["n0"]] == ["hard-preemption"]
-    never = replace(asked, no_schedule_after_seconds=None)
+    never = replace(settings, no_schedule_after_seconds=None)
     assert reconcile(cluster, never, LeaderState(), 10).no_schedule_blockers == {}
 
 
-def test_a_pod_that_waits_for_the_place_it_was_found_speaks_against_hard_marks() -> None:
-    """And not before it has waited so long: a scheduler takes its time."""
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
-    waits = replace(pod("p", None, 500, 500), unschedulable=True)
+def test_pending_pod_blocks_no_schedule_after_wait_time() -> None:
+    """Not earlier, because a scheduler needs some time."""
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    pending = replace(pod("p", None, 500, 500), unschedulable=True)
     nodes = [builders.marked(node("n0"), "hard", 1), node("n1")]
     last = None
-    for now, told in ((10, []), (14, []), (15, ["hard-waiting"])):
-        cluster = Cluster.of(nodes, [waits])
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), now, last=last)
-        assert [one.code for one in last.no_schedule_blockers["n0"]] == told
+    for now, codes in ((10, []), (14, []), (15, ["hard-waiting"])):
+        cluster = Cluster.of(nodes, [pending])
+        last = reconcile(cluster, settings, last.state if last else LeaderState(), now, last=last)
+        assert [one.code for one in last.no_schedule_blockers["n0"]] == codes
 
 
-def test_a_pass_leaves_nothing_that_only_the_collector_of_cycles_could_free() -> None:
-    """That one stops every thread while it walks all that a pass has made."""
+def test_pass_creates_no_reference_cycles() -> None:
+    """The garbage collector would stop every thread while it walks all objects of a pass."""
     for seed in range(8):
         chance = random.Random(seed)
-        asked, cluster = config(chance), mixed.cluster(chance)
-        last = reconcile(cluster, asked, LeaderState(), EPOCH)
+        settings, cluster = config(chance), mixed.cluster(chance)
+        last = reconcile(cluster, settings, LeaderState(), EPOCH)
         gc.collect()
-        last = reconcile(changed(chance, cluster, EPOCH), asked, last.state, EPOCH + 1, last=last)
+        last = reconcile(
+            changed(chance, cluster, EPOCH), settings, last.state, EPOCH + 1, last=last
+        )
         assert gc.collect() == 0
 
 
-def test_what_has_just_ended_speaks_against_a_hard_mark_also_in_the_second_of_its_end() -> None:
-    """Several passes a second are made where pods wait."""
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
-    waits = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
+def test_ended_reason_blocks_no_schedule_for_pause() -> None:
+    """Also in the second of its end: Pending pods cause several passes per second."""
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    pending = replace(pod("w", None, 100, 100, unsupported=("spec.volumes",)), unschedulable=True)
     nodes = [builders.marked(node("n0"), "soft", 1), node("n1")]
-    last = reconcile(Cluster.of(nodes, [waits]), asked, LeaderState(), 10)
-    bound = Cluster.of(nodes, [replace(waits, node="n1", unschedulable=False)])
+    last = reconcile(Cluster.of(nodes, [pending]), settings, LeaderState(), 10)
+    bound = Cluster.of(nodes, [replace(pending, node="n1", unschedulable=False)])
     for now, skipped in ((10, False), (11, True), (309, True)):
-        last = reconcile(bound, asked, last.state, now, last=last)
+        last = reconcile(bound, settings, last.state, now, last=last)
         assert last.skipped is skipped
         (why,) = last.no_schedule_blockers["n0"]
         assert (why.code, why.until) == ("hard-waiting", 310)
         assert why.message.endswith(f"; last seen {timestamp(10)}")
-    last = reconcile(bound, asked, last.state, 310, last=last)
+    last = reconcile(bound, settings, last.state, 310, last=last)
     assert not last.no_schedule_blockers["n0"]
 
 
-def soft_and_spoken_against(one: PassResult) -> set[str]:
+def blocked_soft_marks(one: PassResult) -> set[str]:
     marks = {name for name, found in one.snapshot.marks.items() if found.mark is Mark.SOFT}
     return {name for name in marks if one.no_schedule_blockers[name]}
 
 
-def test_a_new_leader_keeps_soft_what_the_one_before_would_have_kept_so() -> None:
-    """Both look at the same; the reserve, which a new leader begins anew, is left out."""
+def test_new_leader_keeps_marks_soft_that_previous_leader_kept() -> None:
+    """Both observe the same cluster; the reserve is off, as a new leader restarts it."""
     kept = 0
     for seed in range(200):
         chance = random.Random(seed)
-        asked, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
-        budgets = replace(asked.budgets, reserve=Reserve(lookback_seconds=0))
-        asked = replace(asked, budgets=budgets, no_schedule_after_seconds=0)
-        old, new = reconcile(cluster, asked, LeaderState(), now - 1000), None
+        settings, now, cluster = config(chance), EPOCH, mixed.cluster(chance)
+        budgets = replace(settings.budgets, reserve=Reserve(lookback_seconds=0))
+        settings = replace(settings, budgets=budgets, no_schedule_after_seconds=0)
+        old, new = reconcile(cluster, settings, LeaderState(), now - 1000), None
         for look in range(LOOKS):
             cluster, now = changed(chance, cluster, now), now + chance.choice(SECONDS[:-2])
-            old = reconcile(cluster, asked, old.state, now, last=old)
+            old = reconcile(cluster, settings, old.state, now, last=old)
             if look >= LOOKS // 3:
                 memory = new.state if new else LeaderState()
-                new = reconcile(cluster, asked, memory, now, last=new)
-                assert soft_and_spoken_against(old) <= soft_and_spoken_against(new), seed
-                kept += len(soft_and_spoken_against(old))
+                new = reconcile(cluster, settings, memory, now, last=new)
+                assert blocked_soft_marks(old) <= blocked_soft_marks(new), seed
+                kept += len(blocked_soft_marks(old))
     assert kept > 0
 
 
-def test_a_leader_that_begins_keeps_no_mark_soft_but_what_is_so_already_and_that_for_a_while() -> (
-    None
-):
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+def test_new_leader_keeps_existing_soft_marks_for_pause() -> None:
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     nodes = [builders.marked(node(name), how, 1) for name, how in (("h", "hard"), ("s", "soft"))]
-    last = reconcile(Cluster.of([*nodes, node("n")], []), asked, LeaderState(), 10)
+    last = reconcile(Cluster.of([*nodes, node("n")], []), settings, LeaderState(), 10)
     later = Cluster.of([*nodes, builders.marked(node("n"), "soft", 11), node("m")], [])
     began = "a new leader does not know why the mark was PreferNoSchedule"
     for now, soft in ((10, True), (309, True), (310, False)):
-        last = reconcile(later, asked, last.state, now, last=last)
-        told = {name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()}
-        assert told == {"h": [], "s": ["hard-new-leader"] if soft else [], "n": []}
+        last = reconcile(later, settings, last.state, now, last=last)
+        codes = {
+            name: [one.code for one in why] for name, why in last.no_schedule_blockers.items()
+        }
+        assert codes == {"h": [], "s": ["hard-new-leader"] if soft else [], "n": []}
         assert (
             not soft
             or last.no_schedule_blockers["s"][0].message == f"{began}; last seen {timestamp(10)}"

@@ -1,4 +1,4 @@
-"""The reserve is what a plain one finds that is told all looks from the start."""
+"""Compare the reserve with a plain one that knows all passes from the start."""
 
 import random
 from collections.abc import Sequence
@@ -63,10 +63,10 @@ def config(chance: random.Random, lengths: Sequence[int]) -> Config:
 
 
 def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
-    """Return looks at nodes that stay, with pods that come and go.
+    """Return clusters over time with constant nodes and changing pods.
 
-    Those that were there at first stay, and pods come that are like them, so that the reaches keep
-    their names; nobody looks for reaches of those on nodes that are no machines.
+    The first pods remain, and new pods are like them, so the reaches keep their names. Pods on
+    virtual nodes make no reaches.
     """
     chance, aside = random.Random(seed), random.Random(f"aside {seed}")
     first = mixed.cluster(chance, 8, social=chance.random() < 0.3)
@@ -81,14 +81,14 @@ def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
         extra = [one for one in extra if chance.random() < 0.5]
         extra = [replace(p, terminating=True) if chance.random() < 0.1 else p for p in extra]
         for place in range(chance.randrange(4)):
-            some = come(chance, first, f"x{number}-{place}")
+            some = arriving_pods(chance, first, f"x{number}-{place}")
             extra += some if new or aside.random() < 0.9 else pinned(aside, first, some)
         there = new[1 : 1 + number]
-        extra = [wait_or_go(chance, one, there) if new else one for one in extra]
+        extra = [pend_or_bind(chance, one, there) if new else one for one in extra]
         nodes = [*first.nodes, *there]
         cluster = replace(Cluster.of(nodes, [*first.pods, *extra], first.budgets))
         found.append((second, replace(cluster, attach_limits=first.attach_limits)))
-    if aside.random() < 0.2:  # a day after something came there is nothing of it any more
+    if aside.random() < 0.2:  # a day later none of the new pods is left
         nodes = [*found[-1][1].nodes]
         cluster = replace(Cluster.of(nodes, first.pods), attach_limits=first.attach_limits)
         found.append((second + 86_400 - aside.choice((1, 60, 250, 300)), cluster))
@@ -96,7 +96,7 @@ def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
 
 
 def young(chance: random.Random, first: Cluster) -> Cluster:
-    """Return the cluster with some nodes made a short time before the first look, or after it."""
+    """Return the cluster with some nodes created shortly before or after the first pass."""
     nodes = []
     for one in first.nodes:
         made = EPOCH + chance.choice(SECONDS) - chance.choice((0, 1, 899, 900, 901))
@@ -113,23 +113,23 @@ def young(chance: random.Random, first: Cluster) -> Cluster:
 
 
 def twins(chance: random.Random, first: Cluster) -> list[Node]:
-    """Return nodes like one of these, which are to come; of that there are two from the start."""
+    """Return copies of one node that are added later; the first exists from the start."""
     like = chance.choice(first.nodes)
     return [replace(like, name=f"t{number}") for number in range(LOOKS)]
 
 
 def with_twin(first: Cluster, new: Sequence[Node]) -> Cluster:
-    """Return the cluster with one of them, and without pods that ask for nodes by their name.
+    """Return the cluster with the first copy, and without pods that select nodes by name.
 
-    So the nodes that come are in sets of several as they are, and in no others.
+    So the added nodes belong to existing reaches of several nodes only.
     """
     pods = [p for p in first.pods if not any(term.fields for term in p.placing.affinity or ())]
     cluster = Cluster.of([*first.nodes, new[0]], pods, first.budgets)
     return replace(cluster, attach_limits=first.attach_limits)
 
 
-def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
-    """Let a pod without a node wait for one, and one that waits go to one that has come."""
+def pend_or_bind(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
+    """Make a pod without a node unschedulable, or bind an unschedulable one to an added node."""
     if pod.node is not None or pod.terminating:
         return pod
     if pod.unschedulable and there and chance.random() < 0.7:
@@ -139,7 +139,7 @@ def wait_or_go(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
     return replace(pod, unschedulable=True)
 
 
-def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
+def arriving_pods(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
     machines = {one.name for one in first.nodes if not one.virtual}
     likes = [one for one in first.pods if one.node is None or one.node in machines]
     if not likes:
@@ -161,7 +161,7 @@ def come(chance: random.Random, first: Cluster, name: str) -> list[Pod]:
 
 
 def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[Pod]:
-    """Return them as pods that may run on one node alone."""
+    """Return the pods with affinity to one node only."""
     name = chance.choice(first.nodes).name if pods else ""
     term = SelectorTerm((), (Requirement("metadata.name", "In", (name,)),))
     return [
@@ -170,13 +170,15 @@ def pinned(chance: random.Random, first: Cluster, pods: Sequence[Pod]) -> list[P
     ]
 
 
-def played(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
-    asked, looks = history(seed)
+def run_history(seed: int) -> tuple[Config, list[tuple[int, Cluster]], PassResult]:
+    settings, states = history(seed)
     last: PassResult | None = None
-    for second, cluster in looks:
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
+    for second, cluster in states:
+        last = reconcile(
+            cluster, settings, last.state if last else LeaderState(), second, last=last
+        )
     assert last is not None
-    return asked, looks, last
+    return settings, states, last
 
 
 def names(found: PassResult) -> set[str]:
@@ -184,9 +186,9 @@ def names(found: PassResult) -> set[str]:
 
 
 def short(found: PassResult) -> set[frozenset[str]]:
-    """Return the reaches that autoscalers are told of, by the names of their nodes.
+    """Return the reaches without room for expected pods, as sets of node names.
 
-    Of what came days ago no pod is left that makes a reach: what came says itself who admits it.
+    Pods of previous days do not exist any more, so the nodes come from their constraints.
     """
     survey = found.snapshot
     return {
@@ -196,21 +198,22 @@ def short(found: PassResult) -> set[frozenset[str]]:
     }
 
 
-def test_the_reserve_is_that_of_a_plain_one(seeds: range) -> None:
+def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     kept = 0
     for seed in seeds:
-        asked, looks, found = played(seed)
-        assert names(found) == held(looks, asked), seed
-        assert short(found) == lacking(looks, asked), seed
+        settings, states, found = run_history(seed)
+        assert names(found) == held(states, settings), seed
+        assert short(found) == lacking(states, settings), seed
         kept += bool(names(found)) and found.state.arrivals.recent != {}
     assert kept > len(seeds) // 20
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> None:
+def test_comparison_notices_mutant(mutant: str, seeds: range) -> None:
     assert any(
-        names(found) != held(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+        names(found) != held(states, settings, mutant)
+        for settings, states, found in map(run_history, seeds)
     )
 
 
@@ -218,28 +221,29 @@ def test_each_rule_of_the_plain_one_is_noticed(mutant: str, seeds: range) -> Non
 @pytest.mark.parametrize(
     "mutant", ["half", "what comes is no room", "for ever", "what nobody holds is room"]
 )
-def test_what_is_told_of_a_reach_is_noticed(mutant: str, seeds: range) -> None:
+def test_comparison_of_short_reaches_notices_mutant(mutant: str, seeds: range) -> None:
     assert any(
-        short(found) != lacking(looks, asked, mutant) for asked, looks, found in map(played, seeds)
+        short(found) != lacking(states, settings, mutant)
+        for settings, states, found in map(run_history, seeds)
     )
 
 
-def test_in_any_order_of_arrival_the_reserve_is_the_same() -> None:
+def test_reserve_does_not_depend_on_order_of_objects() -> None:
     for seed in range(100):
-        asked, looks, found = played(seed)
+        settings, states, found = run_history(seed)
         chance, last = random.Random(seed), None
-        for second, cluster in looks:
+        for second, cluster in states:
             nodes = chance.sample(cluster.nodes, len(cluster.nodes))
             pods = chance.sample(cluster.pods, len(cluster.pods))
             one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
-            last = reconcile(one, asked, last.state if last else LeaderState(), second)
+            last = reconcile(one, settings, last.state if last else LeaderState(), second)
         assert last is not None
         assert last.plan.reserve == found.plan.reserve
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """However many pods come for however long."""
-    asked = Config(
+def test_number_of_entries_is_bounded() -> None:
+    """For any number of pods and any time."""
+    settings = Config(
         budgets=replace(UNLIMITED, reserve=Reserve(window_seconds=300, lookback_seconds=3600))
     )
     last: PassResult | None = None
@@ -247,10 +251,12 @@ def test_what_is_remembered_is_bounded() -> None:
     chance = random.Random(1)
     first = mixed.cluster(chance, 4)
     for number in range(400):
-        pods = [pod for n in range(3) for pod in come(chance, first, f"y{number}-{n}")]
+        pods = [pod for n in range(3) for pod in arriving_pods(chance, first, f"y{number}-{n}")]
         cluster = Cluster.of(first.nodes, [*first.pods, *pods])
         second = EPOCH + number * 2000
-        last = reconcile(cluster, asked, last.state if last else LeaderState(), second, last=last)
+        last = reconcile(
+            cluster, settings, last.state if last else LeaderState(), second, last=last
+        )
         most = max(most, entries(last.state.arrivals))
     assert last is not None
     assert most <= (3600 // 60 + 2 + 7 * 86_400 // 300 + 2) * SHAPES_MAX

@@ -1,4 +1,4 @@
-"""The vectors of the thesis reading, each by its id."""
+"""The test vectors of the thesis, each with its id."""
 
 from fractions import Fraction
 
@@ -36,17 +36,19 @@ def usability(min_memory_mb: int = 90) -> Usability:
         pytest.param((4000, 8000), 90, (4000, 8000), id="U8"),
     ],
 )
-def test_free_usable(free: tuple[int, int], min_memory_mb: int, expected: tuple[int, int]) -> None:
+def test_usable_free_capacity(
+    free: tuple[int, int], min_memory_mb: int, expected: tuple[int, int]
+) -> None:
     found = usability(min_memory_mb).usable_free(Amount(free[0], free[1] * MB))
     assert found == Amount(expected[0], expected[1] * MB)
 
 
-def test_u9_an_overcommitted_node_counts_with_its_requests() -> None:
+def test_u9_overcommitted_node_counts_with_its_requests() -> None:
     used = Amount(4200, 7000 * MB)
     assert usable_capacity(Amount(4000, 8000 * MB), used, THESIS_USABILITY) == used
 
 
-def test_u10_swapped_ratios_would_be_noticed() -> None:
+def test_u10_swapped_ratios_change_result() -> None:
     swapped = Usability(
         min_cpu_millis=100,
         min_memory_bytes=90 * MB,
@@ -56,11 +58,11 @@ def test_u10_swapped_ratios_would_be_noticed() -> None:
     assert swapped.usable_free(Amount(200, 6500 * MB)).memory_bytes == 720 * MB
 
 
-def test_c1_the_node_that_the_per_node_rule_looks_at_cannot_be_removed() -> None:
+def test_c1_node_of_per_node_rule_is_not_removable() -> None:
     assert "4" not in removable(thesis_config("1", "1"))
 
 
-def test_c3_without_a_threshold_two_nodes_are_left_and_only_c_can_be_doubled() -> None:
+def test_c3_two_nodes_remain_without_threshold() -> None:
     cluster, config = thesis_cluster(), thesis_config("1", "1")
     plan = reconcile.plan(cluster, config)
     assert [removal.node for removal in plan.removals] == ["1", "2"]
@@ -81,14 +83,14 @@ def checks(cpu: str, memory: str) -> list[bool]:
 NEW = LeaderState()
 
 
-def looked(
+def run_pass(
     config: Config, memory: LeaderState = NEW, now: int = 0, cluster: Cluster | None = None
 ) -> reconcile.PassResult:
     return reconcile.reconcile(cluster or thesis_cluster(), config, memory, now)
 
 
 def due(found: reconcile.PassResult) -> frozenset[str]:
-    """Return the nodes that do not wait for their delay."""
+    """Return the nodes whose unneeded time is over."""
     waiting = {
         one.node
         for one in found.plan.kept
@@ -106,14 +108,14 @@ def due(found: reconcile.PassResult) -> frozenset[str]:
         pytest.param("0.6", "0.4999", False, id="C7 for memory"),
     ],
 )
-def test_candidate_check(cpu: str, memory: str, passes: bool) -> None:
+def test_candidate_check_compares_thresholds(cpu: str, memory: str, passes: bool) -> None:
     assert checks(cpu, memory) == [passes] * 4
-    listed = looked(thesis_config(cpu, memory)).state.candidates
+    listed = run_pass(thesis_config(cpu, memory)).state.candidates
     assert set(listed) == ({"1", "2", "3", "4"} if passes else set())
 
 
 def removable(config: object, cluster: Cluster | None = None) -> dict[str, dict[str, str]]:
-    """Return what could go alone, and where its pods would go."""
+    """Return the nodes that are removable alone, with the targets of their pods."""
     whole = cluster or thesis_cluster()
     found = {}
     for one in whole.nodes:
@@ -123,7 +125,7 @@ def removable(config: object, cluster: Cluster | None = None) -> dict[str, dict[
     return found
 
 
-def test_c8_round_one_packing() -> None:
+def test_c8_packing_of_round_one() -> None:
     assert removable(thesis_config()) == {
         "1": {"A": "4"},
         "2": {"B": "3", "C": "1"},
@@ -131,11 +133,11 @@ def test_c8_round_one_packing() -> None:
     }
 
 
-def test_c10_final_candidates_hold_a_node_that_the_per_node_rule_never_looks_at() -> None:
+def test_c10_final_candidates_include_nodes_unknown_to_per_node_rule() -> None:
     assert set(removable(thesis_config())) == {"1", "2", "3"}
 
 
-def test_c12_with_headroom_it_stops_at_three_nodes() -> None:
+def test_c12_three_nodes_remain_with_thresholds() -> None:
     plan = reconcile.plan(thesis_cluster(), thesis_config())
     assert plan.after.nodes == 3
     codes = {kept.node: {b.code for b in kept.blockers} for kept in plan.kept}
@@ -143,7 +145,7 @@ def test_c12_with_headroom_it_stops_at_three_nodes() -> None:
     assert all("threshold" in found for found in codes.values())
 
 
-def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
+def test_c14_most_expensive_candidate_is_removed_first() -> None:
     whole = thesis_cluster()
     nodes = [node(n.name, labels={**n.labels, "name": n.name}) for n in whole.nodes]
     costs = {"1": 1, "2": 3, "3": 2, "4": 9}
@@ -155,24 +157,24 @@ def test_c14_the_most_expensive_final_candidate_goes_first() -> None:
     assert plan.removals[0].node == "2"
 
 
-def test_c17_a_single_node_stays() -> None:
+def test_c17_single_node_is_not_removable() -> None:
     plan = reconcile.plan(Cluster.of([node("1")], []), thesis_config())
     assert [b.code for b in plan.kept[0].blockers] == ["last-node"]
-    assert looked(thesis_config(), cluster=Cluster.of([node("1")], [])).state.candidates == {}
+    assert run_pass(thesis_config(), cluster=Cluster.of([node("1")], [])).state.candidates == {}
 
 
-def test_c18_the_delay_is_strict_and_a_failure_starts_it_anew() -> None:
+def test_c18_unneeded_time_is_strict_and_restarts_after_failure() -> None:
     free, full = thesis_config(), thesis_config("0.1", "0.1")
-    first = looked(free).state
-    assert due(looked(free, first, 600)) == frozenset()
-    assert due(looked(free, first, 601)) == {"1", "2", "3", "4"}
-    failed = looked(full, first, 300).state
+    first = run_pass(free).state
+    assert due(run_pass(free, first, 600)) == frozenset()
+    assert due(run_pass(free, first, 601)) == {"1", "2", "3", "4"}
+    failed = run_pass(full, first, 300).state
     assert failed.candidates == {}
-    again = looked(free, looked(free, failed, 400).state, 900).state
-    assert due(looked(free, again, 1000)) == frozenset()
-    assert due(looked(free, again, 1001)) == {"1", "2", "3", "4"}
+    again = run_pass(free, run_pass(free, failed, 400).state, 900).state
+    assert due(run_pass(free, again, 1000)) == frozenset()
+    assert due(run_pass(free, again, 1001)) == {"1", "2", "3", "4"}
 
 
-def test_c19_a_listed_node_that_disappears_is_pruned() -> None:
-    found = looked(thesis_config(), LeaderState(candidates={"1": 0, "gone": 0}), 10).state
+def test_c19_candidate_is_removed_when_its_node_is_deleted() -> None:
+    found = run_pass(thesis_config(), LeaderState(candidates={"1": 0, "gone": 0}), 10).state
     assert found.candidates == {"1": 0, "2": 10, "3": 10, "4": 10}

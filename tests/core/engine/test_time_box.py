@@ -1,4 +1,4 @@
-"""What becomes of a plan whose time runs out."""
+"""Plans that run out of time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,26 +19,26 @@ from tests.support.strategies import clusters, unmarked
 pytestmark = pytest.mark.mutate
 
 
-def times(asked_max: int) -> Callable[[], bool]:
-    """Return a clock that says yes so often."""
-    left = iter(range(asked_max))
+def times(calls_max: int) -> Callable[[], bool]:
+    """Return a function that returns True *calls_max* times, then False."""
+    left = iter(range(calls_max))
     return lambda: next(left, None) is not None
 
 
-@pytest.mark.parametrize("asked", range(8))
-def test_a_plan_that_ran_out_of_time_is_the_first_part_of_the_whole(asked: int) -> None:
+@pytest.mark.parametrize("calls", range(8))
+def test_plan_is_first_part_of_whole_plan_when_time_runs_out(calls: int) -> None:
     cluster = Cluster.of([node(f"n{n}") for n in range(6)], [pod("p", "n0", 500, 500)])
     config = Config(budgets=UNLIMITED)
     whole = reconcile.plan(cluster, config)
-    part = reconcile.make_plan(ClusterSnapshot(cluster, config), in_time=times(asked))
+    part = reconcile.make_plan(ClusterSnapshot(cluster, config), in_time=times(calls))
     assert len(whole.removals) == 5
-    assert len(part.removals) == min(asked, 5)
+    assert len(part.removals) == min(calls, 5)
     assert part.removals == whole.removals[: len(part.removals)]
     late = {one.node for one in part.kept if [why.code for why in one.blockers] == ["time-box"]}
     assert late >= {removal.node for removal in whole.removals[len(part.removals) :]}
 
 
-def test_without_any_time_marked_nodes_are_judged_and_what_is_cheap_is_said() -> None:
+def test_marked_nodes_are_evaluated_when_there_is_no_time() -> None:
     goes, stays = marked(node("goes"), Mark.SOFT, 1), marked(node("stays"), Mark.SOFT, 2)
     kept = node("opted", annotations={KEEP_ANNOTATION: "true"})
     full = [pod(name, name, 4000, 100) for name in ("stays", "opted", "other")]
@@ -53,11 +53,11 @@ def test_without_any_time_marked_nodes_are_judged_and_what_is_cheap_is_said() ->
 
 
 @given(clusters(), st.integers(0, 20))
-def test_every_node_still_has_its_verdict(cluster: Cluster, asked: int) -> None:
+def test_every_node_has_verdict_when_time_runs_out(cluster: Cluster, calls: int) -> None:
     bare = replace(cluster, nodes=tuple(unmarked(one) for one in cluster.nodes))
     plan = reconcile.make_plan(
-        ClusterSnapshot(bare, Config(budgets=UNLIMITED)), in_time=times(asked)
+        ClusterSnapshot(bare, Config(budgets=UNLIMITED)), in_time=times(calls)
     )
-    told = [removal.node for removal in plan.removals]
-    told += [kept.node for kept in plan.kept if kept.blockers]
-    assert sorted(told) == [one.name for one in bare.nodes]
+    reported = [removal.node for removal in plan.removals]
+    reported += [kept.node for kept in plan.kept if kept.blockers]
+    assert sorted(reported) == [one.name for one in bare.nodes]

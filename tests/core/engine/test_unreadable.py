@@ -1,4 +1,4 @@
-"""What could not be read, and what asks too much, keeps its own node and nothing else."""
+"""Unreadable objects and pods beyond limits keep their own node and no other."""
 
 from dataclasses import replace
 
@@ -37,28 +37,28 @@ def _unreadable(on: str | None) -> Pod:
     return Pod(namespace="d", name="x", node=on, unreadable="spec.containers: wrong")
 
 
-def test_an_unreadable_pod_keeps_its_node_which_takes_nothing() -> None:
+def test_node_with_unreadable_pod_is_kept_and_gets_no_pods() -> None:
     pods = [pod("a", "n1", 100, 100), _unreadable("n2")]
     found = _plan(_nodes(3), pods)
     assert "pod-unreadable" in _codes(found, "n2")
-    assert [removal.node for removal in found.removals]  # the rest is judged all the same
+    assert [removal.node for removal in found.removals]  # other nodes are evaluated as usual
     placed = {place.node for one in found.removals for place in one.placements}
     assert "n2" not in placed
 
 
-def test_an_unreadable_pending_pod_blocks_nothing() -> None:
+def test_unreadable_pending_pod_changes_no_plan() -> None:
     pods = [pod("a", "n1", 100, 100)]
     assert _plan(_nodes(3), [*pods, _unreadable(None)]) == _plan(_nodes(3), pods)
 
 
-def test_an_unreadable_node_stays_and_takes_nothing() -> None:
+def test_unreadable_node_is_kept_and_gets_no_pods() -> None:
     pods = [pod("a", "n2", 100, 100), pod("b", "n1", 50, 50)]
     found = _plan([BLIND, node("n2"), node("n3")], pods)
     assert "unreadable" in _codes(found, "n1")
     assert [removal.node for removal in found.removals] == ["n3"]
 
 
-def test_a_pod_that_asks_too_much_keeps_its_node() -> None:
+def test_pod_beyond_limit_keeps_its_node() -> None:
     greedy = replace(pod("a", "n1", 100, 100), too_much="5,000 terms, over 64")
     found = _plan(_nodes(3), [greedy])
     kept = next(kept for kept in found.kept if kept.node == "n1")
@@ -69,7 +69,7 @@ def test_a_pod_that_asks_too_much_keeps_its_node() -> None:
     assert {removal.node for removal in found.removals} == {"n2", "n3"}
 
 
-def test_a_daemon_that_asks_too_much_goes_with_its_node() -> None:
+def test_daemon_pod_beyond_limit_does_not_keep_its_node() -> None:
     greedy = replace(pod("a", "n1", 100, 100, daemon=True), too_much="5,000 terms, over 64")
     found = _plan([*_nodes(2), node("n3")], [greedy, pod("b", "n2", 100, 100)])
     assert "n1" in {removal.node for removal in found.removals}

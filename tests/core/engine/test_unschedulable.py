@@ -1,4 +1,4 @@
-"""Pods that wait: whose waiting counts for what."""
+"""Unschedulable pods: which of them start passes, delay marks, or block NoSchedule."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def waiting(name: str, cpu: int = 1000, **more: object) -> Pod:
 
 
 def cluster(*pods: Pod) -> Cluster:
-    """A node that is marked hard, and one that a DaemonSet's pod takes a part of."""
+    """Return a cluster with a NoSchedule node, and a node with a pod of a DaemonSet."""
     hard = marked(node("hard"), Mark.HARD, 1)
     return Cluster.of([hard, node("full")], [pod("agent", "full", 100, 100, daemon=True), *pods])
 
@@ -60,7 +60,7 @@ def cluster(*pods: Pod) -> Cluster:
         (Pod(namespace="d", name="p", unreadable="spec: bad"), True),
     ],
 )
-def test_who_waits(one: Pod, counts: bool) -> None:
+def test_pod_is_unschedulable_when_reported_or_unreadable(one: Pod, counts: bool) -> None:
     assert is_unschedulable(one) is counts
 
 
@@ -78,7 +78,9 @@ def test_who_waits(one: Pod, counts: bool) -> None:
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
-def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent: bool) -> None:
+def test_pod_delays_marks_only_when_some_node_could_hold_it(
+    one: Pod, counts: bool, urgent: bool
+) -> None:
     found = cluster(one)
     assert [pod.key for pod in feasible_unschedulable(found, TAINT_KEY)] == (
         [one.key] if counts else []
@@ -88,7 +90,7 @@ def test_what_no_node_could_hold_holds_nobody_up(one: Pod, counts: bool, urgent:
     assert (memory.pod_pending_at is not None) is counts
 
 
-def test_the_pods_that_go_with_a_node_take_their_part_of_it() -> None:
+def test_daemon_pods_reduce_room_for_unschedulable_pod() -> None:
     one = waiting("p", 3950)
     nodes = [node("n")]
     agent = pod("agent", "n", 100, 100, daemon=True)
@@ -98,14 +100,14 @@ def test_the_pods_that_go_with_a_node_take_their_part_of_it() -> None:
     )
 
 
-def test_what_cannot_be_judged_is_not_urgent_without_a_hard_mark() -> None:
+def test_unevaluable_pod_is_not_urgent_without_no_schedule_mark() -> None:
     one = waiting("p", unsupported=(CLAIM,))
     for mark in (None, Mark.SOFT):
         nodes = [node("a") if mark is None else marked(node("a"), mark, 1)]
         assert not cannot_wait(Cluster.of(nodes, [one]), [one], TAINT_KEY)
 
 
-def test_a_thousand_different_pods_of_one_namespace_hide_none_of_another() -> None:
+def test_impossible_pods_of_one_namespace_hide_none_of_another() -> None:
     flood = [
         waiting(f"p{n:04}", namespace="a", requests=Resources(5000 + n, MB, 0, 1))
         for n in range(IMPOSSIBLE_MAX * 4)
@@ -117,7 +119,7 @@ def test_a_thousand_different_pods_of_one_namespace_hide_none_of_another() -> No
     assert not cannot_wait(found, flood, TAINT_KEY)
 
 
-STANDING = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(4)]
+RUNNING = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(4)]
 BURSTS = NodeConstraints(node_selector=(("type", "virtual"),))
 BURST = [waiting(f"b{n}", 4000, placing=BURSTS) for n in range(20)]
 
@@ -139,29 +141,29 @@ BURST = [waiting(f"b{n}", 4000, placing=BURSTS) for n in range(20)]
     ],
     ids=["too large", "of no pool", "too large for a pool", "a burst to a virtual node"],
 )
-def test_what_no_node_can_hold_is_in_no_sum(there: list[Pod], then: list[Pod]) -> None:
-    """Neither while it waits nor later: in the peak, the headroom, the reserve, or a reach."""
+def test_impossible_pod_changes_no_plan(there: list[Pod], then: list[Pod]) -> None:
+    """It counts in no peak, headroom, reserve or reach, now or later."""
     nodes = [node(f"n{n}", labels={"a": "b"} if n < 2 else None) for n in range(4)]
     nodes.append(replace(node("v", 10**6, 10**6, labels={"type": "virtual"}), virtual=True))
     budgets = replace(UNLIMITED, headroom=1, stabilization_window_seconds=600, reserve=Reserve())
     config = Config(budgets=budgets, unneeded_time_seconds=0)
 
-    def looked(*more: list[Pod]) -> Plan:
+    def last_plan(*more: list[Pod]) -> Plan:
         memory, plans = LeaderState(first_pass_at=0), []
         for second, pods in enumerate(more):
-            found = reconcile(Cluster.of(nodes, [*STANDING, *pods]), config, memory, NOW + second)
+            found = reconcile(Cluster.of(nodes, [*RUNNING, *pods]), config, memory, NOW + second)
             memory = found.state
             plans.append(found.plan)
         return plans[-1]
 
-    assert looked([], [], []).removals
-    assert looked([], there) == looked([], [])
-    assert looked([], there, then) == looked([], [], then)
+    assert last_plan([], [], []).removals
+    assert last_plan([], there) == last_plan([], [])
+    assert last_plan([], there, then) == last_plan([], [], then)
 
 
 @pytest.mark.parametrize("ready", [True, False])
-def test_what_is_bound_by_force_fills_its_own_node_alone(ready: bool) -> None:
-    """A tenant may write `spec.nodeName`, and a kubelet what its pods were given."""
+def test_forced_pod_fills_only_its_own_node(ready: bool) -> None:
+    """A tenant can set `spec.nodeName`, and a kubelet can report any allocated resources."""
     nodes = [replace(node("n0"), ready=ready), *(node(f"n{n}") for n in range(1, 8))]
     there = [pod(f"p{n}", f"n{n}", 500, 100) for n in range(8)]
     config = Config(
@@ -188,7 +190,7 @@ def test_namespaces_take_turns(names: list[tuple[str, int]]) -> None:
     assert order == sorted(order)
 
 
-def test_a_pod_is_stuck_some_seconds_after_there_was_a_place() -> None:
+def test_pod_is_stuck_when_it_remains_pending_although_it_fits() -> None:
     one = waiting("p")
     found = cluster(one)
     since = pending_since({}, found, {"d/p"}, Now(NOW))
@@ -203,34 +205,34 @@ def test_a_pod_is_stuck_some_seconds_after_there_was_a_place() -> None:
     assert pending_since(since, bound, {"d/p"}, Now(NOW + WAIT_SECONDS)) == {}
 
 
-def test_a_pod_that_cannot_be_judged_is_stuck_at_once() -> None:
+def test_unevaluable_pod_is_stuck_at_once() -> None:
     found = cluster(waiting("p", unsupported=(CLAIM,)))
     assert [pod.key for pod, _ in blocked_by_no_schedule(found, {}, Now(NOW))] == ["d/p"]
 
 
-def test_a_pod_beyond_those_that_are_told_apart_is_stuck_at_once() -> None:
+def test_pod_of_untracked_template_is_stuck_at_once() -> None:
     found = cluster(waiting("p", placing=GREEN))
     assert list(blocked_by_no_schedule(found, {}, Now(NOW))) == []
     assert [pod.key for pod, _ in blocked_by_no_schedule(found, {}, Now(NOW), {GREEN})] == ["d/p"]
 
 
 @pytest.mark.parametrize("more", [-1, 0, 9])
-@pytest.mark.parametrize(("cpu", "told"), [(3500, ["hard-waiting"]), (4001, [])])
-def test_behind_too_many_that_no_node_could_hold_no_hard_mark_keeps_a_pod_waiting(
-    more: int, cpu: int, told: list[str]
+@pytest.mark.parametrize(("cpu", "codes"), [(3500, ["hard-waiting"]), (4001, [])])
+def test_pod_blocks_no_schedule_when_there_are_too_many_impossible_pods(
+    more: int, cpu: int, codes: list[str]
 ) -> None:
     flood = [
         waiting("p", namespace=f"a{n}", requests=Resources(5000 + n, MB, 0, 1))
         for n in range(IMPOSSIBLE_MAX + more)
     ]
-    asked = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
+    settings = Config(budgets=UNLIMITED, no_schedule_after_seconds=0)
     found = cluster(pod("busy", "full", 1500, 100), *flood, waiting("p", cpu, namespace="z"))
-    first = reconcile(found, asked, LeaderState(), NOW)
-    then = reconcile(found, asked, first.state, NOW + WAIT_SECONDS)
-    assert [one.code for one in then.no_schedule_blockers["hard"]] == told
+    first = reconcile(found, settings, LeaderState(), NOW)
+    then = reconcile(found, settings, first.state, NOW + WAIT_SECONDS)
+    assert [one.code for one in then.no_schedule_blockers["hard"]] == codes
 
 
-def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> None:
+def test_pending_pods_are_bounded_fairly_between_namespaces() -> None:
     flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
     found = cluster(*flood, waiting("p", namespace="z"))
     since = pending_since({}, found, {one.key for one in found.pods}, Now(NOW))
@@ -238,7 +240,7 @@ def test_what_is_remembered_is_bounded_and_every_namespace_has_its_part() -> Non
     assert "z/p" in since
 
 
-def test_a_clock_that_was_ahead_is_not_believed() -> None:
+def test_pending_time_from_future_is_corrected() -> None:
     found = cluster(waiting("p"))
     assert pending_since({"d/p": NOW + 3600}, found, {"d/p"}, Now(NOW)) == {"d/p": NOW}
 
@@ -255,8 +257,8 @@ def test_a_clock_that_was_ahead_is_not_believed() -> None:
         ({"taints": (Taint("example.com/ours", "1", Effect.NO_SCHEDULE),)}, True),
     ],
 )
-def test_what_takes_no_pods_holds_nothing(changed: dict[str, Any], holds: bool) -> None:
-    """Of taints the one under the key in use is set aside, and no other."""
+def test_unschedulable_node_holds_no_pod(changed: dict[str, Any], holds: bool) -> None:
+    """Only the taint with the configured key is ignored."""
     one, odd = waiting("p"), waiting("odd", unsupported=(CLAIM,))
     found = Cluster.of([replace(node("n"), **changed)], [one])
     assert bool(list(feasible_unschedulable(found, "example.com/ours"))) is holds
@@ -269,10 +271,8 @@ def test_what_takes_no_pods_holds_nothing(changed: dict[str, Any], holds: bool) 
     ("different", "each", "seen"),
     [(IMPOSSIBLE_MAX - 1, 1, True), (IMPOSSIBLE_MAX - 1, 3, True), (IMPOSSIBLE_MAX, 1, False)],
 )
-def test_so_many_different_pods_that_fit_nowhere_are_looked_at(
-    different: int, each: int, seen: bool
-) -> None:
-    """One that fits between them gives nobody a second chance; those alike are judged once."""
+def test_number_of_impossible_pod_shapes_is_bounded(different: int, each: int, seen: bool) -> None:
+    """A pod that fits does not reset the count; equal pods count once."""
     flood = [
         waiting(f"p{shape:03}-{number}", requests=Resources(5000 + shape, MB, 0, 1))
         for shape in range(different)
@@ -287,7 +287,7 @@ def test_so_many_different_pods_that_fit_nowhere_are_looked_at(
     assert found == (["d/a", "d/z"] if seen else ["d/a"])
 
 
-BEHIND = marked(node("hard", 3000), Mark.HARD, 1)
+HARD_NODE = marked(node("hard", 3000), Mark.HARD, 1)
 FAR = NodeConstraints(volumes=(VolumeTopology(affinity=()),))
 
 
@@ -300,10 +300,10 @@ FAR = NodeConstraints(volumes=(VolumeTopology(affinity=()),))
     ],
     ids=lambda one: getattr(one, "name", ""),
 )
-def test_what_cannot_be_judged_is_urgent_if_it_were_alone_behind_a_hard_mark(
+def test_unevaluable_pod_is_urgent_when_it_fits_empty_no_schedule_node(
     one: Pod, urgent: bool
 ) -> None:
-    """Whoever else is there may be gone by then: what it asks for is not known anyway."""
+    """Other pods of the node may have ended by then; the constraints are unknown anyway."""
     agent = pod("agent", "hard", 100, 100, daemon=True)
-    found = Cluster.of([BEHIND, node("open", 4000)], [agent, one])
+    found = Cluster.of([HARD_NODE, node("open", 4000)], [agent, one])
     assert cannot_wait(found, [one], TAINT_KEY) is urgent

@@ -1,4 +1,4 @@
-"""Balance between zones: the engine against the plain rule, whoever names nodes and zones."""
+"""Compare zone balance with the plain rule, with selectors on nodes and zones."""
 
 import random
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _reference(cluster: Cluster, mutant: str = "") -> Reference:
     return Reference(cluster, CONFIG, mutant, key=keys(cluster, CONFIG))
 
 
-def test_the_plan_is_the_plain_one() -> None:
+def test_plan_agrees_with_plain_plan() -> None:
     for seed in CLUSTERS:
         cluster = _cluster(seed)
         found = by_the_engine(reconcile.plan(cluster, CONFIG))
@@ -108,8 +108,8 @@ def test_the_plan_is_the_plain_one() -> None:
         "GPU nodes are similar to others",
     ],
 )
-def test_the_comparison_would_notice(mutant: str) -> None:
-    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+def test_comparison_notices_mutant(mutant: str) -> None:
+    """Some cluster has different plans under the wrong rule, so the law above can fail."""
     for seed in CLUSTERS:
         cluster = _cluster(seed)
         removals = by_the_engine(reconcile.plan(cluster, CONFIG)).removals
@@ -119,12 +119,12 @@ def test_the_comparison_would_notice(mutant: str) -> None:
 
 
 def _refusals(nodes: Sequence[Node], *pods: Pod) -> list[str | None]:
-    brakes = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, pods), CONFIG), None)
-    return [brakes.zone_balance(one) for one in nodes]
+    limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, pods), CONFIG), None)
+    return [limits.zone_balance(one) for one in nodes]
 
 
 @pytest.mark.parametrize("placing", [one for one in PLACINGS[3:] if "green" not in str(one)])
-def test_who_names_nodes_or_zones_changes_no_verdict_of_others(placing: NodeConstraints) -> None:
+def test_selectors_by_node_or_zone_change_no_verdict_of_others(placing: NodeConstraints) -> None:
     whole, beside = pod("whole", None, 0, 0), pod("beside", None, 0, 0, placing=placing)
     for seed in CLUSTERS:
         nodes = _cluster(seed).nodes

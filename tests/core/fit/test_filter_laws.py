@@ -1,4 +1,4 @@
-"""May a pod run on a node: the product's rules against the plain ones, on mixed clusters."""
+"""Compare the filters with the plain rules, on mixed clusters."""
 
 import random
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.law
 SEEDS = 200
 
 
-def test_the_rules_of_fit_are_the_plain_ones() -> None:
+def test_filters_agree_with_plain_rules() -> None:
     yes = no = 0
     for seed in range(SEEDS):
         cluster = mixed.cluster(random.Random(seed))
@@ -35,7 +35,7 @@ def test_the_rules_of_fit_are_the_plain_ones() -> None:
     assert min(yes, no) > 1000
 
 
-def test_numbers_are_read_as_the_scheduler_reads_them() -> None:
+def test_gt_parses_integers_like_kube_scheduler() -> None:
     """strconv.ParseInt: no underscores, 64 bits."""
 
     def more_than(bound: str, value: str) -> bool:

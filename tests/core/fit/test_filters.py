@@ -21,7 +21,7 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
 @pytest.mark.parametrize(
     ("place", "placing", "name"),
     [
-        pytest.param(node("n"), NodeConstraints(), None, id="nothing asked"),
+        pytest.param(node("n"), NodeConstraints(), None, id="no constraints"),
         pytest.param(node("n", unschedulable=True), NodeConstraints(), "cordoned", id="cordon"),
         pytest.param(
             node("n", unschedulable=True),
@@ -47,7 +47,7 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
             node("n", taints=(Taint("k", "v", "PreferNoSchedule"),)),
             NodeConstraints(),
             None,
-            id="a preference refuses nobody",
+            id="PreferNoSchedule admits all",
         ),
         pytest.param(
             node("n", labels=ZONE_A),
@@ -59,10 +59,10 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
             node("n", labels=ZONE_A),
             NodeConstraints(node_selector=(("zone", "a"), ("disk", "ssd"))),
             "node-selector",
-            id="every label of a selector counts",
+            id="all labels of a selector must match",
         ),
         pytest.param(
-            node("n"), NodeConstraints(affinity=()), "node-affinity", id="no term, no node"
+            node("n"), NodeConstraints(affinity=()), "node-affinity", id="no terms match no node"
         ),
         pytest.param(node("n"), affine(), "node-affinity", id="an empty term matches nothing"),
         pytest.param(
@@ -80,7 +80,7 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
             node("n", labels=ZONE_A),
             affine(Requirement("zone", "Exists"), Requirement("zone", "NotIn", ("a",))),
             "node-affinity",
-            id="all requirements of a term count",
+            id="all requirements of a term must match",
         ),
         pytest.param(
             node("n"),
@@ -96,7 +96,9 @@ def affine(*requirements: Requirement, fields: tuple[Requirement, ...] = ()) -> 
         ),
     ],
 )
-def test_first_failing_filter(place: Node, placing: NodeConstraints, name: str | None) -> None:
+def test_first_failing_filter_is_named(
+    place: Node, placing: NodeConstraints, name: str | None
+) -> None:
     assert first_failing_filter(place, placing) == name
 
 
@@ -119,7 +121,7 @@ def test_first_failing_filter(place: Node, placing: NodeConstraints, name: str |
         ("Like", ("8",), False, False),
     ],
 )
-def test_operators(
+def test_operator_matches_label(
     operator: str, values: tuple[str, ...], with_label: bool, without: bool
 ) -> None:
     placing = affine(Requirement("cores", operator, values))
@@ -144,7 +146,7 @@ TAINT = Taint("k", "v", "NoSchedule")
         (Toleration("k", "Like", "v"), False),
     ],
 )
-def test_toleration(toleration: Toleration, covers: bool) -> None:
+def test_toleration_covers_taint(toleration: Toleration, covers: bool) -> None:
     assert tolerates(toleration, TAINT) == covers
 
 
@@ -165,10 +167,8 @@ RESTART = {"restartPolicyRules": [{"action": "Restart"}]}
         ({"hostUsers": False}, None),
     ],
 )
-def test_what_a_pod_asks_of_a_kubelet_its_node_must_declare(
-    spec: Json, feature: str | None
-) -> None:
-    """kube-scheduler's NodeDeclaredFeatures; what else a node declares is nothing to the rules."""
+def test_node_must_declare_features_that_pod_needs(spec: Json, feature: str | None) -> None:
+    """As in NodeDeclaredFeatures of kube-scheduler. Other declared features are ignored."""
     placing = kube_json.pod(**{f"spec__{field}": given for field, given in spec.items()}).placing
     declared = {
         "nothing": kube_json.node(spec__taints=[]),
@@ -182,17 +182,17 @@ def test_what_a_pod_asks_of_a_kubelet_its_node_must_declare(
     assert first_failing_filter(able, placing) is None
 
 
-def test_what_asks_of_a_kubelet_and_of_its_system_asks_both() -> None:
+def test_pod_with_feature_and_os_has_both_constraints() -> None:
     spec = {"spec__containers": [RESTART_ALL], "spec__os": {"name": "windows"}}
     found = kube_json.pod(**spec).placing
     assert (found.system, len(found.features)) == ((("kubernetes.io/os", "windows"),), 1)
     assert kube_json.pod(**spec).placing is found
 
 
-def test_pods_that_ask_for_a_feature_have_a_reach_of_their_own() -> None:
+def test_pods_that_need_feature_have_their_own_reach() -> None:
     able = [replace(node(f"n{number}"), features=("F",)) for number in range(2)]
     nodes = [*able, node("n2")]
     placings = (NodeConstraints(), NodeConstraints(features=("F",)))
-    asked = {one: [[pod("p", None, 1, 1, placing=one)]] for one in placings}
-    found = {one.name: one.nodes for one in Reaches(nodes, asked).all}
+    groups = {one: [[pod("p", None, 1, 1, placing=one)]] for one in placings}
+    found = {one.name: one.nodes for one in Reaches(nodes, groups).all}
     assert found == {"general": (0, 1, 2), "declares F": (0, 1)}

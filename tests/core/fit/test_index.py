@@ -1,6 +1,6 @@
-"""Every filter is listed, refuses a generated node, and answers for all nodes as for each one.
+"""Every filter is listed, rejects a generated node, and answers for all nodes as for each one.
 
-A new filter needs generated nodes and templates here that it refuses: see `_node` and `_placing`.
+A new filter needs generated nodes and templates here that it rejects: see `_node` and `_placing`.
 """
 
 import importlib
@@ -113,10 +113,10 @@ def _generated(seed: int) -> tuple[list[Node], list[NodeConstraints]]:
     return [_node(rng, number) for number in range(NODES)], [_placing(rng) for _ in range(8)]
 
 
-def _below(base: type[object]) -> Iterator[type[object]]:
+def _subclasses_of(base: type[object]) -> Iterator[type[object]]:
     for one in base.__subclasses__():
         yield one
-        yield from _below(one)
+        yield from _subclasses_of(one)
 
 
 def _admitting(nodes: Iterable[Node], placing: NodeConstraints, *filters: Filter) -> list[int]:
@@ -125,16 +125,18 @@ def _admitting(nodes: Iterable[Node], placing: NodeConstraints, *filters: Filter
     ]
 
 
-def test_every_filter_class_is_listed_once() -> None:
+def test_filter_classes_are_listed_once() -> None:
     for module in pkgutil.iter_modules(fit.__path__, "core.fit."):
         importlib.import_module(module.name)
-    written = {one.__name__ for one in _below(Filter) if one.__module__.startswith("core.")}
+    written = {
+        one.__name__ for one in _subclasses_of(Filter) if one.__module__.startswith("core.")
+    }
     listed = sorted(type(one).__name__ for one in FILTERS)
     assert listed == sorted(written - {VolumeFilter.__name__}), "see FILTERS"
     assert len({one.name for one in FILTERS}) == len(FILTERS)
 
 
-def test_every_filter_refuses_a_generated_node_first() -> None:
+def test_every_filter_rejects_generated_node_first() -> None:
     failing = Counter(
         first_failing_filter(one, placing)
         for nodes, placings in map(_generated, range(SEEDS))
@@ -142,11 +144,11 @@ def test_every_filter_refuses_a_generated_node_first() -> None:
         for one in nodes
     )
     never = [one.name for one in FILTERS if not failing[one.name]]
-    assert never == [], "extend _node and _placing until these filters refuse a node"
+    assert never == [], "extend _node and _placing until these filters reject a node"
 
 
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)
-def test_a_filter_answers_for_all_nodes_as_for_each(one: Filter) -> None:
+def test_filter_gives_same_answer_for_all_nodes_as_for_each(one: Filter) -> None:
     for seed in range(SEEDS):
         nodes, placings = _generated(seed)
         index, kinds = NodeIndex(nodes), NodeClasses(nodes, placings)
@@ -158,7 +160,7 @@ def test_a_filter_answers_for_all_nodes_as_for_each(one: Filter) -> None:
 
 
 @pytest.mark.parametrize("one", FILTERS, ids=lambda one: one.name)
-def test_the_fields_that_a_filter_reads_decide_its_answer(one: Filter) -> None:
+def test_filter_answer_depends_only_on_fields_it_reads(one: Filter) -> None:
     for seed in range(SEEDS):
         nodes, placings = _generated(seed)
         for placing in placings:
@@ -170,7 +172,7 @@ def test_the_fields_that_a_filter_reads_decide_its_answer(one: Filter) -> None:
                 assert answers.setdefault(values, admits) == admits, (seed, placing, found.name)
 
 
-def test_all_nodes_at_once_are_what_each_is_alone() -> None:
+def test_node_classes_give_same_answer_as_each_node() -> None:
     yes = no = 0
     for seed in range(SEEDS):
         nodes, placings = _generated(seed)
@@ -184,13 +186,13 @@ def test_all_nodes_at_once_are_what_each_is_alone() -> None:
             for filters in (FILTERS, LABEL_FILTERS):
                 alone = _admitting(nodes, placing, *filters)
                 assert kinds.allowing_by(placing, filters) == alone, (seed, placing)
-                for asked in (range(NODES), alone, alone[:1]):
-                    within = set(asked) <= set(alone)
-                    assert kinds.allows(placing, kinds.classes_of(asked), filters) == within
+                for requested in (range(NODES), alone, alone[:1]):
+                    within = set(requested) <= set(alone)
+                    assert kinds.allows(placing, kinds.classes_of(requested), filters) == within
     assert min(yes, no) > SEEDS
 
 
-def test_the_nodes_of_a_cluster_are_those_of_the_plain_rules() -> None:
+def test_admitted_nodes_agree_with_plain_rules() -> None:
     for seed in range(SEEDS // 3):
         cluster = mixed.cluster(random.Random(seed))
         placings = {pod.placing for pod in cluster.pods if not pod.placing.volumes}
@@ -202,7 +204,7 @@ def test_the_nodes_of_a_cluster_are_those_of_the_plain_rules() -> None:
 
 
 class _Read(UserDict[str, str]):
-    """Labels that count how often they are asked for."""
+    """Labels that count how often they are read."""
 
     reads = 0
 
@@ -211,10 +213,10 @@ class _Read(UserDict[str, str]):
         return super().__getitem__(key)
 
 
-def test_what_a_template_asks_is_not_asked_of_every_node() -> None:
+def test_label_reads_do_not_grow_with_requirements() -> None:
     def reads(requirements: int) -> int:
-        asked = tuple(Requirement("zone", "NotIn", (f"v{n}",)) for n in range(requirements))
-        terms = (SelectorTerm(asked), SelectorTerm(asked[::-1]))
+        requested = tuple(Requirement("zone", "NotIn", (f"v{n}",)) for n in range(requirements))
+        terms = (SelectorTerm(requested), SelectorTerm(requested[::-1]))
         placing = NodeConstraints(affinity=terms, volumes=(VolumeTopology(terms),))
         nodes = [
             replace(node(f"n{n}"), labels=_Read(zone=f"z{n}", rank="7")) for n in range(NODES)

@@ -1,4 +1,4 @@
-"""Packing beside other pods: chains of them, and what each costs as the nodes grow."""
+"""Pack pods with inter-pod constraints: chains of pods, and the cost as nodes grow."""
 
 import gc
 import random
@@ -32,15 +32,15 @@ def hosts(size: int) -> list[Node]:
     return [node(f"n{number}", labels={HOST_LABEL: f"n{number}"}) for number in range(size)]
 
 
-def tried(cluster: Cluster, leaving: str) -> tuple[Packer, Attempt]:
+def try_removal(cluster: Cluster, leaving: str) -> tuple[Packer, Attempt]:
     packer = ClusterSnapshot(cluster, Config()).packer()
     number = packer.node_ids[leaving]
     return packer, packer.try_place(packer.on[number], number)
 
 
 @pytest.mark.parametrize("length", [2, SWEEPS_MAX, SWEEPS_MAX + 1, SWEEPS_MAX + 2])
-def test_who_is_refused_in_the_last_sweep_has_no_place(length: int) -> None:
-    """Each pod of a chain must be near the next one, so a sweep places one, the first two."""
+def test_pod_is_unassigned_when_last_sweep_rejects_it(length: int) -> None:
+    """Each pod must be near the next one: a sweep places one pod, the first sweep two."""
     chain = [
         pod(
             f"p{number:02}",
@@ -55,7 +55,7 @@ def test_who_is_refused_in_the_last_sweep_has_no_place(length: int) -> None:
     chain.append(pod("last", "n0", 10, 10, labels={"app": f"a{length - 1}"}))
     port = PodConstraints(host_ports=(HostPort(80),))
     theirs = [pod(f"ingress-{on}", on, 10, 10, company=port) for on in ("n0", "n1")]
-    packer, found = tried(Cluster.of(hosts(2), [*chain, *theirs]), "n0")
+    packer, found = try_removal(Cluster.of(hosts(2), [*chain, *theirs]), "n0")
     unplaced = {packer.pods[one].name for one in found.unassigned}
     assert "ingress-n0" in unplaced
     assert len(found.assignments) + len(unplaced) == length + 1
@@ -66,8 +66,8 @@ APART = PodConstraints(apart=(PodAffinityTerm(select("a"), HOST_LABEL),))
 SPREAD = PodConstraints(spread=(SpreadConstraint(select("a"), HOST_LABEL, 1),))
 
 
-def one_on_each(size: int, company: PodConstraints, own: str) -> Cluster:
-    """Return a cluster with a pod on each node; *own*: a label of which each has another value."""
+def one_pod_per_node(size: int, company: PodConstraints, own: str) -> Cluster:
+    """Return a cluster with one pod per node; label *own* has another value on each pod."""
     pods = [
         pod(f"p{n}", f"n{n}", 10, 10, labels={own: f"p{n}", "app": "a"}, company=company)
         for n in range(size)
@@ -75,10 +75,10 @@ def one_on_each(size: int, company: PodConstraints, own: str) -> Cluster:
     return Cluster.of(hosts(size), pods)
 
 
-def calls(work: Callable[[], object]) -> int:
-    """Return how many functions were called; those that a collection of cycles calls are none.
+def count_calls(work: Callable[[], object]) -> int:
+    """Return how many functions were called, without those called by the garbage collector.
 
-    Some library may have it call back, and when it begins depends on all that was made before.
+    Libraries may register callbacks for it, and the time of a collection is unpredictable.
     """
     found, collects = 0, gc.isenabled()
 
@@ -97,36 +97,38 @@ def calls(work: Callable[[], object]) -> int:
     return found
 
 
-def test_what_a_collection_of_cycles_calls_is_not_counted() -> None:
+def test_count_ignores_calls_by_garbage_collector() -> None:
     def back(phase: str, info: object) -> None:
-        """Be called, as by hypothesis, which measures how long it takes."""
+        """Do nothing; hypothesis registers such a callback to measure collections."""
 
     def work(many: int) -> None:
         assert [[] for _ in range(many)]
 
     gc.callbacks.append(back)
     try:
-        assert calls(partial(work, 10 * gc.get_threshold()[0])) == calls(partial(work, 1))
+        assert count_calls(partial(work, 10 * gc.get_threshold()[0])) == count_calls(
+            partial(work, 1)
+        )
     finally:
         gc.callbacks.remove(back)
 
 
 @pytest.mark.parametrize("company", [APART, SPREAD])
 @pytest.mark.parametrize("own", ["app", "apps.kubernetes.io/pod-index"])
-def test_a_pod_that_is_refused_everywhere_costs_no_question_a_node(
+def test_cost_does_not_grow_with_nodes_when_all_reject_pod(
     company: PodConstraints, own: str
 ) -> None:
-    """Nor do a StatefulSet's pods, each of which has labels of its own that nobody asks about."""
-    asked = []
+    """Also for pods of a StatefulSet: each has its own label, which no selector uses."""
+    counts = []
     for size in (20, 40):
-        packer, first = tried(one_on_each(size, company, own), "n0")
+        packer, first = try_removal(one_pod_per_node(size, company, own), "n0")
         assert (first.assignments, len(first.unassigned)) == ([], 1)
-        asked.append(calls(partial(packer.try_place, packer.on[1], 1)))
-    assert asked[0] == asked[1]
+        counts.append(count_calls(partial(packer.try_place, packer.on[1], 1)))
+    assert counts[0] == counts[1]
 
 
-def test_a_port_of_many_addresses_costs_no_question_an_address_and_pod() -> None:
-    asked = []
+def test_cost_is_linear_when_host_port_has_many_addresses() -> None:
+    counts = []
     for size in (100, 200):
         ips = ["0.0.0.0" if number % 2 else f"10.0.0.{number}" for number in range(size)]
         pods = [
@@ -140,13 +142,13 @@ def test_a_port_of_many_addresses_costs_no_question_an_address_and_pod() -> None
             for number, ip in enumerate(ips)
             for more in [HostPort(1000 + number)]
         ]
-        asked.append(calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
-    assert asked[1] < 2.5 * asked[0]
+        counts.append(count_calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
+    assert counts[1] < 2.5 * counts[0]
 
 
-def test_pods_that_many_sets_of_terms_repel_cost_no_question_a_set_and_pod() -> None:
-    """As many sets as pods, of a few terms that all of them ask for."""
-    asked = []
+def test_cost_is_linear_when_many_sets_of_terms_repel_pods() -> None:
+    """There are as many sets as pods; all sets consist of the same few terms."""
+    counts = []
     for many in (6, 8):
         terms = tuple(
             PodAffinityTerm(PodSelector(("d",), (Requirement(f"k{n}", "In", ("1",)),)), HOST_LABEL)
@@ -163,19 +165,19 @@ def test_pods_that_many_sets_of_terms_repel_cost_no_question_a_set_and_pod() -> 
             )
             for number in range(2**many)
         ]
-        asked.append(calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
-    assert asked[1] < 7 * asked[0]
+        counts.append(count_calls(ClusterSnapshot(Cluster.of(hosts(2), pods), Config()).packer))
+    assert counts[1] < 7 * counts[0]
 
 
 DOMAINS = [None, "a", "b", "b", "c"]
 
 
-def among(domains: set[str]) -> list[int]:
+def places_in(domains: set[str]) -> list[int]:
     return [place for place, domain in enumerate(DOMAINS) if domain in domains]
 
 
 @pytest.mark.law
-def test_which_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> None:
+def test_domain_counts_agree_with_plain_count(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)
         tally, plain = Spread(Domains(DOMAINS)), Counter({"a": 0, "b": 0, "c": 0})
@@ -191,5 +193,5 @@ def test_which_domains_have_how_many_is_what_a_walk_finds(seeds: range) -> None:
             assert tally.least(4) == 0
             for most in range(-1, 5):
                 few = {domain for domain, count in plain.items() if count <= most}
-                assert [*set_bits(tally.having(most))] == among(few)
-            assert [*set_bits(tally.there)] == among({key for key in plain if plain[key]})
+                assert [*set_bits(tally.having(most))] == places_in(few)
+            assert [*set_bits(tally.there)] == places_in({key for key in plain if plain[key]})

@@ -1,4 +1,4 @@
-"""Which pods may be disturbed, which leave by themselves, and what that means for their node."""
+"""Which pods may be evicted, which end by themselves, and what that means for their node."""
 
 from dataclasses import replace
 
@@ -67,18 +67,18 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (PLAIN, []),
     (like(owner_kind="Job"), []),
     (like(owner_kind="ReplicationController"), []),
-    # Goes with its node, or counts for nothing: nothing more is asked.
+    # Node-bound and expendable pods: no other rule applies.
     (like(mirror=True, owner_kind="Node", namespace="kube-system"), [("pod-mirror", LAST)]),
     (like(daemon=True, owner_kind="DaemonSet"), [("pod-daemon", LAST)]),
     (like(daemon=True, owner_kind=""), [("pod-daemon", LAST)]),
     (terminating(10 * HOUR - 1), [("pod-long-terminating", LAST)]),
     (like(priority=-11, owner_kind=""), [("pod-expendable", LAST)]),
     (like(priority=-10), []),
-    # Leaves by itself: waited for.
+    # Pods that end by themselves.
     (terminating(10 * HOUR), [("pod-terminating", LAST)]),
     (terminating(None), [("pod-terminating", LAST)]),
     (noted(safe="on-completion"), [("pod-on-completion", LAST)]),
-    # Karpenter's word, for good or for a time.
+    # Karpenter's annotation, permanent or for a duration.
     (noted(disrupt="true"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(disrupt="True"), []),
     (noted(disrupt="false"), []),
@@ -89,26 +89,26 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(None, disrupt="1s"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(0, disrupt="-5h"), []),
     (noted(0, disrupt="0s"), []),
-    # The descheduler's.
+    # The annotation of the descheduler.
     (noted(prefer=""), [("pod-prefer-no-eviction", INFO)]),
-    # Cluster Autoscaler's.
+    # The annotation of Cluster Autoscaler.
     (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
     (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
-    # Nobody, or somebody unknown, brings it back.
+    # No controller, or an unknown one, recreates the pod.
     (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
     (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
     (like(owner_kind="StatefulSet"), [("pod-stateful-set", LONG_LIVED)]),
-    # The cluster's own.
+    # System pods.
     (like(namespace="kube-system"), [("pod-system", LONG_LIVED)]),
     (like(priority=2_000_000_000), [("pod-system", LONG_LIVED)]),
     (like(priority=1_999_999_999), []),
-    # Data on the node.
+    # Local storage.
     (data("a"), [("pod-local-storage", LONG_LIVED)]),
     (data("a", "b", safe="a"), [("pod-local-storage", LONG_LIVED)]),
     (data("a", "b", safe="b,a"), []),
     (data("a", "b", safe="a, b"), [("pod-local-storage", LONG_LIVED)]),  # nothing is trimmed
-    # All of them are told.
+    # All findings are reported.
     (
         like(owner_kind="", namespace="kube-system", ties=DisruptionFacts(local_volumes=("a",))),
         [("pod-bare", LONG_LIVED), ("pod-system", LONG_LIVED), ("pod-local-storage", LONG_LIVED)],
@@ -117,18 +117,18 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
 
 
 @pytest.mark.parametrize(("pod", "expected"), TABLE)
-def test_what_the_rules_say(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
+def test_findings_have_code_and_verdict(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
     found = findings(pod, Now(NOW))
     assert [(one.code, verdict) for verdict, one in found] == expected
     assert all(one.message and one.pod == pod.key for _, one in found)
 
 
-def test_every_rule_is_in_the_table() -> None:
-    told = {code for _, expected in TABLE for code, _ in expected}
-    assert told == {rule.reason.code for rule in RULES}
+def test_every_rule_is_in_table() -> None:
+    listed = {code for _, expected in TABLE for code, _ in expected}
+    assert listed == {rule.reason.code for rule in RULES}
 
 
-def test_without_a_clock_no_time_has_passed() -> None:
+def test_durations_do_not_expire_when_time_is_unknown() -> None:
     assert codes(noted(0, disrupt="1s")) == ["pod-do-not-disrupt"]
     assert codes(terminating(0)) == ["pod-terminating"]
 
@@ -150,24 +150,24 @@ def test_without_a_clock_no_time_has_passed() -> None:
         ("٣h", False),
     ],
 )
-def test_durations_as_go_writes_them(text: str, holds: bool) -> None:
+def test_durations_are_parsed_as_in_go(text: str, holds: bool) -> None:
     assert bool(findings(noted(None, disrupt=text))) is holds
 
 
 @given(st.text(max_size=70))
-def test_any_annotation_is_read_or_says_nothing(text: str) -> None:
+def test_any_annotation_value_is_tolerated(text: str) -> None:
     for name in ("safe", "volumes", "disrupt", "prefer"):
         findings(noted(0, **{name: text}), Now(NOW))
 
 
-def test_a_short_duration_holds_until_it_is_over() -> None:
+def test_do_not_disrupt_holds_until_its_duration_ends() -> None:
     pod = noted(100, disrupt="1.5m")
     assert findings(pod, Now(189))
     assert not findings(pod, Now(190))
 
 
-class TestStickiness:
-    def test_what_rarely_leaves_is_told_and_blocks_nothing(self) -> None:
+class TestLongLivedPods:
+    def test_only_long_lived_pods_are_reported(self) -> None:
         pods = [
             PLAIN,
             like(name="q", owner_kind=""),
@@ -176,11 +176,11 @@ class TestStickiness:
         ]
         assert [(one.code, one.pod) for one in long_lived_reasons(pods)] == [("pod-bare", "d/q")]
 
-    def test_an_owners_word_for_evictions_does_not_make_a_pod_leave(self) -> None:
+    def test_safe_to_evict_pod_is_still_long_lived_when_bare(self) -> None:
         pod = replace(noted(safe="true"), owner_kind="")
         assert [one.code for one in long_lived_reasons([pod])] == ["pod-bare"]
 
-    def test_pods_are_counted_by_node(self) -> None:
+    def test_long_lived_pods_are_counted_per_node(self) -> None:
         pods = [
             PLAIN,
             like(name="a", owner_kind=""),
@@ -191,9 +191,9 @@ class TestStickiness:
         assert count_long_lived_pods(pods) == {"n": 2, "m": 1}
 
     @given(st.lists(st.sampled_from([pod for pod, _ in TABLE]), max_size=12))
-    def test_counting_is_asking_every_pod(self, pods: list[Pod]) -> None:
-        asked = sum(bool(long_lived_reasons([pod], Now(NOW))) for pod in pods)
-        assert count_long_lived_pods(pods, Now(NOW)).total() == asked
+    def test_count_agrees_with_reasons_of_each_pod(self, pods: list[Pod]) -> None:
+        expected = sum(bool(long_lived_reasons([pod], Now(NOW))) for pod in pods)
+        assert count_long_lived_pods(pods, Now(NOW)).total() == expected
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ class TestStickiness:
         (terminating(NOW - 1), True, False),
     ],
 )
-def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool) -> None:
+def test_pod_occupies_node(pod: Pod, occupies: bool, now: bool) -> None:
     assert pod.occupies == occupies
     there = Cluster.of([node("n")], [pod, replace(pod, name="b", node=None)])
     assert occupants(there, Now(NOW)) == ({"n": 1} if now else {})
@@ -235,19 +235,19 @@ def test_what_keeps_a_node_from_being_empty(pod: Pod, occupies: bool, now: bool)
         (replace(terminating(NOW - DAY), owner_kind="StatefulSet"), True),
     ],
 )
-def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bool) -> None:
+def test_pod_occupies_karpenter_node(pod: Pod, occupies: bool) -> None:
     there = Cluster.of([node("n", labels={KARPENTER_LABEL: "general"})], [pod])
     assert occupants(there, Now(NOW), {"n"}) == ({"n": 1} if occupies else {})
     assert occupants(there, Now(NOW), {"m"}) == {}
 
 
-def test_all_annotations_that_are_read_are_kept() -> None:
+def test_all_used_annotations_are_retained() -> None:
     assert {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION} == NOTES
 
 
 @pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])
-def test_a_plan_is_made_for_its_time(now: int | None, first: str) -> None:
-    """Until then a pod on the first node says that it stays."""
+def test_plan_depends_on_its_time(now: int | None, first: str) -> None:
+    """Until the duration ends, a pod keeps the first node from being tried early."""
     stays = noted(9 * HOUR, disrupt="1h").ties
     pods = [pod("on-a", "a", 100, 100), pod("on-b", "b", 100, 100)]
     pods[0] = replace(pods[0], ties=stays)

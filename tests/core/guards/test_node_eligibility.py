@@ -1,4 +1,4 @@
-"""Which nodes stay for what they are: a table with a row for each rule."""
+"""Nodes that are never removable: one row per rule."""
 
 from dataclasses import replace
 
@@ -24,11 +24,11 @@ ROWS = {
 }
 
 
-def test_a_plain_node_has_no_blocker() -> None:
+def test_plain_node_has_no_blocker() -> None:
     assert node_blockers(PLAIN) == []
 
 
 @pytest.mark.parametrize("reason", [reason for reason, _ in NODE_RULES], ids=lambda one: one.code)
-def test_each_rule_speaks_for_its_node_alone(reason: Reason) -> None:
+def test_rule_blocks_only_its_own_node(reason: Reason) -> None:
     found: Node = ROWS[reason.code]
     assert [blocker.reason for blocker in node_blockers(found)] == [reason]

@@ -1,4 +1,4 @@
-"""Nodes that are no machines, nodes that leave, nodes of the control plane: from the wire on."""
+"""Virtual, unready, leaving and control-plane nodes, decoded from JSON."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ STATES = (
 CONFIG = Config(usability=UsabilityMode.NONE, budgets=UNLIMITED)
 
 
-def written(
+def decoded(
     labels: dict[str, str] | None = None,
     taint: str | None = None,
     provider_id: Any = MISSING,
@@ -58,41 +58,43 @@ class TestVirtual:
     @pytest.mark.parametrize(
         "found",
         [
-            pytest.param(written({"type": "virtual-kubelet"}), id="virtual-kubelet"),
-            pytest.param(written({"eks.amazonaws.com/compute-type": "fargate"}), id="Fargate"),
-            pytest.param(written(taint="eks.amazonaws.com/compute-type=fargate"), id="its taint"),
+            pytest.param(decoded({"type": "virtual-kubelet"}), id="virtual-kubelet"),
+            pytest.param(decoded({"eks.amazonaws.com/compute-type": "fargate"}), id="Fargate"),
+            pytest.param(decoded(taint="eks.amazonaws.com/compute-type=fargate"), id="EKS taint"),
             pytest.param(
-                written(provider_id="aws:///eu-west-1b/5ad2dd2b4c-0f3a/fargate-ip-10-0-1-2.internal"),
-                id="its providerID",
+                decoded(provider_id="aws:///eu-west-1b/5ad2dd2b4c-0f3a/fargate-ip-10-0-1-2.internal"),
+                id="Fargate, providerID",
             ),
-            pytest.param(written(taint="virtual-kubelet.io/provider"), id="a provider's taint"),
-            pytest.param(written({"liqo.io/type": "virtual-node"}), id="Liqo"),
-            pytest.param(written(provider_id="liqo://rome"), id="Liqo, providerID"),
-            pytest.param(written({"node.kubernetes.io/instance-type": "eklet"}), id="TKE"),
-            pytest.param(written({"node-role.kubernetes.io/virtual-node": ""}), id="OKE"),
-            pytest.param(written(provider_id="ocid1.virtualnode.oc1.aaaa"), id="OKE, providerID"),
+            pytest.param(decoded(taint="virtual-kubelet.io/provider"), id="taint"),
+            pytest.param(decoded({"liqo.io/type": "virtual-node"}), id="Liqo"),
+            pytest.param(decoded(provider_id="liqo://rome"), id="Liqo, providerID"),
+            pytest.param(decoded({"node.kubernetes.io/instance-type": "eklet"}), id="TKE"),
+            pytest.param(decoded({"node-role.kubernetes.io/virtual-node": ""}), id="OKE"),
+            pytest.param(decoded(provider_id="ocid1.virtualnode.oc1.aaaa"), id="OKE, providerID"),
         ],
     )  # fmt: skip
-    def test_what_platforms_write(self, found: Node) -> None:
+    def test_virtual_node_is_recognized(self, found: Node) -> None:
         assert found.virtual
         assert "virtual-node" in {blocker.code for blocker in node_blockers(found)}
 
     @pytest.mark.parametrize(
         "found",
         [
-            pytest.param(written({"type": "kwok", "liqo.io/type": "x"}), id="other values"),
-            pytest.param(written({"eks.amazonaws.com/compute-type": "ec2"}), id="EKS on EC2"),
-            pytest.param(written(taint="eks.amazonaws.com/compute-type=hybrid"), id="EKS hybrid"),
-            pytest.param(written(provider_id="aws:///eu-west-1b/i-0b1234"), id="EC2"),
-            pytest.param(written(provider_id="gce://fargate-p/zone/gke-fargate-1"), id="a name"),
-            pytest.param(written(provider_id=None), id="null"),
-            pytest.param(written(), id="nothing"),
+            pytest.param(decoded({"type": "kwok", "liqo.io/type": "x"}), id="other values"),
+            pytest.param(decoded({"eks.amazonaws.com/compute-type": "ec2"}), id="EKS on EC2"),
+            pytest.param(decoded(taint="eks.amazonaws.com/compute-type=hybrid"), id="EKS hybrid"),
+            pytest.param(decoded(provider_id="aws:///eu-west-1b/i-0b1234"), id="EC2"),
+            pytest.param(
+                decoded(provider_id="gce://fargate-p/zone/gke-fargate-1"), id="only the name"
+            ),
+            pytest.param(decoded(provider_id=None), id="null"),
+            pytest.param(decoded(), id="no labels"),
         ],
     )
-    def test_a_machine_is_none(self, found: Node) -> None:
+    def test_real_node_is_not_virtual(self, found: Node) -> None:
         assert not found.virtual
 
-    def test_it_never_goes_and_takes_nothing(self) -> None:
+    def test_virtual_node_is_not_removable_and_gets_no_pods(self) -> None:
         cloud = replace(node("cloud", 10_000_000, 10_000_000), virtual=True)
         cluster = Cluster.of([node("a"), cloud], [pod("x", "a", 100, 100)])
         plan = reconcile.plan(cluster, CONFIG)
@@ -103,7 +105,7 @@ class TestVirtual:
 
 
 class TestUnready:
-    """Capacity that no pod can use counts for nothing, and such a node does not go."""
+    """Capacity that no pod can use does not count, and such a node is not removable."""
 
     @pytest.mark.parametrize(
         ("taint", "why"),
@@ -123,11 +125,11 @@ class TestUnready:
             (Taint("gpu", "", "NoSchedule"), None),
         ],
     )
-    def test_a_taint_that_passes_says_so(self, taint: Taint, why: str | None) -> None:
+    def test_transient_taint_makes_node_unready(self, taint: Taint, why: str | None) -> None:
         assert why_unready(node("n", taints=(taint,))) == why
 
-    def test_such_a_node_is_no_capacity_and_does_not_go(self) -> None:
-        """Half of twelve nodes wait for their network: the others' thresholds hold alone."""
+    def test_unready_node_is_no_capacity_and_is_not_removed(self) -> None:
+        """Half of twelve nodes have no network yet; thresholds hold among the others."""
         away = (Taint("node.cilium.io/agent-not-ready", "", "NoSchedule"),)
         nodes = [node(f"n{n:02}", taints=away if n % 2 else ()) for n in range(12)]
         pods = [pod(f"p{n}", f"n{n:02}", 1200, 2400) for n in range(12)]
@@ -140,36 +142,36 @@ class TestUnready:
 
 class TestLeaving:
     @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
-    def test_a_taint_says_so(self, key: str) -> None:
-        found = written(taint=key)
+    def test_leaving_taint_makes_node_leaving(self, key: str) -> None:
+        found = decoded(taint=key)
         assert is_terminating(found)
         assert key in (why_leaving(found) or "")
         assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
 
-    def test_an_object_that_is_being_deleted_is_leaving(self) -> None:
-        found = written(metadata__deletionTimestamp="2026-01-01T00:00:00Z")
+    def test_deletion_timestamp_makes_node_leaving(self) -> None:
+        found = decoded(metadata__deletionTimestamp="2026-01-01T00:00:00Z")
         assert is_terminating(found)
         assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
 
-    def test_what_was_decided_before_a_node_began_to_leave_is_not_written(self) -> None:
+    def test_fingerprint_changes_when_node_begins_to_leave(self) -> None:
         assert fingerprint(node("a")) != fingerprint(replace(node("a"), deleting=True))
 
-    def test_what_was_decided_before_its_deletion_began_is_not_written(self) -> None:
-        """It was leaving before, by the same taint, and may be written to until then."""
-        leaving = written(taint="node.kubernetes.io/out-of-service")
+    def test_fingerprint_changes_when_deletion_of_leaving_node_begins(self) -> None:
+        """The node was leaving before by its taint, and may be written until then."""
+        leaving = decoded(taint="node.kubernetes.io/out-of-service")
         assert fingerprint(leaving) != fingerprint(replace(leaving, deleting=True))
-        assert fingerprint(written(taint=min(DELETING_TAINTS)))[-1] == "being deleted"
+        assert fingerprint(decoded(taint=min(DELETING_TAINTS)))[-1] == "being deleted"
 
     @pytest.mark.parametrize(
         "key",
         [*STATES, TAINT_KEY, "gpu", "node.cilium.io/agent-not-ready2"],
     )
-    def test_other_taints_do_not(self, key: str) -> None:
-        assert not is_terminating(written(taint=key))
+    def test_other_taints_do_not_make_node_leaving(self, key: str) -> None:
+        assert not is_terminating(decoded(taint=key))
 
     @pytest.mark.parametrize("key", [*sorted(LEAVING_TAINTS), *STATES])
-    def test_who_leaves_or_starts_is_not_somebodys_own(self, key: str) -> None:
-        assert others_taint(written(taint=key)) is None
+    def test_leaving_and_startup_taints_do_not_dedicate_node(self, key: str) -> None:
+        assert others_taint(decoded(taint=key)) is None
 
     @pytest.mark.parametrize(
         "key",
@@ -180,12 +182,12 @@ class TestLeaving:
             "readiness.k8s.io",
         ],
     )
-    def test_all_other_taints_say_for_whom_a_node_is(self, key: str) -> None:
-        assert others_taint(written(taint=key)) == key
+    def test_other_taints_dedicate_node(self, key: str) -> None:
+        assert others_taint(decoded(taint=key)) == key
 
     @pytest.mark.parametrize("key", sorted(LEAVING_TAINTS))
-    def test_its_pods_are_placed_before_any_node_goes(self, key: str) -> None:
-        """With its 3,000m two of the three nodes are full; without them two could go."""
+    def test_pods_of_leaving_node_are_placed_before_any_removal(self, key: str) -> None:
+        """With its 3,000m two of three nodes are full; without it two would be removable."""
         leaving = node("gone", taints=(Taint(key, "", "NoSchedule"),))
         nodes = [node("a"), node("b"), node("c"), leaving]
         pods = [pod(f"on-{name}", name, 1000, 100) for name in "abc"]
@@ -195,8 +197,8 @@ class TestLeaving:
         assert all(p.node != "gone" for removal in plan.removals for p in removal.placements)
         assert len(plan.removals) == 1
 
-    def test_its_pods_have_their_places_until_others_are_made_for_them(self) -> None:
-        """They stand there for a minute after their node, and a third node would go meanwhile."""
+    def test_pods_of_deleted_node_keep_their_room_until_replaced(self) -> None:
+        """They exist for a minute after their node; otherwise a third node would be removed."""
         nodes = [node("a"), node("b"), node("c")]
         pods = [pod(f"on-{name}", name, 1000, 100) for name in "abc"]
         orphan = pod("moves", "gone", 3000, 100)
@@ -223,8 +225,8 @@ class TestControlPlane:
             ("node.k0sproject.io/role", "control-plane"),
         ],
     )
-    def test_however_it_is_spelled(self, key: str, value: str) -> None:
-        (blocker,) = node_blockers(written({key: value}))
+    def test_control_plane_label_is_recognized(self, key: str, value: str) -> None:
+        (blocker,) = node_blockers(decoded({key: value}))
         assert blocker.code == "control-plane"
         assert key in blocker.message
 
@@ -232,5 +234,5 @@ class TestControlPlane:
         "label",
         [("kubernetes.io/role", "agent"), ("node-role.kubernetes.io/worker", "true")],
     )
-    def test_workers_have_roles_too(self, label: tuple[str, str]) -> None:
-        assert not node_blockers(written(dict([label])))
+    def test_worker_role_is_no_control_plane(self, label: tuple[str, str]) -> None:
+        assert not node_blockers(decoded(dict([label])))

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.mutate
 OURS = Taint(TAINT_KEY, "100", "PreferNoSchedule")
 OTHER = Taint("other", "x", "NoSchedule", "2026-01-01T00:00:00Z")
 DETAILS = Details(since=100, deadline=200, owner="me", policy="p", reason="r")
-OURS_THERE = f"held {KARPENTER_KEEP_ANNOTATION}"
+OWN_KARPENTER_GUARD = f"held {KARPENTER_KEEP_ANNOTATION}"
 SINCE_100 = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 
 
@@ -54,20 +54,22 @@ def unadmitted(value: str, *taints: Taint) -> Node:
     ("found", "expected"),
     [
         pytest.param(node("n", taints=(OTHER,)), (OTHER,), id="no mark, not ours"),
-        pytest.param(node("n", taints=(OURS, OTHER)), (OTHER,), id="no mark any more"),
+        pytest.param(node("n", taints=(OURS, OTHER)), (OTHER,), id="mark was removed"),
         pytest.param(unadmitted("soft"), (OURS,), id="marked"),
         pytest.param(unadmitted("soft", OTHER), (OTHER, OURS), id="others first"),
         pytest.param(unadmitted("soft", OURS, OTHER), (OURS, OTHER), id="in place"),
         pytest.param(
             unadmitted("hard", OURS, OTHER),
             (Taint(TAINT_KEY, "100", "NoSchedule"), OTHER),
-            id="hardened in place",
+            id="NoSchedule in place",
         ),
-        pytest.param(unadmitted("soft", OURS, OTHER, OURS), (OURS, OTHER), id="once is enough"),
-        pytest.param(unadmitted("maybe", OTHER), (OTHER,), id="a value that is no mark"),
+        pytest.param(
+            unadmitted("soft", OURS, OTHER, OURS), (OURS, OTHER), id="duplicate of ours removed"
+        ),
+        pytest.param(unadmitted("maybe", OTHER), (OTHER,), id="label value is not a mark"),
     ],
 )
-def test_desired_taints(found: Node, expected: tuple[Taint, ...]) -> None:
+def test_taints_follow_mark(found: Node, expected: tuple[Taint, ...]) -> None:
     assert desired_taints(found, TAINT_KEY) == expected
 
 
@@ -77,14 +79,14 @@ THEIRS = replace(OURS, key="their.example/key", time_added="2026-01-01T00:00:00Z
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(unadmitted("soft", OTHER, THEIRS), [THEIRS.key], id="just like ours"),
-        pytest.param(unadmitted("soft", OURS, THEIRS), [], id="ours is there"),
+        pytest.param(unadmitted("soft", OTHER, THEIRS), [THEIRS.key], id="equal to ours"),
+        pytest.param(unadmitted("soft", OURS, THEIRS), [], id="our taint exists"),
         pytest.param(unadmitted("hard", THEIRS), [], id="another effect"),
         pytest.param(unadmitted("soft", replace(THEIRS, value="101")), [], id="another second"),
         pytest.param(unadmitted("maybe", THEIRS), [], id="no mark"),
     ],
 )
-def test_a_taint_just_like_ours_under_another_key_may_be_ours(
+def test_taint_under_another_key_may_be_ours_when_value_and_effect_match(
     found: Node, expected: list[str]
 ) -> None:
     assert keys_unknown(found, TAINT_KEY) == expected
@@ -99,7 +101,7 @@ LABELS = st.sampled_from([{}, {MARK_LABEL: "soft"}, {MARK_LABEL: "hard"}])
 
 
 @given(LABELS, TAINTS)
-def test_desired_taints_settle_at_once_and_leave_others_alone(
+def test_desired_taints_are_idempotent_and_keep_other_taints(
     labels: Mapping[str, str], taints: list[Taint]
 ) -> None:
     before = node("n", labels=labels, taints=tuple(taints))
@@ -110,7 +112,7 @@ def test_desired_taints_settle_at_once_and_leave_others_alone(
     assert sum(t.key == TAINT_KEY for t in after) == len(labels)
 
 
-def test_details_come_back_as_they_went() -> None:
+def test_details_survive_round_trip() -> None:
     assert decode_details(SINCE_100) == DETAILS
     assert SINCE_100[DETAILS_ANNOTATION] == (
         '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
@@ -151,26 +153,26 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED, ids=map(str, range(len(DAMAGED))))
-def test_damaged_details_are_none(damaged: str) -> None:
+def test_details_are_none_when_damaged(damaged: str) -> None:
     assert decode_details({DETAILS_ANNOTATION: damaged}) is None
 
 
-def test_details_are_written_without_a_blank_and_a_back_off_without_a_reason_has_none() -> None:
+def test_details_have_no_blanks_and_backoff_may_have_no_reason() -> None:
     written = '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
     assert encode_details(DETAILS) == written
     assert backoff_of({BACKOFF_ANNOTATION: "2 100"}) == Backoff(2, 100, "")
 
 
 @pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
-def test_what_is_as_long_as_may_be_is_read(longer: int, read: bool) -> None:
-    """And without a place in a plan it is the first."""
+def test_details_are_read_up_to_length_limit(longer: int, read: bool) -> None:
+    """Details without an order have order 0."""
     written = (TEXTS % ("a", "b", "c")).ljust(DETAILS_CHARACTERS_MAX + longer)
     found = Details(since=1, deadline=1, owner="a", policy="b", reason="c", order=0)
     assert decode_details({DETAILS_ANNOTATION: written}) == (found if read else None)
 
 
 @pytest.mark.parametrize("second", [0, 1, 10**12 - 1])
-def test_seconds_within_bounds_are_read(second: int) -> None:
+def test_seconds_are_read_within_bounds(second: int) -> None:
     details = decode_details({DETAILS_ANNOTATION: WHOLE % (second, second, second)})
     assert details == Details(
         since=second, deadline=second, owner="a", policy="b", reason="c", order=second
@@ -181,7 +183,7 @@ def test_seconds_within_bounds_are_read(second: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-1", " 1", "1\n", "1_0", "\u0663", "\u00b2", "1" * 13, "1.0"]
 )
-def test_seconds_are_ascii_digits(text: str) -> None:
+def test_seconds_are_rejected_unless_ascii_digits(text: str) -> None:
     assert seconds_of(text) is None
     for written in (f"1 {text}", f"{text} 1"):
         assert backoff_of({BACKOFF_ANNOTATION: written}) is None
@@ -202,15 +204,15 @@ def test_seconds_are_ascii_digits(text: str) -> None:
         ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x y"}, None),
         ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "x"},
          KARPENTER_KEEP_ANNOTATION),
-        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, None),
-        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OURS_THERE}, GUARD_ANNOTATION),
+        ({KARPENTER_KEEP_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OWN_KARPENTER_GUARD}, None),
+        ({GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: OWN_KARPENTER_GUARD}, GUARD_ANNOTATION),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
-def test_opt_outs(
+def test_opt_out_annotation_is_found(
     annotations: Mapping[str, str], key: str | None, labels: Mapping[str, str]
 ) -> None:
-    """And that the plain rules read them the same."""
+    """The plain rules agree."""
     found = node("n", annotations=annotations, labels=labels)
     assert opt_out_annotation(found) == key
     assert guarded(found) is (key is not None)
@@ -226,7 +228,7 @@ def test_opt_outs(
          KARPENTER_KEEP_ANNOTATION),
     ],
 )  # fmt: skip
-def test_on_karpenters_nodes_any_word_of_others_is_one_that_ebb_cannot_replace(
+def test_foreign_karpenter_annotation_is_opt_out_on_karpenter_nodes(
     value: str, ours: str, labels: Mapping[str, str], key: str | None
 ) -> None:
     annotations = {KARPENTER_KEEP_ANNOTATION: value} | (
@@ -238,7 +240,7 @@ def test_on_karpenters_nodes_any_word_of_others_is_one_that_ebb_cannot_replace(
 
 
 @pytest.mark.parametrize("key", GUARDS)
-def test_a_guard_is_read_back_as_it_was_written(key: str) -> None:
+def test_protection_annotation_survives_round_trip(key: str) -> None:
     made = Guard("held", key)
     annotations = {key: "true", GUARD_OURS_ANNOTATION: str(made)}
     assert guard_of(node("n", annotations=annotations)) == made
@@ -247,8 +249,8 @@ def test_a_guard_is_read_back_as_it_was_written(key: str) -> None:
     assert guard_of(node("n", annotations={key: "true"})) is None
 
 
-def test_marks_are_ordered_by_their_time_and_their_place_in_the_plan() -> None:
-    """Without details the taint says when, under the key in use alone."""
+def test_marks_are_ordered_by_time_and_plan_order() -> None:
+    """Without details the time is read from the taint, only under the configured key."""
     taint = Taint("example.com/ours", "5", "PreferNoSchedule")
     bare = node("n", labels={MARK_LABEL: "soft"}, taints=(taint,))
     assert mark_order(bare, "example.com/ours") == (5, 0)

@@ -1,4 +1,4 @@
-"""The evaluation budget against the plain one, on random pods with a small budget."""
+"""Compare the evaluation budget with the plain one, on random pods with a small budget."""
 
 import random
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _term(chance: random.Random, own: str) -> PodAffinityTerm:
     return PodAffinityTerm(_selector(chance, own), chance.choice(("zone", "host")))
 
 
-def _company(chance: random.Random, own: str) -> PodConstraints:
+def _pod_constraints(chance: random.Random, own: str) -> PodConstraints:
     def some(share: float) -> range:
         return range(chance.randint(1, 3) if chance.random() < share else 0)
 
@@ -68,11 +68,11 @@ def _company(chance: random.Random, own: str) -> PodConstraints:
     return NO_POD_CONSTRAINTS if found == NO_POD_CONSTRAINTS else found
 
 
-def _placing(chance: random.Random) -> NodeConstraints:
-    asked = tuple(_requirement(chance) for _ in range(chance.randint(0, 3)))
+def _node_constraints(chance: random.Random) -> NodeConstraints:
+    requirements = tuple(_requirement(chance) for _ in range(chance.randint(0, 3)))
     found = NodeConstraints(
         node_selector=(("pool", chance.choice("ab")),) if chance.random() < 0.3 else (),
-        affinity=(SelectorTerm(asked, asked[:1]),) if asked else None,
+        affinity=(SelectorTerm(requirements, requirements[:1]),) if requirements else None,
         tolerations=(Toleration("k"),) * chance.choice((0, 0, 1, 16)),
         system=(("os", "windows"),) if chance.random() < 0.1 else (),
     )
@@ -81,9 +81,9 @@ def _placing(chance: random.Random) -> NodeConstraints:
 
 def _pods(chance: random.Random) -> list[Pod]:
     known: dict[str, list[PodConstraints]] = {
-        own: [_company(chance, own) for _ in range(2)] for own in NAMESPACES
+        own: [_pod_constraints(chance, own) for _ in range(2)] for own in NAMESPACES
     }
-    placings = [_placing(chance) for _ in range(2)]
+    placings = [_node_constraints(chance) for _ in range(2)]
     pods = []
     for number in range(chance.randint(1, 36)):
         own, drawn = chance.choice(NAMESPACES), chance.random()
@@ -115,33 +115,33 @@ def _budget(chance: random.Random) -> int:
     return chance.randint(100, chance.choice((1000, 6000)))
 
 
-def _found(pods: Sequence[Pod], budget: int) -> dict[str, bool]:
+def _beyond_budget(pods: Sequence[Pod], budget: int) -> dict[str, bool]:
     """Return the pods beyond the budget, with whether their claims are looked up."""
     found = within_budget(pods, budget)
     both = zip(pods, found, strict=True)
     return {one.key: left.ties == one.ties for one, left in both if left.too_much}
 
 
-def _plain(pods: Sequence[Pod], budget: int, mutant: str = "") -> dict[str, bool]:
-    """Return the same from the plain budget; without claims there are none to be left out."""
+def _beyond_plain_budget(pods: Sequence[Pod], budget: int, mutant: str = "") -> dict[str, bool]:
+    """Return the same from the plain budget; a pod without claims has none to leave out."""
     found = ReferenceBudget(pods, budget, mutant).beyond()
     claims = {one.key: bool(one.ties.claims) for one in pods}
     return {key: known or not claims[key] for key, known in found.items()}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 100))
-def test_the_plain_budget_says_the_same(first: int) -> None:
+def test_budget_agrees_with_plain_budget(first: int) -> None:
     for seed in range(first, first + 100):
         chance = random.Random(seed)
         pods, budget = _pods(chance), _budget(chance)
-        expected = _plain(pods, budget)
-        assert _found(pods, budget) == expected, seed
+        expected = _beyond_plain_budget(pods, budget)
+        assert _beyond_budget(pods, budget) == expected, seed
         chance.shuffle(pods)
-        assert _found(pods, budget) == expected, f"{seed}, in another order"
+        assert _beyond_budget(pods, budget) == expected, f"{seed}, in another order"
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_no_namespace_spends_the_budget_of_another(seed: int) -> None:
+def test_namespace_does_not_spend_budget_of_another(seed: int) -> None:
     """Terms are left out: what they cost depends on the pods of the namespaces that they name."""
     chance = random.Random(seed)
     pods, budget = _pods(chance), _budget(chance)
@@ -151,15 +151,17 @@ def test_no_namespace_spends_the_budget_of_another(seed: int) -> None:
     for own in NAMESPACES:
         alone = [one for one in at_home if one.namespace == own and not one.mirror]
         mine = {one.key for one in alone}
-        found = {key: known for key, known in _found(at_home, budget).items() if key in mine}
-        assert found == _found(alone, budget)
+        found = {
+            key: known for key, known in _beyond_budget(at_home, budget).items() if key in mine
+        }
+        assert found == _beyond_budget(alone, budget)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_comparison_notices_each_part_of_the_rule(mutant: str) -> None:
+def test_comparison_notices_mutant_of_budget(mutant: str) -> None:
     for seed in range(SEEDS):
         chance = random.Random(seed)
         pods, budget = _pods(chance), _budget(chance)
-        if _plain(pods, budget, mutant) != _plain(pods, budget):
+        if _beyond_plain_budget(pods, budget, mutant) != _beyond_plain_budget(pods, budget):
             return
     pytest.fail("no seed tells them apart")

@@ -1,4 +1,4 @@
-"""What a node counts like without a price, and which resources are GPUs: by hand."""
+"""Cost of nodes without a price, and which resources count as GPUs: computed by hand."""
 
 from fractions import Fraction
 
@@ -36,41 +36,41 @@ GIB = 2**30
         ("smarter-devices/fuse", 20, 0),
     ],
 )
-def test_what_counts_as_a_gpu(name: str, units: int, expected: Fraction) -> None:
+def test_extended_resource_counts_as_gpus(name: str, units: int, expected: Fraction) -> None:
     assert gpus(Resources(extended=((name, units),))) == expected
 
 
-def test_a_node_without_a_price_counts_by_cpu_memory_and_gpus() -> None:
+def test_node_cost_sums_cpu_memory_and_gpus_when_no_price_is_set() -> None:
     more = (("hugepages-2Mi", GIB), ("nvidia.com/gpu", 2), ("vpc.amazonaws.com/pod-eni", 54))
     assert cost(Resources(4000, 16 * GIB, 0, 110, more)) == 4000 + 16 * 130 + 2 * 11_000
 
 
 GPU = "nvidia.com/gpu"
 NODE = Resources(96_000, 384 * GIB, 0, 110, ((GPU, 8),))
-"""Counts like 96 cores, 8 x 11 for its GPUs and 384 x 0.13 for its memory."""
+"""Costs as much as 96 cores, 8 x 11 for its GPUs and 384 x 0.13 for its memory."""
 WORTH = 96_000 + 8 * 11_000 + 384 * 130
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requests", "expected"),
     [
-        pytest.param(Resources(), 0, id="asks for nothing"),
+        pytest.param(Resources(), 0, id="no requests"),
         pytest.param(Resources(12_000), Fraction(WORTH, 8), id="CPU"),
         pytest.param(Resources(12_000, 96 * GIB), Fraction(WORTH, 4), id="memory"),
         pytest.param(Resources(12_000, extended=((GPU, 4),)), Fraction(WORTH, 2), id="GPUs"),
-        pytest.param(Resources(96_000), WORTH, id="all of the CPU: all of it"),
-        pytest.param(Resources(96_001), None, id="would not fit"),
-        pytest.param(Resources(1, extended=(("fpga", 1),)), None, id="not there"),
+        pytest.param(Resources(96_000), WORTH, id="all CPU is the whole node"),
+        pytest.param(Resources(96_001), None, id="does not fit"),
+        pytest.param(Resources(1, extended=(("fpga", 1),)), None, id="resource missing on node"),
         pytest.param(Resources(1, extended=(("hugepages-2Mi", 1),)), Fraction(WORTH, 96_000)),
     ],
 )
-def test_a_pod_takes_of_a_node_by_its_largest_share(
-    asked: Resources, expected: Fraction | None
+def test_pod_takes_its_largest_share_of_node_cost(
+    requests: Resources, expected: Fraction | None
 ) -> None:
-    told = None if expected is None else int(expected * 10**6)
-    assert taken(asked, NODE) == told
+    expected_micros = None if expected is None else int(expected * 10**6)
+    assert taken(requests, NODE) == expected_micros
 
 
-def test_of_a_node_that_has_nothing_nothing_is_taken() -> None:
+def test_pod_takes_nothing_when_node_has_no_resources() -> None:
     assert taken(Resources(), Resources()) == 0
     assert taken(Resources(1), Resources()) is None

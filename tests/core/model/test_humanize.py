@@ -1,4 +1,4 @@
-"""Numbers and times in sentences."""
+"""Write numbers, durations and timestamps for people."""
 
 import pytest
 
@@ -6,17 +6,17 @@ from core.model.humanize import duration, plural, timestamp
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")]
+    ("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes"), (2000, "2,000 nodes")]
 )
-def test_one_is_one(number: int, said: str) -> None:
-    assert plural(number, "node") == said
+def test_plural_adds_s_unless_number_is_one(number: int, text: str) -> None:
+    assert plural(number, "node") == text
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 pods that wait"), (1, "1 pod that waits"), (2, "2 pods that wait")]
+    ("number", "text"), [(0, "0 pods that wait"), (1, "1 pod that waits"), (2, "2 pods that wait")]
 )
-def test_a_plural_that_no_s_makes_is_given(number: int, said: str) -> None:
-    assert plural(number, "pod that waits", "pods that wait") == said
+def test_plural_uses_given_form_when_s_does_not_make_it(number: int, text: str) -> None:
+    assert plural(number, "pod that waits", "pods that wait") == text
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_plural_that_no_s_makes_is_given(number: int, said: str) -> None:
         (-5, "5 s"),
     ],
 )
-def test_spans(seconds: int, written: str) -> None:
+def test_duration_is_written_in_at_most_two_units(seconds: int, written: str) -> None:
     assert duration(seconds) == written
 
 
@@ -44,7 +44,7 @@ def test_spans(seconds: int, written: str) -> None:
         (10**15, None, "1000000000000000 (unix seconds)"),
     ],
 )
-def test_a_moment_may_be_one_that_no_calendar_has(
+def test_timestamp_is_unix_seconds_when_no_calendar_has_it(
     seconds: int, now: int | None, written: str
 ) -> None:
     assert timestamp(seconds, now) == written

@@ -16,7 +16,7 @@ from core.model.quantity import (
 
 
 @pytest.mark.parametrize(
-    ("text", "in_ones", "in_thousandths"),
+    ("text", "units", "thousandths"),
     [
         ("1", 1, 1000),
         (2, 2, 2000),
@@ -42,8 +42,10 @@ from core.model.quantity import (
         ("1e999", QUANTITY_MAX, QUANTITY_MAX),
     ],
 )
-def test_every_notation(text: str | float, in_ones: int, in_thousandths: int) -> None:
-    assert (whole(text), millis(text)) == (in_ones, in_thousandths)
+def test_quantity_is_parsed_in_every_notation(
+    text: str | float, units: int, thousandths: int
+) -> None:
+    assert (whole(text), millis(text)) == (units, thousandths)
 
 
 @pytest.mark.parametrize(
@@ -71,15 +73,15 @@ def test_every_notation(text: str | float, in_ones: int, in_thousandths: int) ->
         True,
     ],
 )
-def test_what_is_no_quantity_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(InvalidInputError) as refused:
+def test_invalid_quantity_is_rejected_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidInputError) as rejected:
         whole(text)
-    assert "allowed" in str(refused.value) or "not" in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert "allowed" in str(rejected.value) or "not" in str(rejected.value)
+    assert "\n" not in str(rejected.value)
 
 
 @given(st.fractions(min_value=0, max_value=10**9, max_denominator=10**6))
-def test_rounding_goes_up_and_never_by_more_than_one(value: Fraction) -> None:
+def test_quantity_is_rounded_up_by_less_than_one_unit(value: Fraction) -> None:
     text = f"{value.numerator * 10**6 // value.denominator}u"
     exact = parse_quantity(text)
     assert 0 <= whole(text) - exact < 1
@@ -90,7 +92,7 @@ def test_rounding_goes_up_and_never_by_more_than_one(value: Fraction) -> None:
     ("amount", "written"),
     [(0, "0"), (450, "450m"), (1000, "1"), (12_500, "12.5"), (125_514_000, "125,514")],
 )
-def test_cpu_for_people(amount: int, written: str) -> None:
+def test_cpu_is_formatted_for_people(amount: int, written: str) -> None:
     assert format_millis(amount) == written
 
 
@@ -98,5 +100,5 @@ def test_cpu_for_people(amount: int, written: str) -> None:
     ("amount", "written"),
     [(0, "0"), (512, "512"), (1536, "1.5Ki"), (2**30, "1Gi"), (584 * 2**40, "584Ti")],
 )
-def test_memory_for_people(amount: int, written: str) -> None:
+def test_memory_is_formatted_for_people(amount: int, written: str) -> None:
     assert format_bytes(amount) == written

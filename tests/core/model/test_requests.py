@@ -1,4 +1,4 @@
-"""What a pod asks for: the examples of the KEPs, and what must hold for any pod."""
+"""Pod requests: the examples of the KEPs, and laws for any pod."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def cpu(
 @pytest.mark.parametrize(
     ("parts", "millis"),
     [
-        pytest.param(PodParts(), 0, id="nothing"),
+        pytest.param(PodParts(), 0, id="no containers"),
         pytest.param(
             PodParts(containers=[cpu("1"), cpu("200m")]), 1200, id="containers run together"
         ),
@@ -64,52 +64,56 @@ def cpu(
         pytest.param(
             PodParts(containers=[cpu("1")], init_containers=[cpu("3")], overhead=cores("250m")),
             3250,
-            id="overhead comes on top of the larger",
+            id="overhead is added to the larger sum",
         ),
         pytest.param(
             PodParts(containers=[cpu("1"), cpu("2")], pod_level=cores("5")),
             5000,
-            id="the pod as a whole may ask for more",
+            id="pod-level requests replace the sum",
         ),
         pytest.param(
             PodParts(containers=[cpu("1")], pod_level=cores("5"), overhead=cores("1")),
             6000,
-            id="overhead comes on top of the pod as a whole",
+            id="overhead is added to pod-level requests",
         ),
         pytest.param(
             PodParts(containers=[cpu("1")], pod_level={"memory": 1024**3}),
             1000,
-            id="the pod as a whole sets another resource",
+            id="pod-level requests of another resource",
         ),
     ],
 )
-def test_a_pod_asks_for_as_much_cpu_as_kubernetes_counts(parts: PodParts, millis: int) -> None:
+def test_pod_requests_match_kubernetes(parts: PodParts, millis: int) -> None:
     assert pod_requests(parts).cpu_millis == millis
 
 
 @pytest.mark.parametrize(
     ("container", "infeasible", "millis"),
     [
-        pytest.param(cpu("2", allocated=("1", "1")), False, 2000, id="asked up"),
-        pytest.param(cpu("1", allocated=("2", "1")), False, 2000, id="asked down, still running"),
+        pytest.param(cpu("2", allocated=("1", "1")), False, 2000, id="request raised"),
+        pytest.param(
+            cpu("1", allocated=("2", "1")), False, 2000, id="request lowered, still running"
+        ),
         pytest.param(cpu("1", allocated=("1", "3")), False, 3000, id="allocated, not yet running"),
-        pytest.param(cpu("1", allocated=("2", None)), False, 2000, id="no allocation told"),
+        pytest.param(cpu("1", allocated=("2", None)), False, 2000, id="allocation not reported"),
         pytest.param(
-            cpu("4", allocated=("1", "2")), True, 2000, id="refused: the wish does not count"
+            cpu("4", allocated=("1", "2")), True, 2000, id="infeasible: the request does not count"
         ),
         pytest.param(
-            cpu("1", allocated=("1", "1")), True, 1000, id="refused, back to what it was"
+            cpu("1", allocated=("1", "1")), True, 1000, id="infeasible, back to the old size"
         ),
-        pytest.param(cpu("4"), True, 4000, id="refused, but nothing is told"),
+        pytest.param(cpu("4"), True, 4000, id="infeasible, but no status"),
     ],
 )
-def test_resize_in_place(container: Container, infeasible: bool, millis: int) -> None:
+def test_container_requests_count_in_place_resize(
+    container: Container, infeasible: bool, millis: int
+) -> None:
     assert (
         pod_requests(PodParts(containers=[container], infeasible=infeasible)).cpu_millis == millis
     )
 
 
-def test_resize_counts_for_sidecars_and_not_for_ordinary_init_containers() -> None:
+def test_resize_counts_for_sidecars_only_among_init_containers() -> None:
     sidecar, ordinary = (
         cpu("1", sidecar=True, allocated=("2", "2")),
         cpu("1", allocated=("9", "9")),
@@ -118,13 +122,15 @@ def test_resize_counts_for_sidecars_and_not_for_ordinary_init_containers() -> No
     assert pod_requests(PodParts(init_containers=[ordinary])).cpu_millis == 1000
 
 
-def test_resize_of_the_pod_as_a_whole() -> None:
-    held: tuple[Amounts, ...] = ({"cpu": 3000, "memory": 9}, cores("2"))
-    parts = PodParts(containers=[cpu("1")], pod_level=cores("1"), pod_level_allocated=held)
+def test_pod_level_resize_counts_running_resources() -> None:
+    allocated_sums: tuple[Amounts, ...] = ({"cpu": 3000, "memory": 9}, cores("2"))
+    parts = PodParts(
+        containers=[cpu("1")], pod_level=cores("1"), pod_level_allocated=allocated_sums
+    )
     assert pod_requests(parts) == Resources(cpu_millis=3000, pods=1)
 
 
-def test_every_resource_is_judged_by_itself() -> None:
+def test_each_resource_is_summed_by_itself() -> None:
     parts = PodParts(
         containers=[Container({"cpu": 1000, "memory": 1024**3, "nvidia.com/gpu": 2})],
         init_containers=[Container({"memory": 2 * 1024**3, "ephemeral-storage": 10**9})],
@@ -147,30 +153,28 @@ CONTAINERS = st.builds(Container, AMOUNTS, restartable=st.booleans())
 
 
 @given(st.lists(CONTAINERS, max_size=4), st.lists(CONTAINERS, max_size=5), AMOUNTS)
-def test_the_most_that_runs_at_any_moment(
+def test_requests_are_maximum_over_time(
     mains: list[Container], inits: list[Container], overhead: dict[str, int]
 ) -> None:
-    """The definition, moment by moment, against the running sums."""
+    """Compare the definition, moment by moment, with the running sums."""
     name = "memory"
 
-    def asked(container: Container) -> int:
+    def requested(container: Container) -> int:
         return container.requests.get(name, 0)
 
     sidecars = [number for number, one in enumerate(inits) if one.restartable]
     moments = [
-        asked(one) + sum(asked(inits[n]) for n in sidecars if n < number)
+        requested(one) + sum(requested(inits[n]) for n in sidecars if n < number)
         for number, one in enumerate(inits)
     ]
-    moments.append(sum(map(asked, mains)) + sum(asked(inits[n]) for n in sidecars))
+    moments.append(sum(map(requested, mains)) + sum(requested(inits[n]) for n in sidecars))
     expected = max(moments) + overhead.get(name, 0)
     parts = PodParts(containers=mains, init_containers=inits, overhead=overhead)
     assert pod_requests(parts).memory_bytes == expected
 
 
 @given(st.lists(CONTAINERS, max_size=4), CONTAINERS)
-def test_one_more_container_never_lowers_the_requests(
-    mains: list[Container], more: Container
-) -> None:
+def test_added_container_never_lowers_requests(mains: list[Container], more: Container) -> None:
     before, after = (pod_requests(PodParts(containers=some)) for some in (mains, [*mains, more]))
     assert after.cpu_millis >= before.cpu_millis
     assert after.memory_bytes >= before.memory_bytes

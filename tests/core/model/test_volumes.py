@@ -1,4 +1,4 @@
-"""What stands behind claims: looked up, and held against nodes as kube-scheduler does."""
+"""Look up the volumes of claims, and check them against nodes as kube-scheduler does."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -56,7 +56,7 @@ def claim(name: str = "c", volume: str = "pv", *modes: str, **changes: object) -
 
 
 class Storage(TypedDict, total=False):
-    """What is known of storage, as `cluster_of` takes it."""
+    """Claims, volumes and CSINodes, as `build_cluster` takes them."""
 
     claims: list[Claim]
     volumes: list[Volume]
@@ -71,14 +71,14 @@ def stored(*found: Claim | Volume, csi_nodes: dict[str, CsiNode] | None = None) 
     }
 
 
-def looked_up(asking: Pod, storage: Storage, *others: Pod) -> Pod:
-    cluster = build_cluster([node("n1"), node("n2")], [asking, *others], **storage)
-    return next(one for one in cluster.pods if one.key == asking.key)
+def resolved(claiming: Pod, storage: Storage, *others: Pod) -> Pod:
+    cluster = build_cluster([node("n1"), node("n2")], [claiming, *others], **storage)
+    return next(one for one in cluster.pods if one.key == claiming.key)
 
 
-class TestLookUp:
-    def test_a_known_claim_makes_the_pod_movable(self) -> None:
-        found = looked_up(
+class TestClaimLookUp:
+    def test_pod_is_movable_when_its_claim_is_known(self) -> None:
+        found = resolved(
             using("p", "n1", "c"), stored(claim(), Volume(name="pv", disk=DISK, reach=IN_A))
         )
         assert (found.unsupported, pod_blockers(found)) == ((), [])
@@ -86,7 +86,7 @@ class TestLookUp:
         assert (found.company.disks, found.company.sole) == ((DISK,), ())
 
     @pytest.mark.parametrize(
-        ("storage", "told"),
+        ("storage", "message"),
         [
             (Storage(), "claim d/c: it is not known"),
             (stored(claim(volume="")), "claim d/c: it is not bound to a volume"),
@@ -102,20 +102,22 @@ class TestLookUp:
             ),
         ],
     )
-    def test_what_is_not_known_blocks_and_is_told(self, storage: Storage, told: str) -> None:
-        found = looked_up(using("p", "n1", "c"), storage)
+    def test_pod_is_blocked_with_message_when_its_claim_is_unresolved(
+        self, storage: Storage, message: str
+    ) -> None:
+        found = resolved(using("p", "n1", "c"), storage)
         assert [(one.code, one.message, one.pod) for one in pod_blockers(found)] == [
-            ("pod-volumes", told, "d/p")
+            ("pod-volumes", message, "d/p")
         ]
         assert found.company.disks == (Disk(ANY_DRIVER, "d/c"),)
 
-    def test_a_pod_that_nobody_has_looked_up_is_not_movable(self) -> None:
+    def test_pod_is_blocked_when_its_claims_were_not_looked_up(self) -> None:
         assert [one.code for one in pod_blockers(using("p", "n1", "c"))] == ["pod-volumes"]
 
-    def test_every_fault_is_told_and_nothing_else_is_lost(self) -> None:
-        asking = using("p", "n1", "x", "c", "y")
-        asking = replace(asking, unsupported=("spec.schedulerName", CLAIMS_FIELD))
-        found = looked_up(asking, stored(claim(), Volume(name="pv")))
+    def test_all_claim_faults_and_unsupported_fields_are_reported(self) -> None:
+        claiming = using("p", "n1", "x", "c", "y")
+        claiming = replace(claiming, unsupported=("spec.schedulerName", CLAIMS_FIELD))
+        found = resolved(claiming, stored(claim(), Volume(name="pv")))
         assert [one.message for one in pod_blockers(found)] == [
             "claim d/x: it is not known",
             "claim d/y: it is not known",
@@ -123,13 +125,13 @@ class TestLookUp:
         ]
 
     @pytest.mark.parametrize(("owner", "faults"), [("u1", 0), ("u2", 1), ("", 1)])
-    def test_an_ephemeral_volume_must_be_the_pods_own(self, owner: str, faults: int) -> None:
-        asking = replace(
+    def test_ephemeral_claim_must_be_owned_by_pod(self, owner: str, faults: int) -> None:
+        claiming = replace(
             using("p", "n1"),
             uid="u1",
             ties=DisruptionFacts(claims=(ClaimUse("p-tmp", ephemeral=True),)),
         )
-        found = looked_up(asking, stored(claim("p-tmp", owner_uid=owner), Volume(name="pv")))
+        found = resolved(claiming, stored(claim("p-tmp", owner_uid=owner), Volume(name="pv")))
         assert len(found.ties.faults) == faults
 
     @pytest.mark.parametrize(
@@ -141,33 +143,33 @@ class TestLookUp:
             (("ReadWriteOncePod",), 0),  # a rule of its own
         ],
     )
-    def test_sharing_what_one_node_may_write_ties_the_pods(
+    def test_pods_are_blocked_when_they_share_read_write_once_claim(
         self, modes: tuple[str, ...], faults: int
     ) -> None:
         other = using("q", "n1", "c")
-        found = looked_up(
+        found = resolved(
             using("p", "n1", "c"), stored(claim("c", "pv", *modes), Volume(name="pv")), other
         )
         assert len(found.ties.faults) == faults
-        alone = looked_up(
+        alone = resolved(
             using("p", "n1", "c"), stored(claim("c", "pv", *modes), Volume(name="pv"))
         )
         assert alone.ties.faults == ()
 
-    def test_a_driver_without_any_limit_is_not_counted(self) -> None:
+    def test_disk_is_counted_unless_no_node_limits_its_driver(self) -> None:
         free = {name: CsiNode(name=name, limits={"ebs": None}) for name in ("n1", "n2")}
         storage = stored(claim(), Volume(name="pv", disk=DISK), csi_nodes=free)
-        assert looked_up(using("p", "n1", "c"), storage).company.disks == ()
+        assert resolved(using("p", "n1", "c"), storage).company.disks == ()
         storage = stored(claim(), Volume(name="pv", disk=DISK), csi_nodes={"n1": free["n1"]})
-        assert looked_up(using("p", "n1", "c"), storage).company.disks == (DISK,)
+        assert resolved(using("p", "n1", "c"), storage).company.disks == (DISK,)
 
-    def test_disks_in_the_pod_itself_count_for_any_driver(self) -> None:
-        asking = pod("p", "n1", 100, 100, unsupported=(VOLUMES_FIELD,))
-        found = looked_up(asking, Storage())
+    def test_inline_volumes_count_for_any_driver(self) -> None:
+        claiming = pod("p", "n1", 100, 100, unsupported=(VOLUMES_FIELD,))
+        found = resolved(claiming, Storage())
         assert [disk.driver for disk in found.company.disks] == [ANY_DRIVER]
         assert [one.code for one in pod_blockers(found)] == ["pod-unsupported"]
 
-    def test_pods_whose_volumes_are_in_equal_places_share_one_placing(self) -> None:
+    def test_pods_share_constraints_when_their_volumes_have_equal_topology(self) -> None:
         storage = stored(
             claim("a", "x"),
             claim("b", "y"),
@@ -180,28 +182,28 @@ class TestLookUp:
         assert cluster.pods[0].placing is cluster.pods[1].placing
 
 
-def labelled(**labels: str) -> Node:
+def labeled_node(**labels: str) -> Node:
     return node(
         "n", labels={{"zone": ZONE, "old": OLD_ZONE}.get(k, k): v for k, v in labels.items()}
     )
 
 
-class TestReach:
+class TestVolumeTopology:
     @pytest.mark.parametrize(
         ("key", "at", "admits"),
         [
-            (ZONE, labelled(zone="a"), True),
-            (ZONE, labelled(zone="b"), True),
-            (ZONE, labelled(zone="c"), False),
-            (ZONE, labelled(old="a"), False),
-            (ZONE, labelled(), True),  # in no zone at all
+            (ZONE, labeled_node(zone="a"), True),
+            (ZONE, labeled_node(zone="b"), True),
+            (ZONE, labeled_node(zone="c"), False),
+            (ZONE, labeled_node(old="a"), False),
+            (ZONE, labeled_node(), True),  # in no zone at all
             (ZONE, node("n", labels={"topology.kubernetes.io/region": "r"}), False),
-            (OLD_ZONE, labelled(old="b"), True),
-            (OLD_ZONE, labelled(zone="b"), True),  # the newer label stands in
-            (OLD_ZONE, labelled(old="c", zone="b"), False),
+            (OLD_ZONE, labeled_node(old="b"), True),
+            (OLD_ZONE, labeled_node(zone="b"), True),  # the newer label stands in
+            (OLD_ZONE, labeled_node(old="c", zone="b"), False),
         ],
     )
-    def test_zone_labels(self, key: str, at: Node, admits: bool) -> None:
+    def test_zone_labels_of_volume_admit_node(self, key: str, at: Node, admits: bool) -> None:
         placing = NodeConstraints(volumes=(VolumeTopology(zones=((key, ("a", "b")),)),))
         assert first_failing_filter(at, placing) == (None if admits else "volume-zone")
         assert NodeClasses([at], [placing]).allowing(placing) == ([0] if admits else [])
@@ -222,7 +224,9 @@ class TestReach:
             (VolumeTopology(affinity=(B_WITH_X, B_WITH_X, SelectorTerm())), [1]),
         ],
     )  # fmt: skip
-    def test_node_affinity(self, reach: VolumeTopology, ids: list[int]) -> None:
+    def test_node_affinity_of_volume_admits_nodes(
+        self, reach: VolumeTopology, ids: list[int]
+    ) -> None:
         nodes = [
             node("1", labels={"zone": "a"}),
             node("2", labels={"zone": "b", "x": ""}),
@@ -233,14 +237,14 @@ class TestReach:
         alone = [n for n, one in enumerate(nodes) if first_failing_filter(one, placing) is None]
         assert alone == ids
 
-    def test_every_volume_must_be_reached(self) -> None:
+    def test_node_is_admitted_when_all_volumes_admit_it(self) -> None:
         in_x = VolumeTopology(affinity=(SelectorTerm((Requirement("x", "Exists"),)),))
         nodes = [node("1", labels={"zone": "a"}), node("2", labels={"zone": "a", "x": ""})]
         placing = NodeConstraints(node_selector=(("zone", "a"),), volumes=(IN_A, in_x))
         assert NodeClasses(nodes, [placing]).allowing(placing) == [1]
 
 
-def planned(cluster: Cluster) -> Plan:
+def make_plan(cluster: Cluster) -> Plan:
     return reconcile.plan(cluster, thesis_config("1", "1"))
 
 
@@ -254,85 +258,85 @@ def reasons(plan: Plan, name: str) -> str:
 
 
 class TestPlan:
-    """n1 is the one node that may go; the others are full enough to be the better targets."""
+    """Only n1 is removable; the other nodes are full enough to be the better targets."""
 
     def cluster(self, storage: Storage, *pods: Pod, nodes: tuple[Node, ...] = ()) -> Cluster:
         keep = {"kube-ebb.io/keep": "true"}
-        standing = nodes or (node("n2", annotations=keep), node("n3", annotations=keep))
-        load = [pod(f"load-{one.name}", one.name, 1000 - i, 10) for i, one in enumerate(standing)]
-        return build_cluster([node("n1"), *standing], [*pods, *load], **storage)
+        others = nodes or (node("n2", annotations=keep), node("n3", annotations=keep))
+        load = [pod(f"load-{one.name}", one.name, 1000 - i, 10) for i, one in enumerate(others)]
+        return build_cluster([node("n1"), *others], [*pods, *load], **storage)
 
-    def test_a_volume_goes_where_it_can_be_reached(self) -> None:
+    def test_pod_moves_only_to_nodes_that_its_volume_admits(self) -> None:
         keep = {"kube-ebb.io/keep": "true"}
         nodes = (node("n2", annotations=keep), node("n3", annotations=keep, labels={"zone": "a"}))
         storage = stored(claim(), Volume(name="pv", disk=DISK, reach=IN_A))
-        plan = planned(self.cluster(storage, using("p", "n1", "c"), nodes=nodes))
+        plan = make_plan(self.cluster(storage, using("p", "n1", "c"), nodes=nodes))
         assert moves(plan) == {"d/p": "n3"}
-        plan = planned(self.cluster(storage, using("p", "n1", "c")))
+        plan = make_plan(self.cluster(storage, using("p", "n1", "c")))
         assert moves(plan) == {}
         assert "volume-node-affinity" in reasons(plan, "n1")
 
-    def test_a_node_takes_no_more_volumes_than_its_limit(self) -> None:
+    def test_attach_limit_bounds_volumes_of_node(self) -> None:
         volumes = [Volume(name=f"pv{i}", disk=Disk("ebs", f"v{i}")) for i in range(5)]
         claims = [claim(f"c{i}", f"pv{i}") for i in range(5)]
         there = using("there", "n2", "c0")
         moving = [using(f"p{i}", "n1", f"c{i}") for i in range(1, 5)]
-        plan = planned(self.cluster(stored(*claims, *volumes), there, *moving[:3]))
+        plan = make_plan(self.cluster(stored(*claims, *volumes), there, *moving[:3]))
         assert moves(plan) == {"d/p1": "n2", "d/p2": "n3", "d/p3": "n3"}
-        plan = planned(self.cluster(stored(*claims, *volumes), there, *moving))
+        plan = make_plan(self.cluster(stored(*claims, *volumes), there, *moving))
         assert moves(plan) == {}
         assert "it violates: attach limit of ebs" in reasons(plan, "n1")
 
-    def test_one_volume_counts_once_a_node(self) -> None:
+    def test_shared_volume_counts_once_per_node(self) -> None:
         shared = (claim("c", "pv", "ReadWriteMany"), Volume(name="pv", disk=DISK))
         one_each = {name: CsiNode(name=name, limits={"ebs": 1}) for name in LIMITS}
         pods = [using(f"p{i}", "n1", "c") for i in range(3)]
-        plan = planned(self.cluster(stored(*shared, csi_nodes=one_each), *pods))
+        plan = make_plan(self.cluster(stored(*shared, csi_nodes=one_each), *pods))
         assert set(moves(plan).values()) == {"n2"}
 
-    def test_a_node_without_the_driver_takes_none(self) -> None:
+    def test_pod_does_not_move_to_node_without_driver(self) -> None:
         storage = stored(
             claim(),
             Volume(name="pv", disk=DISK),
             csi_nodes={"n1": LIMITS["n1"], "n3": CsiNode(name="n3", limits={"ebs": None})},
         )
-        assert moves(planned(self.cluster(storage, using("p", "n1", "c")))) == {"d/p": "n3"}
+        assert moves(make_plan(self.cluster(storage, using("p", "n1", "c")))) == {"d/p": "n3"}
 
-    def test_volumes_that_nobody_knows_count_for_every_driver(self) -> None:
+    def test_unknown_volumes_count_for_every_driver(self) -> None:
         one_each = {name: CsiNode(name=name, limits={"ebs": 1}) for name in LIMITS}
         storage = stored(claim(), Volume(name="pv", disk=DISK), csi_nodes=one_each)
         strange = using("strange", "n2", "unknown")
-        plan = planned(self.cluster(storage, using("p", "n1", "c"), strange))
+        plan = make_plan(self.cluster(storage, using("p", "n1", "c"), strange))
         assert moves(plan) == {"d/p": "n3"}
 
-    def test_a_pod_moves_with_the_claim_that_is_its_own(self) -> None:
+    def test_pod_moves_with_its_read_write_once_pod_claim(self) -> None:
         storage = stored(claim("c", "pv", "ReadWriteOncePod"), Volume(name="pv"))
-        assert moves(planned(self.cluster(storage, using("p", "n1", "c")))) == {"d/p": "n2"}
+        assert moves(make_plan(self.cluster(storage, using("p", "n1", "c")))) == {"d/p": "n2"}
 
-    def test_a_claim_for_one_pod_is_no_other_pods(self) -> None:
-        """Wherever the other one runs: the rule is the cluster's, not the node's."""
+    def test_read_write_once_pod_claim_blocks_pod_when_another_uses_it(self) -> None:
+        """The rule holds for the whole cluster: the other pod may run on any node."""
         storage = stored(claim("c", "pv", "ReadWriteOncePod"), Volume(name="pv"))
         other = using("q", "n3", "c")
-        plan = planned(self.cluster(storage, using("p", "n1", "c"), other))
+        plan = make_plan(self.cluster(storage, using("p", "n1", "c"), other))
         assert moves(plan) == {}
         assert "it violates: ReadWriteOncePod claim d/c" in reasons(plan, "n1")
 
-    def test_a_pending_pod_waits_for_the_claim(self) -> None:
+    def test_pending_pod_is_not_placed_when_its_claim_is_in_use(self) -> None:
         storage = stored(claim("c", "pv", "ReadWriteOncePod"), Volume(name="pv"))
         waiting = using("w", None, "c")
-        assert planned(self.cluster(storage, waiting)).pending != ()
-        held = self.cluster(storage, waiting, using("p", "n2", "c"))
-        assert planned(held).pending == ()
+        assert make_plan(self.cluster(storage, waiting)).pending != ()
+        in_use = self.cluster(storage, waiting, using("p", "n2", "c"))
+        assert make_plan(in_use).pending == ()
 
-    def test_volumes_on_a_nodes_own_disk_stay_there(self) -> None:
+    def test_node_is_not_removable_when_pod_uses_local_volume(self) -> None:
         on_n1 = VolumeTopology(affinity=(SelectorTerm((Requirement("host", "In", ("n1",)),)),))
         storage = stored(claim(), Volume(name="pv", reach=on_n1))
-        plan = planned(self.cluster(storage, using("p", "n1", "c")))
+        plan = make_plan(self.cluster(storage, using("p", "n1", "c")))
         assert moves(plan) == {}
         assert "no other node admits it" in reasons(plan, "n1")
 
 
-def test_a_cluster_without_claims_is_the_plain_one() -> None:
+def test_cluster_without_claims_equals_plain_cluster() -> None:
     nodes, pods = [node("n1"), node("n2")], [pod("a", "n1", 1, 1), pod("b", None, 1, 1)]
     assert build_cluster(nodes, pods) == Cluster.of(nodes, pods)
     assert reconcile.plan(build_cluster(nodes, pods), Config()).kept != ()

@@ -1,4 +1,4 @@
-"""Whose pod it is."""
+"""Find the workload that a pod belongs to."""
 
 import pytest
 
@@ -16,9 +16,9 @@ from core.model.workload import Workload, workload_of
         ("StatefulSet", "db-1", None, "db-1"),
     ],
 )
-def test_pods_that_are_made_alike_are_of_one_workload(
+def test_workload_is_read_from_owner_and_template_hash(
     kind: str, owner: str, template: str | None, name: str
 ) -> None:
     labels = {"pod-template-hash": template} if template else {}
-    one = Pod(namespace="d", name="p", owner_kind=kind, owner_name=owner, labels=labels)
-    assert workload_of(one) == Workload("d", kind, name)
+    owned_pod = Pod(namespace="d", name="p", owner_kind=kind, owner_name=owner, labels=labels)
+    assert workload_of(owned_pod) == Workload("d", kind, name)

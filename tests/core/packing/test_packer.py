@@ -1,4 +1,4 @@
-"""What waits is placed for good, and thousands of sizes ask no node that has been filled."""
+"""Pack pods: pending pods are committed, and the cost for many pod sizes is bounded."""
 
 import random
 from dataclasses import replace
@@ -29,12 +29,12 @@ GUARD = sum(1 << lane * LANE_BITS + LANE_BITS - 1 for lane in range(LANES))
 
 
 class Read(list[int]):
-    """Numbers that count how often one of them is asked for."""
+    """Numbers that count how often one of them is read."""
 
-    asked = 0
+    reads = 0
 
     def __getitem__(self, place: object) -> int:  # type: ignore[override]
-        self.asked += 1
+        self.reads += 1
         return super().__getitem__(place)  # type: ignore[call-overload, no-any-return]
 
 
@@ -66,7 +66,7 @@ def test_lanes_are_compared_one_by_one() -> None:
         assert guarded == GUARD | lane_maximum(vector(one), vector(other), GUARD)
 
 
-def test_no_block_is_passed_over_that_has_room() -> None:
+def test_block_with_room_is_never_skipped() -> None:
     chance = random.Random(2)
     for _ in range(20):
         free = [GUARD | vector(some(chance)) for _ in range(2 * BLOCK_NODES + 3)]
@@ -80,7 +80,7 @@ def test_no_block_is_passed_over_that_has_room() -> None:
                 blocks.count_misses(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
 
 
-def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
+def test_full_block_is_skipped_eventually() -> None:
     free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
     blocks, request = FreeSpaceIndex(free, GUARD), vector([1, 1, 1])
     free = [GUARD] * BLOCK_NODES
@@ -89,7 +89,7 @@ def test_a_block_that_has_filled_up_is_passed_over_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
+def test_place_equals_try_place_and_commit(seed: int) -> None:
     cluster = mixed.cluster(random.Random(seed))
     one, other = packer_of(cluster, 2), packer_of(cluster, 2)
     found, received = one.place(one.pending)
@@ -103,12 +103,12 @@ def test_what_is_placed_for_good_is_an_attempt_carried_out(seed: int) -> None:
 
 
 def attempts(packer: Packer) -> list[Attempt]:
-    """Ask for every node, as if it alone went."""
+    """Return an attempt for every node, as if only that node were removed."""
     return [packer.try_place(packer.on[node], node) for node in range(len(packer.nodes))]
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_what_is_lifted_leaves_all_as_if_it_had_never_been_there(seed: int) -> None:
+def test_removed_placeholders_leave_no_trace(seed: int) -> None:
     cluster = mixed.cluster(random.Random(seed))
     one, other = packer_of(cluster, 2), packer_of(cluster, 2)
     for packer in (one, other):
@@ -123,7 +123,7 @@ def test_what_is_lifted_leaves_all_as_if_it_had_never_been_there(seed: int) -> N
     assert attempts(one) == beside
 
 
-def test_bits_are_the_places_of_nodes() -> None:
+def test_bits_round_trip_places_of_nodes() -> None:
     chance = random.Random(3)
     for size in (0, 1, 8, 65, 1000):
         places = sorted(chance.sample(range(size), size // 2))
@@ -132,16 +132,16 @@ def test_bits_are_the_places_of_nodes() -> None:
 
 
 @pytest.mark.parametrize("least", [3000, 100], ids=["none fits", "all fit"])
-def test_sizes_that_wait_ask_no_node_each(least: int) -> None:
-    """On full nodes a block is asked; on those that fill up, the block in which there is room."""
+def test_pending_pods_of_many_sizes_do_not_read_every_node(least: int) -> None:
+    """Full blocks are skipped as a whole; only blocks with room are searched."""
     many, nodes = 512, 4 * BLOCK_NODES
-    standing = [pod(f"p{number}", f"n{number:03}", 2000, 1) for number in range(nodes)]
+    running = [pod(f"p{number}", f"n{number:03}", 2000, 1) for number in range(nodes)]
     named = [node(f"n{number:03}") for number in range(nodes)]
-    packer = packer_of(Cluster.of(named, [*standing, *sizes(many, least)]))
+    packer = packer_of(Cluster.of(named, [*running, *sizes(many, least)]))
     packer.free = free = Read(packer.free)
     found, _ = packer.place(packer.pending)
     assert len(found.assignments) == (0 if least == 3000 else many)
-    assert free.asked < many * nodes / 2
+    assert free.reads < many * nodes / 2
 
 
 OWN = PodSelector(("d",), (Requirement("app", "In", ("own",)),))
@@ -153,16 +153,16 @@ SPREAD = PodConstraints(spread=(SpreadConstraint(OWN, "zone", 1),))
 
 @pytest.mark.parametrize("company", [APART, TOGETHER, SPREAD], ids=["apart", "near", "spread"])
 @pytest.mark.parametrize("others", [True, False], ids=["beside others", "alone"])
-def test_what_other_pods_refuse_asks_no_node_each_size(
+def test_rejections_by_inter_pod_rules_do_not_read_every_node(
     company: PodConstraints, *, others: bool
 ) -> None:
-    """Nodes that rules refuse are passed over at once, for thousands of sizes too."""
+    """Nodes that inter-pod rules reject are skipped at once, for thousands of sizes too."""
     many, size = 512, 4 * BLOCK_NODES
     nodes = [
         node(name, labels={HOST_LABEL: name, "zone": "ab"[number // BLOCK_NODES % 2]})
         for number, name in enumerate(f"n{number:03}" for number in range(size))
     ]
-    standing = [
+    running = [
         pod(f"p{number}", f"n{number:03}", 2000, 1, company=company, labels={"app": "own"})
         for number in range(0, size, 2 if company is SPREAD else 1)
         if others
@@ -170,16 +170,16 @@ def test_what_other_pods_refuse_asks_no_node_each_size(
     waiting = [
         replace(one, company=company, labels={"app": "own"}) for one in sizes(many, least=2001)
     ]
-    packer = packer_of(Cluster.of(nodes, [*standing, *waiting]))
+    packer = packer_of(Cluster.of(nodes, [*running, *waiting]))
     packer.free = free = Read(packer.free)
     found, _ = packer.place(packer.pending)
     assert found.unassigned
-    assert not found.refused_by, "it is not looked up"
-    assert free.asked < many * size / 8
+    assert not found.refused_by, "the reason is not computed"
+    assert free.reads < many * size / 8
 
 
-def test_pods_of_thousands_of_sets_of_terms_ask_no_node_each() -> None:
-    """As many groups as pods, so that no answer about one is one about another."""
+def test_pods_with_many_sets_of_terms_do_not_read_every_node() -> None:
+    """There are as many groups as pods, so no answer can be reused."""
     chance, size = random.Random(4), 4 * BLOCK_NODES
     terms = [
         PodAffinityTerm(
@@ -205,4 +205,4 @@ def test_pods_of_thousands_of_sets_of_terms_ask_no_node_each() -> None:
     packer.free = free = Read(packer.free)
     found, _ = packer.place(packer.pending)
     assert len(found.unassigned) > 100
-    assert free.asked < 512 * size / 8
+    assert free.reads < 512 * size / 8

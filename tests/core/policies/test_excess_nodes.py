@@ -1,4 +1,4 @@
-"""Policy ExcessNodes: its table, and a plain plan of it that starts from the objects."""
+"""Policy ExcessNodes: tables, and a comparison with a plain plan that starts from the objects."""
 
 import random
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ FREELY = {
 }
 
 
-def config(**said: Any) -> Config:
-    return parse({**HEAD, **FREELY, **said}, "x")
+def config(**fields: Any) -> Config:
+    return parse({**HEAD, **FREELY, **fields}, "x")
 
 
 def even(nodes: int, cpu: int, memory: int = 0, pods: int = 10) -> Cluster:
-    """Return nodes of 4,000m and 8,000 MB, each with small pods that sum up to so many percent."""
+    """Return nodes of 4,000m and 8,000 MB, filled with small pods to these percentages."""
     return Cluster.of(
         [node(f"n{number}") for number in range(nodes)],
         [
@@ -55,7 +55,7 @@ def even(nodes: int, cpu: int, memory: int = 0, pods: int = 10) -> Cluster:
     )
 
 
-def goes(cluster: Cluster, one: Config) -> list[str]:
+def removed_nodes(cluster: Cluster, one: Config) -> list[str]:
     return [removal.node for removal in reconcile.plan(cluster, one).removals]
 
 
@@ -65,8 +65,8 @@ def excess(cluster: Cluster, one: Config | None = None) -> Fraction | int:
     return figure.value
 
 
-def test_the_excess_is_told_in_nodes_like_one_that_may_go() -> None:
-    """A small idle one that somebody keeps is never the candidate."""
+def test_excess_is_measured_in_nodes_like_next_candidate() -> None:
+    """A small idle node that is opted out is never the candidate."""
     kept = node("a", cpu=1000, annotations={KEEP_ANNOTATION: "true"})
     two = even(2, 50)
     assert excess(replace(two, nodes=(kept, *two.nodes))) == Fraction(5, 4)
@@ -80,23 +80,23 @@ def codes(cluster: Cluster, one: Config) -> Mapping[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "worth", "gone"),
+    ("cluster", "worth", "removed"),
     [
-        pytest.param(even(5, 55), "9/4", ["n0"], id="five at 55 %: one goes, then 1.25: stop"),
+        pytest.param(even(5, 55), "9/4", ["n0"], id="five at 55 %: one removed, then 1.25"),
         pytest.param(even(4, 55), "9/5", [], id="four at 55 %"),
         pytest.param(even(5, 60), "2", [], id="exactly the threshold"),
-        pytest.param(even(5, 30, 65), "7/4", [], id="memory is the scarcer"),
-        pytest.param(even(5, 65, 30), "7/4", [], id="CPU is the scarcer"),
+        pytest.param(even(5, 30, 65), "7/4", [], id="memory is scarcer"),
+        pytest.param(even(5, 65, 30), "7/4", [], id="CPU is scarcer"),
     ],
 )
-def test_nodes_go_while_the_excess_exceeds_the_threshold(
-    cluster: Cluster, worth: str, gone: list[str]
+def test_nodes_are_removed_while_excess_exceeds_threshold(
+    cluster: Cluster, worth: str, removed: list[str]
 ) -> None:
     assert excess(cluster) == Fraction(worth)
-    assert goes(cluster, config()) == gone
+    assert removed_nodes(cluster, config()) == removed
 
 
-def test_four_nodes_at_what_is_left_are_worth_less() -> None:
+def test_excess_falls_with_higher_utilization() -> None:
     cluster = Cluster.of(
         [node(f"n{number}") for number in range(4)],
         [pod(f"p{number}", f"n{number}", 2750, 0) for number in range(4)],
@@ -104,29 +104,31 @@ def test_four_nodes_at_what_is_left_are_worth_less() -> None:
     assert excess(cluster) == Fraction(5, 4)
 
 
-def test_the_least_utilized_goes_first_by_weighted_shares_then_by_name() -> None:
+def test_least_utilized_node_is_removed_first_by_weighted_shares() -> None:
     nodes = [node(name) for name in "abcdef"]
     cluster = Cluster.of(nodes, [pod("c", "c", 100, 2000), pod("m", "b", 500, 0)])
-    assert goes(cluster, config(excessNodes={"threshold": "4"})) == ["a", "d"]
+    assert removed_nodes(cluster, config(excessNodes={"threshold": "4"})) == ["a", "d"]
     light = Cluster.of(nodes[1:3], [pod("c", "c", 400, 0), pod("m", "b", 0, 2400)])
     # 0.8 * 10 % is more than 0.2 * 30 %, and with equal weights it is less.
     some = {"threshold": "1"}
-    assert goes(light, config(excessNodes=some)) == ["b"]
-    assert goes(light, config(excessNodes={**some, "weights": {"cpu": 1, "memory": 1}})) == ["c"]
+    assert removed_nodes(light, config(excessNodes=some)) == ["b"]
+    assert removed_nodes(
+        light, config(excessNodes={**some, "weights": {"cpu": 1, "memory": 1}})
+    ) == ["c"]
 
 
 @pytest.mark.parametrize(
-    ("share", "stays_marked"),
+    ("share", "remains_marked"),
     [(62, True), (70, True), (71, False)],
 )
-def test_a_marked_node_stays_so_with_itself_counted_back_down_to_half_a_node_less(
-    share: int, stays_marked: bool
+def test_marked_node_remains_marked_down_to_half_node_below_threshold(
+    share: int, remains_marked: bool
 ) -> None:
-    """Five nodes: free is worth 5 * (100 - share) / 100 of one, and 1.5 is enough."""
+    """Five nodes have an excess of 5 * (100 - share) / 100 nodes; 1.5 is enough for a mark."""
     plain = even(5, share)
     cluster = Cluster.of([marked(plain.nodes[0]), *plain.nodes[1:]], plain.pods)
-    assert goes(plain, config()) == []
-    assert goes(cluster, config()) == (["n0"] if stays_marked else [])
+    assert removed_nodes(plain, config()) == []
+    assert removed_nodes(cluster, config()) == (["n0"] if remains_marked else [])
 
 
 @pytest.mark.parametrize(
@@ -138,54 +140,50 @@ def test_a_marked_node_stays_so_with_itself_counted_back_down_to_half_a_node_les
         pytest.param(node("x", ready=False), "not-counted", id="not Ready"),
         pytest.param(replace(node("x"), virtual=True), "not-counted", id="virtual"),
         pytest.param(replace(node("x"), deleting=True), "being-deleted", id="leaving"),
-        pytest.param(replace(node("x"), unreadable="status"), "not-counted", id="not readable"),
+        pytest.param(replace(node("x"), unreadable="status"), "not-counted", id="unreadable"),
         pytest.param(
-            node("x", taints=(Taint("gpu", "", "NoSchedule"),)), "not-counted", id="of others"
+            node("x", taints=(Taint("gpu", "", "NoSchedule"),)), "not-counted", id="foreign taint"
         ),
     ],
 )
-def test_a_node_that_does_not_count_neither_goes_nor_is_worth_anything(
-    odd: Node, code: str
-) -> None:
+def test_uncounted_node_is_not_removed_and_adds_no_excess(odd: Node, code: str) -> None:
     cluster = even(5, 60)
     with_it = Cluster.of([*cluster.nodes, odd], cluster.pods)
     assert excess(with_it) == 2
-    assert goes(with_it, config()) == []
+    assert removed_nodes(with_it, config()) == []
     assert code in codes(with_it, config())["x"]
 
 
-def test_taints_that_pass_by_themselves_and_our_own_are_nobodys() -> None:
+def test_node_counts_when_its_taint_is_transient_or_own() -> None:
     cluster = even(5, 60)
     for key in ("node.kubernetes.io/memory-pressure", config().taint_key):
         empty = node("x", taints=(Taint(key, "", "PreferNoSchedule"),))
         assert excess(Cluster.of([*cluster.nodes, empty], cluster.pods)) == 3
 
 
-def test_a_marked_node_is_not_counted_in_what_is_told() -> None:
+def test_marked_node_adds_no_excess() -> None:
     cluster = even(5, 55)
     with_it = Cluster.of([marked(cluster.nodes[0]), *cluster.nodes[1:]], cluster.pods)
     assert excess(with_it) == Fraction(9, 5)
 
 
-def test_the_first_in_order_that_nothing_else_keeps_is_the_candidate() -> None:
-    """What is free is worth 1.5 of the large node, the least utilized, and 3 of the others."""
+def test_candidate_is_first_node_without_other_blockers() -> None:
+    """The free capacity equals 1.5 nodes like the large, least utilized one, or 3 like others."""
     large, others = node("large", cpu=8000, memory=16000), [node(name) for name in "abc"]
     pods: list[Pod] = [pod(f"p-{name}", name, 2700, 0) for name in "abc"]
-    assert goes(Cluster.of([large, *others], pods), config()) == []
+    assert removed_nodes(Cluster.of([large, *others], pods), config()) == []
     kept = node("large", 8000, 16000, annotations={"kube-ebb.io/keep": "true"})
-    assert goes(Cluster.of([kept, *others], pods), config()) == ["a"]
+    assert removed_nodes(Cluster.of([kept, *others], pods), config()) == ["a"]
 
 
-# In the course of time.
+# Over time.
 
 OTHER = Config(budgets=UNLIMITED, unneeded_time_seconds=0)
-"""ClusterThreshold, by which one of five nodes at 55 % or 62 % can go."""
+"""ClusterThreshold, under which one of five nodes at 55 % or 62 % is removable."""
 
 
-@pytest.mark.parametrize(("share", "stays_marked"), [(60, True), (71, False)])
-def test_marks_made_under_another_policy_are_judged_by_this_one(
-    share: int, stays_marked: bool
-) -> None:
+@pytest.mark.parametrize(("share", "remains_marked"), [(60, True), (71, False)])
+def test_mark_of_another_policy_is_evaluated_by_this_one(share: int, remains_marked: bool) -> None:
     cluster = even(5, share)
     old = reconcile.reconcile(cluster, OTHER, LeaderState(candidates={"n0": 0}), NOW)
     (first,) = [one.node for one in old.plan.removals] or ["n0"]
@@ -193,8 +191,8 @@ def test_marks_made_under_another_policy_are_judged_by_this_one(
     found = reconcile.reconcile(
         Cluster.of(nodes, cluster.pods), config(), old.state, NOW + 1, last=old
     )
-    assert found.plan.marked_infeasible == (() if stays_marked else (first,))
-    assert [one.node for one in found.plan.removals] == ([first] if stays_marked else [])
+    assert found.plan.marked_infeasible == (() if remains_marked else (first,))
+    assert [one.node for one in found.plan.removals] == ([first] if remains_marked else [])
     writes = decide(
         Cluster.of(nodes, cluster.pods),
         found.plan,
@@ -203,10 +201,10 @@ def test_marks_made_under_another_policy_are_judged_by_this_one(
         owner="me",
     )
     released = [one.key for one in writes if one.kind is WriteKind.RELEASE_MARK]
-    assert released == ([] if stays_marked else [first])
+    assert released == ([] if remains_marked else [first])
 
 
-def test_marks_made_under_this_policy_are_judged_by_another() -> None:
+def test_mark_of_this_policy_is_evaluated_by_another() -> None:
     full = even(5, 85)
     cluster = Cluster.of([marked(full.nodes[0]), *full.nodes[1:]], full.pods)
     assert reconcile.reconcile(cluster, OTHER, LeaderState(), NOW).plan.marked_infeasible == (
@@ -214,46 +212,49 @@ def test_marks_made_under_this_policy_are_judged_by_another() -> None:
     )
 
 
-def test_a_node_goes_in_the_second_in_which_its_delay_ends() -> None:
-    asked = config(
+def test_node_is_removed_when_unneeded_time_ends() -> None:
+    settings = config(
         unneededTime="60s",
         cooldown={"delayAfterAdd": "0s"},
         markInterval="0s",
         reserve={"lookback": "0s"},
     )
-    last = reconcile.reconcile(even(5, 55), asked, LeaderState(), NOW)
+    last = reconcile.reconcile(even(5, 55), settings, LeaderState(), NOW)
     assert last.requeue_at == NOW + 60
-    for seconds, goes_now in ((59, False), (60, True)):
-        last = reconcile.reconcile(even(5, 55), asked, last.state, NOW + seconds, last=last)
-        assert last.skipped is not goes_now
-        assert bool(last.plan.removals) is goes_now
+    for seconds, is_due in ((59, False), (60, True)):
+        last = reconcile.reconcile(even(5, 55), settings, last.state, NOW + seconds, last=last)
+        assert last.skipped is not is_due
+        assert bool(last.plan.removals) is is_due
 
 
-def test_by_default_one_node_is_marked_then_none_for_ten_minutes_whoever_leads() -> None:
-    asked = parse(HEAD, "x")
+def test_default_mark_interval_is_ten_minutes_for_any_leader() -> None:
+    settings = parse(HEAD, "x")
     nodes = [replace(node(f"n{n}"), created_seconds=NOW - 3600) for n in range(10)]
-    first = reconcile.reconcile(Cluster.of(nodes, []), asked, LeaderState(), NOW)
+    first = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW)
     assert [one.node for one in first.plan.removals] == ["n0"]
     since = {DETAILS_ANNOTATION: encode_details(Details(
         since=NOW, deadline=NOW + 9999, owner="a", policy="ExcessNodes", reason="r"))}  # fmt: skip
     some = [replace(marked(nodes[0]), annotations=since), *nodes[1:]]
     for memory in (first.state, LeaderState()):
         for now, more in ((NOW + 599, []), (NOW + 600, ["n1"])):
-            found = reconcile.reconcile(Cluster.of(some, []), asked, memory, now)
+            found = reconcile.reconcile(Cluster.of(some, []), settings, memory, now)
             assert [one.node for one in found.plan.removals] == ["n0", *more]
     young = [*some[:-1], replace(some[-1], created_seconds=NOW)]
     for now, more in ((NOW + 3599, []), (NOW + 3600, ["n1"])):
-        found = reconcile.reconcile(Cluster.of(young, []), asked, LeaderState(), now)
+        found = reconcile.reconcile(Cluster.of(young, []), settings, LeaderState(), now)
         assert [one.node for one in found.plan.removals] == ["n0", *more]
 
 
-def test_by_default_two_nodes_are_left() -> None:
-    assert len(goes(Cluster.of([node(f"n{n}") for n in range(6)], []), parse(HEAD, "x"))) == 4
+def test_default_budgets_keep_two_nodes() -> None:
+    assert (
+        len(removed_nodes(Cluster.of([node(f"n{n}") for n in range(6)], []), parse(HEAD, "x")))
+        == 4
+    )
     low = parse({**HEAD, "excessNodes": {"threshold": 0}}, "x")
-    assert len(goes(Cluster.of([node(f"n{n}") for n in range(6)], []), low)) == 4
+    assert len(removed_nodes(Cluster.of([node(f"n{n}") for n in range(6)], []), low)) == 4
 
 
-def test_an_explanation_tells_how_much_excess_there_is() -> None:
+def test_explanation_reports_excess() -> None:
     cluster = even(5, 55)
     survey = ClusterSnapshot(cluster, config(), Now(NOW))
     answer = Explainer(survey, reconcile.make_plan(survey), NOW).node("n1")
@@ -263,11 +264,11 @@ def test_an_explanation_tells_how_much_excess_there_is() -> None:
     assert answer.blockers[0].message == "the excess is 1.25 nodes, not above 2"
 
 
-# Beside a plain plan.
+# Comparison with a plain plan.
 
 
 class Case(NamedTuple):
-    """What a seed makes."""
+    """The cluster, configuration and rate limits of a seed."""
 
     cluster: Cluster
     config: Config
@@ -300,7 +301,7 @@ def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
 SEEDS = range(400)
 
 
-def test_the_plan_is_the_plain_one() -> None:
+def test_plan_agrees_with_plain_plan() -> None:
     removed = 0
     for seed in SEEDS:
         found = removals_of(case(seed))
@@ -309,30 +310,34 @@ def test_the_plan_is_the_plain_one() -> None:
     assert removed > len(SEEDS) // 2
 
 
-def test_a_plan_that_is_carried_out_is_planned_again() -> None:
+def test_plan_is_unchanged_when_its_marks_are_written() -> None:
     seen = 0
     for seed in SEEDS:
         made = case(seed)._replace(pace=None)
         bare = (replace(one, labels={**one.labels, MARK_LABEL: ""}) for one in made.cluster.nodes)
         cluster = replace(made.cluster, nodes=tuple(bare))
-        goes = {removal.node: removal for removal in reconcile.plan(cluster, made.config).removals}
+        removed_nodes = {
+            removal.node: removal for removal in reconcile.plan(cluster, made.config).removals
+        }
         nodes = (
-            builders.marked(one, "soft", 1, goes[one.name].order) if one.name in goes else one
+            builders.marked(one, "soft", 1, removed_nodes[one.name].order)
+            if one.name in removed_nodes
+            else one
             for one in cluster.nodes
         )
         again = reconcile.plan(replace(cluster, nodes=tuple(nodes)), made.config)
-        assert sorted(one.node for one in again.removals) == sorted(goes), seed
-        seen += len(goes)
+        assert sorted(one.node for one in again.removals) == sorted(removed_nodes), seed
+        seen += len(removed_nodes)
     assert seen > len(SEEDS) // 2
 
 
-def test_what_is_told_is_what_is_plainly_there() -> None:
+def test_reported_excess_agrees_with_plain_plan() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)
         plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
-        told = [one.value for one in plan.figures]
+        reported = [one.value for one in plan.figures]
         worth = plainly(made).told()
-        assert told == ([] if worth is None else [worth]), seed
+        assert reported == ([] if worth is None else [worth]), seed
 
 
 @pytest.mark.mutant
@@ -347,8 +352,8 @@ def test_what_is_told_is_what_is_plainly_there() -> None:
         "taints are no matter",
     ],
 )
-def test_the_comparison_would_notice(mutant: str) -> None:
-    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+def test_comparison_notices_mutant(mutant: str) -> None:
+    """Some cluster has different plans under the wrong rule, so the law above can fail."""
     for seed in range(5 * len(SEEDS)):
         if plainly(case(seed), mutant).run().removals != removals_of(case(seed)):
             return

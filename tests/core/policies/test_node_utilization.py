@@ -1,4 +1,4 @@
-"""Policy NodeUtilization: who is not needed, what keeps a node, which places are counted on."""
+"""Policy NodeUtilization: unneeded nodes, pods that keep a node, and placement hints."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -33,7 +33,7 @@ DELAY = 600
 
 
 def settings(**own: Any) -> Config:
-    """Return the policy's own defaults but for these, without brakes."""
+    """Return the defaults of the policy with these changes, without limits."""
     document = {
         "apiVersion": "kube-ebb.io/v1alpha1",
         "kind": "EbbConfiguration",
@@ -43,17 +43,17 @@ def settings(**own: Any) -> Config:
     return replace(parse(document, "test"), budgets=UNLIMITED)
 
 
-def stays(cluster: Cluster, config: Config) -> dict[str, list[str]]:
-    """Return the reasons of the nodes that stay in the long run."""
+def kept_nodes(cluster: Cluster, config: Config) -> dict[str, list[str]]:
+    """Return the reasons of the nodes that are never removable."""
     found = reconcile.plan(cluster, config)
     return {one.node: [blocker.code for blocker in one.blockers] for one in found.kept}
 
 
-# Who is hardly used.
+# Underutilized nodes.
 
 
 @pytest.mark.parametrize(
-    ("cpu", "memory", "goes"),
+    ("cpu", "memory", "removed"),
     [
         (1999, 3999, True),
         (2000, 100, False),
@@ -63,37 +63,39 @@ def stays(cluster: Cluster, config: Config) -> dict[str, list[str]]:
         (2001, 0, False),
     ],
 )
-def test_exactly_half_stays(cpu: int, memory: int, goes: bool) -> None:
+def test_node_is_kept_when_exactly_at_limit(cpu: int, memory: int, removed: bool) -> None:
     cluster = Cluster.of(
         [node("a"), node("z")], [pod("p", "a", cpu, memory), pod("q", "z", 2000, 0)]
     )
-    assert ("a" not in stays(cluster, settings())) is goes
+    assert ("a" not in kept_nodes(cluster, settings())) is removed
 
 
-def test_what_daemons_and_static_pods_ask_counts_but_they_need_no_place() -> None:
+def test_daemon_and_static_pods_count_but_need_no_place() -> None:
     daemon = pod("d", "a", 1900, 0, daemon=True)
     static = replace(pod("s", "a", 99, 0), mirror=True, owner_kind="Node", namespace="kube-system")
     full = pod("q", "z", 3999, 0)
     more = pod("p", "a", 1, 0)
-    assert "a" not in stays(Cluster.of([node("a"), node("z")], [daemon, static, full]), settings())
-    kept = stays(Cluster.of([node("a"), node("z")], [daemon, static, full, more]), settings())
+    assert "a" not in kept_nodes(
+        Cluster.of([node("a"), node("z")], [daemon, static, full]), settings()
+    )
+    kept = kept_nodes(Cluster.of([node("a"), node("z")], [daemon, static, full, more]), settings())
     assert kept["a"] == ["utilized"]
 
 
-def test_what_a_node_does_not_have_it_is_full_of() -> None:
+def test_node_is_fully_utilized_when_it_lacks_resource() -> None:
     cluster = Cluster.of([node("a", cpu=0), node("b", memory=0), node("z")], [])
-    kept = stays(cluster, settings(utilization="100%"))
+    kept = kept_nodes(cluster, settings(utilization="100%"))
     assert (kept["a"], kept["b"]) == (["utilized"], ["utilized"])
 
 
-def test_pods_that_the_plan_moves_count_where_they_go() -> None:
-    """Each is at 40% alone; the second holds the pods of the first and stays."""
+def test_moved_pods_count_on_their_target_node() -> None:
+    """Each node is at 40%; the second gets the pods of the first and is kept."""
     nodes = [node("a"), node("b")]
     cluster = Cluster.of(nodes, [pod("p", "a", 1600, 0), pod("q", "b", 1600, 0)])
-    assert stays(cluster, settings()) == {"b": ["utilized", "no-room", "no-room"]}
+    assert kept_nodes(cluster, settings()) == {"b": ["utilized", "no-room", "no-room"]}
 
 
-def test_the_message_says_what_is_over() -> None:
+def test_message_names_resources_over_limit() -> None:
     cluster = Cluster.of([node("a")], [pod("p", "a", 2000, 4001)])
     [kept] = reconcile.plan(cluster, settings()).kept
     assert kept.blockers[0].reason is UTILIZED
@@ -108,13 +110,13 @@ def test_the_message_says_what_is_over() -> None:
         (7000, "cpu at 70%, not under 50.01%"),
     ],
 )
-def test_the_message_has_the_decimals_of_the_limit(cpu: int, message: str) -> None:
+def test_message_has_as_many_decimals_as_limit(cpu: int, message: str) -> None:
     cluster = Cluster.of([node("a", cpu=10_000)], [pod("p", "a", cpu, 0)])
     [kept] = reconcile.plan(cluster, settings(utilization="50.01%")).kept
     assert kept.blockers[0].message == message
 
 
-# What keeps a node.
+# Pods that keep a node.
 
 PLAIN = pod("p", "a", 100, 100)
 LOCAL = DisruptionFacts(local_volumes=("cache", "data"))
@@ -166,12 +168,12 @@ STORED = replace(PLAIN, ties=LOCAL)
         (replace(BARE, priority=-10), {}, True),
     ],
 )
-def test_which_pods_keep_their_node(found: Pod, own: dict[str, Any], keeps: bool) -> None:
+def test_pod_keeps_its_node(found: Pod, own: dict[str, Any], keeps: bool) -> None:
     cluster = Cluster.of([node("a"), node("z")], [found, pod("q", "z", 2500, 0)])
-    assert stays(cluster, settings(**own)).get("a", []) == ["keeping-pod"] * keeps
+    assert kept_nodes(cluster, settings(**own)).get("a", []) == ["keeping-pod"] * keeps
 
 
-def test_every_reason_is_told() -> None:
+def test_all_reasons_are_reported() -> None:
     pods = [replace(BARE, name="b"), SYSTEM, pod("c", "a", 2000, 0), pod("q", "z", 2500, 0)]
     kept = {
         one.node: one.blockers for one in reconcile.plan(Cluster.of(TWO, pods), settings()).kept
@@ -182,25 +184,25 @@ def test_every_reason_is_told() -> None:
     assert kept["a"][1].message == "has no controller that would recreate it"
 
 
-def test_explain_says_how_full_a_node_is() -> None:
+def test_explanation_reports_utilization() -> None:
     work, _ = reconcile.prepare(
         ClusterSnapshot(Cluster.of(TWO, [pod("p", "a", 1000, 100)]), settings())
     )
     assert work.describe("a") == "cpu 25%, memory 1.3% requested, 1 pod to move"
 
 
-def test_a_pod_that_waits_keeps_no_node() -> None:
+def test_pending_pod_keeps_no_node() -> None:
     cluster = Cluster.of(
         [node("a"), node("z")], [replace(BARE, node=None), pod("q", "z", 3990, 0)]
     )
-    assert "a" in stays(cluster, settings())  # the pod needs it
-    assert stays(cluster, settings())["a"] == ["no-room"]
+    assert "a" in kept_nodes(cluster, settings())  # the pod needs it
+    assert kept_nodes(cluster, settings())["a"] == ["no-room"]
 
 
 # Settings.
 
 
-def test_the_defaults_are_those_of_cluster_autoscaler() -> None:
+def test_defaults_equal_those_of_cluster_autoscaler() -> None:
     found = parse({"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration",
                    "policy": "NodeUtilization"}, "test")  # fmt: skip
     own = found.policies.node_utilization
@@ -220,7 +222,7 @@ def test_the_defaults_are_those_of_cluster_autoscaler() -> None:
         ({"utilization": "30%", "leave": "90%"}, (30, 90)),
     ],
 )
-def test_a_marked_node_may_be_used_more(given: dict[str, str], limits: tuple[int, int]) -> None:
+def test_limit_is_higher_for_marked_nodes(given: dict[str, str], limits: tuple[int, int]) -> None:
     own = settings(**given).policies.node_utilization
     assert tuple(100 * own.limit(marked=was) for was in (False, True)) == limits
 
@@ -237,33 +239,33 @@ def test_a_marked_node_may_be_used_more(given: dict[str, str], limits: tuple[int
         ({"keepDaemons": True}, "nodeUtilization.keepDaemons"),
     ],
 )
-def test_bad_settings_are_named(given: dict[str, Any], fault: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_invalid_setting_is_rejected_by_name(given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError) as rejected:
         settings(**given)
-    assert fault in str(refused.value)
+    assert fault in str(rejected.value)
 
 
 # Marked nodes.
 
 
 @pytest.mark.parametrize(("cpu", "released"), [(2000, False), (2199, False), (2200, True)])
-def test_a_marked_node_stays_marked_while_it_is_under_leave(cpu: int, released: bool) -> None:
+def test_mark_is_released_when_node_exceeds_release_limit(cpu: int, released: bool) -> None:
     nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
     cluster = Cluster.of(nodes, [pod("p", "a", cpu, 0), pod("q", "z", 1800, 0)])
     assert bool(reconcile.plan(cluster, settings()).marked_infeasible) is released
 
 
-def test_a_marked_node_is_released_for_a_pod_that_keeps_it() -> None:
-    """Whoever has marked it: under another policy such a pod may keep nothing."""
+def test_mark_is_released_when_pod_keeps_node() -> None:
+    """Also for marks of other policies, under which such a pod may not keep a node."""
     nodes = [marked(node("a"), Mark.SOFT, since=1), node("z")]
     cluster = Cluster.of(nodes, [BARE, pod("q", "z", 2500, 0)])
     assert reconcile.plan(cluster, settings()).marked_infeasible == ("a",)
 
 
-# Places.
+# Placement hints.
 
 
-def looks(
+def run_passes(
     config: Config, *shown: tuple[int, Cluster], memory: LeaderState | None = None
 ) -> list[PassResult]:
     """Return a pass for each second and cluster, one after the other."""
@@ -275,23 +277,23 @@ def looks(
     return found
 
 
-def chosen(one: PassResult) -> list[str]:
+def removed_nodes(one: PassResult) -> list[str]:
     return [removal.node for removal in one.plan.removals]
 
 
 def changed(
     cluster: Cluster, *pods: Pod, without: str = "", nodes: tuple[Node, ...] = ()
 ) -> Cluster:
-    """Return the cluster with other pods and nodes in place of those of their names."""
+    """Return the cluster with these pods and nodes instead of those of the same names."""
     kept = {one.name: one for one in (*cluster.nodes, *nodes) if one.name != without}
     there = {one.key: one for one in (*cluster.pods, *pods)}
     return Cluster.of(list(kept.values()), [one for one in there.values() if one.node != without])
 
 
 def vector(free: int) -> Cluster:
-    """Return A (400m) and B (350m), both bound for X, and C (900m), bound for Y.
+    """Return nodes A (400m) and B (350m), whose pods fit X, and C (900m), whose pod fits Y.
 
-    X has so much *free*, Y 1000m. A is the first in order, B the second.
+    X has *free* millicores, Y 1000m. A is first in order, B second.
     """
     return Cluster.of(
         [node("a", cpu=8000), *(node(name) for name in ("b", "c", "x", "y"))],
@@ -309,154 +311,161 @@ def places(one: PassResult, name: str) -> dict[str, str]:
     return dict(one.state.hints.placements[name])
 
 
-def test_the_one_whose_place_is_taken_starts_anew_and_the_one_bound_elsewhere_goes() -> None:
+def test_node_restarts_unneeded_time_when_its_place_is_taken() -> None:
     made = vector(450)
-    first, early, due = looks(settings(), (0, made), (DELAY, made), (DELAY + 1, made))
+    first, early, due = run_passes(settings(), (0, made), (DELAY, made), (DELAY + 1, made))
     assert first.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert [places(first, name) for name in "abc"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}]
-    assert chosen(early) == []
-    assert chosen(due) == ["a", "c"]
+    assert removed_nodes(early) == []
+    assert removed_nodes(due) == ["a", "c"]
     _, why = next(one.blockers for one in due.plan.kept if one.node == "b")  # and: no room
     assert (why.reason, why.pod) == (PLACE_TAKEN, "d/b")
     assert why.message == "its place on node x is taken by another pod"
 
     marks = tuple(marked(one, Mark.SOFT, 601) for one in made.nodes if one.name in "ac")
     going = changed(made, nodes=marks)
-    after, last = looks(settings(), (610, going), (611 + DELAY, going), memory=due.state)
-    assert chosen(after) == ["a", "c"]
+    after, last = run_passes(settings(), (610, going), (611 + DELAY, going), memory=due.state)
+    assert removed_nodes(after) == ["a", "c"]
     assert "b" not in after.state.candidates  # nothing is left of Y either
-    assert chosen(last) == ["a", "c"]
+    assert removed_nodes(last) == ["a", "c"]
 
 
-def test_the_one_whose_place_is_taken_looks_for_another_and_waits_for_as_long_again() -> None:
+def test_node_whose_place_is_taken_finds_another_and_waits_again() -> None:
     made = vector(450)
-    due = looks(settings(), (0, made), (DELAY + 1, made))[-1]
-    gone = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
-    after, early, late = looks(
-        settings(), (610, gone), (610 + DELAY, gone), (611 + DELAY, gone), memory=due.state
+    due = run_passes(settings(), (0, made), (DELAY + 1, made))[-1]
+    smaller = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),), without="c")
+    after, early, late = run_passes(
+        settings(),
+        (610, smaller),
+        (610 + DELAY, smaller),
+        (611 + DELAY, smaller),
+        memory=due.state,
     )
     assert after.state.candidates == {"b": 610}
     assert places(after, "b") == {"d/b": "y"}
-    assert [chosen(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
+    assert [removed_nodes(one) for one in (after, early, late)] == [["a"], ["a"], ["a", "b"]]
 
 
-def test_of_marked_nodes_no_more_go_than_are_asked_for() -> None:
+def test_removal_limit_applies_to_marked_nodes() -> None:
     nodes = [marked(node(name), Mark.SOFT, number) for number, name in enumerate("abc")]
     cluster = Cluster.of([*nodes, node("z")], [pod("q", "z", 2000, 0)])
     assert len(reconcile.plan(cluster, settings(), removals_max=2).removals) == 2
 
 
-def test_another_policy_forgets_the_places() -> None:
+def test_another_policy_forgets_placement_hints() -> None:
     made = vector(450)
-    first = looks(settings(), (0, made))[0]
+    first = run_passes(settings(), (0, made))[0]
     other = replace(Config(), budgets=UNLIMITED)
     assert reconcile.reconcile(made, other, first.state, 60).state.hints == Hints()
 
 
-def test_where_there_is_room_for_both_both_keep_their_time() -> None:
+def test_nodes_keep_unneeded_time_when_both_fit() -> None:
     made = vector(800)
-    first, due = looks(settings(), (0, made), (DELAY + 1, made))
+    first, due = run_passes(settings(), (0, made), (DELAY + 1, made))
     assert [places(first, name) for name in "ab"] == [{"d/a": "x"}, {"d/b": "x"}]
-    assert chosen(due) == ["a", "b", "c"]
+    assert removed_nodes(due) == ["a", "b", "c"]
     with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 601),))
-    after = looks(settings(), (610, with_a), memory=due.state)[0]
+    after = run_passes(settings(), (610, with_a), memory=due.state)[0]
     assert after.state.candidates == {"b": 0, "c": 0}
 
 
-def test_whose_place_was_on_a_node_that_has_vanished_starts_anew() -> None:
+def test_unneeded_time_restarts_when_node_of_place_is_deleted() -> None:
     made = vector(450)
-    gone = changed(made, without="x")
-    seen = looks(settings(), (0, made), (60, gone))[-1]
+    smaller = changed(made, without="x")
+    seen = run_passes(settings(), (0, made), (60, smaller))[-1]
     assert seen.state.candidates == {"a": 60, "b": 60, "c": 0}
 
 
-def test_a_node_that_vanishes_with_its_pods_on_the_place_of_another_takes_it() -> None:
+def test_unneeded_time_restarts_when_pods_of_deleted_node_occupy_place() -> None:
     made = vector(450)
     moved = changed(made, pod("a", "x", 400, 0))
-    gone = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
-    assert looks(settings(), (0, made), (60, gone))[-1].state.candidates == {"b": 60, "c": 0}
+    smaller = replace(moved, nodes=tuple(one for one in moved.nodes if one.name != "a"))
+    assert run_passes(settings(), (0, made), (60, smaller))[-1].state.candidates == {
+        "b": 60,
+        "c": 0,
+    }
 
 
-def test_a_place_that_is_lost_to_a_new_pod_is_looked_for_anew_and_time_goes_on() -> None:
-    """The node's pods have fitted elsewhere all the time, and no node has gone."""
+def test_place_is_replaced_without_restart_when_new_pod_takes_it() -> None:
+    """The pods of the node always fitted elsewhere, and no node was removed."""
     made = vector(450)
     fuller = changed(made, pod("new", "x", 200, 0))
-    seen = looks(settings(), (0, made), (60, fuller))[-1]
+    seen = run_passes(settings(), (0, made), (60, fuller))[-1]
     assert seen.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert places(seen, "b") == {"d/b": "y"}
 
 
-def test_a_place_that_holds_is_kept_though_another_would_be_chosen_now() -> None:
+def test_valid_place_is_retained_when_another_would_be_better() -> None:
     made = vector(450)
     roomier = changed(made, pod("x", "x", 3000, 0), pod("y", "y", 3500, 0))
-    seen = looks(settings(), (0, made), (60, roomier))[-1]
+    seen = run_passes(settings(), (0, made), (60, roomier))[-1]
     assert places(seen, "b") == {"d/b": "x"}
-    assert places(looks(settings(), (60, roomier))[0], "b") == {"d/b": "y"}
+    assert places(run_passes(settings(), (60, roomier))[0], "b") == {"d/b": "y"}
 
 
-def test_a_new_pod_of_the_node_needs_a_place_and_takes_nobodys_time() -> None:
+def test_new_pod_of_node_gets_place_without_restart() -> None:
     made = vector(450)
     with_more = changed(made, pod("more", "b", 200, 0))
-    seen = looks(settings(), (0, made), (60, with_more))[-1]
+    seen = run_passes(settings(), (0, made), (60, with_more))[-1]
     assert seen.state.candidates == {"a": 0, "b": 0, "c": 0}
     assert places(seen, "b") == {"d/b": "x", "d/more": "y"}
 
 
-def test_pods_are_placed_again_when_a_known_place_takes_the_room_of_a_new_pod() -> None:
+def test_pods_are_placed_again_when_known_place_takes_room_of_new_pod() -> None:
     """The new pod fits on x alone, and the old pod, known to go to x, fits on y as well."""
     nodes = [node("a"), node("x"), node("y")]
     made = Cluster.of(
         nodes, [pod("old", "a", 500, 0), pod("x", "x", 2600, 0), pod("y", "y", 3900, 0)]
     )
     later = changed(made, pod("new", "a", 1000, 0), pod("y", "y", 3200, 0))
-    seen = looks(settings(), (0, made), (60, later))
+    seen = run_passes(settings(), (0, made), (60, later))
     assert places(seen[0], "a") == {"d/old": "x"}
     assert places(seen[1], "a") == {"d/new": "x", "d/old": "y"}
     assert seen[1].state.candidates == {"a": 0}
 
 
-def test_a_third_passes_by_room_that_two_count_on_where_there_is_other_room() -> None:
-    """X has 450m, for A or for B; D needs 200m and takes them of Y, and of X where Y is full."""
+def test_pod_avoids_room_of_others_unless_no_other_room_exists() -> None:
+    """X has 450m for A or B; the pod of D (200m) uses Y, and X only if Y is full."""
     made = changed(vector(450), pod("d", "d", 200, 0), nodes=(node("d"),))
     roomy = changed(made, pod("y", "y", 2800, 0))
-    found = looks(settings(), (0, roomy))[0]
+    found = run_passes(settings(), (0, roomy))[0]
     assert [places(found, name) for name in "abcd"] == [
         {"d/a": "x"}, {"d/b": "x"}, {"d/c": "y"}, {"d/d": "y"}
     ]  # fmt: skip
-    fuller = changed(roomy, pod("d", "d", 420, 0))  # than A and B: they are first by name alone
-    found = looks(settings(), (0, fuller))[0]
+    fuller = changed(roomy, pod("d", "d", 420, 0))  # than A and B, which are first only by name
+    found = run_passes(settings(), (0, fuller))[0]
     assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "y"}]
     full = changed(made, pod("y", "y", 4000, 0), without="c")
-    closed = tuple(replace(one, unschedulable=True) for one in full.nodes if one.name in "abd")
-    found = looks(settings(), (0, changed(full, nodes=closed)))[0]
+    unusable = tuple(replace(one, unschedulable=True) for one in full.nodes if one.name in "abd")
+    found = run_passes(settings(), (0, changed(full, nodes=unusable)))[0]
     assert [places(found, name) for name in "abd"] == [{"d/a": "x"}, {"d/b": "x"}, {"d/d": "x"}]
 
 
-def test_the_others_go_round_the_places_that_are_kept() -> None:
-    """B and C count on X, and are kept there; D, the first by name, comes and goes round them."""
+def test_other_nodes_avoid_retained_places() -> None:
+    """A and B have places on X; the pod of the new node, first by name, avoids them."""
     made = vector(450)
-    first = looks(settings(), (0, made))[0]
+    first = run_passes(settings(), (0, made))[0]
     with_more = changed(made, pod("d", "0", 300, 0), nodes=(node("0"),))
-    assert places(looks(settings(), (60, with_more))[0], "0") == {"d/d": "x"}
-    later = looks(settings(), (60, with_more), memory=first.state)[0]
+    assert places(run_passes(settings(), (60, with_more))[0], "0") == {"d/d": "x"}
+    later = run_passes(settings(), (60, with_more), memory=first.state)[0]
     assert [places(later, name) for name in "0ab"] == [{"d/d": "y"}, {"d/a": "x"}, {"d/b": "x"}]
 
 
-def test_what_there_is_no_time_for_keeps_its_time_and_who_has_gone_is_noticed_later() -> None:
+def test_unneeded_time_is_retained_when_pass_runs_out_of_time() -> None:
     made = vector(450)
-    first = looks(settings(), (0, made))[0]
+    first = run_passes(settings(), (0, made))[0]
     with_a = changed(made, nodes=(marked(node("a", cpu=8000), Mark.SOFT, 30),), without="c")
     late = reconcile.reconcile(with_a, settings(), first.state, 60, in_time=lambda: False)
     assert late.state.candidates == {"b": 0}
     assert places(late, "b") == {"d/b": "x"}
-    assert looks(settings(), (70, with_a), memory=late.state)[0].state.candidates == {"b": 70}
+    assert run_passes(settings(), (70, with_a), memory=late.state)[0].state.candidates == {"b": 70}
 
 
 @pytest.mark.parametrize("times", range(9))
-def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
-    """A and B have places still, C has lost its own, D has none yet: each has its turn."""
+def test_no_unneeded_time_is_lost_wherever_pass_runs_out_of_time(times: int) -> None:
+    """A and B still have places, C has lost its place, D has none yet."""
     made = vector(800)
-    first = looks(settings(), (0, made))[0]
+    first = run_passes(settings(), (0, made))[0]
     other = changed(made, pod("y", "y", 3900, 0), pod("d", "d", 100, 0), nodes=(node("d"),))
     left = iter(range(times))
     late = reconcile.reconcile(
@@ -465,11 +474,11 @@ def test_whenever_the_time_runs_out_no_node_loses_any(times: int) -> None:
     kept = {name: at for name, at in late.state.candidates.items() if name != "d"}
     assert kept == {"a": 0, "b": 0, "c": 0}
     assert late.requeue_at == 60 or late.plan.complete
-    again = looks(settings(), (70, other), memory=late.state)[0]
+    again = run_passes(settings(), (70, other), memory=late.state)[0]
     assert {name: again.state.candidates[name] for name in "abc"} == kept
 
 
-def test_places_that_are_too_many_are_not_remembered() -> None:
+def test_number_of_placement_hints_is_bounded() -> None:
     made = vector(450)
     listing = UnneededNodes(Hints(), {}, ClusterSnapshot(made, settings()), Now(0))
     assert listing.remember("a", (Placement("d/a", "x"),) * PLACES_MAX)
@@ -479,20 +488,20 @@ def test_places_that_are_too_many_are_not_remembered() -> None:
     assert listing.hints().placements.keys() == {"a", "b"}
 
 
-def test_a_node_whose_pods_do_not_fit_is_not_listed() -> None:
+def test_node_is_no_candidate_when_its_pods_do_not_fit() -> None:
     made = Cluster.of([node("a"), node("z")], [pod("a", "a", 400, 0), pod("z", "z", 3700, 0)])
-    assert looks(settings(), (0, made))[0].state.candidates == {}
+    assert run_passes(settings(), (0, made))[0].state.candidates == {}
 
 
-def test_a_break_starts_the_time_anew() -> None:
+def test_unneeded_time_restarts_after_interruption() -> None:
     made = vector(800)
     used = changed(made, pod("more", "a", 3600, 0))
-    seen = looks(settings(), (0, made), (60, used), (120, made))
+    seen = run_passes(settings(), (0, made), (60, used), (120, made))
     assert [one.state.candidates.get("a") for one in seen] == [0, None, 120]
 
 
 @pytest.mark.parametrize(
-    "closed",
+    "unusable",
     [
         node("x", unschedulable=True),
         node("x", ready=False),
@@ -501,29 +510,29 @@ def test_a_break_starts_the_time_anew() -> None:
         marked(node("x", cpu=40_000), Mark.SOFT, since=1),
     ],
 )
-def test_a_node_that_takes_nothing_is_no_place(closed: Node) -> None:
-    made = changed(vector(450), nodes=(closed,))
-    found = looks(settings(), (0, made))[0].state.hints.placements
+def test_unschedulable_node_is_no_place(unusable: Node) -> None:
+    made = changed(vector(450), nodes=(unusable,))
+    found = run_passes(settings(), (0, made))[0].state.hints.placements
     assert not any(place.node == "x" for name in "abc" for place in found.get(name, ()))
 
 
-def test_times_of_another_policy_count_for_nothing() -> None:
+def test_unneeded_time_restarts_when_policy_changes() -> None:
     made, plain = vector(800), Config(budgets=UNLIMITED)
-    seen = looks(plain, (0, made), (1, made))[-1]
+    seen = run_passes(plain, (0, made), (1, made))[-1]
     assert set(seen.state.candidates.values()) == {0}
-    under_this = looks(settings(), (601, made), (602, made), memory=seen.state)[-1]
+    under_this = run_passes(settings(), (601, made), (602, made), memory=seen.state)[-1]
     assert under_this.state.candidates == {"a": 601, "b": 601, "c": 601}
-    back = looks(plain, (700, made), memory=under_this.state)[0]
+    back = run_passes(plain, (700, made), memory=under_this.state)[0]
     assert set(back.state.candidates.values()) == {700}
     assert not back.plan.removals
 
 
-def test_the_long_run_asks_for_no_places_of_before() -> None:
+def test_plan_without_state_ignores_placement_hints() -> None:
     assert [one.node for one in reconcile.plan(vector(450), settings()).removals] == ["a", "b"]
 
 
-def test_no_other_policy_remembers_places() -> None:
-    seen = looks(Config(budgets=UNLIMITED), (0, vector(450)), (60, vector(450)))
+def test_other_policies_remember_no_places() -> None:
+    seen = run_passes(Config(budgets=UNLIMITED), (0, vector(450)), (60, vector(450)))
     assert all(
         not one.state.hints.placements and not one.state.hints.unmarked_nodes for one in seen
     )

@@ -1,4 +1,4 @@
-"""Policy NodeUtilization against the plain one, look after look, while nodes come and go."""
+"""Compare policy NodeUtilization with the plain one, pass by pass, while nodes change."""
 
 import random
 from collections.abc import Iterator
@@ -48,19 +48,19 @@ def config(chance: random.Random) -> Config:
         policy=NodeUtilization.name,
         policies=PolicySettings(node_utilization=own),
         unneeded_time_seconds=chance.choice((0, 20, 100)),
-        # The plain one does not know who asked for nodes at looks before (test_lately.py).
+        # The plain one does not remember templates of earlier passes (test_recent_templates.py).
         budgets=replace(found.budgets, window_seconds=0, stabilization_window_seconds=0),
     )
 
 
 def cluster(chance: random.Random) -> Cluster:
-    """Return a mixed one, with fewer marks and with pods that may keep their nodes."""
+    """Return a mixed cluster with fewer marks, and with pods that may keep their nodes."""
     found = mixed.cluster(chance, social=chance.random() < 0.5)
-    pods = [told(chance, one) for one in found.pods]
+    pods = [annotated(chance, one) for one in found.pods]
     return replace(Cluster.of(found.nodes, pods), attach_limits=found.attach_limits)
 
 
-def told(chance: random.Random, one: Pod) -> Pod:
+def annotated(chance: random.Random, one: Pod) -> Pod:
     if chance.random() < 0.85:
         return one
     volumes = chance.choice(((), ("a",), ("a", "b")))
@@ -71,7 +71,7 @@ def told(chance: random.Random, one: Pod) -> Pod:
 
 
 def later(chance: random.Random, was: Cluster, found: PassResult) -> Cluster:
-    """Return the cluster some time after a look: marks are written, pods and nodes come and go."""
+    """Return the cluster some time after a pass: with written marks, other pods and nodes."""
     going = {one.node: one for one in found.plan.removals}
     released = set(found.plan.marked_infeasible)
     nodes = [node_later(chance, one, going.keys(), released, found.at) for one in was.nodes]
@@ -122,15 +122,21 @@ def pods_later(
 Look = tuple[PassResult, Cluster, Config, Remembered]
 
 
-def looks(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization]]:
-    """Yield each look, and the plain one after it has settled; both go by their own memory."""
+def run_both(seed: int, mutant: str = "") -> Iterator[tuple[PassResult, Utilization]]:
+    """Yield each pass with the plain one; both use their own state."""
     chance = random.Random(seed)
-    asked, made, now = config(chance), cluster(chance), 1000
+    settings, made, now = config(chance), cluster(chance), 1000
     memory, plain = LeaderState(), Remembered()
     for _ in range(LOOKS):
-        found = reconcile(made, asked, memory, now)
+        found = reconcile(made, settings, memory, now)
         other = Utilization(
-            made, asked, mutant, found.rate_limits, before=plain, now=now, key=keys(made, asked)
+            made,
+            settings,
+            mutant,
+            found.rate_limits,
+            before=plain,
+            now=now,
+            key=keys(made, settings),
         )
         yield found, other
         memory, plain = found.state, other.remembered()
@@ -157,9 +163,9 @@ def plainly(other: Utilization) -> tuple[object, ...]:
     return removals, left.since, left.places
 
 
-def test_look_after_look_is_the_plain_one(seeds: range) -> None:
+def test_each_pass_agrees_with_plain_pass(seeds: range) -> None:
     for seed in seeds:
-        for found, other in looks(seed):
+        for found, other in run_both(seed):
             assert by_the_engine(found) == plainly(other), seed
 
 
@@ -169,7 +175,7 @@ SELDOM = {
     "none comes first": 672,
     "what is said is not asked": 174,
 }
-"""Mutants of rules that decide seldom, and from which seed on it is looked for them."""
+"""Mutants of rules that decide seldom, with the first seed at which to search for them."""
 
 
 @pytest.mark.mutant
@@ -201,28 +207,28 @@ SELDOM = {
         "what is said is not asked",
     ],
 )
-def test_the_comparison_would_notice(mutant: str) -> None:
-    """Some cluster tells a wrong rule from the right one, so the law above can fail."""
+def test_comparison_notices_mutant(mutant: str) -> None:
+    """Some cluster has different plans under the wrong rule, so the law above can fail."""
     first = SELDOM.get(mutant, 0)
     for seed in range(first, first + 3000):
-        for found, other in looks(seed, mutant):
+        for found, other in run_both(seed, mutant):
             if by_the_engine(found) != plainly(other):
                 return
     pytest.fail("no cluster tells the difference")
 
 
-def test_the_looks_have_all_that_they_are_about() -> None:
-    """Nodes go, others are listed for long, and places are lost to those that go."""
-    went = kept = anew = 0
+def test_histories_contain_removals_candidates_and_restarts() -> None:
+    """Nodes are removed, others remain candidates, and some lose their places."""
+    removed = kept = restarted = 0
     for seed in range(300):
         before: PassResult | None = None
-        for found, other in looks(seed):
+        for found, other in run_both(seed):
             plainly(other)
-            went += len(found.plan.removals)
+            removed += len(found.plan.removals)
             was = before.state.candidates if before else {}
             for name, since in found.state.candidates.items():
                 kept += was.get(name) == since
-                anew += name in was and since != was[name]
+                restarted += name in was and since != was[name]
             before = found
-    assert min(went, kept) > 100
-    assert anew > 5
+    assert min(removed, kept) > 100
+    assert restarted > 5

@@ -1,4 +1,4 @@
-"""UnderutilizedCount: its tables, its settings, and the engine under it against the plain one."""
+"""Policy UnderutilizedCount: its tables, figures and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ A = {POOL: "a"}
 
 
 def filled(shares: Mapping[str, int], *, each: int = 400, label: Mapping[str, str] = A) -> Cluster:
-    """Return nodes of 4,000m on which pods of *each* ask for so many millicores."""
+    """Return nodes of 4,000m, filled to these millicores with pods of *each* millicores."""
     return Cluster.of(
         [node(name, labels=label, pods=1000) for name in shares],
         [
@@ -41,60 +41,60 @@ def filled(shares: Mapping[str, int], *, each: int = 400, label: Mapping[str, st
 
 
 def six(**changes: int) -> dict[str, int]:
-    """Return six nodes at 60%, but for the *changes*."""
+    """Return the loads of six nodes: 60%, except for the *changes*."""
     return dict.fromkeys("abcdef", 2400) | changes
 
 
-def kept(cluster: Cluster, names: str) -> Cluster:
-    """Return the cluster with an annotation on these nodes that keeps them."""
+def opted_out(cluster: Cluster, names: str) -> Cluster:
+    """Return the cluster with these nodes opted out."""
     keep = {"kube-ebb.io/keep": "true"}
     nodes = [replace(n, annotations=keep) if n.name in names else n for n in cluster.nodes]
     return Cluster.of(nodes, cluster.pods)
 
 
-def gone(plan: Plan) -> list[str]:
+def removed_nodes(plan: Plan) -> list[str]:
     return [one.node for one in plan.removals]
 
 
 def codes(plan: Plan, name: str) -> list[str]:
-    (kept,) = (one for one in plan.kept if one.node == name)
-    return [blocker.code for blocker in kept.blockers]
+    (opted_out,) = (one for one in plan.kept if one.node == name)
+    return [blocker.code for blocker in opted_out.blockers]
 
 
-def told(plan: Plan, name: str) -> str:
-    (kept,) = (one for one in plan.kept if one.node == name)
-    return kept.blockers[-1].message
+def message_of(plan: Plan, name: str) -> str:
+    (opted_out,) = (one for one in plan.kept if one.node == name)
+    return opted_out.blockers[-1].message
 
 
 # The rule.
 
 
-def test_of_six_at_60_one_goes_and_three_of_five_are_left() -> None:
-    """The figures of the rule's own description: 100, 80, 60, 60, 60 are left."""
+def test_one_of_six_nodes_at_60_percent_is_removed() -> None:
+    """As in the description of the rule: nodes at 100, 80, 60, 60 and 60% remain."""
     plan = reconcile.plan(filled(six()), counting({"a": counted("3/4", 5)}))
-    assert gone(plan) == ["a"]
+    assert removed_nodes(plan) == ["a"]
     loads = dict.fromkeys("bcdef", 2400)
     for one in plan.removals[0].placements:
         loads[one.node] += 400
     assert [load * 100 // 4000 for load in loads.values()] == [100, 80, 60, 60, 60]
-    assert told(plan, "f") == ("3 unmarked nodes of pool 'a' are under 75%, required are 5")
+    assert message_of(plan, "f") == ("3 unmarked nodes of pool 'a' are under 75%, required are 5")
 
 
 @pytest.mark.parametrize(("limit", "required"), [("60%", 3), ("75%", 5), ("90%", 10)])
-def test_the_pairs_of_the_manual_leave_room(limit: str, required: int) -> None:
-    """As many as required, all but at the limit, with small pods: those of one find room."""
+def test_documented_pairs_of_limit_and_count_leave_room(limit: str, required: int) -> None:
+    """With the required number of nodes just below the limit, the pods of one find room."""
     share = Fraction(limit.removesuffix("%")) / 100
     assert required >= 1 / (1 - share)
     full = int(share * 4000) - 10
     shares = {f"n{number:02}": full for number in range(required)}
     config = counting({"a": CountedPool(enabled=True, limit=share, required=required)})
-    assert gone(reconcile.plan(filled(shares, each=10), config)) == ["n00"]
+    assert removed_nodes(reconcile.plan(filled(shares, each=10), config)) == ["n00"]
     del shares["n00"]
-    assert gone(reconcile.plan(filled(shares, each=10), config)) == []
+    assert removed_nodes(reconcile.plan(filled(shares, each=10), config)) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "required", "goes"),
+    ("changes", "required", "removed"),
     [
         ({}, 6, ["a"]),
         ({}, 7, []),
@@ -108,73 +108,75 @@ def test_the_pairs_of_the_manual_leave_room(limit: str, required: int) -> None:
         ({"e": 4000}, 5, ["a"]),
     ],
 )
-def test_the_least_utilized_goes_while_enough_are_under(
-    changes: dict[str, int], required: int, goes: list[str]
+def test_least_utilized_node_is_removed_while_enough_are_under_limit(
+    changes: dict[str, int], required: int, removed: list[str]
 ) -> None:
     plan = reconcile.plan(filled(six(**changes)), counting({"a": counted("3/4", required)}))
-    assert gone(plan) == goes
+    assert removed_nodes(plan) == removed
 
 
-def test_one_that_is_blocked_or_finds_no_room_is_passed_over() -> None:
+def test_next_node_is_removed_when_first_is_blocked_or_has_no_room() -> None:
     calm = counting({"a": counted("3/4", 6)})
     cluster = filled(six(b=1200, c=1600, d=2000))
-    kept = replace(cluster.nodes[1], annotations={"kube-ebb.io/keep": "true"})
+    opted_out = replace(cluster.nodes[1], annotations={"kube-ebb.io/keep": "true"})
     large = [p for p in cluster.pods if p.node != "c"] + [pod("large", "c", 1600, 7990)]
-    nodes = [kept if one.name == "b" else one for one in cluster.nodes]
+    nodes = [opted_out if one.name == "b" else one for one in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, large), calm)
-    assert gone(plan) == ["d"]
+    assert removed_nodes(plan) == ["d"]
     assert codes(plan, "b") == ["opted-out", "too-few-under-limit"]
     tight = counting({"a": counted("3/4", 7)})
     assert "no-room" in codes(reconcile.plan(Cluster.of(nodes, large), tight), "c")
 
 
-def test_one_over_the_limit_stays_though_enough_are_under_it() -> None:
-    """Those that are under it are kept by an annotation; f is over it from the start."""
+def test_node_over_limit_is_kept_when_enough_are_under_it() -> None:
+    """The nodes under the limit are opted out; f is over it from the start."""
     config, busy = counting({"a": counted("3/4", 5)}), filled(six(f=3200))
-    plan = reconcile.plan(kept(busy, "abcde"), config)
-    assert gone(plan) == []
+    plan = reconcile.plan(opted_out(busy, "abcde"), config)
+    assert removed_nodes(plan) == []
     assert codes(plan, "f") == ["over-limit"]
 
 
-def test_one_that_others_pods_bring_over_the_limit_stays() -> None:
-    """Of the pods of a, four go to b, which is fullest; c and d are kept, and have room."""
-    cluster = kept(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
+def test_node_is_kept_when_moved_pods_bring_it_over_limit() -> None:
+    """Four pods of a move to b, which is fullest; c and d are opted out and have room."""
+    cluster = opted_out(filled({"a": 2400, "b": 2400, "c": 0, "d": 0}), "cd")
     plan = reconcile.plan(cluster, counting({"a": counted("3/4", 2)}))
-    assert gone(plan) == ["a"]
-    assert told(plan, "b") == "its pods request 100% of its CPU; the limit is 75%"
+    assert removed_nodes(plan) == ["a"]
+    assert message_of(plan, "b") == "its pods request 100% of its CPU; the limit is 75%"
 
 
-def test_what_waits_counts_where_it_would_go() -> None:
-    """Node a has the least requests, until a pod is on it that waits for it or one elsewhere."""
+def test_pending_pod_counts_on_its_planned_node() -> None:
+    """Node a has the least requests, unless the pending pod is placed there."""
     cluster = filled(six(a=2000))
     first, *others = cluster.nodes
     nodes = [replace(first, labels={**A, "x": ""}), *others, node("z", labels={"x": ""})]
     waiting = pod("waiting", None, 500, 10, placing=NodeConstraints(node_selector=(("x", ""),)))
     config = counting({"a": counted("3/4", 6)})
-    assert gone(reconcile.plan(Cluster.of(nodes, cluster.pods), config)) == ["a"]
-    assert gone(reconcile.plan(Cluster.of(nodes, [*cluster.pods, waiting]), config)) == ["b"]
+    assert removed_nodes(reconcile.plan(Cluster.of(nodes, cluster.pods), config)) == ["a"]
+    assert removed_nodes(reconcile.plan(Cluster.of(nodes, [*cluster.pods, waiting]), config)) == [
+        "b"
+    ]
 
 
-def test_pools_count_for_themselves_and_share_the_room() -> None:
-    """Each has enough under its limit, but what b's pods take is no room for those of a."""
+def test_pools_are_counted_separately_and_share_room() -> None:
+    """Both pools have enough nodes under the limit, but pods of one use the room of the other."""
     one, other = filled(six()), filled({f"b{n}": 2400 for n in range(6)}, label={POOL: "b"})
     both = Cluster.of([*one.nodes, *other.nodes], [*one.pods, *other.pods])
     five, six_of_them = counted("3/4", 5), counted("3/4", 6)
-    assert gone(reconcile.plan(both, counting({"b": six_of_them}))) == ["b0"]
-    assert gone(reconcile.plan(both, counting({"a": five, "b": six_of_them}))) == ["a"]
-    assert gone(reconcile.plan(both, counting({"a": five, "b": five}))) == ["a", "b1"]
+    assert removed_nodes(reconcile.plan(both, counting({"b": six_of_them}))) == ["b0"]
+    assert removed_nodes(reconcile.plan(both, counting({"a": five, "b": six_of_them}))) == ["a"]
+    assert removed_nodes(reconcile.plan(both, counting({"a": five, "b": five}))) == ["a", "b1"]
 
 
 # Which nodes count.
 
 
-def odd(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
+def with_change(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
     nodes = [replace(n, **change) if n.name == name else n for n in cluster.nodes]  # type: ignore[arg-type]
     return replace(Cluster.of(nodes, cluster.pods))
 
 
 @pytest.mark.parametrize(
-    ("change", "goes"),
+    ("change", "removed"),
     [
         pytest.param({}, ["a"], id="plain"),
         pytest.param({"annotations": {"kube-ebb.io/keep": "true"}}, ["b"], id="opted out"),
@@ -190,36 +192,39 @@ def odd(cluster: Cluster, name: str, change: Mapping[str, object]) -> Cluster:
         pytest.param({"labels": {}}, [], id="no pool"),
     ],
 )  # fmt: skip
-def test_which_nodes_count_and_which_of_them_go(
-    change: dict[str, object], goes: list[str]
+def test_nodes_are_counted_and_removed_by_state(
+    change: dict[str, object], removed: list[str]
 ) -> None:
-    """One of six, without pods: five others are under the limit, and six are required."""
-    cluster = odd(filled(six(a=0)), "a", change)
-    assert gone(reconcile.plan(cluster, counting({"a": counted("3/4", 6)}))) == goes
+    """One of six nodes, without pods: five others are under the limit, and six are required."""
+    cluster = with_change(filled(six(a=0)), "a", change)
+    assert removed_nodes(reconcile.plan(cluster, counting({"a": counted("3/4", 6)}))) == removed
 
 
-def test_a_node_without_cpu_is_none_and_one_that_is_marked_is_released() -> None:
+def test_node_without_cpu_is_not_counted_and_its_mark_is_released() -> None:
     bare = replace(node("z", 0, 8000, labels=A))
     cluster = Cluster.of([*filled(six()).nodes, bare], filled(six()).pods)
     config = counting({"a": counted("3/4", 7)})
     plan = reconcile.plan(cluster, config)
-    assert gone(plan) == []
-    assert told(plan, "z") == "it has no CPU for pods, so it is under no limit; the limit is 75%"
+    assert removed_nodes(plan) == []
+    assert (
+        message_of(plan, "z")
+        == "it has no CPU for pods, so it is under no limit; the limit is 75%"
+    )
     plan = reconcile.plan(Cluster.of([marked(bare, Mark.SOFT, 1)], []), config)
     assert plan.marked_infeasible == ("z",)
 
 
-def test_nodes_without_the_label_are_of_the_pool_without_a_name() -> None:
+def test_nodes_without_label_belong_to_unnamed_pool() -> None:
     cluster = filled(six(), label={})
-    assert gone(reconcile.plan(cluster, counting({"": counted()}))) == ["a"]
-    assert gone(reconcile.plan(cluster, counting({"a": counted()}))) == []
+    assert removed_nodes(reconcile.plan(cluster, counting({"": counted()}))) == ["a"]
+    assert removed_nodes(reconcile.plan(cluster, counting({"a": counted()}))) == []
 
 
-# Listed, and for how long.
+# Candidates over time.
 
 
-def looks(config: Config, *fulls: int) -> list[bool]:
-    """Say after each look, one second apart, whether node a is listed when it asks for so much."""
+def candidate_states(config: Config, *fulls: int) -> list[bool]:
+    """Return for each pass, one second apart, whether node a with this load is a candidate."""
     memory, found = LeaderState(), []
     for now, full in enumerate(fulls):
         cluster = filled({"a": full, "b": 4000}, each=1)
@@ -236,36 +241,34 @@ def looks(config: Config, *fulls: int) -> list[bool]:
         ((301, 300, 301), (False, False, False)),
     ],
 )
-def test_at_exactly_the_limit_it_is_as_it_was(
+def test_node_at_exactly_limit_keeps_its_state(
     fulls: Sequence[int], listed: Sequence[bool]
 ) -> None:
     config = counting({"a": counted("3/40", 1)})
-    assert looks(config, *fulls) == list(listed)
+    assert candidate_states(config, *fulls) == list(listed)
 
 
-@pytest.mark.parametrize(("seconds", "goes"), [(299, []), (300, ["a"]), (301, ["a"])])
-def test_it_goes_when_it_has_been_listed_at_least_as_long_as_the_delay(
-    seconds: int, goes: list[str]
-) -> None:
+@pytest.mark.parametrize(("seconds", "removed"), [(299, []), (300, ["a"]), (301, ["a"])])
+def test_node_is_removed_after_at_least_unneeded_time(seconds: int, removed: list[str]) -> None:
     config, cluster = counting({"a": counted()}), filled(six())
     first = reconcile.reconcile(cluster, config, LeaderState(), 1000)
-    assert gone(first.plan) == []
+    assert removed_nodes(first.plan) == []
     again = reconcile.reconcile(cluster, config, first.state, 1000 + seconds, last=first)
-    assert gone(again.plan) == goes
+    assert removed_nodes(again.plan) == removed
 
 
-def test_one_that_was_over_begins_anew_and_the_next_goes_in_its_place() -> None:
+def test_unneeded_time_restarts_when_node_was_over_limit() -> None:
     config = counting({"a": counted("3/4", 6)})
     first = reconcile.reconcile(filled(six(c=1200)), config, LeaderState(), 0)
     second = reconcile.reconcile(filled(six(c=3200)), config, first.state, 200)
     found = reconcile.reconcile(filled(six(c=1200)), config, second.state, 300)
     assert found.state.candidates["c"] == 300
-    assert gone(found.plan) == ["a"]
+    assert removed_nodes(found.plan) == ["a"]
     assert "unneeded-time" in codes(found.plan, "c")
 
 
-def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
-    """Under the limit are five, but they have been listed a moment; the sixth has been long."""
+def test_candidate_at_limit_is_removed_although_it_does_not_count() -> None:
+    """Five nodes are under the limit but are new candidates; the sixth is an old candidate."""
     config = counting({"a": counted("3/4", 5)})
     busy = dict.fromkeys("abcde", 3600)
     memory = reconcile.reconcile(
@@ -273,18 +276,18 @@ def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
     ).state
     now = {**dict.fromkeys("abcde", 2000), "f": 3000}
     found = reconcile.reconcile(filled(now, each=10), config, memory, 300)
-    assert gone(found.plan) == ["f"]
+    assert removed_nodes(found.plan) == ["f"]
     unlisted = reconcile.reconcile(
         filled(now, each=10), replace(config, unneeded_time_seconds=0), LeaderState(), 300
     )
-    assert "f" not in gone(unlisted.plan)
+    assert "f" not in removed_nodes(unlisted.plan)
 
 
 # Marks.
 
 
 @pytest.mark.parametrize(
-    ("pools", "full", "stays"),
+    ("pools", "full", "retained"),
     [
         ({"a": counted()}, 2400, True),
         ({"a": counted("3/4", 100)}, 3000, True),
@@ -296,63 +299,63 @@ def test_a_listed_one_at_the_limit_goes_though_it_does_not_count() -> None:
         ({}, 2400, False),
     ],
 )
-def test_a_mark_stays_until_the_node_is_over_the_limit(
-    pools: Mapping[str, CountedPool], full: int, *, stays: bool
+def test_mark_is_released_when_node_is_over_limit_or_pool_is_off(
+    pools: Mapping[str, CountedPool], full: int, *, retained: bool
 ) -> None:
-    """However few are under it now; a pool that leaves the file or is disabled releases it."""
+    """The count does not matter; removing or disabling the pool releases the mark."""
     cluster = filled({"a": full, "b": 0, "c": 0}, each=1000)
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting(pools))
-    assert (plan.marked_infeasible == ()) is stays
-    assert ("a" in gone(plan)) is stays
+    assert (plan.marked_infeasible == ()) is retained
+    assert ("a" in removed_nodes(plan)) is retained
 
 
-def test_a_marked_one_does_not_count_and_its_pods_count_where_they_would_go() -> None:
+def test_marked_node_does_not_count_and_its_pods_count_on_targets() -> None:
     cluster = filled(six())
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 3)}))
-    assert gone(plan)[:2] == ["a", "d"]
+    assert removed_nodes(plan)[:2] == ["a", "d"]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 4)}))
-    assert gone(plan) == ["a"]
+    assert removed_nodes(plan) == ["a"]
 
 
-def test_a_marked_one_does_not_count_though_something_keeps_it() -> None:
-    cluster = kept(filled(six()), "a")
+def test_marked_node_does_not_count_when_it_is_blocked() -> None:
+    cluster = opted_out(filled(six()), "a")
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 6)}))
-    assert gone(plan) == []
-    assert told(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
+    assert removed_nodes(plan) == []
+    assert message_of(plan, "b") == "5 unmarked nodes of pool 'a' are under 75%, required are 6"
 
 
-def test_a_marked_one_that_is_over_the_limit_is_told_what_stands_on_it() -> None:
-    """Pods of c would go there, since it is the fullest."""
+def test_message_of_marked_node_reports_its_own_pods() -> None:
+    """Pods of another node would move there, because it is the fullest."""
     cluster = filled(six(b=3001), each=10)
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "b" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("3/4", 5)}))
-    assert gone(plan) == ["a"]
+    assert removed_nodes(plan) == ["a"]
     assert {one.node for one in plan.removals[0].placements} >= {"b"}
-    assert told(plan, "b") == "its pods request 75.1% of its CPU; the limit is 75%"
+    assert message_of(plan, "b") == "its pods request 75.1% of its CPU; the limit is 75%"
 
 
-def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
-    """Marked or not; the figure of its pool has no more of it than there is."""
+def test_message_reports_utilization_above_100_percent() -> None:
+    """Marked or not; the figure of its pool counts at most its capacity."""
     cluster = filled({"a": 4200, "b": 4200, "c": 0, "d": 0}, each=100)
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
-        assert told(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
+        assert message_of(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
     assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
 
 
-def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_send() -> None:
-    """First-fit sends a's pods to b, which is fullest, and marked too: both go on."""
+def test_marked_node_is_compared_by_its_own_pods_only() -> None:
+    """First fit moves the pods of a to b, which is fullest and marked too: both are removable."""
     cluster = filled({"a": 2000, "b": 2990, "c": 0, "d": 0}, each=10)
     nodes = [marked(n, Mark.SOFT, 1) if n.name in "ab" else n for n in cluster.nodes]
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted()}))
-    assert gone(plan) == ["a", "b"]
+    assert removed_nodes(plan) == ["a", "b"]
 
 
-# Words.
+# Messages.
 
 
 @pytest.mark.parametrize(
@@ -369,12 +372,12 @@ def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_sen
          "6 unmarked nodes of pool 'a' are under 75%, required are 9"),
     ],
 )  # fmt: skip
-def test_what_is_said_of_one_that_stays(
+def test_blocker_has_code_and_message(
     pools: Mapping[str, CountedPool], code: str, message: str
 ) -> None:
     plan = reconcile.plan(filled(six()), counting(pools))
     assert codes(plan, "a") == [code]
-    assert told(plan, "a") == message
+    assert message_of(plan, "a") == message
 
 
 # Figures.
@@ -387,8 +390,8 @@ def figures(plan: Plan) -> dict[tuple[str, ...], int | Fraction]:
     }
 
 
-def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
-    """Virtual nodes are in none, pods that wait on no node, and others' pools are not told."""
+def test_figures_are_reported_for_each_configured_pool() -> None:
+    """Virtual nodes and pending pods do not count, and other pools are not reported."""
     cluster = filled(six(e=3200, f=3000))
     nodes = [marked(n, Mark.SOFT, 1) if n.name == "a" else n for n in cluster.nodes]
     nodes = [replace(n, unschedulable=True) if n.name == "b" else n for n in nodes]
@@ -403,10 +406,10 @@ def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
         reconcile.reconcile(whole, config, LeaderState(), 0).plan,
         reconcile.plan(whole, config),
     ):
-        told = figures(plan)
-        assert {name for _, name, *_ in told} == {"a", "off", "empty"}
+        found = figures(plan)
+        assert {name for _, name, *_ in found} == {"a", "off", "empty"}
         of_a = {
-            (name, *labels): value for (name, pool, *labels), value in told.items() if pool == "a"
+            (name, *labels): value for (name, pool, *labels), value in found.items() if pool == "a"
         }
         assert of_a == {
             ("nodes",): 6,
@@ -416,7 +419,7 @@ def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
             ("requests_ratio", "cpu"): shares[0],
             ("requests_ratio", "memory"): shares[1],
         }
-        assert all(value == 0 for (_, name, *_), value in told.items() if name != "a")
+        assert all(value == 0 for (_, name, *_), value in found.items() if name != "a")
     off = reconcile.plan(whole, counting({"a": counted(enabled=False)}))
     assert list(figures(off).values()) == [6, 1, 2, 0, *shares]
 
@@ -425,9 +428,9 @@ def test_the_figures_of_each_pool_in_the_file_disabled_ones_too() -> None:
 
 
 def faults_of(section: object) -> list[str]:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as rejected:
         parse({**HEAD, "underutilizedCount": section}, "ebb.yaml")
-    return [fault.removeprefix("underutilizedCount.") for fault in refused.value.faults]
+    return [fault.removeprefix("underutilizedCount.") for fault in rejected.value.faults]
 
 
 SHARE = 'allowed: a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
@@ -454,11 +457,11 @@ KNOWN = "allowed: enabled, limit, required; did you mean enabled?"
         ("75%", ["pools.a: '75%'; allowed: a mapping of fields"]),
     ],
 )  # fmt: skip
-def test_faults_of_a_pool(pool: object, faults: list[str]) -> None:
+def test_invalid_pool_is_rejected(pool: object, faults: list[str]) -> None:
     assert faults_of({"pools": {"a": pool}}) == faults
 
 
-def test_faults_of_all_pools_are_told_at_once() -> None:
+def test_faults_of_all_pools_are_reported_at_once() -> None:
     pools = {"a.b": {"enabled": True, "required": 5}, "c": {"limit": "0%"}, "-d": {}, 7: {}}
     name = "allowed: a value that a label may have, in quotes if it looks like a number"
     assert faults_of({"pools": pools, "poolLabel": "a b", "pool": {}}) == [
@@ -472,7 +475,7 @@ def test_faults_of_all_pools_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("pools", [[], "a", {str(n): {} for n in range(POOLS_MAX + 1)}])
-def test_pools_are_a_mapping_with_a_bound(pools: object) -> None:
+def test_pools_are_rejected_unless_bounded_mapping(pools: object) -> None:
     (fault,) = faults_of({"pools": pools})
     assert fault.startswith("pools: ")
     assert fault.endswith(
@@ -480,7 +483,7 @@ def test_pools_are_a_mapping_with_a_bound(pools: object) -> None:
     )
 
 
-def test_what_the_file_says_and_what_it_need_not_say() -> None:
+def test_settings_are_read_with_defaults() -> None:
     pools = {
         "default-pool": {"enabled": True, "limit": "62.5%", "required": 3},
         "": {},

@@ -1,4 +1,4 @@
-"""The engine under UnderutilizedCount against the plain one: one plan, and look after look."""
+"""Compare policy UnderutilizedCount with the plain one: single plans, and pass by pass."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ def by_engine(plan: Plan) -> Plain:
 
 @settings(max_examples=300, deadline=None)
 @given(clusters(), POOLS, BUDGETS)
-def test_the_plan_is_the_plain_one(
+def test_plan_agrees_with_plain_plan(
     cluster: Cluster, pools: Mapping[str, CountedPool], budgets: Budgets
 ) -> None:
     config = counting(pools, label=LABEL, budgets=budgets)
@@ -73,8 +73,8 @@ def mixed_case(seed: int) -> tuple[Cluster, Config, RateLimits | None]:
     return cluster, config, mixed_config.pace(chance)
 
 
-def test_the_plan_is_the_plain_one_on_mixed_clusters(seeds: range) -> None:
-    """Pools behind taints, virtual nodes, nodes that leave or take no pods, unreadable ones."""
+def test_plan_agrees_with_plain_plan_on_mixed_clusters(seeds: range) -> None:
+    """With tainted pools, and virtual, leaving, unschedulable and unreadable nodes."""
     removed = 0
     for seed in seeds:
         cluster, config, pace = mixed_case(seed)
@@ -89,10 +89,10 @@ AMOUNTS = st.integers(1, 2**63 - 1)
 
 
 @given(AMOUNTS, AMOUNTS, AMOUNTS, st.integers(-1, 1), st.integers(-1, 1))
-def test_the_order_by_whole_parts_is_that_of_the_shares(
+def test_order_by_integer_parts_equals_order_by_shares(
     used: int, whole: int, times: int, more: int, longer: int
 ) -> None:
-    """Also of shares that are next to each other."""
+    """Also for shares that are very close to each other."""
     one, other = (used, whole), (used * times // whole + more, max(times + longer, 1))
     parts = [part * SHARE_SCALE // of for part, of in (one, other)]
     assert (parts[0] < parts[1]) == (Fraction(*one) < Fraction(*other))
@@ -114,9 +114,9 @@ ENOUGH = settings(max_examples=4000, deadline=None, phases=[Phase.generate])
         "fullest first",
     ],
 )
-def test_the_comparison_would_notice(mutant: str) -> None:
-    asked = CountedPool(enabled=True, limit=Fraction(1, 2), required=2)
-    config = counting({"a": asked, "b": asked}, label=LABEL)
+def test_comparison_notices_mutant(mutant: str) -> None:
+    pool = CountedPool(enabled=True, limit=Fraction(1, 2), required=2)
+    config = counting({"a": pool, "b": pool}, label=LABEL)
 
     def differs(cluster: Cluster) -> bool:
         return (
@@ -126,11 +126,11 @@ def test_the_comparison_would_notice(mutant: str) -> None:
     find(clusters(), differs, settings=ENOUGH, random=random.Random(1))
 
 
-Look = tuple[Cluster, Config, int]
+State = tuple[Cluster, Config, int]
 
 
-def story(chance: random.Random, cluster: Cluster) -> Iterable[Look]:
-    """Yield looks at a cluster that changes: loads, marks, and now and then the file."""
+def history(chance: random.Random, cluster: Cluster) -> Iterable[State]:
+    """Yield states of a cluster over time: loads and marks change, sometimes the settings too."""
     now, pools = 1000, _pools(chance)
     for _ in range(8):
         yield cluster, counting(pools, label=LABEL), now
@@ -180,10 +180,10 @@ def _pods(chance: random.Random, one: Pod, nodes: Sequence[Node]) -> Iterable[Po
             return (one,)
 
 
-def differing_look(chance: random.Random, cluster: Cluster, mutant: str = "") -> int | None:
-    """Return the number of the first look at which engine and plain one differ; None: none."""
+def differing_pass(chance: random.Random, cluster: Cluster, mutant: str = "") -> int | None:
+    """Return the number of the first pass that differs from the plain one, or None."""
     memory, last, watch = LeaderState(), None, Watch()
-    for number, (seen, config, now) in enumerate(story(chance, cluster)):
+    for number, (seen, config, now) in enumerate(history(chance, cluster)):
         last = reconcile.reconcile(seen, config, memory, now, last=last)
         memory = last.state
         plain = watch.look(seen, config, now, mutant)
@@ -194,16 +194,16 @@ def differing_look(chance: random.Random, cluster: Cluster, mutant: str = "") ->
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), clusters(6))
-def test_look_after_look_it_is_the_plain_one(seed: int, cluster: Cluster) -> None:
-    assert differing_look(random.Random(seed), cluster) is None
+def test_each_pass_agrees_with_plain_pass(seed: int, cluster: Cluster) -> None:
+    assert differing_pass(random.Random(seed), cluster) is None
 
 
 @pytest.mark.mutant
 @pytest.mark.parametrize("mutant", ["no hysteresis", "longer than the delay", "counted once"])
-def test_the_looks_would_notice(mutant: str) -> None:
+def test_comparison_of_passes_notices_mutant(mutant: str) -> None:
     cases = st.tuples(st.integers(0, 10**6), clusters(6))
 
     def differs(case: tuple[int, Cluster]) -> bool:
-        return differing_look(random.Random(case[0]), case[1], mutant) is not None
+        return differing_pass(random.Random(case[0]), case[1], mutant) is not None
 
     find(cases, differs, settings=ENOUGH, random=random.Random(1))

@@ -1,4 +1,4 @@
-"""What autoscalers are told of the pods that are to be expected."""
+"""CapacityBuffers that announce expected pods to autoscalers."""
 
 import re
 from collections import Counter
@@ -52,7 +52,7 @@ GREEN = NodeConstraints(
 )
 
 
-def kind(
+def shape(
     requests: Resources, placing: NodeConstraints = NO_NODE_CONSTRAINTS, reach: str = "general"
 ) -> PodShape:
     return PodShape(reach, requests, placing)
@@ -62,10 +62,10 @@ def kind(
 @pytest.mark.parametrize(
     "requests", [SMALL, Resources(0, 7, 5 * 2**20, 1, (("nvidia.com/gpu", 2),)), Resources(pods=1)]
 )
-def test_a_pod_of_the_template_asks_what_was_expected(
+def test_template_pod_has_expected_requests_and_constraints(
     placing: NodeConstraints, requests: Resources
 ) -> None:
-    """Read back as the pod that an autoscaler makes of it."""
+    """Decode the template as the pod that an autoscaler would create from it."""
     raw = orjson.dumps({"metadata": {"name": "a"}, "spec": pod_spec(requests, placing)})
     found = PODS.read(raw)
     assert found is not None
@@ -73,7 +73,7 @@ def test_a_pod_of_the_template_asks_what_was_expected(
     assert (found.requests, found.placing) == (requests, with_extended(placing, names))
 
 
-def test_a_template_is_one_that_an_api_server_takes() -> None:
+def test_template_is_valid_for_api_server() -> None:
     spec = pod_spec(SMALL, GREEN)
     (container,) = spec["containers"]
     assert container.keys() == {"name", "image", "resources"}
@@ -83,83 +83,81 @@ def test_a_template_is_one_that_an_api_server_takes() -> None:
     assert exists == {"key": "x", "operator": "Exists"}
 
 
-def test_each_kind_of_pod_has_a_buffer_whose_name_is_the_same_from_look_to_look() -> None:
-    found = wanted({kind(SMALL): 3, kind(LARGE): 2}, WHOLE, HALF)
+def test_each_pod_shape_has_buffer_with_stable_name() -> None:
+    found = wanted({shape(SMALL): 3, shape(LARGE): 2}, WHOLE, HALF)
     assert sorted(one.replicas for one in found.values()) == [2, 3]
-    assert found.keys() == wanted({kind(LARGE): 9, kind(SMALL): 1}, WHOLE, HALF).keys()
-    other = wanted({kind(SMALL, GREEN): 3}, WHOLE, HALF)
+    assert found.keys() == wanted({shape(LARGE): 9, shape(SMALL): 1}, WHOLE, HALF).keys()
+    other = wanted({shape(SMALL, GREEN): 3}, WHOLE, HALF)
     assert other.keys().isdisjoint(found)
     assert all(len(name) < 64 for name in (*found, *other))
 
 
-def test_the_pods_of_two_reaches_that_ask_the_same_are_one_buffer() -> None:
-    (one,) = wanted({kind(SMALL): 3, kind(SMALL, reach="b"): 4}, WHOLE, HALF).values()
+def test_equal_pods_of_two_reaches_share_one_buffer() -> None:
+    (one,) = wanted({shape(SMALL): 3, shape(SMALL, reach="b"): 4}, WHOLE, HALF).values()
     assert one.replicas == 7
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "hugepages-2Mi"])
-def test_what_cannot_be_shared_out_twice_is_limited_to_as_much(name: str) -> None:
-    """Or an API server refuses the template; it wants CPU or memory beside huge pages too."""
+def test_template_has_limits_when_resource_cannot_be_overcommitted(name: str) -> None:
+    """The API server rejects other templates; huge pages also need a CPU or memory request."""
     for more in (SMALL, Resources(pods=1)):
         (container,) = pod_spec(replace(more, extended=((name, 2),)), NO_NODE_CONSTRAINTS)[
             "containers"
         ]
-        asked = container["resources"]
-        assert asked["limits"] == {name: "2"}
-        assert asked["requests"][name] == "2"
-        assert asked["requests"].keys() & {"cpu", "memory"}
+        declared = container["resources"]
+        assert declared["limits"] == {name: "2"}
+        assert declared["requests"][name] == "2"
+        assert declared["requests"].keys() & {"cpu", "memory"}
     (container,) = pod_spec(SMALL, NO_NODE_CONSTRAINTS)["containers"]
-    assert "limits" not in container["resources"], "CPU and memory are nobody's alone"
+    assert "limits" not in container["resources"], "CPU and memory can be overcommitted"
 
 
-def test_no_more_is_asked_for_than_the_share_and_kinds_take_it_in_turns() -> None:
-    found = wanted({kind(SMALL): 10**6, kind(LARGE): 5}, WHOLE, HALF)
+def test_buffers_share_their_part_of_capacity_in_turns() -> None:
+    found = wanted({shape(SMALL): 10**6, shape(LARGE): 5}, WHOLE, HALF)
     assert [one.replicas for one in found.values()] == [60, 5]
-    found = wanted({kind(SMALL): 30, kind(LARGE): 10}, WHOLE, HALF)
+    found = wanted({shape(SMALL): 30, shape(LARGE): 10}, WHOLE, HALF)
     assert sorted(one.replicas for one in found.values()) == [8, 30]
     huge = Resources(60_000, 1, 0, 1)
-    (one,) = wanted({kind(huge): 1, kind(SMALL): 3}, WHOLE, HALF).values()
-    assert one.replicas == 3, "what is beyond the share takes nothing of it"
+    (one,) = wanted({shape(huge): 1, shape(SMALL): 3}, WHOLE, HALF).values()
+    assert one.replicas == 3, "a pod larger than the share uses nothing of it"
 
 
-def test_a_reach_of_many_kinds_takes_no_more_of_the_share_than_another() -> None:
-    many = {kind(Resources(1000 + number, 1, 0, 1), reach="b"): 100 for number in range(50)}
-    found = wanted({**many, kind(SMALL, GREEN): 100}, WHOLE, HALF)
+def test_reach_gets_no_larger_share_when_it_has_many_pod_shapes() -> None:
+    many = {shape(Resources(1000 + number, 1, 0, 1), reach="b"): 100 for number in range(50)}
+    found = wanted({**many, shape(SMALL, GREEN): 100}, WHOLE, HALF)
     assert len(found) == PUBLISHED_MAX
     green = [one.replicas for one in found.values() if "nodeSelector" in one.spec]
-    assert 49 <= green[0] <= 51, "half of what there is"
+    assert 49 <= green[0] <= 51, "half of the capacity"
 
 
-def test_what_asks_for_almost_nothing_counts_for_one_part() -> None:
-    (one,) = wanted({kind(Resources(pods=1)): 10}, WHOLE, Fraction(3, SHARE_SCALE)).values()
+def test_pod_without_requests_counts_as_smallest_share() -> None:
+    (one,) = wanted({shape(Resources(pods=1)): 10}, WHOLE, Fraction(3, SHARE_SCALE)).values()
     assert one.replicas == 3
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"), [(Resources(1, 1, 60 * 2**30, 1), 16), (Resources(1, 1, 0, 1), 1000)]
+    ("requests", "replicas"), [(Resources(1, 1, 60 * 2**30, 1), 16), (Resources(1, 1, 0, 1), 1000)]
 )
-def test_what_fills_nodes_by_storage_or_by_number_is_bounded_too(
-    asked: Resources, told: int
-) -> None:
+def test_replicas_are_bounded_by_storage_and_pod_count(requests: Resources, replicas: int) -> None:
     whole = Resources(100_000, 200 * 2**30, 2000 * 2**30, 2000)
-    (one,) = wanted({kind(asked): 2000}, whole, HALF).values()
-    assert one.replicas == told, "half of what there is"
+    (one,) = wanted({shape(requests): 2000}, whole, HALF).values()
+    assert one.replicas == replicas, "half of the capacity"
 
 
-def test_of_kinds_that_ask_for_as_much_the_same_are_told_whichever_was_counted_first() -> None:
-    kinds = [kind(SMALL, on(f"n{number:02}")) for number in range(PUBLISHED_MAX + 1)]
+def test_buffers_do_not_depend_on_order_of_pod_shapes() -> None:
+    kinds = [shape(SMALL, on_host(f"n{number:02}")) for number in range(PUBLISHED_MAX + 1)]
     found = wanted(dict.fromkeys(kinds, 1), WHOLE, HALF)
     assert found == wanted(dict.fromkeys(reversed(kinds), 1), WHOLE, HALF)
 
 
 @pytest.mark.parametrize("reaches", [("alpha", "beta", "gamma"), ("gamma", "beta", "alpha")])
-def test_what_came_to_two_reaches_has_its_turn_in_the_first_by_name(
+def test_pod_shape_of_two_reaches_gets_its_turn_in_first_reach(
     reaches: tuple[str, str, str],
 ) -> None:
-    """Whichever was counted first: in the second it would have that one's half for itself."""
+    """Independent of the counting order; in the second reach it would get a larger share."""
     middle = Resources(2000, 2**30, 0, 1)
-    counts = {kind(SMALL, reach=one): 10**4 for one in reaches if one != "gamma"}
-    counts[kind(LARGE, reach="alpha")] = counts[kind(middle, reach="gamma")] = 10**4
+    counts = {shape(SMALL, reach=one): 10**4 for one in reaches if one != "gamma"}
+    counts[shape(LARGE, reach="alpha")] = counts[shape(middle, reach="gamma")] = 10**4
     found = {
         one.spec["containers"][0]["resources"]["requests"]["cpu"]: one.replicas
         for one in wanted(counts, WHOLE, HALF).values()
@@ -167,23 +165,23 @@ def test_what_came_to_two_reaches_has_its_turn_in_the_first_by_name(
     assert found == {"500m": 28, "4000m": 3, "2000m": 12}
 
 
-def on(name: str) -> NodeConstraints:
+def on_host(name: str) -> NodeConstraints:
     return NodeConstraints(node_selector=(("kubernetes.io/hostname", name),))
 
 
-def test_buffers_and_their_pods_are_bounded() -> None:
-    counts = {kind(Resources(1 + number, 1, 0, 1)): 1 for number in range(PUBLISHED_MAX + 5)}
+def test_number_of_buffers_and_replicas_is_bounded() -> None:
+    counts = {shape(Resources(1 + number, 1, 0, 1)): 1 for number in range(PUBLISHED_MAX + 5)}
     assert len(wanted(counts, WHOLE, HALF)) == PUBLISHED_MAX
-    (one,) = wanted({kind(Resources(pods=1)): 10**6}, WHOLE, HALF).values()
+    (one,) = wanted({shape(Resources(pods=1)): 10**6}, WHOLE, HALF).values()
     assert one.replicas == REPLICAS_MAX
     assert wanted({}, WHOLE, HALF) == {}
 
 
-ASKED = wanted({kind(SMALL): 10}, WHOLE, HALF)
+ASKED = wanted({shape(SMALL): 10}, WHOLE, HALF)
 ((NAME, ONE),) = ASKED.items()
 
 
-def standing(replicas: int, *names: str) -> Found:
+def existing(replicas: int, *names: str) -> Found:
     own = dict.fromkeys(names or (NAME,), ExistingBuffer(replicas, "7"))
     return Found(own, dict.fromkeys(own, (SMALL, NO_NODE_CONSTRAINTS)))
 
@@ -194,43 +192,43 @@ def standing(replicas: int, *names: str) -> Found:
         (Found(), [(Operation.ADD_TEMPLATE, 0), (Operation.ADD_BUFFER, 10)]),
         (Found({}, {NAME: None}), [(Operation.ADD_BUFFER, 10)]),
         (Found({NAME: ExistingBuffer(10, "7")}), [(Operation.ADD_TEMPLATE, 0)]),
-        (standing(10), []),
-        (standing(9), [(Operation.RESIZE, 10)]),
-        (standing(11), []),
-        (standing(12), [(Operation.RESIZE, 10)]),
-        (standing(0), [(Operation.RESIZE, 10)]),
+        (existing(10), []),
+        (existing(9), [(Operation.RESIZE, 10)]),
+        (existing(11), []),
+        (existing(12), [(Operation.RESIZE, 10)]),
+        (existing(0), [(Operation.RESIZE, 10)]),
     ],
 )
-def test_what_is_written_is_what_differs_materially(
+def test_changes_are_limited_to_material_differences(
     found: Found, made: list[tuple[Operation, int]]
 ) -> None:
     assert [(one.operation, one.replicas) for one in changes(ASKED, found)] == made
 
 
 @pytest.mark.parametrize(("was", "now", "written"), [(10, 11, 0), (10, 12, 1), (10, 8, 1)])
-def test_a_tenth_more_or_less_is_no_reason_to_write(was: int, now: int, written: int) -> None:
-    asked = {NAME: ONE._replace(replicas=now)}
-    assert len(list(changes(asked, standing(was)))) == written
+def test_buffer_is_not_resized_when_change_is_small(was: int, now: int, written: int) -> None:
+    buffers = {NAME: ONE._replace(replicas=now)}
+    assert len(list(changes(buffers, existing(was)))) == written
 
 
-def test_a_buffer_goes_before_its_template() -> None:
-    assert list(changes({}, standing(3, "ebb-reserve-a"))) == [
+def test_buffer_is_deleted_before_its_template() -> None:
+    assert list(changes({}, existing(3, "ebb-reserve-a"))) == [
         Change(Operation.DROP_BUFFER, "ebb-reserve-a", version="7"),
         Change(Operation.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
 
 
-def test_of_two_numbers_that_change_the_one_that_falls_is_written_first() -> None:
-    asked = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
+def test_smaller_buffer_is_written_before_larger_one() -> None:
+    buffers = {"a": ONE._replace(replicas=20), "b": ONE._replace(replicas=10)}
     found = Found(
         {"a": ExistingBuffer(10, "1"), "b": ExistingBuffer(20, "2")}, dict.fromkeys("ab")
     )
-    assert [one.name for one in changes(asked, found)] == ["b", "a"]
+    assert [one.name for one in changes(buffers, found)] == ["b", "a"]
 
 
-def test_what_is_asked_of_nodes_is_told_and_tells_buffers_apart() -> None:
+def test_buffers_differ_when_node_constraints_differ() -> None:
     placings = [GREEN, replace(GREEN, affinity=None), replace(GREEN, tolerations=())]
-    found = wanted({kind(SMALL, one): 1 for one in placings}, WHOLE, HALF)
+    found = wanted({shape(SMALL, one): 1 for one in placings}, WHOLE, HALF)
     assert len(found) == 3
     assert pod_spec(SMALL, GREEN) in [one.spec for one in found.values()]
 
@@ -239,44 +237,44 @@ SOME: Final = st.dictionaries(st.sampled_from("abcde"), st.integers(0, 40), max_
 
 
 @given(SOME, SOME)
-def test_between_two_writes_no_more_is_asked_for_than_before_or_after(
+def test_total_replicas_never_exceed_old_and_new_total(
     was: dict[str, int], now: dict[str, int]
 ) -> None:
     found = Found({name: ExistingBuffer(many, "7") for name, many in was.items()})
-    asked = {name: ONE._replace(replicas=many) for name, many in now.items()}
-    standing, totals = dict(was), []
-    for change in changes(asked, found):
+    buffers = {name: ONE._replace(replicas=many) for name, many in now.items()}
+    existing, totals = dict(was), []
+    for change in changes(buffers, found):
         if change.operation in (Operation.ADD_BUFFER, Operation.RESIZE):
-            standing[change.name] = change.replicas
+            existing[change.name] = change.replicas
         elif change.operation is Operation.DROP_BUFFER:
-            del standing[change.name]
-        totals.append(sum(standing.values()))
-    assert standing.keys() == now.keys()
+            del existing[change.name]
+        totals.append(sum(existing.values()))
+    assert existing.keys() == now.keys()
     assert all(total <= max(sum(was.values()), totals[-1]) for total in totals)
 
 
-def test_a_write_rests_on_the_version_that_was_read() -> None:
-    (one,) = changes(ASKED, standing(1))
+def test_change_has_version_that_was_read() -> None:
+    (one,) = changes(ASKED, existing(1))
     assert one.version == "7"
 
 
-def test_once_carried_out_nothing_is_left_to_write() -> None:
-    assert list(changes(ASKED, standing(ONE.replicas))) == []
+def test_no_changes_when_buffers_are_up_to_date() -> None:
+    assert list(changes(ASKED, existing(ONE.replicas))) == []
 
 
-def read(asked: dict[str, Wanted]) -> Found:
-    """Return what the next leader finds of it."""
+def read(written: dict[str, Wanted]) -> Found:
+    """Return the buffers as the next leader reads them."""
     templates = {}
-    for name, one in asked.items():
+    for name, one in written.items():
         pod = PODS.read(orjson.dumps({"metadata": {"name": name}, "spec": one.spec}))
         assert pod is not None
         templates[name] = pod.requests, pod.placing
     return Found(
-        {name: ExistingBuffer(one.replicas, "1") for name, one in asked.items()}, templates
+        {name: ExistingBuffer(one.replicas, "1") for name, one in written.items()}, templates
     )
 
 
-def told(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
+def replicas(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
     return {(requests, NO_NODE_CONSTRAINTS): many}
 
 
@@ -284,34 +282,36 @@ def told(many: int, requests: Resources = SMALL) -> dict[BufferShape, int]:
     "placing",
     [NO_NODE_CONSTRAINTS, GREEN, NodeConstraints(system=(("os", "linux"),), features=("UserNS",))],
 )
-def test_what_one_leader_has_told_the_next_tells_under_the_same_name(
+def test_next_leader_keeps_buffer_names(
     placing: NodeConstraints,
 ) -> None:
-    before = wanted({kind(SMALL, placing): 3, kind(LARGE, placing): 2}, WHOLE, HALF)
+    before = wanted({shape(SMALL, placing): 3, shape(LARGE, placing): 2}, WHOLE, HALF)
     assert wanted({}, WHOLE, HALF, read(before).published) == before
-    assert wanted({kind(SMALL, placing): 3}, WHOLE, HALF, read(before).published) == before
+    assert wanted({shape(SMALL, placing): 3}, WHOLE, HALF, read(before).published) == before
 
 
-def test_of_what_is_expected_and_what_is_inherited_the_most_is_asked_for() -> None:
+def test_buffer_has_larger_of_expected_and_inherited_replicas() -> None:
     for many in (2, 30):
-        (one,) = wanted({kind(SMALL): many}, WHOLE, HALF, told(20)).values()
+        (one,) = wanted({shape(SMALL): many}, WHOLE, HALF, replicas(20)).values()
         assert one.replicas == max(many, 20)
 
 
-def test_a_buffer_of_no_pods_or_without_a_template_that_can_be_read_tells_nothing() -> None:
+def test_buffer_is_not_inherited_when_empty_or_without_template() -> None:
     sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(3, "1"), "c": ExistingBuffer(3, "1")}
     templates = {"a": None, "c": (SMALL, NO_NODE_CONSTRAINTS), "d": (LARGE, NO_NODE_CONSTRAINTS)}
-    assert Found({**sizes, "d": ExistingBuffer(0, "1")}, templates).published == told(3)
+    assert Found({**sizes, "d": ExistingBuffer(0, "1")}, templates).published == replicas(3)
 
 
-def test_of_two_templates_that_say_the_same_the_larger_buffer_counts() -> None:
-    """As where an Ebb of another version named them otherwise."""
+def test_larger_buffer_is_inherited_when_templates_are_equal() -> None:
+    """Another version of Ebb may have used other names."""
     sizes = {"a": ExistingBuffer(3, "1"), "b": ExistingBuffer(5, "1"), "c": ExistingBuffer(4, "1")}
-    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).published == told(5)
+    assert Found(sizes, dict.fromkeys(sizes, (SMALL, NO_NODE_CONSTRAINTS))).published == replicas(
+        5
+    )
 
 
-def test_what_is_inherited_takes_its_turn_within_the_same_bounds() -> None:
-    expected = {kind(Resources(1000 + number, 1, 0, 1)): 10**4 for number in range(50)}
+def test_inherited_and_expected_pods_share_the_same_bounds() -> None:
+    expected = {shape(Resources(1000 + number, 1, 0, 1)): 10**4 for number in range(50)}
     inherited = {
         (Resources(500 + number, 1, 0, 1), NO_NODE_CONSTRAINTS): 10**4 for number in range(50)
     }
@@ -319,7 +319,7 @@ def test_what_is_inherited_takes_its_turn_within_the_same_bounds() -> None:
     assert len(found) == PUBLISHED_MAX
     cpu = Counter[bool]()
     for one in found.values():
-        asked = int(one.spec["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m"))
-        cpu[asked < 1000] += asked * one.replicas
+        millis = int(one.spec["containers"][0]["resources"]["requests"]["cpu"].removesuffix("m"))
+        cpu[millis < 1000] += millis * one.replicas
     assert cpu.total() <= WHOLE.cpu_millis * HALF
     assert min(cpu.values()) > WHOLE.cpu_millis * HALF * Fraction(4, 10)

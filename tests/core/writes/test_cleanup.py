@@ -1,4 +1,4 @@
-"""What `ebb release` takes off a Node: ours, all of it, and nothing else."""
+"""`ebb release` removes everything of Ebb from a Node, and nothing else."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "taints", "gone"),
+    ("labels", "annotations", "taints", "removed"),
     [
         ({}, {}, (), None),
         ({"a": "b"}, {KEEP_ANNOTATION: "true"}, (FOREIGN,), None),
@@ -65,25 +65,25 @@ OURS = Taint(TAINT_KEY, "7", Effect.PREFER_NO_SCHEDULE)
         ({MARK_LABEL: "soft"}, {}, (OURS, FOREIGN), {MARK_LABEL}),
     ],
 )
-def test_only_ours_goes(
+def test_cleanup_removes_only_own_metadata_and_taints(
     labels: dict[str, str],
     annotations: dict[str, str],
     taints: tuple[Taint, ...],
-    gone: set[str] | None,
+    removed: set[str] | None,
 ) -> None:
     found = cleanup(
         replace(node("n", labels=labels, annotations=annotations), taints=taints), TAINT_KEY
     )
-    if gone is None:
+    if removed is None:
         assert found is None
         return
     assert found is not None
-    assert {*found.labels, *found.annotations} == gone
-    assert found.taints == (None if gone else (FOREIGN,))
+    assert {*found.labels, *found.annotations} == removed
+    assert found.taints == (None if removed else (FOREIGN,))
     assert ("taint" in found.note) is (OURS in taints)
 
 
-def cleaned(found: Node) -> Node:
+def clean_up(found: Node) -> Node:
     """Apply the writes as the API server does."""
     while (what := cleanup(found, TAINT_KEY)) is not None:
         found = applied(what, found)
@@ -91,20 +91,20 @@ def cleaned(found: Node) -> Node:
 
 
 @given(nodes(0), st.sampled_from(Mark))
-def test_a_marked_node_is_afterwards_what_it_was(found: Node, mark: Mark) -> None:
-    before = cleaned(found)
+def test_cleanup_restores_node_as_before_mark(found: Node, mark: Mark) -> None:
+    before = clean_up(found)
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
     after = marked(before, mark, since=7)
     after = replace(after, annotations={**after.annotations, **guard})
-    assert cleaned(after) == before
+    assert clean_up(after) == before
     assert cleanup(before, TAINT_KEY) is None
 
 
-def test_the_metadata_goes_first_and_then_the_taints_that_are_left() -> None:
-    """A webhook takes ours away together with the mark: then there is no second write."""
+def test_cleanup_removes_metadata_before_remaining_taints() -> None:
+    """The webhook removes our taint together with the mark, so no second write is needed."""
     whole = node("n", labels={MARK_LABEL: "soft"}, taints=(OURS, FOREIGN))
     bare = replace(whole, labels={})
     released = {"labels": {MARK_LABEL: None}}
-    told = Write(WriteKind.RELEASE_MARK, whole, released, f"{MARK_LABEL}, taint", None)
-    assert cleanup(whole, TAINT_KEY) == told
+    expected = Write(WriteKind.RELEASE_MARK, whole, released, f"{MARK_LABEL}, taint", None)
+    assert cleanup(whole, TAINT_KEY) == expected
     assert cleanup(bare, TAINT_KEY) == Write(WriteKind.RELEASE_MARK, bare, {}, "taint", (FOREIGN,))

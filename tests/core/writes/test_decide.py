@@ -1,4 +1,4 @@
-"""What is written on which Node: one row a state."""
+"""Decide the writes of a Node: one row per state."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,8 +47,8 @@ CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600)
 LATER = str(NOW + CONFIG.scale_down_protection.after_release_seconds)
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 OURS = Taint(TAINT_KEY, str(NOW - 60), Effect.PREFER_NO_SCHEDULE)
-GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
-STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
+TO_BE_DELETED = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+SHUT_DOWN = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
 MARKED = {MARK_LABEL: "soft"}
 BACKED_OFF = {BACKOFF_ANNOTATION: f"1 {NOW + 60}"}
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
@@ -104,10 +104,10 @@ DAEMON = Pod(namespace="a", name="d", node="n1", daemon=True)
 MIRROR = Pod(namespace="a", name="m", node="n1", mirror=True)
 FILLER = Pod(namespace="a", name="f", node="n1", priority=-11)
 LEAST = Pod(namespace="a", name="l", node="n1", priority=-10)
-"""The lowest priority that Cluster Autoscaler does not take for none."""
+"""The lowest priority at which Cluster Autoscaler does not ignore the pod."""
 
 
-def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
+def test_mark_writes_label_details_and_protection_in_one_patch() -> None:
     (found,) = write(node(), POD)
     metadata = found.merge_patch("7")["metadata"]
     assert metadata["resourceVersion"] == "7"
@@ -123,43 +123,57 @@ def test_a_mark_is_label_details_and_guard_in_one_patch() -> None:
 Case = tuple[str, Node, tuple[Pod, ...], bool, WriteKind | None, dict[str, Any]]
 CASES: list[Case] = [
     ("not wanted, not marked", node(), (POD,), False, None, {}),
-    ("marked, full, guarded", marked(**GUARDED), (POD,), True, None, {}),
+    ("marked, occupied, protected", marked(**GUARDED), (POD,), True, None, {}),
     ("marked, empty", marked(**GUARDED), (), True, WriteKind.REMOVE_PROTECTION, dict(LIFTED)),
     (
-        "marked, only pods that go with it",
+        "marked, only pods bound to the node",
         marked(**GUARDED),
         (DAEMON, MIRROR, FILLER),
         True,
         WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
-    ("handed over, still empty", marked(), (DAEMON,), True, None, {}),
-    ("handed over, a pod arrives", marked(), (POD,), True, WriteKind.PROTECT, GUARDED),
+    ("released to the autoscaler, still empty", marked(), (DAEMON,), True, None, {}),
     (
-        "handed over, a pod of the least priority",
+        "released to the autoscaler, a pod arrives",
+        marked(),
+        (POD,),
+        True,
+        WriteKind.PROTECT,
+        GUARDED,
+    ),
+    (
+        "released to the autoscaler, a pod of the lowest priority",
         marked(),
         (LEAST,),
         True,
         WriteKind.PROTECT,
         GUARDED,
     ),
-    ("marked, a pod of the least priority", marked(**GUARDED), (LEAST,), True, None, {}),
+    ("marked, a pod of the lowest priority", marked(**GUARDED), (LEAST,), True, None, {}),
     ("marked, infeasible", marked(**GUARDED), (POD,), False, WriteKind.RELEASE_MARK, RELEASED),
-    ("handed over, infeasible", marked(), (), False, WriteKind.RELEASE_MARK, RELEASED),
     (
-        "marked, somebody else's guard",
+        "released to the autoscaler, infeasible",
+        marked(),
+        (),
+        False,
+        WriteKind.RELEASE_MARK,
+        RELEASED,
+    ),
+    (
+        "marked, foreign protection",
         marked(**FOREIGN),
         (POD,),
         False,
         WriteKind.RELEASE_MARK,
         {DETAILS_ANNOTATION: None},
     ),
-    ("somebody else's guard, empty", marked(**FOREIGN), (), True, None, {}),
-    ("somebody else's guard, not empty", marked(**FOREIGN), (POD,), True, None, {}),
-    ("somebody else's guard, no mark", node(None, FOREIGN), (), False, None, {}),
+    ("foreign protection, empty", marked(**FOREIGN), (), True, None, {}),
+    ("foreign protection, not empty", marked(**FOREIGN), (POD,), True, None, {}),
+    ("foreign protection, no mark", node(None, FOREIGN), (), False, None, {}),
     ("taint missing", node(MARKED, DETAILED | GUARDED), (POD,), True, WriteKind.REPAIR_TAINTS, {}),
     (
-        "the label taken away by somebody",
+        "label removed by someone else",
         node(None, DETAILED | GUARDED),
         (POD,),
         False,
@@ -167,7 +181,7 @@ CASES: list[Case] = [
         RELEASED,
     ),
     (
-        "released, its guard's time not over",
+        "mark released, protection not expired",
         node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 1)}),
         (POD,),
         False,
@@ -175,7 +189,7 @@ CASES: list[Case] = [
         {},
     ),
     (
-        "released, its guard's time over",
+        "mark released, protection expired",
         node(None, GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}),
         (POD,),
         False,
@@ -183,44 +197,51 @@ CASES: list[Case] = [
         dict(LIFTED),
     ),
     (
-        "released, the guard taken away by somebody",
+        "mark released, protection removed by someone else",
         node(None, {GUARD_OURS_ANNOTATION: str(NOW)}),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
         {GUARD_OURS_ANNOTATION: None},
     ),
-    ("back-off that cannot be read", node(None, {BACKOFF_ANNOTATION: "x"}), (), False, None, {}),
-    ("being deleted, wanted", node(None, None, GOING), (), True, None, {}),
-    ("machine stops, nothing of ours", node(None, FOREIGN, STOPPED), (), False, None, {}),
+    ("invalid backoff", node(None, {BACKOFF_ANNOTATION: "x"}), (), False, None, {}),
+    ("being deleted, wanted", node(None, None, TO_BE_DELETED), (), True, None, {}),
+    ("machine shuts down, nothing of Ebb", node(None, FOREIGN, SHUT_DOWN), (), False, None, {}),
     (
-        "machine stops, marked: nothing keeps its autoscaler from collecting it",
-        node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, STOPPED),
+        "machine shuts down, marked: the autoscaler may delete it",
+        node(MARKED, DETAILED | GUARDED | BACKED_OFF, OURS, SHUT_DOWN),
         (POD,),
         False,
         WriteKind.RELEASE_MARK,
         {DETAILS_ANNOTATION: None, **LIFTED},
     ),
     (
-        "machine stops, guarded after a release",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: LATER}, STOPPED),
+        "machine shuts down, protected after a release",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: LATER}, SHUT_DOWN),
         (POD,),
         False,
         WriteKind.REMOVE_PROTECTION,
         dict(LIFTED),
     ),
     (
-        "machine stops, taint left over",
-        node(None, BACKED_OFF, OURS, STOPPED),
+        "machine shuts down, taint left over",
+        node(None, BACKED_OFF, OURS, SHUT_DOWN),
         (),
         False,
         WriteKind.REPAIR_TAINTS,
         {},
     ),
-    ("being deleted, marked", node(MARKED, DETAILED, OURS, GOING), (POD,), False, None, {}),
     (
-        "being deleted, guarded",
-        node(None, GUARDED | {GUARD_OURS_ANNOTATION: "0"}, GOING),
+        "being deleted, marked",
+        node(MARKED, DETAILED, OURS, TO_BE_DELETED),
+        (POD,),
+        False,
+        None,
+        {},
+    ),
+    (
+        "being deleted, protected",
+        node(None, GUARDED | {GUARD_OURS_ANNOTATION: "0"}, TO_BE_DELETED),
         (),
         False,
         None,
@@ -234,7 +255,7 @@ CASES: list[Case] = [
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_states(
+def test_state_leads_to_write(
     one: Node,
     pods: tuple[Pod, ...],
     wanted: bool,
@@ -249,7 +270,7 @@ def test_states(
         assert dict(one_write.labels) == ({MARK_LABEL: None} if released else {})
 
 
-def test_a_mark_is_released_at_its_deadline_and_not_before() -> None:
+def test_mark_is_released_at_its_deadline() -> None:
     def details(deadline: int) -> dict[str, str]:
         made = Details(since=NOW - 60, deadline=deadline, owner="me", policy="p", reason="r")
         return {DETAILS_ANNOTATION: encode_details(made)} | GUARDED
@@ -259,13 +280,13 @@ def test_a_mark_is_released_at_its_deadline_and_not_before() -> None:
     assert found.kind is WriteKind.RELEASE_MARK
 
 
-def test_a_new_mark_takes_over_the_guard_that_a_release_has_left() -> None:
+def test_new_mark_takes_over_protection_of_released_mark() -> None:
     left = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
     (found,) = write(node(None, left), POD)
     assert found.annotations[GUARD_OURS_ANNOTATION] == "marked"
 
 
-def test_releases_come_first() -> None:
+def test_releases_are_written_before_marks() -> None:
     late = Node(
         name="n2", labels=MARKED, annotations=DETAILED, taints=(OURS,), allocatable=Resources()
     )
@@ -277,18 +298,18 @@ def test_releases_come_first() -> None:
     ]
 
 
-def test_a_taint_that_outlived_its_mark_is_taken_away() -> None:
+def test_taint_is_removed_when_node_has_no_mark() -> None:
     (found,) = write(node(None, None, OURS), wanted=False)
     assert found.kind is WriteKind.REPAIR_TAINTS
 
 
-def test_the_guard_stays_a_while_when_somebody_else_takes_the_mark_away() -> None:
+def test_protection_ends_later_when_someone_else_removes_mark() -> None:
     (found,) = write(node(None, GUARDED), POD, wanted=False)
     assert found.annotations == {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: LATER}
 
 
-def test_taints_of_others_are_written_with_their_times() -> None:
-    """Kubernetes evicts by the time of a NoExecute taint, and the list is written as a whole."""
+def test_foreign_taints_are_written_with_time_added() -> None:
+    """Kubernetes evicts by the time of a NoExecute taint, and a write replaces the whole list."""
     lost = Taint("example.org/lost", "", Effect.NO_EXECUTE, "2026-01-01T00:00:00Z")
     found = repair(node(MARKED, DETAILED, lost), TAINT_KEY, "")
     assert found is not None
@@ -298,14 +319,14 @@ def test_taints_of_others_are_written_with_their_times() -> None:
     ]
 
 
-def test_a_mark_without_details_is_given_a_deadline() -> None:
+def test_mark_gets_deadline_when_details_are_missing() -> None:
     (found,) = write(node(MARKED, GUARDED, OURS), POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.deadline == NOW - 60 + CONFIG.deadline_seconds
 
 
-def test_a_node_that_cannot_be_guarded_is_not_marked() -> None:
+def test_node_is_blocked_when_it_cannot_be_protected() -> None:
     (blocker,) = node_blockers(node(None, {GUARD_ANNOTATION: "false"}))
     assert blocker.code == "opted-out"
 
@@ -316,16 +337,16 @@ def decided(config: Config, one: Node, *pods: Pod, wanted: bool = True) -> list[
 
 
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ALONE = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
+MARKED_ONLY = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
 HARD = replace(CONFIG, no_schedule_after_seconds=60)
 HARD_TAINT = Taint(TAINT_KEY, str(NOW - 60), Effect.NO_SCHEDULE)
 LOGS = replace(DAEMON, owner_kind="DaemonSet", owner_name="logs")
 BACKED_OFF = {BACKOFF_ANNOTATION: f"2 {NOW - 24 * 3600}"}
-LEFT = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
-OVER = GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}
+ENDING = GUARDED | {GUARD_OURS_ANNOTATION: LATER}
+EXPIRED = GUARDED | {GUARD_OURS_ANNOTATION: str(NOW)}
 
 
-def of_mark(value: str, *taints: Taint) -> Node:
+def with_mark(value: str, *taints: Taint) -> Node:
     return node({MARK_LABEL: value}, DETAILED | GUARDED, *taints)
 
 
@@ -334,10 +355,16 @@ def of_mark(value: str, *taints: Taint) -> Node:
     [
         (OBSERVE, marked(**GUARDED), (POD,), True, [WriteKind.RELEASE_MARK]),
         (OBSERVE, node(), (POD,), True, [WriteKind.MARK]),
-        (OBSERVE, node(None, LEFT), (POD,), False, []),
-        (OBSERVE, node(None, OVER), (POD,), True, [WriteKind.REMOVE_PROTECTION, WriteKind.MARK]),
+        (OBSERVE, node(None, ENDING), (POD,), False, []),
+        (
+            OBSERVE,
+            node(None, EXPIRED),
+            (POD,),
+            True,
+            [WriteKind.REMOVE_PROTECTION, WriteKind.MARK],
+        ),
         (OBSERVE, node(None, None, OURS), (POD,), True, [WriteKind.REPAIR_TAINTS, WriteKind.MARK]),
-        (CONFIG, node(None, OVER), (POD,), True, [WriteKind.MARK]),
+        (CONFIG, node(None, EXPIRED), (POD,), True, [WriteKind.MARK]),
         (
             OBSERVE,
             node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}),
@@ -347,22 +374,28 @@ def of_mark(value: str, *taints: Taint) -> Node:
         ),
         (CONFIG, node(None, {BACKOFF_ANNOTATION: f"1 {NOW + 9}"}), (), False, []),
         (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.REMOVE_BACKOFF]),
-        (HARD, of_mark("soft", OURS), (POD,), True, [WriteKind.SET_NO_SCHEDULE]),
-        (replace(HARD, no_schedule_after_seconds=61), of_mark("soft", OURS), (POD,), True, []),
-        (HARD, of_mark("soft", OURS), (POD, LOGS), True, []),
-        (HARD, of_mark("hard", HARD_TAINT), (POD,), True, []),
-        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
-        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
-        (HARD, of_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE_MARK]),
+        (HARD, with_mark("soft", OURS), (POD,), True, [WriteKind.SET_NO_SCHEDULE]),
+        (replace(HARD, no_schedule_after_seconds=61), with_mark("soft", OURS), (POD,), True, []),
+        (HARD, with_mark("soft", OURS), (POD, LOGS), True, []),
+        (HARD, with_mark("hard", HARD_TAINT), (POD,), True, []),
+        (
+            HARD,
+            with_mark("hard", HARD_TAINT),
+            (POD, LOGS),
+            True,
+            [WriteKind.SET_PREFER_NO_SCHEDULE],
+        ),
+        (CONFIG, with_mark("hard", HARD_TAINT), (POD,), True, [WriteKind.SET_PREFER_NO_SCHEDULE]),
+        (HARD, with_mark("hard", HARD_TAINT), (POD,), False, [WriteKind.RELEASE_MARK]),
     ],
 )
-def test_modes_and_marks(
+def test_writes_follow_mode_and_mark_value(
     config: Config, one: Node, pods: tuple[Pod, ...], wanted: bool, kinds: list[WriteKind]
 ) -> None:
     assert [found.kind for found in decided(config, one, *pods, wanted=wanted)] == kinds
 
 
-def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
+def test_no_schedule_mark_is_retained_when_details_are_missing() -> None:
     (found,) = decided(HARD, node({MARK_LABEL: "hard"}, GUARDED, HARD_TAINT), POD)
     assert found.kind is WriteKind.MARK
     assert found.labels == {MARK_LABEL: "hard"}
@@ -376,17 +409,15 @@ def test_a_hard_mark_whose_details_are_lost_stays_hard() -> None:
         (node({MARK_LABEL: "hard"}, DETAILED, HARD_TAINT), [WriteKind.PROTECT]),
     ],
 )
-def test_the_guard_comes_back_first_whatever_else_is_written(
-    one: Node, kinds: list[WriteKind]
-) -> None:
-    """It presses, where a new date or a hard mark may be dropped."""
+def test_protection_is_written_before_other_changes(one: Node, kinds: list[WriteKind]) -> None:
+    """Protection is urgent; a new deadline or a NoSchedule mark may be deferred."""
     assert [found.kind for found in decided(HARD, one, POD)] == kinds
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [(None, (1, 3600)), ("1 5", (2, 7200)), ("9999 5", (TIMES_MAX, 86400))]
 )
-def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
+def test_backoff_grows_each_time_node_misses_its_deadline(
     before: str | None, after: tuple[int, int]
 ) -> None:
     late = Details(since=NOW - 60, deadline=NOW, owner="me", policy="p", reason="r")
@@ -399,53 +430,59 @@ def test_a_node_that_did_not_empty_in_time_is_left_alone_longer_each_time(
 
 
 @pytest.mark.parametrize(("cpu", "kinds"), [(2000, []), (2001, [WriteKind.REMOVE_PROTECTION])])
-def test_a_released_node_above_the_autoscalers_threshold_needs_no_guard(
+def test_protection_is_removed_when_node_is_above_autoscaler_threshold(
     cpu: int, kinds: list[WriteKind]
 ) -> None:
     busy = replace(POD, requests=Resources(cpu, 0, 0, 1))
-    found = decided(MARKED_ALONE, node(None, LEFT), busy, wanted=False)
+    found = decided(MARKED_ONLY, node(None, ENDING), busy, wanted=False)
     assert [one.kind for one in found] == kinds
-    assert not decided(CONFIG, node(None, LEFT), busy, wanted=False), "it may be empty soon"
+    assert not decided(CONFIG, node(None, ENDING), busy, wanted=False), "it may be empty soon"
 
 
 GPUS = (("nvidia.com/gpu", 2),)
 
 
 @pytest.mark.parametrize(
-    ("whole", "asked", "kinds"),
+    ("whole", "requests", "kinds"),
     [
         pytest.param(
-            Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="it has no memory"
+            Resources(4000, 0, 0, 110), Resources(10, 1, 0, 1), [], id="node without memory"
         ),
         pytest.param(
             Resources(4000, 1, 0, 110),
             Resources(10, 1, 0, 1),
             [WriteKind.REMOVE_PROTECTION],
-            id="one byte",
+            id="one byte of memory",
         ),
         pytest.param(
-            Resources(4000, 9, 0, 110, GPUS), Resources(4000, 0, 0, 1), [], id="GPUs alone count"
+            Resources(4000, 9, 0, 110, GPUS),
+            Resources(4000, 0, 0, 1),
+            [],
+            id="only GPUs count on GPU nodes",
         ),
         pytest.param(
-            Resources(4000, 9, 0, 110, GPUS), Resources(4000, 0, 0, 1, GPUS), [], id="all GPUs"
+            Resources(4000, 9, 0, 110, GPUS),
+            Resources(4000, 0, 0, 1, GPUS),
+            [],
+            id="all GPUs requested",
         ),
         pytest.param(
             Resources(4000, 9, 0, 110, (("vpc.amazonaws.com/pod-eni", 54),)),
             Resources(4000, 0, 0, 1),
             [WriteKind.REMOVE_PROTECTION],
-            id="interfaces are no GPUs",
+            id="network interfaces are not GPUs",
         ),
     ],
 )
-def test_what_an_autoscaler_does_not_look_at_ends_no_guard(
-    whole: Resources, asked: Resources, kinds: list[WriteKind]
+def test_protection_is_retained_when_autoscaler_ignores_resource(
+    whole: Resources, requests: Resources, kinds: list[WriteKind]
 ) -> None:
-    one, user = replace(node(None, LEFT), allocatable=whole), replace(POD, requests=asked)
-    found = decided(MARKED_ALONE, one, user, wanted=False)
+    one, user = replace(node(None, ENDING), allocatable=whole), replace(POD, requests=requests)
+    found = decided(MARKED_ONLY, one, user, wanted=False)
     assert [write.kind for write in found] == kinds
 
 
-def test_a_pass_marks_a_first_part_of_the_plan() -> None:
+def test_pass_marks_bounded_first_part_of_plan() -> None:
     names = [f"n{number:03}" for number in range(MARKS_A_PASS_MAX + 1)]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate(names[::-1], 1))
     plan = replace(a_plan(wanted=False), removals=removals)
@@ -454,15 +491,15 @@ def test_a_pass_marks_a_first_part_of_the_plan() -> None:
     assert [one.key for one in found] == names[:0:-1]
 
 
-# What another leader's clock wrote.
+# Times that the clock of another leader wrote.
 
 HOUR = 3600
 DAY = CLOCKS_APART_SECONDS_MAX
 SECONDS = CONFIG.scale_down_protection.after_release_seconds
 
 
-def watched(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
-    """Decide as a leader that has looked on for so long."""
+def decided_after(seconds: int, one: Node, *pods: Pod, wanted: bool = True) -> list[Write[Node]]:
+    """Decide as a leader that has observed the cluster for *seconds*."""
     plan, cluster = a_plan(wanted, feasible=wanted), Cluster.of([one], pods)
     watch = LeaderObservations(seconds, {})
     return list(decide(cluster, plan, HARD, now_seconds=NOW, owner="me", watch=watch))
@@ -491,10 +528,12 @@ def dated(since: int, deadline: int, value: str = "soft") -> Node:
         (str(NOW), WATCH_SECONDS, WriteKind.REMOVE_PROTECTION),
     ],
 )
-def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKind | None) -> None:
-    """One whose end cannot be right gets another; none ends before its leader has looked on."""
+def test_protection_does_not_end_at_once_when_clock_is_wrong(
+    until: str, watching: int, kind: WriteKind | None
+) -> None:
+    """An implausible end is replaced; no protection ends before the leader has observed it."""
     one = node(None, GUARDED | {GUARD_OURS_ANNOTATION: until})
-    found = watched(watching, one, POD, wanted=False)
+    found = decided_after(watching, one, POD, wanted=False)
     assert [write.kind for write in found] == ([kind] if kind else [])
     if kind is WriteKind.PROTECT:
         assert found[0].annotations == GUARDED | {GUARD_OURS_ANNOTATION: LATER}
@@ -512,20 +551,22 @@ def test_no_clock_lifts_a_guard_at_once(until: str, watching: int, kind: WriteKi
         (dated(NOW, NOW + DAY + HOUR + 1), WATCH_SECONDS, WriteKind.MARK),
     ],
 )
-def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
+def test_mark_neither_ends_at_once_nor_lasts_forever_when_clock_is_wrong(
     one: Node, watching: int, kind: WriteKind | None
 ) -> None:
-    """Times that nobody's clock has written are written anew."""
+    """Implausible times are rewritten."""
     found = [
         write
-        for write in watched(watching, one, POD)
+        for write in decided_after(watching, one, POD)
         if write.kind is not WriteKind.SET_NO_SCHEDULE
     ]
     assert [write.kind for write in found] == ([kind] if kind else [])
     if kind is WriteKind.MARK:
-        anew = decode_details({DETAILS_ANNOTATION: found[0].annotations[DETAILS_ANNOTATION] or ""})
-        assert anew is not None
-        assert (anew.since, anew.deadline) == (NOW, NOW + CONFIG.deadline_seconds)
+        rewritten = decode_details(
+            {DETAILS_ANNOTATION: found[0].annotations[DETAILS_ANNOTATION] or ""}
+        )
+        assert rewritten is not None
+        assert (rewritten.since, rewritten.deadline) == (NOW, NOW + CONFIG.deadline_seconds)
         assert found[0].labels == {MARK_LABEL: "soft"}
 
 
@@ -533,26 +574,28 @@ def test_no_clock_ends_a_mark_at_once_or_keeps_it_for_ever(
     ("since", "watching", "hard"),
     [(NOW - 60, 60, True), (NOW - 60, 59, False), (NOW - 59, 60, False), (NOW + HOUR, 60, False)],
 )
-def test_no_clock_hardens_a_mark_at_once(since: int, watching: int, hard: bool) -> None:
-    found = watched(watching, dated(since, since + 2 * HOUR), POD)
+def test_mark_does_not_become_no_schedule_at_once_when_clock_is_wrong(
+    since: int, watching: int, hard: bool
+) -> None:
+    found = decided_after(watching, dated(since, since + 2 * HOUR), POD)
     assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
 
 
 @pytest.mark.parametrize(("since", "hard"), [(NOW, False), (NOW - 1, True)])
-def test_a_mark_of_this_second_has_no_age_either(since: int, hard: bool) -> None:
+def test_mark_of_this_second_has_age_zero(since: int, hard: bool) -> None:
     config = replace(CONFIG, no_schedule_after_seconds=1)
     found = decided(config, dated(since, NOW + HOUR), POD)
     assert [write.kind for write in found] == ([WriteKind.SET_NO_SCHEDULE] if hard else [])
 
 
-def test_a_mark_from_the_future_has_no_age() -> None:
+def test_mark_from_future_has_age_zero() -> None:
     config = replace(CONFIG, no_schedule_after_seconds=0)
     (found,) = decided(config, dated(NOW + HOUR, NOW + 2 * HOUR), POD)
     assert (found.kind, found.note) == (WriteKind.SET_NO_SCHEDULE, "marked for 0 s")
 
 
 @pytest.mark.parametrize(
-    ("until", "left_alone"),
+    ("until", "backing_off"),
     [
         (NOW, False),
         (NOW + 1, True),
@@ -561,29 +604,29 @@ def test_a_mark_from_the_future_has_no_age() -> None:
         (10**12 - 1, False),
     ],
 )
-def test_no_clock_keeps_a_node_from_going_for_ever(until: int, left_alone: bool) -> None:
+def test_backoff_does_not_last_forever_when_clock_is_wrong(until: int, backing_off: bool) -> None:
     one = node(None, {BACKOFF_ANNOTATION: f"1 {until}"})
     cluster = Cluster.of([one], [])
-    held = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
-    assert ("n1" in held.backing_off) is left_alone
-    forgotten = [write.kind for write in watched(0, one, wanted=False)]
-    assert forgotten == ([] if left_alone or until == NOW else [WriteKind.REMOVE_BACKOFF])
+    limits = reconcile(cluster, CONFIG, LeaderState(), NOW).rate_limits
+    assert ("n1" in limits.backing_off) is backing_off
+    forgotten = [write.kind for write in decided_after(0, one, wanted=False)]
+    assert forgotten == ([] if backing_off or until == NOW else [WriteKind.REMOVE_BACKOFF])
 
 
-def test_a_mark_from_the_future_leaves_the_window_with_its_node() -> None:
+def test_recorded_mark_from_future_expires_when_node_is_removed() -> None:
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, window_seconds=60))
     memory = reconcile(Cluster.of([dated(10**12 - 1, 0)], []), config, LeaderState(), NOW).state
     assert memory.recent_marks == {"n1": RecordedMark(NOW, "", reached=False)}
     assert reconcile(Cluster.of([], []), config, memory, NOW + 60).state.recent_marks == {}
 
 
-def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() -> None:
-    """Then what keeps them from being evicted, and what completes that."""
-    hard = replace(of_mark("hard", HARD_TAINT), name="z")
-    soft = replace(of_mark("soft", OURS), name="a")
+def test_writes_are_ordered_by_urgency() -> None:
+    """First releases, NoSchedule marks before others; then softer marks, protection, repairs."""
+    hard = replace(with_mark("hard", HARD_TAINT), name="z")
+    soft = replace(with_mark("soft", OURS), name="a")
     handed = replace(node(MARKED, DETAILED, OURS), name="b")
     bare = replace(node(MARKED, DETAILED | GUARDED), name="c")
-    stays = replace(of_mark("hard", HARD_TAINT), name="d")
+    stays = replace(with_mark("hard", HARD_TAINT), name="d")
     found = [hard, soft, handed, bare, stays]
     removals = tuple(Removal(name, place, ()) for place, name in enumerate("bcd", 1))
     plan = replace(a_plan(wanted=False), removals=removals)
@@ -599,7 +642,7 @@ def test_what_keeps_pods_from_waiting_comes_first_hard_marks_before_soft_ones() 
 
 
 FORGOTTEN = {BACKOFF_ANNOTATION: f"1 {NOW - 48 * HOUR}"}
-MADE_HARD = "DaemonSet logs does not tolerate the taint"
+REPELLED = "DaemonSet logs does not tolerate the taint"
 
 
 @pytest.mark.parametrize(
@@ -616,31 +659,32 @@ MADE_HARD = "DaemonSet logs does not tolerate the taint"
          "the marked node is empty, and the autoscaler may remove it"),
         (CONFIG, node(None, {GUARD_OURS_ANNOTATION: LATER}), (), False,
          "someone else removed the protection"),
-        (CONFIG, node(None, OVER), (POD,), False, "the protection has reached its end"),
+        (CONFIG, node(None, EXPIRED), (POD,), False, "the protection has reached its end"),
         (CONFIG, node(None, GUARDED | {GUARD_OURS_ANNOTATION: "x"}), (POD,), False,
          "a wrong clock set the end of the protection"),
-        (MARKED_ALONE, node(None, LEFT), (replace(POD, requests=Resources(2001, 0, 0, 1)),), False,
+        (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
+         False,
          "the unmarked node is above the autoscaler's utilization threshold"),
         (CONFIG, node(None, FORGOTTEN), (), False, "the backoff ended long ago"),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
-        (HARD, of_mark("soft", OURS), (POD,), True, "marked for 1 min"),
-        (CONFIG, of_mark("hard", HARD_TAINT), (POD,), True,
+        (HARD, with_mark("soft", OURS), (POD,), True, "marked for 1 min"),
+        (CONFIG, with_mark("hard", HARD_TAINT), (POD,), True,
          "NoSchedule marks are not configured (noScheduleAfter: never)"),
-        (HARD, of_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
-         f"hard-daemonset: {MADE_HARD} {TAINT_KEY}; hard-daemonset: {MADE_HARD} {TAINT_KEY}"),
-        (CONFIG, node(MARKED, DETAILED, STOPPED), (), False,
-         f"taint {STOPPED.key} announces that the node will be removed"),
+        (HARD, with_mark("hard", HARD_TAINT), (POD, LOGS, replace(LOGS, name="e")), True,
+         f"hard-daemonset: {REPELLED} {TAINT_KEY}; hard-daemonset: {REPELLED} {TAINT_KEY}"),
+        (CONFIG, node(MARKED, DETAILED, SHUT_DOWN), (), False,
+         f"taint {SHUT_DOWN.key} announces that the node will be removed"),
     ],
 )  # fmt: skip
-def test_people_are_told_why(
+def test_write_has_note_with_reason(
     config: Config, one: Node, pods: tuple[Pod, ...], wanted: bool, note: str
 ) -> None:
     (found,) = decided(config, one, *pods, wanted=wanted)
     assert found.note == note
 
 
-def test_a_node_that_is_released_names_all_that_speaks_against_it() -> None:
+def test_release_note_names_all_blockers() -> None:
     blockers = (Blocker(LAST_NODE, "no other"), Blocker(MIN_NODES, "too few", "a/p"))
     plan = replace(a_plan(False, feasible=False), kept=(UnremovableNode("n1", blockers),))
     (found,) = decide(Cluster.of([marked()], []), plan, CONFIG, now_seconds=NOW, owner="me")
@@ -650,37 +694,37 @@ def test_a_node_that_is_released_names_all_that_speaks_against_it() -> None:
 KEY = "example.com/drain"
 
 
-def of_key(one: Node) -> Node:
-    """Return the node as it would be under another key."""
+def under_other_key(one: Node) -> Node:
+    """Return the node with its taints under another key."""
     taints = tuple(replace(t, key=KEY) if t.key == TAINT_KEY else t for t in one.taints)
     return replace(one, taints=taints)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_states_are_the_same_under_another_key(case: Case) -> None:
+def test_state_leads_to_same_write_under_another_taint_key(case: Case) -> None:
     _, one, pods, wanted, kind, annotations = case
-    found = decided(replace(CONFIG, taint_key=KEY), of_key(one), *pods, wanted=wanted)
+    found = decided(replace(CONFIG, taint_key=KEY), under_other_key(one), *pods, wanted=wanted)
     assert [write.kind for write in found] == ([kind] if kind else [])
     for write in found:
         assert annotations.items() <= write.annotations.items()
 
 
-def test_times_of_a_taint_under_another_key_are_read_and_no_others() -> None:
-    one = of_key(node(MARKED, GUARDED, OURS))
+def test_mark_time_is_read_from_taint_with_configured_key() -> None:
+    one = under_other_key(node(MARKED, GUARDED, OURS))
     (found,) = decided(replace(CONFIG, taint_key=KEY), one, POD)
     details = decode_details({k: v for k, v in found.annotations.items() if v is not None})
     assert details is not None
     assert details.since == NOW - 60
     hard = replace(HARD, taint_key=KEY)
-    undated = of_key(node(MARKED, DETAILED | GUARDED, OURS))
+    undated = under_other_key(node(MARKED, DETAILED | GUARDED, OURS))
     assert [write.kind for write in decided(hard, undated, POD)] == [WriteKind.SET_NO_SCHEDULE]
 
 
-def test_all_hard_marks_are_softened_but_on_nodes_that_are_being_deleted() -> None:
-    hard = of_mark("hard", HARD_TAINT)
-    going = of_mark("hard", HARD_TAINT, GOING)
+def test_no_schedule_marks_are_softened_unless_node_is_being_deleted() -> None:
+    hard = with_mark("hard", HARD_TAINT)
+    going = with_mark("hard", HARD_TAINT, TO_BE_DELETED)
     found = prefer_no_schedule_writes(
-        [hard, going, of_mark("soft", OURS), node()], "no pass can be made"
+        [hard, going, with_mark("soft", OURS), node()], "no pass can be made"
     )
     assert found == [
         Write.of(
@@ -694,7 +738,7 @@ def test_all_hard_marks_are_softened_but_on_nodes_that_are_being_deleted() -> No
     (1, 0, []),
     (1, 1, []),
 ])  # fmt: skip
-def test_a_leader_that_begins_hardens_what_needs_no_time_alone(
+def test_new_leader_writes_no_schedule_only_when_no_delay_is_configured(
     after: int, age: int, kinds: list[WriteKind]
 ) -> None:
     one = dated(NOW - age, NOW + HOUR)
@@ -710,7 +754,7 @@ def test_a_leader_that_begins_hardens_what_needs_no_time_alone(
 
 
 @pytest.mark.parametrize("key", [TAINT_KEY, KEY])
-def test_taints_are_repaired_to_those_of_the_mark_and_theirs_stay(key: str) -> None:
+def test_repair_writes_taint_of_mark_and_keeps_foreign_taints(key: str) -> None:
     theirs = Taint("theirs", "x", Effect.NO_SCHEDULE)
     one = node(MARKED, DETAILED | GUARDED, theirs)
     (found,) = decided(replace(CONFIG, taint_key=key), one, POD)

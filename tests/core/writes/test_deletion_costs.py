@@ -1,4 +1,4 @@
-"""Which pods get a deletion cost and which lose it: one row a state, and the laws."""
+"""Decide which pods get a deletion cost and which lose it: one row per state, and laws."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -36,17 +36,16 @@ NOW = 1_767_225_600
 SECONDS_MAX = 2_524_608_000
 """The year 2050."""
 KARPENTER_COSTS_A_POD = 2**27
-"""To move a pod costs it 1 more for so much more deletion cost; source: its EvictionCost."""
-"""The year 2100."""
+"""Deletion cost that raises the disruption cost of a pod by 1; source: EvictionCost."""
 
 
 MARKED, UNMARKED, NEXT = marked(node("marked"), since=NOW), node("unmarked"), node("next")
 COST, NEXT_COST = str(cost_of(MARKED, TAINT_KEY)), str(next_cost(7))
-BOTH_GONE = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
-TRACE_GONE = {COST_OURS_ANNOTATION: None}
+CLEAR_BOTH = {COST_ANNOTATION: None, COST_OURS_ANNOTATION: None}
+CLEAR_TRACE = {COST_OURS_ANNOTATION: None}
 
 
-def a_pod(
+def make_pod(
     on: str | None = "marked",
     *,
     cost: str | None = None,
@@ -70,39 +69,43 @@ def decided(
 @pytest.mark.parametrize(
     "one",
     [
-        pytest.param(a_pod("unmarked"), id="on an unmarked node"),
-        pytest.param(a_pod(None), id="pending"),
-        pytest.param(a_pod("nowhere"), id="on a node that is not known"),
-        pytest.param(a_pod(cost="5"), id="somebody's own cost"),
-        pytest.param(a_pod("unmarked", cost="5"), id="somebody's own cost, unmarked"),
-        pytest.param(a_pod(cost=COST), id="somebody's own cost, as low as ours"),
-        pytest.param(a_pod(cost=COST, ours=COST), id="ours"),
+        pytest.param(make_pod("unmarked"), id="on an unmarked node"),
+        pytest.param(make_pod(None), id="pending"),
+        pytest.param(make_pod("nowhere"), id="on an unknown node"),
+        pytest.param(make_pod(cost="5"), id="foreign cost"),
+        pytest.param(make_pod("unmarked", cost="5"), id="foreign cost, unmarked"),
+        pytest.param(make_pod(cost=COST), id="foreign cost, as low as ours"),
+        pytest.param(make_pod(cost=COST, ours=COST), id="ours"),
         pytest.param(
-            a_pod(cost="-90000000", ours="-90000000"), id="ours, of another mark of the node"
+            make_pod(cost="-90000000", ours="-90000000"), id="ours, of another mark of the node"
         ),
-        pytest.param(a_pod("next", cost=NEXT_COST, ours=NEXT_COST), id="ours, next"),
-        pytest.param(a_pod("next", cost="-1", ours="-1"), id="ours, next, as another node has it"),
-        pytest.param(a_pod("next", cost=NEXT_COST), id="somebody's own cost, next"),
-        pytest.param(a_pod("next", ours=NEXT_COST), id="ours, next, and a person took it away"),
-        pytest.param(a_pod("next", owner="Job"), id="of a Job, next"),
-        pytest.param(a_pod("next", daemon=True), id="goes with its node, next"),
-        pytest.param(a_pod("next", terminating=True), id="going, next"),
-        pytest.param(a_pod(ours=COST), id="ours, and a person took it away"),
-        pytest.param(a_pod(terminating=True), id="going"),
-        pytest.param(a_pod("unmarked", cost=COST, ours=COST, terminating=True), id="ours, going"),
-        pytest.param(a_pod(owner="StatefulSet"), id="of a StatefulSet"),
-        pytest.param(a_pod(owner="Job"), id="of a Job"),
-        pytest.param(a_pod(owner=""), id="of nobody"),
-        pytest.param(a_pod(daemon=True), id="goes with its node"),
+        pytest.param(make_pod("next", cost=NEXT_COST, ours=NEXT_COST), id="ours, next"),
+        pytest.param(
+            make_pod("next", cost="-1", ours="-1"), id="ours, next, cost of another node"
+        ),
+        pytest.param(make_pod("next", cost=NEXT_COST), id="foreign cost, next"),
+        pytest.param(make_pod("next", ours=NEXT_COST), id="ours, next, removed by a person"),
+        pytest.param(make_pod("next", owner="Job"), id="of a Job, next"),
+        pytest.param(make_pod("next", daemon=True), id="daemon, next"),
+        pytest.param(make_pod("next", terminating=True), id="terminating, next"),
+        pytest.param(make_pod(ours=COST), id="ours, removed by a person"),
+        pytest.param(make_pod(terminating=True), id="terminating"),
+        pytest.param(
+            make_pod("unmarked", cost=COST, ours=COST, terminating=True), id="ours, terminating"
+        ),
+        pytest.param(make_pod(owner="StatefulSet"), id="of a StatefulSet"),
+        pytest.param(make_pod(owner="Job"), id="of a Job"),
+        pytest.param(make_pod(owner=""), id="without owner"),
+        pytest.param(make_pod(daemon=True), id="daemon"),
     ],
 )
-def test_nothing_to_write(one: Pod) -> None:
+def test_nothing_is_written_when_cost_is_right_or_not_wanted(one: Pod) -> None:
     assert decided(one) == []
 
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
-def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value: str) -> None:
-    (found,) = decided(a_pod(), nodes=[marked(node("marked"), value, NOW)])
+def test_pod_on_marked_node_gets_cost_and_ownership_trace(value: str) -> None:
+    (found,) = decided(make_pod(), nodes=[marked(node("marked"), value, NOW)])
     assert (found.kind, found.key, found.note) == (CostKind.SET, "d/p", "")
     annotations = {COST_ANNOTATION: COST, COST_OURS_ANNOTATION: COST}
     assert found.merge_patch("7") == {
@@ -113,28 +116,30 @@ def test_a_pod_on_a_marked_node_gets_a_cost_and_the_trace_that_it_is_ours(value:
 @pytest.mark.parametrize(
     ("one", "cost"),
     [
-        pytest.param(a_pod("next"), NEXT_COST, id="the node is next in line"),
-        pytest.param(a_pod(cost=NEXT_COST, ours=NEXT_COST), COST, id="it was, and has a mark now"),
+        pytest.param(make_pod("next"), NEXT_COST, id="node is a scale-in target"),
         pytest.param(
-            a_pod("next", cost=COST, ours=COST), NEXT_COST, id="it had a mark, and is next"
+            make_pod(cost=NEXT_COST, ours=NEXT_COST), COST, id="scale-in target, now marked"
+        ),
+        pytest.param(
+            make_pod("next", cost=COST, ours=COST), NEXT_COST, id="was marked, now scale-in target"
         ),
     ],
 )
-def test_a_mark_weighs_more_than_being_next_in_line(one: Pod, cost: str) -> None:
+def test_cost_changes_when_mark_or_target_changes(one: Pod, cost: str) -> None:
     (found,) = decided(one)
     assert found.kind is CostKind.SET
     assert found.annotations == {COST_ANNOTATION: cost, COST_OURS_ANNOTATION: cost}
 
 
-def test_a_mark_that_is_next_in_line_too_is_a_mark() -> None:
+def test_cost_is_that_of_mark_when_marked_node_is_also_target() -> None:
     (found,) = decide_costs(
-        Cluster.of([MARKED], [a_pod()]), TAINT_KEY, {"marked": 1}, enabled=True
+        Cluster.of([MARKED], [make_pod()]), TAINT_KEY, {"marked": 1}, enabled=True
     )
     assert found.annotations[COST_ANNOTATION] == COST
 
 
 @given(st.integers(), st.text(), st.integers(1))
-def test_every_mark_costs_less_than_what_is_next_and_that_less_than_what_has_no_cost(
+def test_marked_costs_are_below_target_costs_and_those_below_zero(
     since: int, name: str, number: int
 ) -> None:
     assert cost_of(marked(node(name), since=since), TAINT_KEY) < NEXT_MIN <= next_cost(number) < 0
@@ -142,55 +147,70 @@ def test_every_mark_costs_less_than_what_is_next_and_that_less_than_what_has_no_
 
 
 @pytest.mark.parametrize(
-    ("one", "enabled", "gone"),
+    ("one", "enabled", "cleared"),
     [
-        pytest.param(a_pod("unmarked", cost=COST, ours=COST), True, BOTH_GONE, id="released"),
-        pytest.param(a_pod("nowhere", cost=COST, ours=COST), True, BOTH_GONE, id="node gone"),
-        pytest.param(a_pod(cost=COST, ours=COST), False, BOTH_GONE, id="turned off"),
+        pytest.param(make_pod("unmarked", cost=COST, ours=COST), True, CLEAR_BOTH, id="released"),
         pytest.param(
-            a_pod("next", cost=NEXT_COST, ours=NEXT_COST), False, BOTH_GONE, id="turned off, next"
+            make_pod("nowhere", cost=COST, ours=COST), True, CLEAR_BOTH, id="node deleted"
+        ),
+        pytest.param(make_pod(cost=COST, ours=COST), False, CLEAR_BOTH, id="disabled"),
+        pytest.param(
+            make_pod("next", cost=NEXT_COST, ours=NEXT_COST),
+            False,
+            CLEAR_BOTH,
+            id="disabled, next",
         ),
         pytest.param(
-            a_pod("unmarked", cost=NEXT_COST, ours=NEXT_COST), True, BOTH_GONE, id="next no more"
+            make_pod("unmarked", cost=NEXT_COST, ours=NEXT_COST),
+            True,
+            CLEAR_BOTH,
+            id="no longer next",
         ),
-        pytest.param(a_pod("next", cost="5", ours=NEXT_COST), True, TRACE_GONE, id="overwritten"),
-        pytest.param(a_pod(cost=COST, ours=COST, owner=""), True, BOTH_GONE, id="orphaned"),
-        pytest.param(a_pod("unmarked", ours=COST), True, TRACE_GONE, id="a trace is left"),
-        pytest.param(a_pod(cost="5", ours=COST), True, TRACE_GONE, id="overwritten, marked"),
         pytest.param(
-            a_pod("unmarked", cost="5", ours=COST), True, TRACE_GONE, id="overwritten, released"
+            make_pod("next", cost="5", ours=NEXT_COST), True, CLEAR_TRACE, id="overwritten"
         ),
-        pytest.param(a_pod(cost="5", ours=COST), False, TRACE_GONE, id="overwritten, off"),
+        pytest.param(make_pod(cost=COST, ours=COST, owner=""), True, CLEAR_BOTH, id="orphaned"),
+        pytest.param(make_pod("unmarked", ours=COST), True, CLEAR_TRACE, id="only trace left"),
+        pytest.param(make_pod(cost="5", ours=COST), True, CLEAR_TRACE, id="overwritten, marked"),
+        pytest.param(
+            make_pod("unmarked", cost="5", ours=COST),
+            True,
+            CLEAR_TRACE,
+            id="overwritten, released",
+        ),
+        pytest.param(
+            make_pod(cost="5", ours=COST), False, CLEAR_TRACE, id="overwritten, disabled"
+        ),
     ],
 )
-def test_what_is_ours_goes_and_nothing_else(
-    one: Pod, enabled: bool, gone: dict[str, str | None]
+def test_clear_removes_only_own_annotations(
+    one: Pod, enabled: bool, cleared: dict[str, str | None]
 ) -> None:
     (found,) = decided(one, enabled=enabled)
     assert (found.kind, found.note) == (CostKind.REMOVE, "")
-    assert found.annotations == gone
+    assert found.annotations == cleared
 
 
-def test_what_was_decided_before_a_pod_began_to_go_is_not_written() -> None:
-    assert fingerprint(a_pod())[-1] is None
-    assert fingerprint(a_pod(terminating=True))[-1] == "terminating"
+def test_fingerprint_changes_when_pod_begins_to_terminate() -> None:
+    assert fingerprint(make_pod())[-1] is None
+    assert fingerprint(make_pod(terminating=True))[-1] == "terminating"
 
 
-def test_turned_off_no_cost_is_set() -> None:
-    assert decided(a_pod(), enabled=False) == []
+def test_no_cost_is_set_when_disabled() -> None:
+    assert decided(make_pod(), enabled=False) == []
 
 
-def test_a_clear_comes_first_and_the_pods_of_the_oldest_mark() -> None:
+def test_writes_are_ordered_by_clear_then_age_of_mark() -> None:
     nodes = [
         marked(node("young"), since=NOW),
         marked(node("old"), since=NOW - COST_STEP_SECONDS),
         UNMARKED,
     ]
     pods = [
-        replace(a_pod("young"), name="a"),
-        replace(a_pod("old"), name="c"),
-        replace(a_pod("old"), name="b"),
-        replace(a_pod("unmarked", cost="-1", ours="-1"), name="z"),
+        replace(make_pod("young"), name="a"),
+        replace(make_pod("old"), name="c"),
+        replace(make_pod("old"), name="b"),
+        replace(make_pod("unmarked", cost="-1", ours="-1"), name="z"),
     ]
     found = decided(*pods, nodes=nodes)
     assert [(write.kind.value, write.before.name) for write in found] == [
@@ -202,15 +222,15 @@ def test_a_clear_comes_first_and_the_pods_of_the_oldest_mark() -> None:
     assert [write.before.name for write in decided(*pods[::-1], nodes=nodes[::-1])] == list("zbca")
 
 
-def test_what_one_namespace_has_written_leaves_half_to_the_others_and_to_new_costs() -> None:
+def test_writes_are_shared_between_namespaces_and_kinds() -> None:
     forged = [
-        replace(a_pod("unmarked", ours="1"), namespace="a", name=f"{n:03}") for n in range(300)
+        replace(make_pod("unmarked", ours="1"), namespace="a", name=f"{n:03}") for n in range(300)
     ]
-    own = [replace(a_pod(), namespace="a", name=f"x{n:03}") for n in range(300)]
+    own = [replace(make_pod(), namespace="a", name=f"x{n:03}") for n in range(300)]
     theirs = [
-        replace(a_pod("unmarked", cost="-1", ours="-1"), namespace="shop", name=f"old{n}")
+        replace(make_pod("unmarked", cost="-1", ours="-1"), namespace="shop", name=f"old{n}")
         for n in range(5)
-    ] + [replace(a_pod(), namespace="shop", name=f"new{n}") for n in range(5)]
+    ] + [replace(make_pod(), namespace="shop", name=f"new{n}") for n in range(5)]
     first = decided(*forged, *own, *theirs)[:20]
     assert sum(write.before.namespace == "shop" for write in first) == 10
     assert sum(write.kind is CostKind.SET for write in first) == 10
@@ -220,9 +240,7 @@ def test_what_one_namespace_has_written_leaves_half_to_the_others_and_to_new_cos
     st.lists(st.integers(COST_EPOCH_SECONDS, SECONDS_MAX), min_size=2),
     st.text("abcdef-", min_size=1),
 )
-def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
-    times: list[int], name: str
-) -> None:
+def test_older_marks_cost_less_within_api_range(times: list[int], name: str) -> None:
     for older, younger in pairwise(sorted(times)):
         low, high = (
             cost_of(marked(node(name), since=older), TAINT_KEY),
@@ -234,19 +252,19 @@ def test_older_marks_cost_less_and_every_cost_is_one_that_the_api_takes(
 
 
 @given(st.integers(), st.text())
-def test_no_cost_makes_a_node_with_pods_empty_to_karpenter(since: int, name: str) -> None:
-    priority = -(2**20)  # as low as anybody needs; it counts four times as much as a cost
+def test_cost_never_makes_pods_free_for_karpenter(since: int, name: str) -> None:
+    priority = -(2**20)  # a very low priority; it counts four times as much as a cost
     assert (
         KARPENTER_COSTS_A_POD + cost_of(marked(node(name), since=since), TAINT_KEY) + 4 * priority
         > 0
     )
 
 
-def test_nodes_of_one_age_have_costs_of_their_own() -> None:
+def test_costs_differ_between_nodes_marked_at_same_time() -> None:
     assert len({cost_of(marked(node(name), since=NOW), TAINT_KEY) for name in "abcdef"}) == 6
 
 
-def test_the_age_of_a_mark_without_details_is_read_from_the_taint_of_the_configured_key() -> None:
+def test_mark_age_is_read_from_configured_taint_when_details_are_missing() -> None:
     bare = node("marked", labels={MARK_LABEL: "soft"})
     aged = replace(bare, taints=(Taint("own.example/key", str(NOW), Effect.PREFER_NO_SCHEDULE),))
     assert cost_of(aged, "own.example/key") == cost_of(MARKED, TAINT_KEY)
@@ -254,17 +272,17 @@ def test_the_age_of_a_mark_without_details_is_read_from_the_taint_of_the_configu
 
 
 @pytest.mark.parametrize("since", [-(10**30), 10**30])
-def test_a_damaged_time_makes_no_damaged_cost(since: int) -> None:
+def test_cost_is_in_range_when_time_is_invalid(since: int) -> None:
     assert COST_MIN <= cost_of(marked(node("n"), since=since), TAINT_KEY) <= COST_MAX
 
 
-# The laws, on whatever may stand in a cluster.
+# Laws, on random clusters.
 
 COSTS = st.sampled_from((None, None, "5", "-7", COST, NEXT_COST))
 NODES = st.sampled_from(
     (MARKED, marked(node("marked-2"), "hard", NOW - 10**5), UNMARKED, NEXT, node("n"))
 )
-NEXT_IN_LINE = st.dictionaries(
+TARGETS = st.dictionaries(
     st.sampled_from(("marked", "next", "n", "gone")), st.integers(1, 2 * 10**6)
 )
 
@@ -275,7 +293,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     places = st.sampled_from((None, "marked", "marked-2", "unmarked", "next", "n"))
     pods = [
         replace(
-            a_pod(
+            make_pod(
                 draw(places),
                 cost=draw(COSTS),
                 ours=draw(COSTS),
@@ -302,19 +320,17 @@ def applied(cluster: Cluster, writes: Iterable[Write[Pod]]) -> Cluster:
     return Cluster.of(cluster.nodes, pods.values())
 
 
-@given(clusters(), NEXT_IN_LINE, st.booleans())
-def test_applied_to_its_own_answer_it_leaves_nothing_to_write(
-    cluster: Cluster, following: dict[str, int], enabled: bool
-) -> None:
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=enabled))
-    assert decide_costs(after, TAINT_KEY, following, enabled=enabled) == ()
+@given(clusters(), TARGETS, st.booleans())
+def test_decision_is_idempotent(cluster: Cluster, targets: dict[str, int], enabled: bool) -> None:
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=enabled))
+    assert decide_costs(after, TAINT_KEY, targets, enabled=enabled) == ()
 
 
-@given(clusters(), NEXT_IN_LINE, st.booleans())
-def test_a_cost_that_is_not_ours_is_never_touched(
-    cluster: Cluster, following: dict[str, int], enabled: bool
+@given(clusters(), TARGETS, st.booleans())
+def test_foreign_cost_is_never_changed(
+    cluster: Cluster, targets: dict[str, int], enabled: bool
 ) -> None:
-    writes = decide_costs(cluster, TAINT_KEY, following, enabled=enabled)
+    writes = decide_costs(cluster, TAINT_KEY, targets, enabled=enabled)
     after = applied(cluster, writes)
     for before, now in zip(cluster.pods, after.pods, strict=True):
         if before.deletion_cost is not None and before.deletion_cost != before.deletion_cost_ours:
@@ -324,11 +340,11 @@ def test_a_cost_that_is_not_ours_is_never_touched(
     assert not foreign & {write.key for write in writes}
 
 
-@given(clusters(), NEXT_IN_LINE, st.booleans())
-def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
-    cluster: Cluster, following: dict[str, int], enabled: bool
+@given(clusters(), TARGETS, st.booleans())
+def test_no_own_annotation_remains_when_released_or_disabled(
+    cluster: Cluster, targets: dict[str, int], enabled: bool
 ) -> None:
-    during = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=True))
+    during = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True))
     if enabled:
         during = Cluster.of((replace(one, labels={}) for one in during.nodes), during.pods)
     after = applied(during, decide_costs(during, TAINT_KEY, enabled=enabled))
@@ -338,17 +354,17 @@ def test_when_all_is_released_or_turned_off_nothing_of_ours_is_left(
             assert now.deletion_cost == before.deletion_cost
 
 
-@given(clusters(), NEXT_IN_LINE)
-def test_a_pod_has_one_write_at_most_and_none_when_it_is_going(
-    cluster: Cluster, following: dict[str, int]
+@given(clusters(), TARGETS)
+def test_pod_has_at_most_one_write_and_none_when_terminating(
+    cluster: Cluster, targets: dict[str, int]
 ) -> None:
-    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, following, enabled=True)]
+    keys = [write.key for write in decide_costs(cluster, TAINT_KEY, targets, enabled=True)]
     assert len(keys) == len(set(keys))
     assert not {pod.key for pod in cluster.pods if pod.terminating} & set(keys)
 
 
-def taken_first(pods: Iterable[Pod], replica_set: str) -> list[Pod]:
-    """Return its bound and ready pods as the ReplicaSet controller deletes them, as far as costs.
+def deletion_order(pods: Iterable[Pod], replica_set: str) -> list[Pod]:
+    """Return the pods of a ReplicaSet in the order in which its controller deletes them by cost.
 
     Source: kube-controller-manager, ActivePodsWithRanks; a pod without a cost counts as 0.
     """
@@ -364,21 +380,21 @@ def taken_first(pods: Iterable[Pod], replica_set: str) -> list[Pod]:
 
 @given(
     clusters(),
-    NEXT_IN_LINE,
+    TARGETS,
     st.lists(st.sampled_from(("web-old", "web-new")), min_size=8, max_size=8),
 )
-def test_every_set_of_a_rollout_loses_its_pods_on_marked_nodes_first_then_on_the_next(
-    cluster: Cluster, following: dict[str, int], sets: list[str]
+def test_replica_sets_delete_pods_on_marked_nodes_first_then_on_targets(
+    cluster: Cluster, targets: dict[str, int], sets: list[str]
 ) -> None:
     bare = [
         replace(one, owner_name=of, deletion_cost=None, deletion_cost_ours=None)
         for one, of in zip(cluster.pods, sets, strict=False)
     ]
     cluster = Cluster.of(cluster.nodes, bare)
-    after = applied(cluster, decide_costs(cluster, TAINT_KEY, following, enabled=True))
+    after = applied(cluster, decide_costs(cluster, TAINT_KEY, targets, enabled=True))
     there = {one.name for one in cluster.nodes}
-    order = dict.fromkeys(following.keys() & there, 1)
+    order = dict.fromkeys(targets.keys() & there, 1)
     order |= {one.name: 0 for one in cluster.nodes if MARK_LABEL in one.labels}
     for name in ("web-old", "web-new"):
-        taken = [order.get(one.node or "", 2) for one in taken_first(after.pods, name)]
+        taken = [order.get(one.node or "", 2) for one in deletion_order(after.pods, name)]
         assert taken == sorted(taken)

@@ -1,4 +1,4 @@
-"""The life of a mark: the whole table, an example of each of its entries, and walks at random."""
+"""The life cycle of a mark: the whole table, an example of each entry, and random walks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -51,15 +51,15 @@ CONFIG = Config(mode=Mode.ENFORCE, deadline_seconds=3600, no_schedule_after_seco
 POD = Pod(namespace="a", name="p", node="n")
 LARGE = replace(POD, requests=Resources(1_000_000, 0, 0, 1))
 OURS = Taint(TAINT_KEY, str(NOW), Effect.PREFER_NO_SCHEDULE)
-GOING = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
-STOPPED = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
+TO_BE_DELETED = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+SHUT_DOWN = Taint("node.cloudprovider.kubernetes.io/shutdown", "", Effect.NO_SCHEDULE)
 
 DETAILS = Details(since=NOW - 60, deadline=NOW + 60, owner="me", policy="p", reason="r")
 DETAILED = {DETAILS_ANNOTATION: encode_details(DETAILS)}
 WATCH = LeaderObservations(WATCH_SECONDS, {})
 BARE = Blocker(drainability.BARE, "nobody owns it", "a/p")
 GUARDED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
-HOLDING = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
+PROTECTED_ANNOTATIONS = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held"}
 
 GRID = """
 EVENT               UNMARKED         SOFT            HARD                   PROTECTED             RELEASED_TO_AUTOSCALER PROTECTION_ENDING PROTECTED_UNMARKED BACKING_OFF    INVALID
@@ -92,7 +92,7 @@ RESERVED            .                .               .                      .   
 EMPTY               .                .               .                      RELEASE_TO_AUTOSCALER .                      .                 .                  .              .
 RESERVE_CHANGED     UPDATE_RESERVE   UPDATE_RESERVE  UPDATE_RESERVE         .                     .                      .                 .                  .              .
 """  # noqa: E501
-"""What is written, for every event in every state; a pair that is missing is a failure."""
+"""The transition for every event in every state; a missing pair fails the test."""
 
 
 def expected() -> Mapping[tuple[str, str], str]:
@@ -103,25 +103,25 @@ def expected() -> Mapping[tuple[str, str], str]:
 
 
 @pytest.mark.parametrize(("event", "state"), [*product(Event, State)])
-def test_every_pair_of_state_and_event(event: Event, state: State) -> None:
+def test_transition_of_every_event_and_state(event: Event, state: State) -> None:
     act = TABLE[event].get(state)
     assert expected()[event.name, state.name] == (act.name if act else ".")
 
 
-def test_the_test_names_no_pair_that_there_is_not() -> None:
+def test_grid_names_exactly_existing_pairs() -> None:
     assert set(expected()) == {(event.name, state.name) for event, state in product(Event, State)}
 
 
-def test_the_page_is_drawn_from_the_table() -> None:
+def test_life_cycle_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "make fix"
 
 
 @dataclass(frozen=True)
 class World:
-    """A node and all that is said of it; the plan is no more than whether it goes."""
+    """A node and everything that decides its writes; the plan says only if it is removable."""
 
     node: Node
-    goes: bool = False
+    removable: bool = False
     pods: tuple[Pod, ...] = ()
     config: Config = CONFIG
     now: int = NOW
@@ -137,7 +137,7 @@ class World:
     def tainted(self, *taints: Taint) -> "World":
         return replace(self, node=replace(self.node, taints=taints))
 
-    def labelled(self, key: str) -> "World":
+    def labeled(self, key: str) -> "World":
         return replace(self, node=replace(self.node, labels={**self.node.labels, key: "x"}))
 
     @property
@@ -150,7 +150,7 @@ class World:
             before=none,
             after=none,
             reaches=(),
-            removals=(Removal("n", 1, ()),) if self.goes else (),
+            removals=(Removal("n", 1, ()),) if self.removable else (),
             kept=(),
             pending=(),
             marked_infeasible=(),
@@ -164,15 +164,15 @@ class World:
             cluster, self.plan, self.config, now_seconds=now, owner="me", watch=self.watch
         )
 
-    def happening(self) -> list[Event]:
+    def events(self) -> list[Event]:
         cluster = Cluster.of([self.node], self.pods)
         maker = NodePatchPlanner(
             cluster, self.plan, self.config, _Moment(self.now, "me", self.watch)
         )
         return list(maker._events(self.node))
 
-    def written(self) -> "World":
-        """Do what is decided, as a webhook and a writer do; what does not hold any more is not."""
+    def apply_writes(self) -> "World":
+        """Apply the decided writes as webhook and writer do, except those that became outdated."""
         done = self.node
         for write in split(self.decided(), self.config.mode)[0]:
             if write.if_unchanged(done) is not None:
@@ -183,7 +183,9 @@ class World:
 
 def marked(value: str = "soft", **annotations: str) -> World:
     bare = node("n", labels={MARK_LABEL: value}, annotations=DETAILED | annotations)
-    return World(replace(bare, taints=desired_taints(bare, TAINT_KEY)), goes=True, pods=(POD,))
+    return World(
+        replace(bare, taints=desired_taints(bare, TAINT_KEY)), removable=True, pods=(POD,)
+    )
 
 
 def unmarked(**annotations: str) -> World:
@@ -199,17 +201,17 @@ QUIET: Mapping[State, World] = {
     State.PROTECTED: marked(**GUARDED),
     State.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
     State.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
-    State.PROTECTED_UNMARKED: replace(unmarked(**HOLDING), held=True),
+    State.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), held=True),
     State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
     State.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
 }
-"""In each state a node of which there is nothing to say."""
+"""For each state a node without events."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
-MARKED_ALONE = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
+MARKED_ONLY = replace(CONFIG, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED))
 EXAMPLES: Mapping[Event, Callable[[World], World]] = {
-    Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, STOPPED),
+    Event.LEAVING: lambda one: one.changed(**DETAILED).tainted(*one.node.taints, SHUT_DOWN),
     Event.OBSERVE: lambda one: replace(one, config=OBSERVE),
-    Event.UNREMOVABLE: lambda one: replace(one, goes=False),
+    Event.UNREMOVABLE: lambda one: replace(one, removable=False),
     Event.EMPTY_AT_DEADLINE: lambda one: replace(
         one.changed(**{DETAILS_ANNOTATION: encode_details(replace(DETAILS, deadline=NOW))}),
         pods=(),
@@ -217,12 +219,12 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     ),
     Event.DEADLINE_MISSED: lambda one: replace(one, now=DETAILS.deadline),
     Event.DRAIN_FAILED: lambda one: replace(one, watch=replace(WATCH, failed={"n": BARE})),
-    Event.REMOVABLE: lambda one: replace(one, goes=True),
-    Event.REMOVABLE_OBSERVED: lambda one: replace(one, goes=True, config=OBSERVE),
+    Event.REMOVABLE: lambda one: replace(one, removable=True),
+    Event.REMOVABLE_OBSERVED: lambda one: replace(one, removable=True, config=OBSERVE),
     Event.WRONG_TAINTS: lambda one: one.tainted(*() if one.node.taints else (OURS,)),
     Event.MARK_REMOVED: lambda one: one.changed(**DETAILED),
     Event.PROTECTION_WANTED: lambda one: replace(one, held=True),
-    Event.WRONG_ANNOTATION: lambda one: one.labelled(KARPENTER_LABEL),
+    Event.WRONG_ANNOTATION: lambda one: one.labeled(KARPENTER_LABEL),
     Event.DETAILS_REMOVED: lambda one: one.changed(**GUARDED),
     Event.PROTECTION_UNWANTED: lambda one: replace(one, held=False),
     Event.LONG_OCCUPIED: lambda one: replace(
@@ -231,7 +233,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.PROTECTION_REMOVED: lambda one: one.changed(**{GUARD_ANNOTATION: None}),
     Event.INVALID_END: lambda one: one.changed(**{GUARD_OURS_ANNOTATION: "9" * 9 + "0" * 9}),
     Event.PROTECTION_EXPIRED: lambda one: replace(one, now=NOW + 60),
-    Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ALONE),
+    Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ONLY),
     Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
     Event.INVALID_DETAILS: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
     Event.NO_SCHEDULE_DUE: lambda one: replace(
@@ -247,9 +249,9 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.EMPTY: lambda one: replace(one, pods=()),
     Event.RESERVE_CHANGED: lambda one: one.changed(**{RESERVE_ANNOTATION: "for p"}),
 }
-"""How each event comes about that something is written for."""
+"""For each event with a write: how to cause it."""
 NOTES = {
-    Event.LEAVING: f"taint {STOPPED.key} announces that the node will be removed",
+    Event.LEAVING: f"taint {SHUT_DOWN.key} announces that the node will be removed",
     Event.UNREMOVABLE: "",
     Event.DRAIN_FAILED: "the drain failed: a/p: pod-bare: nobody owns it",
     Event.REMOVABLE_OBSERVED: "the cluster does not need the node",
@@ -260,24 +262,24 @@ NOTES = {
     Event.NO_SCHEDULE_BLOCKED: "NoSchedule marks are not configured (noScheduleAfter: never)",
     Event.RESERVE_CHANGED: "the node is no longer reserved for expected pods",
 }
-"""What people are told, where it is not the event's meaning."""
+"""The note of a write, where it differs from the meaning of the event."""
 
 
 @pytest.mark.parametrize("state", State)
-def test_where_nothing_happens_nothing_is_written(state: State) -> None:
+def test_nothing_is_written_when_no_event_occurs(state: State) -> None:
     assert state in states(QUIET[state].node)
     assert QUIET[state].decided() == ()
-    assert QUIET[state].tainted(*QUIET[state].node.taints, GOING).decided() == ()
+    assert QUIET[state].tainted(*QUIET[state].node.taints, TO_BE_DELETED).decided() == ()
 
 
 @pytest.mark.parametrize(
     ("event", "state"), [(event, state) for event in Event for state in TABLE[event]]
 )
-def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, state: State) -> None:
+def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: State) -> None:
     act = TABLE[event][state]
     world = EXAMPLES[event](QUIET[state])
     (write,) = world.decided()
-    assert event in world.happening()
+    assert event in world.events()
     assert (write.kind, write.note) == (act.kind, NOTES.get(event, event.meaning))
     assert write.taints is None or act is Transition.REPAIR_TAINTS
     after = states(replace(applied(write, world.node), taints=()))
@@ -285,7 +287,7 @@ def test_each_entry_is_what_is_written_and_leads_where_it_says(event: Event, sta
 
 
 @pytest.mark.parametrize("state", [State.SOFT, State.HARD])
-def test_a_node_that_is_kept_gets_its_guard_with_its_deadline(state: State) -> None:
+def test_reserved_node_gets_protection_with_new_deadline(state: State) -> None:
     bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
     (write,) = EXAMPLES[Event.EMPTY_AT_DEADLINE](QUIET[state].changed(**bare)).decided()
     assert GUARDED.items() <= write.annotations.items()
@@ -299,15 +301,15 @@ TIMED = (
     *(Event.EMPTY_AT_DEADLINE, Event.DEADLINE_MISSED, Event.DRAIN_FAILED),
     *(Event.PROTECTION_EXPIRED, Event.BACKOFF_EXPIRED),
 )
-MEDDLING: Mapping[str, Callable[[World], World]] = {
-    "a mark goes": lambda one: replace(one, node=replace(one.node, labels={})),
-    "an odd mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
-    "a mark comes": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "hard"})),
-    "others guard": lambda one: one.changed(
+CHANGES: Mapping[str, Callable[[World], World]] = {
+    "mark removed": lambda one: replace(one, node=replace(one.node, labels={})),
+    "invalid mark": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "x"})),
+    "mark added": lambda one: replace(one, node=replace(one.node, labels={MARK_LABEL: "hard"})),
+    "foreign protection": lambda one: one.changed(
         **{GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: None}
     ),
-    "a back-off": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
-    "Karpenter's no more": lambda one: replace(
+    "backoff": lambda one: one.changed(**{BACKOFF_ANNOTATION: f"3 {one.now + 9}"}),
+    "no longer a Karpenter node": lambda one: replace(
         one,
         node=replace(
             one.node,
@@ -316,14 +318,14 @@ MEDDLING: Mapping[str, Callable[[World], World]] = {
             },
         ),
     ),
-    "Karpenter's opt-out": lambda one: one.changed(**{KARPENTER_KEEP_ANNOTATION: "true"}),
-    "it leaves": lambda one: one.tainted(*one.node.taints, STOPPED),
-    "it comes back": lambda one: one.tainted(*(t for t in one.node.taints if t != STOPPED)),
+    "Karpenter opt-out": lambda one: one.changed(**{KARPENTER_KEEP_ANNOTATION: "true"}),
+    "leaving": lambda one: one.tainted(*one.node.taints, SHUT_DOWN),
+    "no longer leaving": lambda one: one.tainted(*(t for t in one.node.taints if t != SHUT_DOWN)),
     "enforce": lambda one: replace(one, config=CONFIG),
     **{f"{seconds} s pass": partial(later, seconds) for seconds in (10, 120, 3600, 10**6)},
     **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
 }
-BESIDE = {
+COMPATIBLE = {
     State.UNMARKED: {
         State.PROTECTION_ENDING,
         State.PROTECTED_UNMARKED,
@@ -334,31 +336,31 @@ BESIDE = {
     State.HARD: {State.PROTECTED, State.RELEASED_TO_AUTOSCALER, State.BACKING_OFF},
 }
 SETTLED_MAX = 4
-"""Passes after which nothing is left to write, whatever has happened."""
+"""Passes after which nothing is left to write, whatever happened before."""
 
 
 @given(
     st.sampled_from(list(QUIET.values())),
-    st.lists(st.sampled_from(list(MEDDLING.values())), max_size=12),
+    st.lists(st.sampled_from(list(CHANGES.values())), max_size=12),
 )
-def test_walks_end_nowhere_that_the_table_does_not_know(
+def test_random_walk_stays_within_states_of_table(
     world: World, way: list[Callable[[World], World]]
 ) -> None:
-    """And each pass does all that there is to do, or is followed by few that do."""
+    """After a few more passes nothing is left to write."""
     for change in way:
         world = change(world)
-        assert world.happening() == sorted(world.happening(), key=list(Event).index)
-        world = world.written()
+        assert world.events() == sorted(world.events(), key=list(Event).index)
+        world = world.apply_writes()
         found = {*states(world.node)}
-        (mark,) = found & set(BESIDE)
-        assert found - {mark} <= BESIDE[mark]
+        (mark,) = found & set(COMPATIBLE)
+        assert found - {mark} <= COMPATIBLE[mark]
         assert all(any(one in acts for acts in TABLE.values()) for one in found)
     for _ in range(SETTLED_MAX):
-        world = world.written()
+        world = world.apply_writes()
     assert split(world.decided(), world.config.mode)[0] == []
 
 
-def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard() -> None:
+def test_failed_drain_is_noted_and_draining_node_is_no_schedule() -> None:
     failed = replace(marked(**GUARDED), watch=replace(WATCH, failed={"n": BARE}))
     (write,) = failed.decided()
     found = backoff_of({BACKOFF_ANNOTATION: write.annotations[BACKOFF_ANNOTATION] or ""})
@@ -372,7 +374,7 @@ def test_a_failed_drain_says_why_on_the_node_and_a_node_that_is_drained_is_hard(
     (write,) = drained.decided()
     assert (write.kind, write.labels) == (WriteKind.SET_NO_SCHEDULE, {MARK_LABEL: "hard"})
     assert write.note == "the node is being drained, and no new pod may be placed on it"
-    assert drained.written().decided() == (), "it stays hard"
+    assert drained.apply_writes().decided() == (), "it remains hard"
     refused = replace(WATCH, hard=frozenset("n"), against_hard={"n": (BARE,)})
-    (write,) = replace(drained.written(), watch=refused).decided()
+    (write,) = replace(drained.apply_writes(), watch=refused).decided()
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE

@@ -1,4 +1,4 @@
-"""Which nodes an autoscaler must not take before Ebb hands them over, and when Ebb does."""
+"""Scale-down protection of nodes, and when Ebb releases them to the autoscaler."""
 
 import random
 from collections.abc import Mapping
@@ -58,17 +58,17 @@ KARPENTERS = {
 OURS_GONE = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
 
 
-def asked(scope: Scope, **budgets: object) -> Config:
+def scoped(scope: Scope, **budgets: object) -> Config:
     """Return a configuration under which no node is marked."""
     made = replace(NO_MARKS, **budgets)  # type: ignore[arg-type]
     return replace(CONFIG, budgets=made, scale_down_protection=ScaleDownProtection(scope=scope))
 
 
-def looked(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> PassResult:
+def run_pass(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> PassResult:
     return reconcile(Cluster.of(nodes, pods), config, LeaderState(first_pass_at=0), now)
 
 
-def written(config: Config, found: PassResult, watching: int = 10**6) -> tuple[Write[Node], ...]:
+def writes_of(config: Config, found: PassResult, watching: int = 10**6) -> tuple[Write[Node], ...]:
     cluster, memory = found.snapshot.cluster, found.state
     watch = LeaderObservations(
         watching,
@@ -80,15 +80,15 @@ def written(config: Config, found: PassResult, watching: int = 10**6) -> tuple[W
 
 
 def stored(write: Write[Node], one: Node) -> Node:
-    """Return the node as the webhook lets the write be stored."""
+    """Return the node as it is stored after the write and the webhook."""
     made = applied(write, one)
     return replace(made, taints=desired_taints(made, CONFIG.taint_key))
 
 
 def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> list[Node]:
-    """Write until there is nothing left to write, as a webhook and a writer do."""
+    """Apply writes as webhook and writer do, until none is left."""
     for _ in range(5):
-        writes = written(config, looked(config, nodes, *pods, now=now))
+        writes = writes_of(config, run_pass(config, nodes, *pods, now=now))
         if not writes:
             return nodes
         for write in writes:
@@ -97,66 +97,66 @@ def settled(config: Config, nodes: list[Node], *pods: Pod, now: int = NOW) -> li
 
 
 def ending(overdue: int) -> Pod:
-    """Return a pod that should be gone by then."""
+    """Return a terminating pod that should have ended at *overdue*."""
     return replace(
         pod("p", "n", 1, 1), terminating=True, ties=DisruptionFacts(overdue_seconds=overdue)
     )
 
 
-EMPTY = {Scope.EMPTY, Scope.ALL}
-EVERY = {Scope.ALL}
-NEVER: set[Scope] = set()
+EMPTY_AND_ALL = {Scope.EMPTY, Scope.ALL}
+ONLY_ALL = {Scope.ALL}
+NO_SCOPE: set[Scope] = set()
 IN_POOL = (Pool(name="p", node_selector=(("pool", "p"),), budget=UNLIMITED.cluster),)
 ANY = pod("any", "full", 100, 100)
 
 
 @pytest.mark.parametrize("scope", Scope)
 @pytest.mark.parametrize(
-    ("one", "pods", "budgets", "held_with"),
+    ("one", "pods", "budgets", "protecting_scopes"),
     [
-        (node("n"), (), {}, EMPTY),
-        (node("n"), (pod("p", "n", 100, 100),), {}, EVERY),
-        (node("n"), (replace(pod("p", "n", 100, 100), daemon=True),), {}, EMPTY),
-        (node("n"), (replace(pod("p", "n", 1, 1), priority=-11),), {}, NEVER),
-        (node("n"), (replace(pod("p", "n", 1, 1), terminating=True),), {}, EVERY),
-        (node("n"), (ending(NOW),), {}, EVERY),
-        (node("n"), (ending(NOW - 1),), {}, NEVER),
-        (node("n"), (replace(pod("p", "n", 1, 1), unreadable="x"),), {}, EVERY),
-        (node("n", annotations={KEEP_ANNOTATION: "true"}), (), {}, NEVER),
-        (node("n", annotations={GUARD_ANNOTATION: "true"}), (), {}, NEVER),
-        (node("n", annotations={GUARD_ANNOTATION: "false"}), (ANY,), {}, NEVER),
-        (node("n", annotations={KARPENTER_KEEP_ANNOTATION: "true"}), (), {}, NEVER),
-        (node("n", annotations=KARPENTERS), (), {}, EMPTY),
-        (node("n", annotations=HELD), (), {}, EMPTY),
-        (replace(node("n"), unschedulable=True), (), {}, NEVER),
-        (replace(node("n"), unschedulable=True), (pod("p", "n", 1, 1),), {}, NEVER),
-        (replace(node("n"), ready=False), (), {}, NEVER),
-        (replace(node("n"), virtual=True), (), {}, NEVER),
-        (replace(node("n"), unreadable="x"), (), {}, NEVER),
-        (replace(node("n"), deleting=True), (), {}, NEVER),
-        (node("n", labels={"node-role.kubernetes.io/control-plane": ""}), (), {}, NEVER),
-        (node("n"), (), {"pools": IN_POOL}, NEVER),
-        (node("n", labels={"pool": "p"}), (), {"pools": IN_POOL}, EMPTY),
-        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (), {}, NEVER),
-        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW}"}), (), {}, EMPTY),
+        (node("n"), (), {}, EMPTY_AND_ALL),
+        (node("n"), (pod("p", "n", 100, 100),), {}, ONLY_ALL),
+        (node("n"), (replace(pod("p", "n", 100, 100), daemon=True),), {}, EMPTY_AND_ALL),
+        (node("n"), (replace(pod("p", "n", 1, 1), priority=-11),), {}, NO_SCOPE),
+        (node("n"), (replace(pod("p", "n", 1, 1), terminating=True),), {}, ONLY_ALL),
+        (node("n"), (ending(NOW),), {}, ONLY_ALL),
+        (node("n"), (ending(NOW - 1),), {}, NO_SCOPE),
+        (node("n"), (replace(pod("p", "n", 1, 1), unreadable="x"),), {}, ONLY_ALL),
+        (node("n", annotations={KEEP_ANNOTATION: "true"}), (), {}, NO_SCOPE),
+        (node("n", annotations={GUARD_ANNOTATION: "true"}), (), {}, NO_SCOPE),
+        (node("n", annotations={GUARD_ANNOTATION: "false"}), (ANY,), {}, NO_SCOPE),
+        (node("n", annotations={KARPENTER_KEEP_ANNOTATION: "true"}), (), {}, NO_SCOPE),
+        (node("n", annotations=KARPENTERS), (), {}, EMPTY_AND_ALL),
+        (node("n", annotations=HELD), (), {}, EMPTY_AND_ALL),
+        (replace(node("n"), unschedulable=True), (), {}, NO_SCOPE),
+        (replace(node("n"), unschedulable=True), (pod("p", "n", 1, 1),), {}, NO_SCOPE),
+        (replace(node("n"), ready=False), (), {}, NO_SCOPE),
+        (replace(node("n"), virtual=True), (), {}, NO_SCOPE),
+        (replace(node("n"), unreadable="x"), (), {}, NO_SCOPE),
+        (replace(node("n"), deleting=True), (), {}, NO_SCOPE),
+        (node("n", labels={"node-role.kubernetes.io/control-plane": ""}), (), {}, NO_SCOPE),
+        (node("n"), (), {"pools": IN_POOL}, NO_SCOPE),
+        (node("n", labels={"pool": "p"}), (), {"pools": IN_POOL}, EMPTY_AND_ALL),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (), {}, NO_SCOPE),
+        (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW}"}), (), {}, EMPTY_AND_ALL),
         (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (pod("p", "n", 1, 1),), {},
-         EVERY),
+         ONLY_ALL),
         (node("n", annotations={BACKOFF_ANNOTATION: f"1 {NOW + 1}"}), (),
-         {"reserve": Reserve()}, EMPTY),
+         {"reserve": Reserve()}, EMPTY_AND_ALL),
     ],
 )  # fmt: skip
-def test_which_nodes_are_held(
+def test_node_is_protected_depending_on_scope(
     one: Node,
     pods: tuple[Pod, ...],
     budgets: dict[str, object],
-    held_with: set[Scope],
+    protecting_scopes: set[Scope],
     scope: Scope,
 ) -> None:
-    """A leader that has not looked on keeps room for all that may come: the last row."""
-    config = asked(scope, **budgets)
+    """The last row: a new leader reserves nodes for all pods that may arrive."""
+    config = scoped(scope, **budgets)
     cluster = Cluster.of([one, node("full")], [ANY, *pods])
     found = reconcile(cluster, config, LeaderState(), NOW)
-    assert ("n" in found.plan.held) is (scope in held_with)
+    assert ("n" in found.plan.held) is (scope in protecting_scopes)
     kept = {held.node for held in found.plan.reserve}
     assert found.plan.held == held_back(cluster, config, NOW, kept)
 
@@ -170,27 +170,27 @@ def test_which_nodes_are_held(
         ((), Reserve(), Scope.EMPTY, True),
     ],
 )
-def test_a_node_that_has_refused_its_mark_is_its_autoscalers(
+def test_empty_node_is_not_protected_when_its_mark_failed(
     pods: tuple[Pod, ...], reserve: Reserve, scope: Scope, held: bool
 ) -> None:
-    """Or it would carry our guard for ever, for a mark that nobody can write."""
+    """Otherwise the protection would never end, as the mark cannot be written."""
     cluster = Cluster.of([node("n"), node("full")], [ANY, *pods])
-    config, refused = asked(scope, reserve=reserve), frozenset({"n"})
-    for now, left_alone in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
+    config, refused = scoped(scope, reserve=reserve), frozenset({"n"})
+    for now, backing_off in ((NOW, True), (NOW + 99, True), (NOW + 100, False)):
         memory = LeaderState().with_failed_writes(
             refused, Now(NOW), unneeded_time_seconds=100, max_seconds=100
         )
         found = reconcile(cluster, config, memory, now)
-        assert ("n" in found.plan.held) is (held or not left_alone)
+        assert ("n" in found.plan.held) is (held or not backing_off)
 
 
 @pytest.mark.law(seeds_max=3000)
-def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
-    seen = dict.fromkeys(("empty", "occupied", "left alone"), 0)
+def test_protected_nodes_agree_with_plain_rules(seeds: range) -> None:
+    seen = dict.fromkeys(("empty", "occupied", "backing off"), 0)
     for seed in seeds:
         chance = random.Random(seed)
         cluster = mixed.cluster(chance, social=False)
-        nodes = [meddled(chance, one) for one in cluster.nodes]
+        nodes = [randomly_annotated(chance, one) for one in cluster.nodes]
         gone = [p for p in cluster.pods if p.stays_with_node or chance.random() < 0.4]
         cluster = replace(Cluster.of(nodes, gone), attach_limits=cluster.attach_limits)
         config = mixed_config.config(chance)
@@ -204,12 +204,12 @@ def test_held_nodes_are_those_of_the_plain_rules(seeds: range) -> None:
         assert found.plan.held == plain, seed
         for name in plain:
             seen["occupied" if name in found.snapshot.non_empty_nodes else "empty"] += 1
-        seen["left alone"] += bool(found.rate_limits.backing_off.keys() - plain)
+        seen["backing off"] += bool(found.rate_limits.backing_off.keys() - plain)
     assert min(seen.values()) > len(seeds) // 20, seen
 
 
 DAY = 86_400
-WORDS: tuple[Mapping[str, str], ...] = (
+ANNOTATIONS: tuple[Mapping[str, str], ...] = (
     *({},) * 10,
     HELD,
     KARPENTERS,
@@ -221,13 +221,13 @@ WORDS: tuple[Mapping[str, str], ...] = (
 )
 
 
-def meddled(chance: random.Random, one: Node) -> Node:
+def randomly_annotated(chance: random.Random, one: Node) -> Node:
     labels = {KARPENTER_LABEL: "x"} if chance.random() < 0.3 else {}
-    annotations = {**one.annotations, **chance.choice(WORDS)}
+    annotations = {**one.annotations, **chance.choice(ANNOTATIONS)}
     return replace(one, labels={**one.labels, **labels}, annotations=annotations)
 
 
-# What is written
+# Writes
 
 
 def marked_node(**annotations: str) -> Node:
@@ -243,43 +243,43 @@ THERE = pod("q", "other", 100, 100)
 @pytest.mark.parametrize(
     ("one", "pods", "config", "kind", "annotations"),
     [
-        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
-        (node("n"), (MOVING, THERE), asked(Scope.EMPTY), None, {}),
-        (node("n"), (MOVING, THERE), asked(Scope.ALL), WriteKind.PROTECT_UNMARKED, HELD),
-        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.EMPTY), WriteKind.PROTECT,
+        (node("n"), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
+        (node("n"), (MOVING, THERE), scoped(Scope.EMPTY), None, {}),
+        (node("n"), (MOVING, THERE), scoped(Scope.ALL), WriteKind.PROTECT_UNMARKED, HELD),
+        (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.EMPTY), WriteKind.PROTECT,
          {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD), (MOVING, THERE), asked(Scope.ALL), None, {}),
-        (node("n", annotations=HELD), (THERE,), asked(Scope.MARKED), WriteKind.PROTECT,
+        (node("n", annotations=HELD), (MOVING, THERE), scoped(Scope.ALL), None, {}),
+        (node("n", annotations=HELD), (THERE,), scoped(Scope.MARKED), WriteKind.PROTECT,
          {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=HELD), (THERE,), replace(asked(Scope.EMPTY), mode=Mode.OBSERVE),
+        (node("n", annotations=HELD), (THERE,), replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE),
          WriteKind.PROTECT, {GUARD_OURS_ANNOTATION: str(NOW + 900)}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 450)}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 451)}), (THERE,),
-         asked(Scope.EMPTY), None, {}),
+         scoped(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 900)}), (THERE,),
-         asked(Scope.EMPTY), None, {}),
+         scoped(Scope.EMPTY), None, {}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 901)}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: "marked"}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, {GUARD_OURS_ANNOTATION: "held"}),
         (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
-         asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
+         scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, HELD),
         (node("n", annotations={GUARD_OURS_ANNOTATION: "held"}), (THERE,),
-         asked(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {GUARD_OURS_ANNOTATION: None}),
+         scoped(Scope.MARKED), WriteKind.REMOVE_PROTECTION, {GUARD_OURS_ANNOTATION: None}),
         (node("n", annotations=HELD), (THERE,), CONFIG, WriteKind.MARK,
          {GUARD_OURS_ANNOTATION: "marked"}),
     ],
 )  # fmt: skip
-def test_the_guard_of_a_node_without_a_mark(
+def test_unmarked_node_gets_protection_write(
     one: Node,
     pods: tuple[Pod, ...],
     config: Config,
     kind: WriteKind | None,
     annotations: Mapping[str, str | None],
 ) -> None:
-    writes = written(config, looked(config, [one, OTHER], *pods))
+    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
     writes = tuple(write for write in writes if write.key == "n")
     assert [write.kind for write in writes] == ([kind] if kind else [])
     assert not writes or annotations.items() <= writes[0].annotations.items()
@@ -300,19 +300,20 @@ def test_the_guard_of_a_node_without_a_mark(
         ),
     ],
 )
-def test_an_empty_node_is_told_why_it_stays_one_with_pods_what_for(
+def test_protection_note_gives_blocker_or_purpose(
     scope: Scope, pods: tuple[Pod, ...], note: str
 ) -> None:
-    writes = written(asked(scope), looked(asked(scope), [node("n"), OTHER], *pods))
+    writes = writes_of(
+        scoped(scope),
+        run_pass(scoped(scope), [node("n"), OTHER], *pods),
+    )
     assert [write.note for write in writes if write.key == "n"] == [note]
 
 
 @pytest.mark.parametrize(("drained", "kinds"), [("", []), ("n", [WriteKind.SET_NO_SCHEDULE])])
-def test_a_node_that_is_drained_is_hard_from_its_first_second_on(
-    drained: str, kinds: list[WriteKind]
-) -> None:
+def test_draining_node_is_no_schedule_at_once(drained: str, kinds: list[WriteKind]) -> None:
     one = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
-    found = looked(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
+    found = run_pass(CONFIG, [one, OTHER], MOVING, THERE, now=NOW - 60)
     watch = LeaderObservations(10**6, found.no_schedule_blockers, hard=frozenset({drained}))
     writes = decide(
         found.snapshot.cluster, found.plan, CONFIG, now_seconds=found.at, owner="me", watch=watch
@@ -331,12 +332,12 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
 @pytest.mark.parametrize(
     ("one", "pods", "config", "kind", "annotations"),
     [
-        (node("n"), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, KARPENTERS),
-        (node("n", annotations=KARPENTERS), (THERE,), asked(Scope.EMPTY), None, {}),
-        (node("n", annotations=HELD), (THERE,), asked(Scope.EMPTY), WriteKind.PROTECT_UNMARKED,
+        (node("n"), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED, KARPENTERS),
+        (node("n", annotations=KARPENTERS), (THERE,), scoped(Scope.EMPTY), None, {}),
+        (node("n", annotations=HELD), (THERE,), scoped(Scope.EMPTY), WriteKind.PROTECT_UNMARKED,
          OLD | KARPENTERS),
         (node("n", annotations=HELD | {GUARD_OURS_ANNOTATION: str(NOW + 5)}), (MOVING, THERE),
-         asked(Scope.EMPTY), WriteKind.PROTECT,
+         scoped(Scope.EMPTY), WriteKind.PROTECT,
          OLD | {GUARD_OURS_ANNOTATION: f"{NOW + 900} {KARPENTER_KEEP_ANNOTATION}"}),
         (node("n"), (THERE,), CONFIG, WriteKind.MARK,
          {KARPENTER_KEEP_ANNOTATION: "true",
@@ -350,24 +351,24 @@ OLD = {GUARD_ANNOTATION: None, KARPENTER_KEEP_ANNOTATION: "true"}
          {KARPENTER_KEEP_ANNOTATION: "true"}),
         (marked_node(**BY_OTHERS), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
          {DETAILS_ANNOTATION: None}),
-        (node("n", annotations=BY_OTHERS), (THERE,), asked(Scope.EMPTY), None, {}),
+        (node("n", annotations=BY_OTHERS), (THERE,), scoped(Scope.EMPTY), None, {}),
         (marked_node(**BY_OTHERS | HELD), (MOVING, THERE), CONFIG, WriteKind.RELEASE_MARK,
          {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
-        (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), asked(Scope.EMPTY),
+        (node("n", annotations=BY_OTHERS | HELD), (MOVING, THERE), scoped(Scope.EMPTY),
          WriteKind.PROTECT,
          {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 900)}),
     ],
 )  # fmt: skip
-def test_where_karpenter_is_the_guard_is_its_own_word(
+def test_karpenter_annotation_protects_karpenter_nodes(
     one: Node,
     pods: tuple[Pod, ...],
     config: Config,
     kind: WriteKind | None,
     annotations: Mapping[str, str | None],
 ) -> None:
-    """A guard from before the node was Karpenter's is moved; others' words stay."""
+    """Older protection moves to Karpenter's annotation; foreign annotations are not changed."""
     one = on_karpenter(one)
-    writes = written(config, looked(config, [one, OTHER], *pods))
+    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
     writes = tuple(write for write in writes if write.key == "n")
     assert [write.kind for write in writes] == ([kind] if kind else [])
     for write in writes:
@@ -379,114 +380,118 @@ def test_where_karpenter_is_the_guard_is_its_own_word(
         )
 
 
-def test_a_node_that_a_daemons_pod_keeps_for_a_time_is_handed_over_when_that_is_over() -> None:
-    """Not earlier, and not a pass later: those before are skipped."""
-    told = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
-    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=told)
+def test_node_is_released_when_do_not_disrupt_of_daemon_pod_expires() -> None:
+    """Earlier passes are skipped, and the first pass after the expiry releases the node."""
+    facts = DisruptionFacts(notes=((KARPENTER_KEEP_ANNOTATION, "90s"),), started_seconds=NOW)
+    keeps = replace(pod("d", "n", 1, 1), daemon=True, owner_kind="DaemonSet", ties=facts)
     there = Cluster.of([on_karpenter(marked_node(**KARPENTERS)), OTHER], [keeps, THERE])
-    last = looked(CONFIG, list(there.nodes), *there.pods)
+    last = run_pass(CONFIG, list(there.nodes), *there.pods)
     for now, skipped in ((NOW, True), (NOW + 89, True), (NOW + 90, False)):
         last = reconcile(there, CONFIG, last.state, now, last=last)
         assert last.skipped is skipped
-        kinds = [write.kind for write in written(CONFIG, last) if write.key == "n"]
+        kinds = [write.kind for write in writes_of(CONFIG, last) if write.key == "n"]
         assert (WriteKind.REMOVE_PROTECTION in kinds) is (now == NOW + 90)
 
 
 @pytest.mark.parametrize(("kind", "empty"), [("StatefulSet", False), ("ReplicaSet", True)])
-def test_a_stuck_pod_that_karpenter_waits_for_keeps_the_guard_and_ends_the_mark(
-    kind: str, *, empty: bool
-) -> None:
-    """At the deadline, since the node has not emptied."""
+def test_stuck_pod_keeps_protection_when_karpenter_waits_for_it(kind: str, *, empty: bool) -> None:
+    """The mark is released at the deadline, because the node is not empty."""
     one = on_karpenter(marked_node(**KARPENTERS))
     stuck = replace(ending(NOW - DAY), owner_kind=kind)
     for now, kinds in (
         (NOW, [WriteKind.REMOVE_PROTECTION] if empty else []),
         (NOW + 3600, [WriteKind.MARK] if empty else [WriteKind.RELEASE_MARK]),
     ):
-        writes = written(CONFIG, looked(CONFIG, [one, OTHER], stuck, THERE, now=now))
+        writes = writes_of(CONFIG, run_pass(CONFIG, [one, OTHER], stuck, THERE, now=now))
         assert [write.kind for write in writes if write.key == "n"] == kinds
 
 
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
 @pytest.mark.parametrize("scope", [Scope.EMPTY, Scope.ALL])
-def test_a_guard_that_is_held_goes_as_marks_do(labels: dict[str, str], scope: Scope) -> None:
-    """In mode observe after a while, and with `ebb release --all` at once."""
-    config = asked(scope)
-    begun = [node("n", labels=labels), OTHER]
-    first = settled(config, begun, MOVING, THERE)
+def test_protection_of_unmarked_node_is_removed_like_marks(
+    labels: dict[str, str], scope: Scope
+) -> None:
+    """In mode observe after some time, and at once by `ebb release --all`."""
+    config = scoped(scope)
+    initial = [node("n", labels=labels), OTHER]
+    first = settled(config, initial, MOVING, THERE)
     nodes = settled(config, first, THERE)
     assert nodes[0].annotations == (KARPENTERS if labels else HELD)
-    gone = cleanup(nodes[0], config.taint_key)
-    assert gone is not None
-    assert applied(gone, nodes[0]).annotations == {}
+    removal = cleanup(nodes[0], config.taint_key)
+    assert removal is not None
+    assert applied(removal, nodes[0]).annotations == {}
     config = replace(config, mode=Mode.OBSERVE)
     watched = settled(config, nodes, THERE)
     ended = settled(
         config, watched, THERE, now=NOW + config.scale_down_protection.after_release_seconds
     )
-    assert ended == begun
+    assert ended == initial
 
 
 def after(
     config: Config, empty: tuple[Node, ...], *pods: Pod, seconds: int, then: Config | None = None
 ) -> list[tuple[object, Mapping[str, str | None]]]:
-    """Return what is written on n by one that has seen it empty, and has pods on it so long."""
+    """Return the writes of n by a leader that saw it empty, and then *pods* for *seconds*."""
     last = reconcile(Cluster.of(empty, [THERE]), config, LeaderState(), NOW)
     filled = Cluster.of(empty, [THERE, *pods])
     for now in (NOW + 1, NOW + seconds):
         last = reconcile(filled, then or config, last.state, now, last=last)
-    found = (one for one in written(then or config, last) if one.key == "n")
+    found = (one for one in writes_of(then or config, last) if one.key == "n")
     return [(one.kind, one.annotations) for one in found]
 
 
 @pytest.mark.parametrize("labels", [{}, {KARPENTER_LABEL: "default"}])
-@pytest.mark.parametrize("told", [{}, {RESERVE_ANNOTATION: "for p"}])
-def test_a_node_that_has_just_filled_keeps_what_it_has_for_as_long_as_a_guard_stays(
-    labels: dict[str, str], told: dict[str, str]
+@pytest.mark.parametrize("reservation", [{}, {RESERVE_ANNOTATION: "for p"}])
+def test_protection_is_retained_temporarily_when_node_fills(
+    labels: dict[str, str], reservation: dict[str, str]
 ) -> None:
-    """Without a write; one that is empty again by then has had none."""
-    config = asked(Scope.EMPTY, reserve=Reserve(window_seconds=DAY))
+    """Without a write, so a node that is empty again by then was never written."""
+    config = scoped(Scope.EMPTY, reserve=Reserve(window_seconds=DAY))
     guard = KARPENTERS if labels else HELD
-    nodes = (node("n", labels=labels, annotations={**guard, **told}), OTHER)
+    nodes = (node("n", labels=labels, annotations={**guard, **reservation}), OTHER)
     for seconds in (1, 899):
         assert after(config, nodes, MOVING, seconds=seconds) == []
-    gone = dict.fromkeys((*guard, *told))
-    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.REMOVE_PROTECTION, gone)]
+    removed = dict.fromkeys((*guard, *reservation))
+    assert after(config, nodes, MOVING, seconds=900) == [(WriteKind.REMOVE_PROTECTION, removed)]
     ends = {GUARD_OURS_ANNOTATION: guard[GUARD_OURS_ANNOTATION].replace("held", str(NOW + 900))}
-    (write,) = written(config, looked(config, list(nodes), MOVING, THERE))
-    assert write.kind is WriteKind.PROTECT, "who has not seen it empty says until when"
+    (write,) = writes_of(config, run_pass(config, list(nodes), MOVING, THERE))
+    assert write.kind is WriteKind.PROTECT, "a leader that did not see it empty writes the end"
     assert ends.items() <= write.annotations.items()
-    assert not told or write.annotations[RESERVE_ANNOTATION] is None
+    assert not reservation or write.annotations[RESERVE_ANNOTATION] is None
 
 
 @pytest.mark.parametrize(
     ("one", "pods", "then"),
     [
-        (node("n", annotations=HELD), (MOVING,), replace(asked(Scope.EMPTY), mode=Mode.OBSERVE)),
-        (node("n", annotations=HELD), (MOVING,), asked(Scope.MARKED)),
-        (node("n", annotations=HELD), (), asked(Scope.EMPTY, pools=IN_POOL)),
-        (on_karpenter(node("n", annotations=HELD)), (MOVING,), asked(Scope.EMPTY)),
+        (
+            node("n", annotations=HELD),
+            (MOVING,),
+            replace(scoped(Scope.EMPTY), mode=Mode.OBSERVE),
+        ),
+        (node("n", annotations=HELD), (MOVING,), scoped(Scope.MARKED)),
+        (node("n", annotations=HELD), (), scoped(Scope.EMPTY, pools=IN_POOL)),
+        (on_karpenter(node("n", annotations=HELD)), (MOVING,), scoped(Scope.EMPTY)),
     ],
 )
-def test_a_guard_that_is_to_go_for_another_cause_says_until_when_at_once(
+def test_end_of_protection_is_written_at_once_for_other_causes(
     one: Node, pods: tuple[Pod, ...], then: Config
 ) -> None:
-    ((kind, annotations),) = after(asked(Scope.EMPTY), (one, OTHER), *pods, seconds=2, then=then)
+    ((kind, annotations),) = after(scoped(Scope.EMPTY), (one, OTHER), *pods, seconds=2, then=then)
     until = (annotations[GUARD_OURS_ANNOTATION] or "").split()[0]
     assert (kind, until) == (WriteKind.PROTECT, str(NOW + 902))
 
 
-def test_of_a_node_with_pods_that_is_held_it_is_not_told_for_long_whom_it_was_kept_for() -> None:
-    config = asked(Scope.ALL, reserve=Reserve(window_seconds=DAY))
+def test_reserve_annotation_is_removed_when_protected_node_remains_occupied() -> None:
+    config = scoped(Scope.ALL, reserve=Reserve(window_seconds=DAY))
     nodes = (node("n", annotations={**HELD, RESERVE_ANNOTATION: "for p"}), OTHER)
     assert after(config, nodes, MOVING, seconds=899) == []
-    told = [(WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})]
-    assert after(config, nodes, MOVING, seconds=900) == told
+    expected = [(WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})]
+    assert after(config, nodes, MOVING, seconds=900) == expected
     observe = replace(config, mode=Mode.OBSERVE)
     ((_, annotations),) = after(config, nodes, MOVING, seconds=2, then=observe)
     assert annotations[RESERVE_ANNOTATION] is None
-    ends = after(config, nodes, MOVING, seconds=899, then=asked(Scope.EMPTY))
-    assert ends == [], "it was held until the scope changed"
+    ends = after(config, nodes, MOVING, seconds=899, then=scoped(Scope.EMPTY))
+    assert ends == [], "it was protected until the scope changed"
 
 
 RELEASED = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: str(NOW + 800)}
@@ -497,98 +502,104 @@ KARPENTER_RELEASED = {
 
 
 def claiming(one: Pod) -> Pod:
-    """Return a pod that holds devices by claims."""
+    """Return a pod that uses devices by resource claims."""
     return replace(one, unsupported=(DEVICES_FIELD,))
 
 
-MOST = pod("p", "n", 3000, 1)
-"""Of the node's 4 cores."""
+LARGE = pod("p", "n", 3000, 1)
+"""Requests 3 of the 4 cores of the node."""
 
 
 @pytest.mark.parametrize(
     ("one", "pods", "lifted"),
     [
-        (node("n", annotations=RELEASED), (MOST,), True),
-        (node("n", annotations=RELEASED), (replace(MOST, requests=MOVING.requests),), False),
-        (node("n", annotations=RELEASED), (replace(ending(NOW), requests=MOST.requests),), True),
-        (node("n", annotations=RELEASED), (replace(ending(NOW - 1), requests=MOST.requests),),
+        (node("n", annotations=RELEASED), (LARGE,), True),
+        (node("n", annotations=RELEASED), (replace(LARGE, requests=MOVING.requests),), False),
+        (node("n", annotations=RELEASED), (replace(ending(NOW), requests=LARGE.requests),), True),
+        (node("n", annotations=RELEASED), (replace(ending(NOW - 1), requests=LARGE.requests),),
          False),
-        (on_karpenter(node("n", annotations=KARPENTER_RELEASED)), (MOST,), False),
-        (node("n", annotations=RELEASED), (MOST, claiming(THERE)), True),
-        (node("n", annotations=RELEASED), (claiming(MOST),), False),
+        (on_karpenter(node("n", annotations=KARPENTER_RELEASED)), (LARGE,), False),
+        (node("n", annotations=RELEASED), (LARGE, claiming(THERE)), True),
+        (node("n", annotations=RELEASED), (claiming(LARGE),), False),
     ],
 )  # fmt: skip
-def test_the_guard_of_a_released_node_is_lifted_where_no_autoscaler_would_drain_it(
+def test_protection_is_removed_when_no_autoscaler_would_drain_node(
     one: Node, pods: tuple[Pod, ...], *, lifted: bool
 ) -> None:
-    config = asked(Scope.MARKED)
-    writes = written(config, looked(config, [one, OTHER], *pods))
+    config = scoped(Scope.MARKED)
+    writes = writes_of(config, run_pass(config, [one, OTHER], *pods))
     assert [write.kind for write in writes] == [WriteKind.REMOVE_PROTECTION] * lifted
 
 
-def test_a_pass_holds_a_few_the_empty_ones_first() -> None:
-    """And marks come after all of them."""
+def test_pass_protects_bounded_number_of_nodes_empty_first() -> None:
+    """Later passes protect the others."""
     many = PROTECTIONS_A_PASS_MAX + 1
     nodes = [node(f"n{number:03}") for number in range(many + 2)]
     pods = [pod("p0", "n000", 100, 100), pod("p1", "n001", 100, 100)]
-    config = asked(Scope.ALL)
-    writes = written(config, looked(config, nodes, *pods))
+    config = scoped(Scope.ALL)
+    writes = writes_of(config, run_pass(config, nodes, *pods))
     assert [write.key for write in writes] == [f"n{n:03}" for n in range(2, many + 1)]
     after = settled(config, nodes, *pods)
     assert all(GUARD_OURS_ANNOTATION in one.annotations for one in after)
 
 
-def test_an_empty_node_is_marked_at_once_and_handed_over_when_it_is_to_be_spared() -> None:
-    """The first look marks it, the second hands it over; a new leader keeps it for one length."""
+def test_empty_node_is_marked_at_once_and_released_unless_reserved() -> None:
+    """Pass 1 marks it, pass 2 releases it; a new leader reserves it for one window."""
     config = replace(CONFIG, unneeded_time_seconds=600)
     nodes = [node("n"), OTHER]
-    (write,) = written(config, looked(config, nodes, THERE))
+    (write,) = writes_of(config, run_pass(config, nodes, THERE))
     assert (write.kind, write.key) == (WriteKind.MARK, "n")
     nodes = settled(config, nodes, THERE)
     assert nodes[0].annotations.keys() == {DETAILS_ANNOTATION}
     kept = replace(config, budgets=replace(config.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of(nodes, [THERE]), kept, LeaderState(), NOW)
-    assert [write.kind for write in written(kept, new)] == [WriteKind.PROTECT]
+    assert [write.kind for write in writes_of(kept, new)] == [WriteKind.PROTECT]
     later = reconcile(Cluster.of(nodes, [THERE]), kept, new.state, NOW + 60)
-    assert written(kept, later) == ()
+    assert writes_of(kept, later) == ()
 
 
 @pytest.mark.parametrize("policy", ["ClusterThreshold", "NodeUtilization"])
-def test_a_node_that_holds_pods_waits_its_delay(policy: str) -> None:
+def test_node_with_pods_is_not_removed_before_unneeded_time(policy: str) -> None:
     config = replace(CONFIG, unneeded_time_seconds=600, policy=policy)
-    first = looked(config, [node("n"), node("m"), OTHER], MOVING, THERE)
+    first = run_pass(config, [node("n"), node("m"), OTHER], MOVING, THERE)
     assert [removal.node for removal in first.plan.removals] == ["m"]
 
 
-def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
-    """Not with every pod that comes and goes; whoever leads next takes it over."""
-    config = asked(Scope.EMPTY, reserve=Reserve(window_seconds=60))
-    begun = [node("n"), OTHER]
-    new = reconcile(Cluster.of(begun, [THERE]), config, LeaderState(), NOW)
-    (write,) = written(config, new)
+def test_reserve_annotation_is_set_while_node_is_reserved() -> None:
+    """It is not rewritten for every pod; the next leader adopts it."""
+    config = scoped(Scope.EMPTY, reserve=Reserve(window_seconds=60))
+    initial = [node("n"), OTHER]
+    new = reconcile(Cluster.of(initial, [THERE]), config, LeaderState(), NOW)
+    (write,) = writes_of(config, new)
     assert write.kind is WriteKind.PROTECT_UNMARKED
-    said = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
-    assert write.annotations == {**HELD, RESERVE_ANNOTATION: said}
-    nodes = [applied(write, begun[0]), OTHER]
-    assert reserved_for(nodes[0]) == said
+    reason = f"a new leader observes pod arrivals until {timestamp(NOW + 60)}"
+    assert write.annotations == {**HELD, RESERVE_ANNOTATION: reason}
+    nodes = [applied(write, initial[0]), OTHER]
+    assert reserved_for(nodes[0]) == reason
     other = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 1)
-    assert other.plan.reserve[0].why.message == said
-    assert written(config, other) == ()
+    assert other.plan.reserve[0].why.message == reason
+    assert writes_of(config, other) == ()
     over = reconcile(Cluster.of(nodes, [THERE]), config, new.state, NOW + 60)
     assert not over.plan.reserve
-    assert written(config, over) == ()
+    assert writes_of(config, over) == ()
     guard = config.scale_down_protection.after_release_seconds
     almost = reconcile(Cluster.of(nodes, [THERE]), config, over.state, NOW + guard - 1)
-    assert written(config, almost) == ()
+    assert writes_of(config, almost) == ()
     late = reconcile(Cluster.of(nodes, [THERE]), config, almost.state, NOW + guard)
-    (told,) = written(config, late)
-    assert (told.kind, told.annotations) == (WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: None})
-    nodes[0] = applied(told, nodes[0])
+    (update,) = writes_of(config, late)
+    assert (update.kind, update.annotations) == (
+        WriteKind.UPDATE_RESERVE,
+        {RESERVE_ANNOTATION: None},
+    )
+    nodes[0] = applied(update, nodes[0])
     assert nodes[0].annotations == HELD
     again = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), NOW)
-    (told,) = written(config, again)
-    assert (told.kind, told.annotations) == (WriteKind.UPDATE_RESERVE, {RESERVE_ANNOTATION: said})
-    assert told.note == f"reserve: {said}"
+    (update,) = writes_of(config, again)
+    assert (update.kind, update.annotations) == (
+        WriteKind.UPDATE_RESERVE,
+        {RESERVE_ANNOTATION: reason},
+    )
+    assert update.note == f"reserve: {reason}"
 
 
 @pytest.mark.parametrize(
@@ -600,102 +611,104 @@ def test_what_a_node_is_kept_for_stands_on_it_from_beginning_to_end() -> None:
         (node("n"), (THERE,), WriteKind.MARK),
     ],
 )
-def test_it_is_told_in_the_write_that_there_is_if_there_is_one(
+def test_reserve_annotation_is_part_of_another_write_if_there_is_one(
     one: Node, pods: tuple[Pod, ...], kind: WriteKind
 ) -> None:
-    """And taken away in that which hands the node over, or later where a pod has come."""
+    """The release removes it too, or a later write if a pod has arrived."""
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
     new = reconcile(Cluster.of([one, OTHER], pods), config, LeaderState(), NOW)
-    (write,) = written(config, new)
+    (write,) = writes_of(config, new)
     assert write.kind is kind
     assert write.annotations[RESERVE_ANNOTATION]
     after = stored(write, one)
     over = reconcile(Cluster.of([after, OTHER], pods), config, new.state, NOW + 60)
-    (write,) = written(config, over)
+    (write,) = writes_of(config, over)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (
         WriteKind.REMOVE_PROTECTION,
         None,
     )
     filled = Cluster.of([after, OTHER], [*pods, MOVING])
-    assert written(config, reconcile(filled, config, new.state, NOW + 899)) == ()
+    assert writes_of(config, reconcile(filled, config, new.state, NOW + 899)) == ()
     there = reconcile(filled, config, new.state, NOW + 900)
-    assert {w.annotations[RESERVE_ANNOTATION] for w in written(config, there)} == {None}
+    assert {w.annotations[RESERVE_ANNOTATION] for w in writes_of(config, there)} == {None}
 
 
-def test_what_is_told_begins_with_the_mark_and_ends_with_it() -> None:
-    """Of a node that is not held without one; beside a repair of its taints too."""
+def test_reserve_annotation_begins_and_ends_with_mark_when_scope_is_marked() -> None:
+    """Unmarked nodes are not protected here. Repairs of taints are written beside it."""
     budgets = replace(CONFIG.budgets, reserve=Reserve(window_seconds=60))
     config = replace(
         CONFIG, budgets=budgets, scale_down_protection=ScaleDownProtection(scope=Scope.MARKED)
     )
     new = reconcile(Cluster.of([node("n"), OTHER], [THERE]), config, LeaderState(), NOW)
-    (write,) = written(config, new)
+    (write,) = writes_of(config, new)
     assert (write.kind, RESERVE_ANNOTATION in write.annotations) == (WriteKind.MARK, True)
     stays = replace(new, plan=replace(new.plan, removals=()))
-    assert written(config, stays) == ()
+    assert writes_of(config, stays) == ()
     of_mark = stored(write, node("n"))
     again = reconcile(Cluster.of([of_mark, OTHER], [THERE]), config, new.state, NOW)
     stays = replace(again, plan=replace(again.plan, removals=()))
-    (write,) = written(config, stays)
+    (write,) = writes_of(config, stays)
     assert (write.kind, write.annotations[RESERVE_ANNOTATION]) == (WriteKind.RELEASE_MARK, None)
     bare = replace(
         of_mark,
         taints=(),
         annotations={DETAILS_ANNOTATION: of_mark.annotations[DETAILS_ANNOTATION]},
     )
-    mends = written(config, reconcile(Cluster.of([bare, OTHER], [THERE]), config, new.state, NOW))
+    mends = writes_of(
+        config, reconcile(Cluster.of([bare, OTHER], [THERE]), config, new.state, NOW)
+    )
     assert {mend.kind for mend in mends} == {WriteKind.REPAIR_TAINTS, WriteKind.PROTECT}
 
 
-def test_nodes_of_which_nothing_but_that_is_to_be_told_come_by_name() -> None:
-    config = asked(Scope.EMPTY)
+def test_reserve_annotation_writes_are_ordered_by_name() -> None:
+    config = scoped(Scope.EMPTY)
     said = {RESERVE_ANNOTATION: "x"}
     nodes = [node(name, annotations=HELD | said) for name in ("b", "a")]
-    writes = written(config, looked(config, [*nodes, OTHER], THERE))
+    writes = writes_of(config, run_pass(config, [*nodes, OTHER], THERE))
     assert [(write.kind, write.key) for write in writes] == [
         (WriteKind.UPDATE_RESERVE, "a"),
         (WriteKind.UPDATE_RESERVE, "b"),
     ]
 
 
-@pytest.mark.parametrize("told", ["x", "x" * RESERVE_CHARACTERS_MAX])
-def test_what_is_told_is_read_with_the_guard_alone(told: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) == told
-    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: told})) is None
+@pytest.mark.parametrize("value", ["x", "x" * RESERVE_CHARACTERS_MAX])
+def test_reserve_annotation_is_read_only_with_protection(value: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) == value
+    assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: value})) is None
     assert reserved_for(node("n", annotations=HELD)) is None
 
 
-@pytest.mark.parametrize("told", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
-def test_what_others_have_written_there_is_not_told(told: str) -> None:
-    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: told})) is None
+@pytest.mark.parametrize("value", ["", "x\n", "x" * (RESERVE_CHARACTERS_MAX + 1)])
+def test_invalid_reserve_annotation_is_ignored_and_removed(value: str) -> None:
+    assert reserved_for(node("n", annotations={**HELD, RESERVE_ANNOTATION: value})) is None
     assert reserved_for(node("n", annotations={RESERVE_ANNOTATION: "x"})) is None
-    (write,) = written(
-        asked(Scope.EMPTY),
-        looked(
-            asked(Scope.EMPTY),
-            [node("n", annotations={**HELD, RESERVE_ANNOTATION: told}), OTHER],
+    (write,) = writes_of(
+        scoped(Scope.EMPTY),
+        run_pass(
+            scoped(Scope.EMPTY),
+            [node("n", annotations={**HELD, RESERVE_ANNOTATION: value}), OTHER],
             THERE,
         ),
     )
     assert write.annotations == {RESERVE_ANNOTATION: None}
 
 
-def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
-    """It gets another deadline; that of a node that holds pods is over."""
+def test_reserved_node_gets_new_deadline_instead_of_backoff() -> None:
+    """The mark of a node with pods is released at the deadline."""
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, budgets=replace(CONFIG.budgets, reserve=Reserve(window_seconds=60)))
     nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
     new = reconcile(Cluster.of(nodes, [THERE]), config, LeaderState(), late)
     assert [held.node for held in new.plan.reserve] == ["n"]
-    (renewed,) = written(config, new)
+    (renewed,) = writes_of(config, new)
     assert renewed.kind is WriteKind.MARK
     nodes[0] = applied(renewed, nodes[0])
     details = decode_details(nodes[0].annotations)
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
-    assert written(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
+    assert writes_of(config, reconcile(Cluster.of(nodes, [THERE]), config, new.state, late)) == ()
     nodes[0] = marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"})
-    (failed,) = written(
+    (failed,) = writes_of(
         config, reconcile(Cluster.of(nodes, [THERE, MOVING]), config, LeaderState(), late)
     )
     assert failed.kind is WriteKind.RELEASE_MARK
@@ -703,39 +716,39 @@ def test_a_node_that_is_kept_past_its_deadline_has_not_failed() -> None:
 
 
 @pytest.mark.parametrize(("pods", "guarded"), [((MOVING,), True), ((), False)])
-def test_one_write_softens_the_mark_of_a_node_that_is_not_empty_any_more_and_guards_it(
+def test_one_write_softens_mark_and_protects_node_when_not_empty(
     pods: tuple[Pod, ...], guarded: bool
 ) -> None:
-    """The second of two would rest on a Node that the first has changed."""
+    """A second write would conflict with the Node that the first one changed."""
     one = replace(marked_node(), labels={MARK_LABEL: Mark.HARD})
     nodes = [replace(one, taints=desired_taints(one, CONFIG.taint_key)), OTHER]
-    (write,) = written(CONFIG, looked(CONFIG, nodes, THERE, *pods))
+    (write,) = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, *pods))
     assert write.kind is WriteKind.SET_PREFER_NO_SCHEDULE
     after = stored(write, nodes[0])
     assert (guard_of(after) is not None) is guarded
-    assert not written(CONFIG, looked(CONFIG, [after, OTHER], THERE, *pods))
+    assert not writes_of(CONFIG, run_pass(CONFIG, [after, OTHER], THERE, *pods))
 
 
-def test_a_node_with_a_pod_that_should_have_ended_long_ago_is_handed_over() -> None:
-    """No autoscaler waits for it: nor is the node released for it at its deadline."""
+def test_node_is_released_to_autoscaler_when_its_pod_is_overdue() -> None:
+    """Autoscalers do not wait for an overdue pod, so it does not keep the node protected."""
     nodes = [marked_node(**HELD | {GUARD_OURS_ANNOTATION: "marked"}), OTHER]
     for now, kinds in ((NOW, []), (NOW + 1, [WriteKind.REMOVE_PROTECTION])):
-        found = written(CONFIG, looked(CONFIG, nodes, THERE, ending(NOW), now=now))
+        found = writes_of(CONFIG, run_pass(CONFIG, nodes, THERE, ending(NOW), now=now))
         assert [one.kind for one in found] == kinds
 
 
 @pytest.mark.parametrize("value", Mark)
-def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> None:
-    """Its group is at its minimum, say: it has emptied, so there is nothing to back off from.
+def test_empty_node_keeps_mark_when_no_autoscaler_removes_it(value: Mark) -> None:
+    """For example its node group is at its minimum. The drain succeeded, so there is no backoff.
 
-    It stays handed over: a guard would only make the autoscaler begin to count anew.
+    The node remains released: protection would only restart the timer of the autoscaler.
     """
     late = NOW + CONFIG.deadline_seconds
     config = replace(CONFIG, no_schedule_after_seconds=60 if value is Mark.HARD else None)
     one = replace(marked_node(), labels={MARK_LABEL: value})
     nodes = [replace(one, taints=desired_taints(one, config.taint_key)), OTHER]
-    assert written(config, looked(config, nodes, THERE, now=late - 1)) == ()
-    (renewed,) = written(config, looked(config, nodes, THERE, now=late))
+    assert writes_of(config, run_pass(config, nodes, THERE, now=late - 1)) == ()
+    (renewed,) = writes_of(config, run_pass(config, nodes, THERE, now=late))
     assert (renewed.kind, renewed.key) == (WriteKind.MARK, "n")
     assert renewed.note == "the node is empty, but still exists at its deadline"
     assert set(renewed.annotations) == {DETAILS_ANNOTATION}
@@ -744,27 +757,27 @@ def test_an_empty_node_that_no_autoscaler_takes_keeps_its_mark(value: Mark) -> N
     details = decode_details(nodes[0].annotations)
     assert details is not None
     assert (details.since, details.deadline) == (NOW - 60, late + config.deadline_seconds)
-    assert written(config, looked(config, nodes, THERE, now=late)) == ()
+    assert writes_of(config, run_pass(config, nodes, THERE, now=late)) == ()
 
 
 @pytest.mark.law(seeds_max=3000)
-def test_no_annotation_of_others_is_written_over_or_taken_away(seeds: range) -> None:
-    """On mixed clusters, with every word that others may have said, under every scope."""
-    told = 0
+def test_foreign_annotations_are_never_overwritten_or_removed(seeds: range) -> None:
+    """On mixed clusters, with every foreign annotation, under every scope."""
+    foreign = 0
     for seed in seeds:
         chance = random.Random(seed)
         cluster = mixed.cluster(chance, social=False)
-        nodes = [meddled(chance, one) for one in cluster.nodes]
+        nodes = [randomly_annotated(chance, one) for one in cluster.nodes]
         made = Cluster.of(nodes, cluster.pods)
         cluster = replace(made, attach_limits=cluster.attach_limits)
         scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
         mode = chance.choice(list(Mode))
         config = replace(mixed_config.config(chance), scale_down_protection=scope, mode=mode)
-        for write in written(config, reconcile(cluster, config, LeaderState(), NOW)):
+        for write in writes_of(config, reconcile(cluster, config, LeaderState(), NOW)):
             said = write.before.annotations.get(GUARD_OURS_ANNOTATION, "")
             for key in (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION):
                 theirs = key in write.before.annotations and not said
                 assert not (theirs and key in write.annotations), seed
-                told += theirs
+                foreign += theirs
             assert mark_of(write.before.labels) is None or KEEP_ANNOTATION not in write.annotations
-    assert told
+    assert foreign

@@ -1,4 +1,4 @@
-"""Nodes and pods as JSON, to the model: what is read and what is tolerated."""
+"""Decode Nodes and Pods from JSON into the model."""
 
 import json
 
@@ -15,7 +15,7 @@ from tests.support.kube_json import MISSING, POD, Json, changed, node, pod
 
 
 class TestNode:
-    def test_what_is_read(self) -> None:
+    def test_node_is_decoded_with_all_its_fields(self) -> None:
         assert node() == Node(
             name="n1",
             uid="u1",
@@ -28,7 +28,7 @@ class TestNode:
             ready=True,
         )
 
-    def test_taints_keep_their_order_and_time(self) -> None:
+    def test_taints_keep_order_and_time_added(self) -> None:
         time = "2026-01-01T00:00:00Z"
         taints = [
             {"key": "b", "effect": "NoExecute", "timeAdded": time},
@@ -37,7 +37,7 @@ class TestNode:
         found = node(spec__taints=taints).taints
         assert found == (Taint("b", "", "NoExecute", time), Taint("a", "", "Later"))
 
-    def test_without_allocatable_capacity_counts(self) -> None:
+    def test_capacity_is_used_when_allocatable_is_missing(self) -> None:
         found = node(status__allocatable=MISSING).allocatable
         assert found == Resources(8000, 8 * 1024**3, 0, 99)
 
@@ -52,22 +52,22 @@ class TestNode:
             ([{"type": "MemoryPressure", "status": "False"}], False),
         ],
     )
-    def test_a_node_is_ready_as_its_condition_says(
+    def test_node_is_ready_unless_conditions_deny_it(
         self, conditions: list[Json] | None, ready: bool
     ) -> None:
         assert node(status__conditions=conditions).ready is ready
 
-    def test_nulls_read_as_empty(self) -> None:
+    def test_null_fields_are_read_as_empty(self) -> None:
         found = node(metadata__labels=None, metadata__annotations=None, spec=None)
         assert (found.labels, found.annotations, found.taints) == ({}, {}, ())
         assert not found.unschedulable
 
-    def test_a_cordoned_node_is_unschedulable(self) -> None:
+    def test_cordoned_node_is_unschedulable(self) -> None:
         assert node(spec__unschedulable=True).unschedulable
 
 
 class TestPod:
-    def test_what_is_read(self) -> None:
+    def test_pod_is_decoded_with_all_its_fields(self) -> None:
         assert pod() == Pod(
             namespace="shop",
             name="web-0",
@@ -80,41 +80,43 @@ class TestPod:
         )
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    def test_finished_pods_hold_no_room(self, phase: str) -> None:
+    def test_finished_pod_is_dropped(self, phase: str) -> None:
         assert kinds.PODS.read(changed(POD, status__phase=phase)) is None
 
-    def test_pods_that_are_being_deleted_hold_their_room(self) -> None:
+    def test_terminating_pod_keeps_its_requests(self) -> None:
         assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").requests.cpu_millis == 250
 
     @pytest.mark.parametrize("containers", [None, [], [{"name": "x"}], [{"resources": {}}]])
-    def test_without_requests_it_is_one_pod(self, containers: list[Json] | None) -> None:
+    def test_pod_counts_as_one_pod_when_it_has_no_requests(
+        self, containers: list[Json] | None
+    ) -> None:
         assert pod(spec__containers=containers).requests == Resources(pods=1)
 
-    def test_without_spec_or_status_it_is_pending(self) -> None:
+    def test_pod_is_pending_when_spec_and_status_are_missing(self) -> None:
         found = kinds.PODS.read(b'{"metadata":{"name":"a"}}')
         assert found == Pod(namespace="default", name="a")
 
     @pytest.mark.parametrize("bad", ["-1", "abc", "", "1 Gi", "1e9999"])
-    def test_bad_quantities_are_refused_by_their_field(self, bad: str) -> None:
+    def test_invalid_quantity_is_rejected_with_its_field(self, bad: str) -> None:
         containers = [{"resources": {"requests": {"memory": bad}}}]
         with pytest.raises(InvalidInputError, match=r"containers\[0\]\.resources\.requests\.mem"):
             pod(spec__containers=containers)
 
-    def test_requests_follow_the_status_of_a_resize(self) -> None:
+    def test_requests_include_allocated_resources_of_resize(self) -> None:
         allocated = {"name": "main", "allocatedResources": {"cpu": "2"}}
         running = {**allocated, "resources": {"requests": {"cpu": "1"}}}
         assert pod(status={"containerStatuses": [running]}).requests.cpu_millis == 2000
         # As kube-scheduler: an allocation counts only beside the resources that run.
         assert pod(status={"containerStatuses": [allocated]}).requests.cpu_millis == 250
 
-    def test_a_resize_that_was_refused_does_not_count(self) -> None:
-        held = {"name": "main", "resources": {"requests": {"cpu": "100m"}}}
+    def test_infeasible_resize_does_not_count(self) -> None:
+        running = {"name": "main", "resources": {"requests": {"cpu": "100m"}}}
         pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
-        status = {"phase": "Running", "containerStatuses": [held], "conditions": [pending]}
+        status = {"phase": "Running", "containerStatuses": [running], "conditions": [pending]}
         assert pod(status=status).requests.cpu_millis == 100
         assert pod(status={**status, "conditions": []}).requests.cpu_millis == 250
 
-    def test_sidecars_overhead_and_the_pod_as_a_whole(self) -> None:
+    def test_requests_sum_sidecars_overhead_and_pod_level_resources(self) -> None:
         found = pod(
             spec__initContainers=[
                 {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": 1}}},
@@ -147,7 +149,9 @@ class TestPod:
             ({"metadata__annotations": {"kubernetes.io/config.mirror": "abc"}}, False, True),
         ],
     )
-    def test_who_goes_with_the_node(self, changes: Json, daemon: bool, mirror: bool) -> None:
+    def test_daemon_and_mirror_pods_are_recognized(
+        self, changes: Json, daemon: bool, mirror: bool
+    ) -> None:
         found = pod(**changes)
         assert (found.daemon, found.mirror) == (daemon, mirror)
 
@@ -168,12 +172,16 @@ READY = {"type": "Ready", "status": "True"}
         (None, False),
     ],
 )
-def test_a_bound_pod_is_ready_once_its_kubelet_says_so(conditions: object, ready: bool) -> None:
+def test_pod_is_ready_when_bound_and_its_ready_condition_is_true(
+    conditions: object, ready: bool
+) -> None:
     assert pod(status__conditions=conditions).ready is ready
     assert not pod(spec__nodeName=MISSING, status__conditions=[READY]).ready
 
 
-TEXTS = st.sampled_from(["True", "False", "", '"type":"Ready","status":"True"', "}", "Ready"])
+CONDITION_VALUES = st.sampled_from(
+    ["True", "False", "", '"type":"Ready","status":"True"', "}", "Ready"]
+)
 
 
 @given(
@@ -182,9 +190,9 @@ TEXTS = st.sampled_from(["True", "False", "", '"type":"Ready","status":"True"', 
             {"type": st.sampled_from(["Ready", "ContainersReady", "PodScheduled", "Ready2"])},
             optional={
                 "observedGeneration": st.integers(0, 9),
-                "status": TEXTS,
-                "reason": TEXTS,
-                "message": TEXTS,
+                "status": CONDITION_VALUES,
+                "reason": CONDITION_VALUES,
+                "message": CONDITION_VALUES,
             },
         ),
         max_size=4,
@@ -193,7 +201,7 @@ TEXTS = st.sampled_from(["True", "False", "", '"type":"Ready","status":"True"', 
     st.booleans(),
     st.booleans(),
 )
-def test_readiness_is_read_alike_however_it_is_written(
+def test_readiness_does_not_depend_on_json_layout(
     conditions: list[Json], compact: bool, other_order: bool
 ) -> None:
     written = [dict(sorted(one.items())) if other_order else one for one in conditions]
@@ -218,7 +226,9 @@ def test_readiness_is_read_alike_however_it_is_written(
         ({"spec__unhealthyPodEvictionPolicy": "IfHealthyBudget"}, "unhealthy_free", False),
     ],
 )
-def test_what_is_read_of_a_budget(changes: dict[str, object], field: str, value: object) -> None:
+def test_disruption_budget_is_decoded(
+    changes: dict[str, object], field: str, value: object
+) -> None:
     raw = {"metadata": {"namespace": "d", "name": "b"}, "spec": {}, "status": {}}
     found = kinds.BUDGETS.read(changed(raw, **changes))
     assert getattr(found, field) == value

@@ -1,4 +1,4 @@
-"""Dumps to a cluster, and how their faults are told."""
+"""Read dumps into a cluster, and report their faults."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.support.kube_json import (
 
 
 class TestDump:
-    def test_a_list_of_all_kinds(self) -> None:
+    def test_list_of_mixed_kinds_is_decoded(self) -> None:
         budget = {
             "kind": "PodDisruptionBudget",
             "metadata": {"name": "b", "namespace": "shop"},
@@ -39,7 +39,7 @@ class TestDump:
             DisruptionBudget(namespace="shop", name="b", disruptions_allowed=1),
         ]
 
-    def test_lists_of_one_kind_and_single_objects_merge(self) -> None:
+    def test_typed_lists_and_single_objects_are_merged(self) -> None:
         nodes = orjson.dumps({"kind": "NodeList", "items": [{**NODE, "kind": ""}]})
         second = changed(NODE, metadata__name="n0")
         pods = orjson.dumps({"kind": "PodList", "items": [POD]})
@@ -48,7 +48,7 @@ class TestDump:
         assert [one.name for one in cluster.nodes] == ["n0", "n1"]
         assert [one.key for one in cluster.pods] == ["shop/web-0"]
 
-    def test_other_apis_have_kinds_of_the_same_name(self) -> None:
+    def test_kinds_of_the_same_name_in_other_apis_are_skipped(self) -> None:
         longhorns = changed(NODE, apiVersion="longhorn.io/v1beta2", status=MISSING)
         theirs = b'{"apiVersion":"longhorn.io/v1beta2","kind":"NodeList","items":[{},%b]}'
         refused: list[str] = []
@@ -59,12 +59,14 @@ class TestDump:
         assert fault_of(dump(longhorns, POD)).startswith("f.json: contains no nodes")
 
     @pytest.mark.parametrize("written", [MISSING, None, "", 7, "v1", "v2"])
-    def test_what_names_no_other_api_goes_by_its_kind(self, written: object) -> None:
+    def test_object_is_decoded_by_kind_unless_api_version_is_foreign(
+        self, written: object
+    ) -> None:
         raw = changed(NODE, apiVersion=written)
         for whole in (raw, dump(raw)):
             assert list(objects(whole, "f", [])) == [("Node", node())]
 
-    def test_finished_pods_are_pods(self) -> None:
+    def test_dump_with_only_finished_pods_is_accepted(self) -> None:
         cluster = cluster_from_dumps([("f", dump(NODE, changed(POD, status__phase="Failed")))])
         assert cluster.pods == ()
 
@@ -73,7 +75,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (
             b"",
@@ -158,8 +160,8 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
         ),
     ],
 )
-def test_faults_are_one_line_with_file_object_and_field(raw: bytes, told: str) -> None:
-    assert told in fault_of(raw)
+def test_fault_is_one_line_with_file_object_and_field(raw: bytes, message: str) -> None:
+    assert message in fault_of(raw)
 
 
 @pytest.mark.parametrize(
@@ -174,9 +176,7 @@ def test_faults_are_one_line_with_file_object_and_field(raw: bytes, told: str) -
         (10**30, 2**63 - 1),
     ],
 )
-def test_odd_quantities_are_read_as_kubernetes_reads_them(
-    written: str | float, bytes_: int
-) -> None:
+def test_unusual_quantities_are_read_as_in_kubernetes(written: str | float, bytes_: int) -> None:
     item = orjson.dumps("@")
     raw = changed(POD, **{QUANTITY_PATH: "@"}).replace(
         item, orjson.dumps(written) if not isinstance(written, int) else str(written).encode()
@@ -187,7 +187,7 @@ def test_odd_quantities_are_read_as_kubernetes_reads_them(
 
 
 @given(st.integers(0, len(dump(NODE, POD)) - 1))
-def test_a_truncated_dump_is_always_told(length: int) -> None:
+def test_truncated_dump_is_always_reported(length: int) -> None:
     assert fault_of(dump(NODE, POD)[:length]).startswith("f.json: is ")
 
 
@@ -228,10 +228,10 @@ PATHS = st.sampled_from(
 
 
 @given(PATHS, JUNK, st.sampled_from([NODE, POD]))
-def test_junk_in_any_field_is_read_or_told_never_a_traceback(
+def test_junk_in_any_field_is_decoded_or_reported_in_one_line(
     path: str, junk: Any, document: Json
 ) -> None:
     start = document if "containers__0" not in path else POD
     refused: list[str] = []
     list(objects(dump(changed(start, **{path: junk})), "f.json", refused))
-    assert all(told.startswith("f.json: ") and "\n" not in told for told in refused)
+    assert all(message.startswith("f.json: ") and "\n" not in message for message in refused)

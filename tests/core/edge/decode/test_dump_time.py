@@ -1,4 +1,4 @@
-"""When a dump of a cluster was made."""
+"""Estimate the time at which a dump was made."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,25 +19,25 @@ def written(unix_seconds: int) -> str:
     return f"{datetime.fromtimestamp(unix_seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def over(created: int, **status: Any) -> bytes:
+def finished_pod(created: int, **status: Any) -> bytes:
     """Return a pod that has finished."""
     status = {"phase": "Succeeded", **status}
     times = {"metadata__name": "e", "metadata__creationTimestamp": written(created)}
     return changed(POD, **times, status=status)
 
 
-def of_dump(*items: bytes) -> DumpTime:
+def dump_time_of(*items: bytes) -> DumpTime:
     found = DumpTime()
     from_dumps([("f", dump(NODE, POD, *items))], KNOWN, [], found)
     return found
 
 
-def node(name: str, *beats: int) -> bytes:
+def node_json(name: str, *beats: int) -> bytes:
     conditions = [{"type": "Ready", "lastHeartbeatTime": written(one)} for one in beats]
     return changed(NODE, metadata__name=name, status__conditions=conditions)
 
 
-def created(at: int) -> Pod:
+def pod_created(at: int) -> Pod:
     return Pod(namespace="d", name="p", created_seconds=at)
 
 
@@ -45,25 +45,31 @@ def created(at: int) -> Pod:
     ("items", "pods", "at"),
     [
         ([], [], NOW),
-        ([node("a", NOW - HOUR, NOW - 70)], [], NOW - 70),
-        ([node("a", NOW - 70)], [created(NOW - 60)], NOW - 60),
-        ([node("a", NOW - 70)], [created(NOW - 80)], NOW - 70),
-        ([over(NOW - 5)], [created(NOW - 80)], NOW - 5),
-        ([over(NOW - 5, startTime=written(NOW))], [], NOW - 5),
-        ([node("a", NOW - 70), node("b", NOW + HOUR), node("c", NOW - 60)], [], NOW - 60),
-        ([node("a", NOW - 70), node("b", NOW + HOUR)], [], NOW - 70),
-        ([node("a", NOW + HOUR)], [], NOW),
-        ([], [created(NOW + HOUR)], NOW),
+        ([node_json("a", NOW - HOUR, NOW - 70)], [], NOW - 70),
+        ([node_json("a", NOW - 70)], [pod_created(NOW - 60)], NOW - 60),
+        ([node_json("a", NOW - 70)], [pod_created(NOW - 80)], NOW - 70),
+        ([finished_pod(NOW - 5)], [pod_created(NOW - 80)], NOW - 5),
+        ([finished_pod(NOW - 5, startTime=written(NOW))], [], NOW - 5),
+        (
+            [node_json("a", NOW - 70), node_json("b", NOW + HOUR), node_json("c", NOW - 60)],
+            [],
+            NOW - 60,
+        ),
+        ([node_json("a", NOW - 70), node_json("b", NOW + HOUR)], [], NOW - 70),
+        ([node_json("a", NOW + HOUR)], [], NOW),
+        ([], [pod_created(NOW + HOUR)], NOW),
     ],
     ids=range(10),
 )
-def test_when_a_dump_was_made(items: list[bytes], pods: list[Pod], at: int) -> None:
-    found = of_dump(*items)
+def test_dump_time_is_latest_plausible_time_in_dump(
+    items: list[bytes], pods: list[Pod], at: int
+) -> None:
+    found = dump_time_of(*items)
     assert found.estimate(pods, NOW) == at
 
 
-def test_objects_whose_times_cannot_be_read_are_ignored() -> None:
+def test_objects_are_ignored_when_their_times_are_undecodable() -> None:
     found = DumpTime()
     found.add_node("a", b'{"metadata":7}')
     found.add_finished(b'{"metadata":7}')
-    assert found.estimate([created(NOW - 5)], NOW) == NOW - 5
+    assert found.estimate([pod_created(NOW - 5)], NOW) == NOW - 5

@@ -1,4 +1,4 @@
-"""The cluster that an inventory makes is what is known then."""
+"""A snapshot of an inventory has the objects known at that time."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,16 +9,16 @@ from core.model.cluster import Cluster
 from core.model.schedulers import KNOWN
 from tests.support.builders import node, pod
 
-NAMES = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
-"""Pods by name, and what happens: they come, go, are deleted, a list comes, somebody looks."""
+STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
+"""Pod names and steps: (c)hange, (g)arbled object, (d)elete, (l)ist, (r)ead a snapshot."""
 
 
-@given(NAMES)
-def test_the_cluster_is_what_is_known_whatever_came_before(words: list[tuple[str, str]]) -> None:
+@given(STEPS)
+def test_snapshot_has_known_objects_after_any_events(steps: list[tuple[str, str]]) -> None:
     inventory = Inventory()
     inventory.changed(NODES, node("n"))
-    for number, (key, word) in enumerate(words):
-        match word:
+    for number, (key, step) in enumerate(steps):
+        match step:
             case "c":
                 inventory.changed(PODS, pod(key, "n", number, 1))
             case "g":
@@ -29,8 +29,8 @@ def test_the_cluster_is_what_is_known_whatever_came_before(words: list[tuple[str
                 inventory.replaced(PODS, [pod(key, None, number, 1)])
             case _:
                 inventory.snapshot(KNOWN)()
-    held = inventory.snapshot(KNOWN)
+    snapshot = inventory.snapshot(KNOWN)
     expected = Cluster.of([node("n")], inventory.pods.values())
     inventory.changed(PODS, pod("later", "n", 1, 1))
-    assert held() == expected
-    assert held() is held()
+    assert snapshot() == expected
+    assert snapshot() is snapshot()

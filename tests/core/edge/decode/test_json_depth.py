@@ -1,4 +1,4 @@
-"""What nests deeper than anybody reads is cut, and nothing else."""
+"""Prune JSON values that are nested deeper than any decoder reads."""
 
 from typing import Any
 
@@ -34,13 +34,15 @@ def nested(depth: int) -> bytes:
 
 
 @given(JSON)
-def test_what_is_shallow_stays_byte_for_byte(value: Any) -> None:
+def test_shallow_json_is_unchanged_byte_for_byte(value: Any) -> None:
     raw = orjson.dumps(value)
     assert pruned(raw) == raw
 
 
 @given(st.integers(0, 9000), JSON, JSON)
-def test_what_is_deep_becomes_null_and_the_rest_stays(depth: int, before: Any, after: Any) -> None:
+def test_deep_values_are_pruned_and_others_are_unchanged(
+    depth: int, before: Any, after: Any
+) -> None:
     parts = orjson.dumps(before), nested(depth), orjson.dumps(after)
     found = orjson.loads(pruned(b'{"before":%b,"deep":%b,"after":%b}' % parts))
     assert (found["before"], found["after"]) == (before, after)
@@ -50,11 +52,11 @@ def test_what_is_deep_becomes_null_and_the_rest_stays(depth: int, before: Any, a
 
 
 @given(st.binary(max_size=30) | st.text('[]{}",\\ a', max_size=40).map(str.encode))
-def test_what_is_no_json_is_never_a_fault(raw: bytes) -> None:
+def test_invalid_json_raises_no_error(raw: bytes) -> None:
     pruned(raw)
 
 
-def test_a_decoder_is_asked_again_when_it_gave_up_for_depth_alone() -> None:
+def test_decoding_is_retried_when_only_depth_failed() -> None:
     decoder = msgspec.json.Decoder(Shallow)
     assert decoded(decoder.decode, b'{"x":%b,"a":1}' % nested(9000)).a == 1
     with pytest.raises(msgspec.DecodeError):
@@ -77,8 +79,8 @@ def test_a_decoder_is_asked_again_when_it_gave_up_for_depth_alone() -> None:
     ],
     ids=range(10),
 )
-def test_a_hostile_body_takes_no_more_than_its_length(raw: bytes) -> None:
-    """Were it quadratic, this would not end."""
+def test_hostile_body_is_pruned_in_linear_time(raw: bytes) -> None:
+    """With a quadratic algorithm this test would not end."""
     assert len(pruned(raw)) <= len(raw) + 4
 
 
@@ -92,5 +94,5 @@ def test_a_hostile_body_takes_no_more_than_its_length(raw: bytes) -> None:
         (rb'"\ud8', rb'"\ud8'),
     ],
 )
-def test_a_lone_surrogate_is_no_text(raw: bytes, found: bytes) -> None:
+def test_lone_surrogate_is_replaced(raw: bytes, found: bytes) -> None:
     assert legible(raw) == found

@@ -46,19 +46,19 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 
 
-def test_no_two_kinds_share_a_name() -> None:
+def test_kinds_have_unique_names() -> None:
     for names in zip(
         *((k.name, k.path, k.resource, k.short, k.field) for k in KINDS), strict=True
     ):
         assert len(set(names)) == len(KINDS)
 
 
-def test_what_is_said_of_dumps_names_kinds_that_there_are() -> None:
+def test_storage_kinds_of_caveats_exist() -> None:
     assert {kind.name for kind in (CLAIMS, VOLUMES, CSI_NODES)} == set(STORAGE_KINDS)
 
 
 @every_kind
-def test_a_kind_is_that_of_its_own_api_in_any_version(kind: Kind[Any, Any]) -> None:
+def test_kind_matches_any_version_of_its_own_api_group(kind: Kind[Any, Any]) -> None:
     for path in kind.paths:
         version = path.removesuffix(f"/{kind.resource}").removeprefix("/apis/")
         assert kind.is_of(version.removeprefix("/api/"))
@@ -68,7 +68,7 @@ def test_a_kind_is_that_of_its_own_api_in_any_version(kind: Kind[Any, Any]) -> N
 
 
 @every_kind
-async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
+async def test_kind_is_listed_decoded_and_stored(kind: Kind[Any, Any]) -> None:
     one, key = EXAMPLES[kind]
     async with FakeApi() as api, opened(api) as client:
         metadata = {"name": "a", "namespace": "d"} if kind.namespaced else {"name": "a"}
@@ -84,11 +84,11 @@ async def test_every_kind_is_listed_read_and_kept(kind: Kind[Any, Any]) -> None:
 
 
 BAD = changed(POD, metadata__name="bad", spec__containers=7)
-"""Has a page decoded item by item."""
+"""An undecodable pod: its page is decoded item by item."""
 
 
 @pytest.mark.parametrize("beside", [(), (BAD,)])
-def test_a_list_hands_over_its_finished_pods(beside: tuple[bytes, ...]) -> None:
+def test_list_passes_on_finished_pods(beside: tuple[bytes, ...]) -> None:
     done = changed(POD, metadata__name="done", status__phase="Succeeded")
     found = []
     listed = Listed(finished=lambda item: found.append(FINISHED_TOO.taken(item)))
@@ -99,7 +99,7 @@ def test_a_list_hands_over_its_finished_pods(beside: tuple[bytes, ...]) -> None:
 
 
 @every_kind
-def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[Any, Any]) -> None:
+def test_version_changes_only_when_known_objects_change(kind: Kind[Any, Any]) -> None:
     one, key = EXAMPLES[kind]
     inventory = Inventory()
     seen = [dict(inventory.versions)]
@@ -132,7 +132,7 @@ def test_a_version_changes_with_what_is_known_and_with_nothing_else(kind: Kind[A
     assert len({one[kind] for one in seen}) == 6 + (kind is NODES)
 
 
-def test_why_objects_cannot_be_read_is_news_once() -> None:
+def test_decoding_fault_is_reported_once() -> None:
     inventory, pod = Inventory(), Pod(namespace="d", name="a")
     odd = replace(pod, unreadable="bad")
     assert list(inventory.replaced(PODS, [odd], [("d/b", "worse")])) == [
@@ -150,8 +150,8 @@ def test_why_objects_cannot_be_read_is_news_once() -> None:
     assert list(inventory.changed(PODS, odd)) == [("d/a", "bad")], "it was well meanwhile"
 
 
-def test_a_pod_that_turned_ready_is_news_that_makes_no_cluster_another() -> None:
-    """Plans do not rest on it, so that readiness that comes and goes makes no pass judge anew."""
+def test_readiness_changes_version_but_not_cluster_equality() -> None:
+    """Plans do not depend on readiness, so a pod that becomes Ready must not cost a new plan."""
     inventory, pod = Inventory(), Pod(namespace="d", name="a", node="n")
     inventory.changed(PODS, pod)
     before, version = inventory.snapshot(KNOWN)(), inventory.versions[PODS]

@@ -1,4 +1,4 @@
-"""What a pod asks of its surroundings, as JSON, to the model."""
+"""Decode the scheduling constraints of Pods from JSON into the model."""
 
 import pytest
 
@@ -38,8 +38,8 @@ APP_IS_WEB = Requirement("app", "In", ("web",))
 HAS_TIER = Requirement("tier", "Exists")
 
 
-class TestPlacing:
-    def test_what_is_read(self) -> None:
+class TestNodeConstraints:
+    def test_selector_affinity_and_tolerations_are_decoded(self) -> None:
         terms = [
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
             {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b", "a"]}]},
@@ -84,13 +84,11 @@ class TestPlacing:
             ),
         ],
     )
-    def test_an_operating_system_is_asked_of_the_node(
-        self, given: Json, placing: NodeConstraints
-    ) -> None:
-        """The kubelet of another system would refuse the pod; both at once no node can be."""
+    def test_pod_os_becomes_node_constraint(self, given: Json, placing: NodeConstraints) -> None:
+        """A kubelet on another OS would reject the pod; no node satisfies two different OSes."""
         assert pod(**given).placing == placing
 
-    def test_pods_of_one_template_share_it_in_whatever_order_it_is_written(self) -> None:
+    def test_node_constraints_are_shared_when_their_order_differs(self) -> None:
         one, other = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}
         first = pod(spec__tolerations=[one, other], spec__nodeSelector={"x": "1", "y": "2"})
         second = pod(spec__tolerations=[other, one, one], spec__nodeSelector={"y": "2", "x": "1"})
@@ -98,15 +96,15 @@ class TestPlacing:
         assert first.requests is second.requests
         assert first.labels is second.labels
 
-    def test_nothing_asked(self) -> None:
+    def test_node_constraints_are_empty_when_fields_are_null(self) -> None:
         nothing = {"spec__affinity": None, "spec__tolerations": None, "spec__nodeSelector": None}
         assert pod(**nothing).placing == pod(spec__affinity={}).placing == NO_NODE_CONSTRAINTS
 
-    def test_affinity_without_terms_matches_no_node(self) -> None:
+    def test_node_affinity_matches_no_node_when_it_has_no_terms(self) -> None:
         affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": None}}}
         assert pod(spec__affinity=affinity).placing == NodeConstraints(affinity=())
 
-    def test_preferences_are_no_constraint(self) -> None:
+    def test_preferred_terms_are_ignored(self) -> None:
         affinity = {
             "nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]},
             "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
@@ -115,7 +113,7 @@ class TestPlacing:
         assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
         assert found.company is NO_POD_CONSTRAINTS
 
-    def test_a_daemon_that_has_a_node_is_not_placed_but_felt_by_others(self) -> None:
+    def test_bound_daemon_pod_has_only_constraints_on_other_pods(self) -> None:
         owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
         changes: Json = {
             "metadata__ownerReferences": owner,
@@ -138,7 +136,7 @@ class TestPlacing:
         assert pod(**changes).company is NO_POD_CONSTRAINTS
 
 
-class TestCompany:
+class TestPodConstraints:
     @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
     @pytest.mark.parametrize(
         ("term", "selector"),
@@ -150,7 +148,9 @@ class TestCompany:
             (TERM | {"labelSelector": None}, PodSelector((), ())),
         ],
     )
-    def test_terms(self, kind: str, term: Json, selector: PodSelector) -> None:
+    def test_pod_affinity_terms_are_decoded(
+        self, kind: str, term: Json, selector: PodSelector
+    ) -> None:
         found = pod(spec__affinity={kind: {REQUIRED: [term, term]}})
         terms = (PodAffinityTerm(selector, HOST),)
         near, apart = (terms, ()) if kind == "podAffinity" else ((), terms)
@@ -166,15 +166,17 @@ class TestCompany:
             ({"labelSelector": {"matchExpressions": [{"operator": "Gt"}]}}, "labelSelector"),
         ],
     )
-    def test_terms_that_are_not_evaluated(self, kind: str, changes: Json, field: str) -> None:
-        """As anti-affinity they are still felt, as wide as they may be."""
+    def test_unsupported_pod_affinity_terms_are_named(
+        self, kind: str, changes: Json, field: str
+    ) -> None:
+        """An unsupported anti-affinity term still repels pods, with its widest meaning."""
         found = pod(spec__affinity={kind: {REQUIRED: [TERM | changes]}})
         assert found.unsupported == (f"spec.affinity.{kind}.{field}",)
         if kind == "podAntiAffinity":
             (term,) = found.company.apart
             assert (term.selector.namespaces is None) == (field == "namespaceSelector")
 
-    def test_spread(self) -> None:
+    def test_spread_constraints_are_decoded(self) -> None:
         least = SpreadConstraint(PodSelector(("shop",), (APP_IS_WEB,)), "zone", 1)
         every = {
             "minDomains": 3,
@@ -194,7 +196,7 @@ class TestCompany:
         assert set(found.company.spread) == {least, other}
         assert found.unsupported == ()
 
-    def test_spread_by_label_keys_adds_the_own_values(self) -> None:
+    def test_spread_selector_includes_own_values_of_match_label_keys(self) -> None:
         keyed = SPREAD | {"matchLabelKeys": ["pod-template-hash", "absent"]}
         labels = {"app": "web", "pod-template-hash": "1"}
         found = pod(metadata__labels=labels, spec__topologySpreadConstraints=[keyed])
@@ -213,7 +215,7 @@ class TestCompany:
         assert one.selector == PodSelector(("shop",), (own,))
 
     @pytest.mark.parametrize("selector", [None, {}, {"matchLabels": {}}])
-    def test_spread_that_selects_nothing_special_counts_nobody(self, selector: Json) -> None:
+    def test_spread_counts_no_pods_when_selector_is_empty(self, selector: Json) -> None:
         constraints = [SPREAD | {"labelSelector": selector}]
         (one,) = pod(spec__topologySpreadConstraints=constraints).company.spread
         assert one.selector == PodSelector((), ())
@@ -231,7 +233,7 @@ class TestCompany:
             ({"labelSelector": {"matchExpressions": [{"operator": "Lt"}]}}, "labelSelector"),
         ],
     )
-    def test_spread_that_is_not_evaluated(self, changes: Json, field: str) -> None:
+    def test_unsupported_spread_field_is_named(self, changes: Json, field: str) -> None:
         found = pod(spec__topologySpreadConstraints=[SPREAD | changes])
         assert found.unsupported == (f"spec.topologySpreadConstraints.{field}",)
 
@@ -260,12 +262,12 @@ class TestCompany:
             ),
         ],
     )
-    def test_host_ports(self, changes: Json, ports: tuple[HostPort, ...]) -> None:
+    def test_host_ports_are_decoded(self, changes: Json, ports: tuple[HostPort, ...]) -> None:
         found = pod(**{f"spec__{name}": value for name, value in changes.items()})
         assert set(found.company.host_ports) == set(ports)
         assert found.unsupported == ()
 
-    def test_pods_of_one_template_share_it(self) -> None:
+    def test_pod_constraints_are_shared_when_their_order_differs(self) -> None:
         first = pod(spec__topologySpreadConstraints=[SPREAD, SPREAD | {"topologyKey": HOST}])
         second = pod(
             metadata__labels={"app": "other"},
@@ -273,7 +275,7 @@ class TestCompany:
         )
         assert first.company is second.company
 
-    def test_a_pod_that_is_being_deleted_says_so(self) -> None:
+    def test_pod_is_terminating_when_it_has_deletion_timestamp(self) -> None:
         assert pod(metadata__deletionTimestamp="2026-01-01T00:00:00Z").terminating
         assert not pod().terminating
 
@@ -291,13 +293,13 @@ class TestCompany:
         ({"volumes": None, "resourceClaims": [], "topologySpreadConstraints": None}, None),
     ],
 )
-def test_what_the_engine_cannot_evaluate_is_named(changes: Json, field: str | None) -> None:
+def test_unsupported_field_is_named(changes: Json, field: str | None) -> None:
     found = pod(**{f"spec__{name}": value for name, value in changes.items()})
     assert found.unsupported == (() if field is None else (field,))
 
 
-def test_a_daemons_tolerations_are_read_for_hard_marks() -> None:
-    """The rest of its placing is not: it goes with its node."""
+def test_tolerations_of_daemon_pod_are_decoded() -> None:
+    """Hard marks need them. Other node constraints are dropped: the pod never moves."""
     found = pod(
         metadata__ownerReferences=[{"kind": "DaemonSet", "name": "d", "controller": True}],
         spec__nodeSelector={"a": "b"},
@@ -306,21 +308,21 @@ def test_a_daemons_tolerations_are_read_for_hard_marks() -> None:
     assert found.placing == NodeConstraints(tolerations=(Toleration(key="x", operator="Exists"),))
 
 
-WAITING = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
 @pytest.mark.parametrize(
     ("node", "conditions", "unschedulable"),
     [
-        (MISSING, [WAITING], True),
-        (MISSING, [{**WAITING, "reason": "SchedulingGated"}], False),
-        (MISSING, [{**WAITING, "status": "True"}], False),
+        (MISSING, [UNSCHEDULABLE], True),
+        (MISSING, [{**UNSCHEDULABLE, "reason": "SchedulingGated"}], False),
+        (MISSING, [{**UNSCHEDULABLE, "status": "True"}], False),
         (MISSING, [], False),
         (MISSING, None, False),
-        ("n1", [WAITING], False),
+        ("n1", [UNSCHEDULABLE], False),
     ],
 )
-def test_the_schedulers_word_on_a_pod_that_waits(
+def test_pod_is_unschedulable_when_scheduler_reports_it(
     node: object, conditions: object, unschedulable: bool
 ) -> None:
     found = pod(spec__nodeName=node, status__conditions=conditions)

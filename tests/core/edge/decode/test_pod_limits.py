@@ -1,4 +1,4 @@
-"""What one pod may ask, and the pods of one namespace together; beyond it they do not move."""
+"""Limits on the constraints of one pod and of one namespace; pods beyond them do not move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -158,14 +158,14 @@ CASES: Mapping[str, tuple[int, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("most", "fields", "told"), CASES.values(), ids=CASES)
-def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, told: str) -> None:
+@pytest.mark.parametrize(("most", "fields", "message"), CASES.values(), ids=CASES)
+def test_pod_is_evaluable_up_to_limit(most: int, fields: Any, message: str) -> None:
     within = kinds.PODS.read(changed(POD, **fields(most)))
     beyond = kinds.PODS.read(changed(POD, **fields(most + 1)))
     assert within is not None
     assert beyond is not None
     assert within.evaluable
-    assert told in beyond.too_much
+    assert message in beyond.too_much
     assert (replace(beyond.company, host_ports=()), beyond.placing) == (
         NO_POD_CONSTRAINTS,
         NO_NODE_CONSTRAINTS,
@@ -173,20 +173,20 @@ def test_a_pod_may_ask_up_to_the_cap_and_not_one_more(most: int, fields: Any, to
     assert beyond.requests == within.requests
 
 
-HELD_PORT = {"spec__containers__0__ports": [{"hostPort": 80}]}
-HELD_CLAIM: Any = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
-HELD_DISK: Any = {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}
+OWN_PORT = {"spec__containers__0__ports": [{"hostPort": 80}]}
+OWN_CLAIM: Any = {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}
+OWN_DISK: Any = {"name": "d", "awsElasticBlockStore": {"volumeID": "v"}}
 
 
 @pytest.mark.parametrize("daemon", [False, True])
 @pytest.mark.parametrize("case", ["tolerations", "labels", "volumes"])
-def test_a_pod_that_asks_too_much_keeps_its_ports_and_disks(case: str, *, daemon: bool) -> None:
+def test_pod_beyond_limit_keeps_ports_and_disks(case: str, *, daemon: bool) -> None:
     most, fields, _ = CASES[case]
-    asked = fields(most + 1)
-    asked["spec__volumes"] = [HELD_CLAIM, HELD_DISK, *asked.get("spec__volumes", ())]
+    requested = fields(most + 1)
+    requested["spec__volumes"] = [OWN_CLAIM, OWN_DISK, *requested.get("spec__volumes", ())]
     if daemon:
-        asked["metadata__ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
-    found = kinds.PODS.read(changed(POD, **HELD_PORT, **asked))
+        requested["metadata__ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
+    found = kinds.PODS.read(changed(POD, **OWN_PORT, **requested))
     assert found is not None
     assert found.too_much
     assert found.company == PodConstraints(host_ports=(HostPort(80),))
@@ -195,14 +195,14 @@ def test_a_pod_that_asks_too_much_keeps_its_ports_and_disks(case: str, *, daemon
 
 
 @pytest.mark.parametrize("case", ["apart", "spread"])
-def test_a_pod_that_asks_too_much_of_others_keeps_its_ports(case: str) -> None:
+def test_pod_keeps_ports_when_its_pod_constraints_are_beyond_limit(case: str) -> None:
     most, fields, _ = CASES[case]
-    found = kinds.PODS.read(changed(POD, **HELD_PORT, **fields(most + 1)))
+    found = kinds.PODS.read(changed(POD, **OWN_PORT, **fields(most + 1)))
     assert found is not None
     assert found.company == PodConstraints(host_ports=(HostPort(80),))
 
 
-def test_of_too_many_ports_and_volumes_so_many_are_kept_as_may_be() -> None:
+def test_ports_and_claims_are_cut_at_limit() -> None:
     ports = [{"hostPort": 1 + n} for n in range(2 * pod_limits.HOST_PORTS_MAX)]
     volumes = [
         {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"c{n}"}}
@@ -216,15 +216,15 @@ def test_of_too_many_ports_and_volumes_so_many_are_kept_as_may_be() -> None:
     assert len(found.ties.claims) == pod_limits.VOLUMES_MAX
 
 
-def test_nobody_is_planned_onto_the_port_of_a_pod_that_asks_too_much() -> None:
-    """n2 is fuller and would be first; its pod holds the port."""
-    moving = changed(POD, **HELD_PORT)
+def test_plan_avoids_host_port_of_pod_beyond_limit() -> None:
+    """n2 is fuller and would be the first target, but its pod uses the port."""
+    moving = changed(POD, **OWN_PORT)
     greedy = changed(
         POD,
         metadata__name="greedy",
         spec__nodeName="n2",
         spec__tolerations=[{"key": f"k{n}"} for n in range(pod_limits.TOLERATIONS_MAX + 1)],
-        **HELD_PORT,
+        **OWN_PORT,
     )
     nodes = [changed(NODE, metadata__name=name, spec=None) for name in ("n1", "n2", "n3")]
     cluster = cluster_from_dumps([("f", dump(*nodes, moving, greedy))])
@@ -243,14 +243,14 @@ def test_nobody_is_planned_onto_the_port_of_a_pod_that_asks_too_much() -> None:
         ("spec__topologySpreadConstraints", [{"topologyKey": "x" * pod_limits.BLOCK_BYTES_MAX}]),
     ],
 )
-def test_a_block_may_be_so_long(path: str, value: Any) -> None:
+def test_pod_is_beyond_limit_when_one_field_is_too_long(path: str, value: Any) -> None:
     found = kinds.PODS.read(changed(POD, **{path: value}))
     assert found is not None
     assert found.too_much
 
 
 @pytest.mark.parametrize("path", ["spec__affinity__podAntiAffinity"])
-def test_what_a_daemon_asks_too_much_binds_nobody(path: str) -> None:
+def test_daemon_pod_beyond_limit_has_no_pod_constraints(path: str) -> None:
     owner = [{"kind": "DaemonSet", "name": "d", "controller": True}]
     found = kinds.PODS.read(
         changed(POD, metadata__ownerReferences=owner, **{path: {REQUIRED: _terms(5000)}})
@@ -263,11 +263,11 @@ def _devices(count: int) -> dict[str, str]:
     return {f"x.y/{n}": "1" for n in range(count)}
 
 
-def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
+def test_pod_is_unreadable_when_it_requests_too_many_resources() -> None:
     def read(count: int) -> Pod:
-        asked = {"cpu": "1", "memory": "1Gi", "x.y/none": "0", **_devices(count)}
+        requested = {"cpu": "1", "memory": "1Gi", "x.y/none": "0", **_devices(count)}
         found = kinds.PODS.taken(
-            msgspec.Raw(changed(POD, spec__containers__0__resources={"requests": asked}))
+            msgspec.Raw(changed(POD, spec__containers__0__resources={"requests": requested}))
         )
         assert found is not None
         return found
@@ -278,23 +278,23 @@ def test_a_pod_that_asks_for_more_resources_cannot_be_read() -> None:
     assert (beyond.node, beyond.requests.extended) == ("n1", ())
 
 
-@pytest.mark.parametrize("asks", ["0", "1"])
+@pytest.mark.parametrize("amount", ["0", "1"])
 @pytest.mark.parametrize(
-    ("many", "told"), [(2000, "resources, the limit is 64"), (9000, "bytes of")]
+    ("many", "message"), [(2000, "resources, the limit is 64"), (9000, "bytes of")]
 )
-def test_what_many_sidecars_ask_for_is_not_summed_before_it_is_counted(
-    many: int, told: str, asks: str
+def test_sidecar_requests_are_counted_before_they_are_summed(
+    many: int, message: str, amount: str
 ) -> None:
-    """Each is summed with all before it: 3,000 with a resource each took more than a second."""
+    """The sum is quadratic: 3,000 sidecars with a resource each took more than a second."""
     sidecars = [
-        {"restartPolicy": "Always", "resources": {"requests": {f"x.y/{number}": asks}}}
+        {"restartPolicy": "Always", "resources": {"requests": {f"x.y/{number}": amount}}}
         for number in range(many)
     ]
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         kinds.PODS.read(changed(POD, spec__initContainers=sidecars))
 
 
-def test_a_node_that_offers_more_resources_cannot_be_read() -> None:
+def test_node_is_unreadable_when_it_offers_too_many_resources() -> None:
     def read(count: int) -> Node:
         found = kinds.NODES.taken(
             msgspec.Raw(changed(NODE, status__allocatable={"cpu": "4", **_devices(count)}))
@@ -308,7 +308,7 @@ def test_a_node_that_offers_more_resources_cannot_be_read() -> None:
     assert (beyond.labels, beyond.allocatable.extended) == (within.labels, ())
 
 
-def test_annotations_that_are_kept_are_cut() -> None:
+def test_stored_annotations_are_truncated() -> None:
     notes = {
         SAFE_TO_EVICT: "x" * 10**5,
         "controller.kubernetes.io/pod-deletion-cost": "9" * 10**5,
@@ -320,17 +320,17 @@ def test_annotations_that_are_kept_are_cut() -> None:
     assert found.deletion_cost == found.deletion_cost_ours == "9" * 32
 
 
-def _apart(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
+def _anti_affine(name: str, namespace: str, *terms: PodAffinityTerm) -> Pod:
     company = PodConstraints(apart=terms, host_ports=())
     return pod(name, "n1", 1, 1, namespace=namespace, company=company)
 
 
-def _own(namespace: str, number: int) -> PodAffinityTerm:
+def _own_term(namespace: str, number: int) -> PodAffinityTerm:
     return PodAffinityTerm(select(f"a{number}", namespace), "zone")
 
 
 @pytest.mark.parametrize("part", ["kind", "name"])
-def test_whose_a_pod_is_is_cut_and_equal_owners_stay_equal(part: str) -> None:
+def test_long_owner_is_truncated_and_equal_owners_remain_equal(part: str) -> None:
     def owner(text: str) -> Pod:
         refs = [{"kind": "ReplicaSet", "name": "web", "controller": True, part: text}]
         found = kinds.PODS.read(changed(POD, metadata__ownerReferences=refs))
@@ -347,11 +347,11 @@ def test_whose_a_pod_is_is_cut_and_equal_owners_stay_equal(part: str) -> None:
 
 
 SMALL: Final = 2**15
-"""A budget that few pods spend."""
+"""A budget that few pods exhaust."""
 ANY_NODE: Final = NODE_TEMPLATE_COST
-"""Units of the template of pods that have no constraints on nodes."""
+"""Cost of the node template of pods without node constraints."""
 TERMS: Final = (SMALL - ANY_NODE) // POD_REQUIREMENT_COST
-"""Terms of one requirement each, about no pod, that the budget covers."""
+"""Number of terms that the budget covers: one requirement each, selecting no pod."""
 
 
 def _beyond(pods: Sequence[Pod], budget: int = SMALL) -> list[str]:
@@ -363,26 +363,28 @@ def _beyond(pods: Sequence[Pod], budget: int = SMALL) -> list[str]:
     return [one.name for one in found if one.too_much]
 
 
-class TestTermsAboutPods:
+class TestPodTerms:
     def test_each_namespace_has_its_own_budget(self) -> None:
-        greedy = [_apart(f"p{n:05}", "evil", _own("evil", n)) for n in range(TERMS + 9)]
-        tame = [_apart(f"q{n}", "tame", _own("tame", n)) for n in range(50)]
+        greedy = [_anti_affine(f"p{n:05}", "evil", _own_term("evil", n)) for n in range(TERMS + 9)]
+        tame = [_anti_affine(f"q{n}", "tame", _own_term("tame", n)) for n in range(50)]
         assert _beyond([*greedy, *tame]) == [f"p{n:05}" for n in range(TERMS, TERMS + 9)]
         assert within_budget([*greedy, *tame], SMALL)[TERMS].company == NO_POD_CONSTRAINTS
 
-    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
-        pods = [_apart(f"a{n:05}", "d", _own("d", n)) for n in range(TERMS)]
-        many = [_apart(f"z{n}", "d", _own("d", TERMS)) for n in range(2)]
+    def test_constraints_of_most_pods_are_evaluated_first(self) -> None:
+        pods = [_anti_affine(f"a{n:05}", "d", _own_term("d", n)) for n in range(TERMS)]
+        many = [_anti_affine(f"z{n}", "d", _own_term("d", TERMS)) for n in range(2)]
         assert _beyond([*pods, *many]) == [f"a{TERMS - 1:05}"]
 
     @pytest.mark.parametrize("namespaces", [None, ("d", "other"), ("other",)])
-    def test_terms_about_other_namespaces_cost_more(
+    def test_pod_terms_cost_more_when_they_select_other_namespaces(
         self, namespaces: tuple[str, ...] | None
     ) -> None:
         most = (SMALL - ANY_NODE) // (POD_REQUIREMENT_COST + FOREIGN_COST)
         nobody = Requirement("app", "In", ("nobody",))
         pods = [
-            _apart(f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, (nobody,)), f"k{n}"))
+            _anti_affine(
+                f"p{n:04}", "d", PodAffinityTerm(PodSelector(namespaces, (nobody,)), f"k{n}")
+            )
             for n in range(most + 1)
         ]
         assert _beyond(pods) == [f"p{most:04}"]
@@ -390,10 +392,10 @@ class TestTermsAboutPods:
     @pytest.mark.parametrize(
         ("namespaces", "others"), [(("d",), 0), (("d",), 5000), (None, 5000), (("d", "o"), 5000)]
     )
-    def test_terms_cost_as_many_units_as_they_count_pods(
+    def test_pod_term_cost_grows_with_selected_pods(
         self, namespaces: tuple[str, ...] | None, others: int
     ) -> None:
-        """A term that passes over one pod is about all others, in each namespace that it names."""
+        """Each term selects all pods but one, in every namespace that it names."""
         own, counted, each = 1000, 1000, POD_REQUIREMENT_COST
         if namespaces != ("d",):
             counted, each = own + others, POD_REQUIREMENT_COST + FOREIGN_COST
@@ -402,7 +404,7 @@ class TestTermsAboutPods:
         for number in range(own):
             but = Requirement("app", "NotIn", (f"a{number}",))
             term = PodAffinityTerm(PodSelector(namespaces, (but,)), "zone")
-            pods.append(_apart(f"p{number:04}", "d", term))
+            pods.append(_anti_affine(f"p{number:04}", "d", term))
         pods += [pod(f"o{number}", "n1", 1, 1, namespace="o") for number in range(others)]
         assert _beyond(pods) == [one.name for one in pods[beyond:own]]
         assert 0 < beyond < own
@@ -411,25 +413,28 @@ class TestTermsAboutPods:
         ("company", "requirements"),
         [
             (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"),)), 1),
-            (lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"), _own("d", 1))), 2),
+            (
+                lambda one: PodConstraints(near=(PodAffinityTerm(one, "zone"), _own_term("d", 1))),
+                2,
+            ),
             (lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 1),)), 1),
         ],
         ids=["near", "near two", "spread"],
     )
-    def test_so_do_other_terms(
+    def test_affinity_and_spread_cost_grows_with_selected_pods(
         self, company: Callable[[PodSelector], PodConstraints], requirements: int
     ) -> None:
         pods = []
         for number in range(1000):
             but = Requirement("app", "NotIn", (f"b{number}",))
-            asked = company(PodSelector(("d",), (but,)))
-            pods.append(pod(f"p{number:04}", "n1", 1, 1, company=asked, labels={"app": "a1"}))
+            requested = company(PodSelector(("d",), (but,)))
+            pods.append(pod(f"p{number:04}", "n1", 1, 1, company=requested, labels={"app": "a1"}))
         cost = requirements * POD_REQUIREMENT_COST + 1000 * COUNTED_POD_COST
         beyond = (SMALL - ANY_NODE) // cost
         assert _beyond(pods) == [one.name for one in pods[beyond:]]
         assert 0 < beyond < 1000
 
-    def test_counted_pods_cost_more_where_a_term_has_many_requirements(self) -> None:
+    def test_selected_pods_cost_more_when_term_has_many_requirements(self) -> None:
         """Terms of 80 requirements about 20,000 pods made a pass three times as long."""
         many = 5 * REQUIREMENTS_PER_COUNTED_POD
         pods = []
@@ -437,64 +442,72 @@ class TestTermsAboutPods:
             absent = (Requirement(f"k{n}", "DoesNotExist") for n in range(many - 1))
             but = Requirement("app", "NotIn", (f"a{number}",))
             term = PodAffinityTerm(PodSelector(("d",), (*absent, but)), "zone")
-            pods.append(_apart(f"p{number:04}", "d", term))
+            pods.append(_anti_affine(f"p{number:04}", "d", term))
         cost = many * POD_REQUIREMENT_COST + 6 * 1000 * COUNTED_POD_COST
         beyond = (SMALL - ANY_NODE) // cost
         assert _beyond(pods) == [one.name for one in pods[beyond:]]
         assert 0 < beyond < 1000
 
     @pytest.mark.parametrize("few", [2, 3])
-    def test_terms_about_few_of_many_pods_do_not(self, few: int) -> None:
-        """As those that labels tell apart are, whatever else all of them have in common."""
+    def test_pod_terms_are_cheap_when_they_select_few_pods(self, few: int) -> None:
+        """One label distinguishes the pods; another is common to all of them."""
         pods = []
         for number in range(few * 400):
-            asked = (("app", f"a{number // few}"), ("team", "t"))
-            which = tuple(Requirement(key, "In", (value,)) for key, value in asked)
+            requested = (("app", f"a{number // few}"), ("team", "t"))
+            which = tuple(Requirement(key, "In", (value,)) for key, value in requested)
             term = PodAffinityTerm(PodSelector(("d",), which), "zone")
-            pods.append(replace(_apart(f"p{number:04}", "d", term), labels=dict(asked)))
+            pods.append(replace(_anti_affine(f"p{number:04}", "d", term), labels=dict(requested)))
         assert _beyond(pods) == []
 
-    def test_equal_terms_cost_once(self) -> None:
-        pods = [_apart(f"p{n:05}", "d", replace(_own("d", 1))) for n in range(2 * TERMS)]
+    def test_equal_pod_terms_cost_once(self) -> None:
+        pods = [
+            _anti_affine(f"p{n:05}", "d", replace(_own_term("d", 1))) for n in range(2 * TERMS)
+        ]
         assert _beyond(pods) == []
 
 
-def _placed(name: str, namespace: str, placing: NodeConstraints) -> Pod:
+def _constrained(name: str, namespace: str, placing: NodeConstraints) -> Pod:
     return pod(name, "n1", 1, 1, namespace=namespace, placing=placing)
 
 
-def _asking(number: int, requirements: int) -> NodeConstraints:
-    asked = tuple(Requirement(f"k{number}-{n}", "Exists") for n in range(requirements))
-    return NodeConstraints(affinity=(SelectorTerm(asked[1:]), SelectorTerm((), asked[:1])))
+def _with_requirements(number: int, requirements: int) -> NodeConstraints:
+    requested = tuple(Requirement(f"k{number}-{n}", "Exists") for n in range(requirements))
+    return NodeConstraints(affinity=(SelectorTerm(requested[1:]), SelectorTerm((), requested[:1])))
 
 
-def _most(units: int) -> int:
+def _requirements_for(units: int) -> int:
     """Return how many requirements one template has for these units."""
     return (units - NODE_TEMPLATE_COST) // NODE_REQUIREMENT_COST
 
 
-class TestTemplatesOfNodes:
+class TestNodeTemplates:
     EACH = 64
     KINDS = SMALL // (NODE_TEMPLATE_COST + EACH * NODE_REQUIREMENT_COST)
 
     def _greedy(self) -> list[Pod]:
-        return [_placed(f"p{n:04}", "evil", _asking(n, self.EACH)) for n in range(self.KINDS + 2)]
+        return [
+            _constrained(f"p{n:04}", "evil", _with_requirements(n, self.EACH))
+            for n in range(self.KINDS + 2)
+        ]
 
     def test_each_namespace_has_its_own_budget(self) -> None:
-        tame = [_placed(f"q{n}", "tame", _asking(n, 3)) for n in range(200)]
+        tame = [_constrained(f"q{n}", "tame", _with_requirements(n, 3)) for n in range(200)]
         pods = [*self._greedy(), *tame]
         assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
         assert within_budget(pods, SMALL)[self.KINDS].placing == NO_NODE_CONSTRAINTS
 
-    def test_what_most_pods_ask_is_evaluated_first(self) -> None:
-        many = [_placed(f"z{n}", "evil", _asking(-1, self.EACH)) for n in range(2)]
+    def test_constraints_of_most_pods_are_evaluated_first(self) -> None:
+        many = [_constrained(f"z{n}", "evil", _with_requirements(-1, self.EACH)) for n in range(2)]
         beyond = [f"p{n:04}" for n in range(self.KINDS - 1, self.KINDS + 2)]
         assert _beyond([*self._greedy(), *many]) == beyond
 
-    def test_a_smaller_one_may_fit_behind_a_larger_one_that_does_not(self) -> None:
+    def test_small_template_fits_budget_after_larger_one_does_not(self) -> None:
         left = NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST
-        pods = [_placed("a", "d", _asking(0, _most(SMALL - left)))]
-        pods += [_placed("b", "d", _asking(1, 2)), _placed("c", "d", _asking(2, 1))]
+        pods = [_constrained("a", "d", _with_requirements(0, _requirements_for(SMALL - left)))]
+        pods += [
+            _constrained("b", "d", _with_requirements(1, 2)),
+            _constrained("c", "d", _with_requirements(2, 1)),
+        ]
         assert _beyond(pods) == ["b"]
 
     @pytest.mark.parametrize(
@@ -510,42 +523,56 @@ class TestTemplatesOfNodes:
             ),
         ],
     )
-    def test_what_else_is_a_requirement(self, more: NodeConstraints) -> None:
-        """*more* costs the same as two requirements, so that no template is left for z."""
+    def test_selectors_values_and_tolerations_cost_as_requirements(
+        self, more: NodeConstraints
+    ) -> None:
+        """*more* costs as much as two requirements, so no budget is left for z."""
         left = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
-        first = [_placed(f"a{n}", "d", _asking(0, _most(SMALL - left))) for n in range(2)]
-        last = _placed("z", "d", NodeConstraints(node_selector=(("z", ""),)))
-        assert _beyond([*first, _placed("b", "d", more), last]) == ["z"]
-        two = _placed("b", "d", NodeConstraints(node_selector=(("b", ""), ("c", ""), ("d", ""))))
+        first = [
+            _constrained(f"a{n}", "d", _with_requirements(0, _requirements_for(SMALL - left)))
+            for n in range(2)
+        ]
+        last = _constrained("z", "d", NodeConstraints(node_selector=(("z", ""),)))
+        assert _beyond([*first, _constrained("b", "d", more), last]) == ["z"]
+        two = _constrained(
+            "b", "d", NodeConstraints(node_selector=(("b", ""), ("c", ""), ("d", "")))
+        )
         assert _beyond([*first, two, last]) == ["b"]
 
-    def test_volumes_and_what_goes_with_its_node_cost_nothing(self) -> None:
+    def test_volumes_and_bound_daemon_pods_cost_nothing(self) -> None:
         wide = NodeConstraints(node_selector=tuple((f"k{n}", "") for n in range(100)))
         pods = [
-            _placed(f"p{n}", "d", replace(wide, volumes=(VolumeTopology(zones=((f"z{n}", ()),)),)))
+            _constrained(
+                f"p{n}", "d", replace(wide, volumes=(VolumeTopology(zones=((f"z{n}", ()),)),))
+            )
             for n in range(400)
         ]
         pods += [
             replace(one, daemon=True, node="n1")
-            for one in (_placed(f"d{n}", "d", _asking(n, 100)) for n in range(400))
+            for one in (_constrained(f"d{n}", "d", _with_requirements(n, 100)) for n in range(400))
         ]
         assert _beyond(pods) == []
 
-    def test_a_new_daemonset_takes_nothing_of_what_others_in_its_namespace_have(self) -> None:
-        """Its pods are made all at once, and each asks for its own node."""
+    def test_new_daemonset_does_not_spend_budget_of_other_pods(self) -> None:
+        """All its pods are created at once, and each selects its own node."""
         kinds = SMALL // NODE_TEMPLATE_COST
         pods = [
-            replace(_placed(f"a{n:04}", "d", _asking(n, 2)), daemon=True, node=None)
+            replace(
+                _constrained(f"a{n:04}", "d", _with_requirements(n, 2)), daemon=True, node=None
+            )
             for n in range(kinds)
         ]
-        found = _beyond([*pods, _placed("z", "d", _asking(-1, 10))])
+        found = _beyond([*pods, _constrained("z", "d", _with_requirements(-1, 10))])
         assert "z" not in found
         cost = NODE_TEMPLATE_COST + 2 * NODE_REQUIREMENT_COST
         assert len(found) == kinds - (SMALL - cost - 8 * NODE_REQUIREMENT_COST) // cost
 
-    def test_ports_stay_and_what_is_asked_of_pods_goes(self) -> None:
-        company = PodConstraints(host_ports=(HostPort(80),), apart=(_own("d", 1),))
-        one = replace(_placed("p", "d", _asking(0, _most(SMALL) + 1)), company=company)
+    def test_pod_beyond_budget_keeps_ports_and_loses_pod_terms(self) -> None:
+        company = PodConstraints(host_ports=(HostPort(80),), apart=(_own_term("d", 1),))
+        one = replace(
+            _constrained("p", "d", _with_requirements(0, _requirements_for(SMALL) + 1)),
+            company=company,
+        )
         (found,) = within_budget([one], SMALL)
         assert found.too_much
         assert found.company == PodConstraints(host_ports=(HostPort(80),))
@@ -555,29 +582,29 @@ class TestHostPorts:
     EACH = 64
     KINDS = (SMALL - ANY_NODE - POD_REQUIREMENT_COST) // (EACH * HOST_PORT_COST)
 
-    def _taking(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
+    def _with_ports(self, name: str, namespace: str, number: int, **changes: Any) -> Pod:
         ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(self.EACH))
-        company = PodConstraints(host_ports=ports, apart=(_own(namespace, 1),))
+        company = PodConstraints(host_ports=ports, apart=(_own_term(namespace, 1),))
         one = pod(name, "n1", 1, 1, namespace=namespace, company=company)
         return replace(one, **changes)
 
     def _greedy(self, many: int = 2) -> list[Pod]:
-        return [self._taking(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
+        return [self._with_ports(f"p{n:04}", "evil", n) for n in range(self.KINDS + many)]
 
     def test_each_namespace_has_its_own_budget(self) -> None:
-        pods = [*self._greedy(), *(self._taking(f"q{n}", "tame", n) for n in range(9))]
+        pods = [*self._greedy(), *(self._with_ports(f"q{n}", "tame", n) for n in range(9))]
         assert _beyond(pods) == [f"p{n:04}" for n in (self.KINDS, self.KINDS + 1)]
         beyond = within_budget(pods, SMALL)[self.KINDS]
         assert not beyond.company.apart
         assert beyond.company.host_ports, "they are taken all the same"
 
-    def test_what_most_pods_take_is_evaluated_first(self) -> None:
-        many = [self._taking(f"z{n}", "evil", self.KINDS) for n in range(2)]
+    def test_host_ports_of_most_pods_are_evaluated_first(self) -> None:
+        many = [self._with_ports(f"z{n}", "evil", self.KINDS) for n in range(2)]
         assert _beyond([*self._greedy(0), *many]) == [f"p{self.KINDS - 1:04}"]
 
-    def test_equal_ones_and_those_that_go_with_their_node_cost_nothing(self) -> None:
-        pods = [self._taking(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
-        pods += [self._taking(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
+    def test_equal_ports_and_daemon_pods_cost_nothing(self) -> None:
+        pods = [self._with_ports(f"p{n}", "d", 1) for n in range(2 * self.KINDS)]
+        pods += [self._with_ports(f"d{n}", "d", n, daemon=True) for n in range(len(pods))]
         assert _beyond(pods) == []
 
 
@@ -585,7 +612,7 @@ class TestVolumeClaims:
     EACH = 256
     PODS = (SMALL - ANY_NODE) // (EACH * CLAIM_COST)
 
-    def _naming(self, name: str, namespace: str, many: int) -> Pod:
+    def _with_claims(self, name: str, namespace: str, many: int) -> Pod:
         ties = DisruptionFacts(
             claims=tuple(ClaimUse(f"{name}-{n}") for n in range(many)), overdue_seconds=7
         )
@@ -593,62 +620,65 @@ class TestVolumeClaims:
         return replace(one, ties=ties)
 
     def _greedy(self, many: int = 1) -> list[Pod]:
-        return [self._naming(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
+        return [self._with_claims(f"p{n:04}", "evil", self.EACH) for n in range(self.PODS + many)]
 
     def test_each_namespace_has_its_own_budget(self) -> None:
-        pods = [*self._greedy(), self._naming("tame", "tame", self.EACH)]
+        pods = [*self._greedy(), self._with_claims("tame", "tame", self.EACH)]
         assert _beyond(pods) == [f"p{self.PODS:04}"]
         assert within_budget(pods, SMALL)[self.PODS].ties == DisruptionFacts(overdue_seconds=7)
         assert _beyond(self._greedy(0)) == []
 
-    def test_pods_with_few_claims_come_first(self) -> None:
-        few = [self._naming(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
+    def test_pods_with_fewer_claims_are_evaluated_first(self) -> None:
+        few = [self._with_claims(f"z{n}", "evil", self.EACH - 1) for n in range(9)]
         assert _beyond([*self._greedy(-9), *few]) == []
         assert _beyond([*self._greedy(-8), *few]) == [f"p{self.PODS - 9:04}"]
 
-    def test_who_is_beyond_does_not_move_and_attaches_nothing(self) -> None:
+    def test_pod_beyond_budget_does_not_move_and_attaches_no_disks(self) -> None:
         most = (BUDGET - ANY_NODE) // (self.EACH * CLAIM_COST)
         last = f"p{most:04}"
         pods = self._greedy(most + 1 - self.PODS)
         found = {one.name: one for one in build_cluster([node("n1")], pods).pods}
-        told = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
-        assert "asks-too-much" in told[last]
-        assert told["p0000"] == ["pod-volumes"] * self.EACH
+        codes = {name: [one.code for one in pod_blockers(one)] for name, one in found.items()}
+        assert "asks-too-much" in codes[last]
+        assert codes["p0000"] == ["pod-volumes"] * self.EACH
         assert (len(found["p0000"].company.disks), found[last].company) == (
             self.EACH,
             NO_POD_CONSTRAINTS,
         )
 
-    def test_claims_of_a_pod_with_other_constraints_beyond_the_budget_still_count(self) -> None:
-        one = replace(self._naming("p", "d", 3), placing=_asking(0, _most(BUDGET) + 1))
+    def test_claims_count_when_other_constraints_exceed_budget(self) -> None:
+        one = replace(
+            self._with_claims("p", "d", 3),
+            placing=_with_requirements(0, _requirements_for(BUDGET) + 1),
+        )
         (found,) = build_cluster([node("n1")], [one]).pods
         assert found.too_much
         assert len(found.company.disks) == 3
 
 
 class TestOneBudget:
-    def test_it_covers_what_six_limits_once_allowed_all_at_once(self) -> None:
+    def test_budget_covers_sum_of_six_former_limits(self) -> None:
         """The limits that one budget replaced; node templates of four requirements and more."""
-        pods = [_placed(f"n{n}", "d", _asking(n, 4)) for n in range(4096 // 4 - 1)]
+        pods = [_constrained(f"n{n}", "d", _with_requirements(n, 4)) for n in range(4096 // 4 - 1)]
         for number in range(64):
             ports = tuple(HostPort(80 + n, ip=f"10.0.0.{number}") for n in range(64))
             pods.append(pod(f"h{number}", "n1", 1, 1, company=PodConstraints(host_ports=ports)))
             ties = DisruptionFacts(claims=tuple(ClaimUse(f"c{number}-{n}") for n in range(256)))
             pods.append(replace(pod(f"c{number}", "n1", 1, 1), ties=ties))
             nobody = PodSelector(None, (Requirement("app", "In", (f"x{number}",)),))
-            pods.append(_apart(f"f{number}", "d", PodAffinityTerm(nobody, "zone")))
-        pods += [_apart(f"o{n}", "d", _own("d", n)) for n in range(1024 - 64 - 64)]
+            pods.append(_anti_affine(f"f{number}", "d", PodAffinityTerm(nobody, "zone")))
+        pods += [_anti_affine(f"o{n}", "d", _own_term("d", n)) for n in range(1024 - 64 - 64)]
         size = 4096
         pods += [pod(f"q{n}", "n1", 1, 1) for n in range(size - len(pods) - 64)]
         for number in range(64):
             other = Requirement("app", "NotIn", (f"y{number}",))
             term = PodAffinityTerm(PodSelector(("d",), (other,)), "zone")
-            pods.append(_apart(f"t{number}", "d", term))
+            pods.append(_anti_affine(f"t{number}", "d", term))
         assert len(pods) * 64 == 2**18
         assert _beyond(pods, BUDGET) == []
 
-    def test_one_kind_leaves_less_for_another(self) -> None:
-        half = [_apart(f"p{n:05}", "d", _own("d", n)) for n in range(TERMS // 2)]
+    def test_pod_terms_leave_less_budget_for_host_ports(self) -> None:
+        half = [_anti_affine(f"p{n:05}", "d", _own_term("d", n)) for n in range(TERMS // 2)]
         ports = [
             pod(
                 f"q{n:03}",
@@ -664,8 +694,10 @@ class TestOneBudget:
         most = left // (64 * HOST_PORT_COST)
         assert _beyond([*half, *ports]) == [f"q{n:03}" for n in range(most, 60)]
 
-    def test_the_message_names_the_namespace_and_the_limit(self) -> None:
-        (found,) = within_budget([_placed("p", "shop", _asking(0, _most(BUDGET) + 1))])
+    def test_message_names_namespace_and_limit(self) -> None:
+        (found,) = within_budget(
+            [_constrained("p", "shop", _with_requirements(0, _requirements_for(BUDGET) + 1))]
+        )
         (blocker,) = pod_blockers(found)
         assert blocker.message == (
             "exceeds a limit of Ebb: the evaluation budget of 524,288 units for the constraints "
@@ -673,30 +705,36 @@ class TestOneBudget:
         )
 
 
-class TestPodsThatStayWithTheirNode:
-    def _static(self, name: str, on: str, namespace: str, first: int, terms: int) -> Pod:
-        """Return a mirror pod whose terms are about pods of namespace d."""
-        asked = tuple(_own("d", first + n) for n in range(terms))
+class TestNodeBoundPods:
+    def _mirror_pod(self, name: str, on: str, namespace: str, first: int, terms: int) -> Pod:
+        """Return a mirror pod whose terms select pods of namespace d."""
+        requested = tuple(_own_term("d", first + n) for n in range(terms))
         return replace(
-            _apart(name, namespace, *asked), node=on, mirror=True, placing=NO_NODE_CONSTRAINTS
+            _anti_affine(name, namespace, *requested),
+            node=on,
+            mirror=True,
+            placing=NO_NODE_CONSTRAINTS,
         )
 
     def _attack(self, many: int, namespace: str = "d") -> list[Pod]:
-        return [self._static(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
+        return [self._mirror_pod(f"m{n:03}", "evil", namespace, n * 64, 64) for n in range(many)]
 
-    def test_a_kubelet_spends_nothing_of_a_namespace(self) -> None:
+    def test_mirror_pods_spend_no_namespace_budget(self) -> None:
         """A kubelet makes mirror pods in any namespace, bound to its own node."""
-        tame = [_apart(f"p{n:05}", "d", _own("d", -n)) for n in range(TERMS)]
+        tame = [_anti_affine(f"p{n:05}", "d", _own_term("d", -n)) for n in range(TERMS)]
         assert _beyond([*self._attack(12), *tame]) == []
 
-    def test_a_kubelet_exceeds_the_budget_for_its_own_node_alone(self) -> None:
+    def test_mirror_pods_exceed_budget_only_on_their_own_node(self) -> None:
         for namespace in ("d", "other"):
             attack = self._attack(20, namespace)
             pods = [
                 *attack,
-                *(self._static(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
-                *(replace(_apart(f"d{n}", "d", _own("d", 1)), daemon=True) for n in range(9)),
-                *(_apart(f"p{n}", "d", _own("d", -n)) for n in range(9)),
+                *(self._mirror_pod(f"s{n}", f"n{n}", "kube-system", -n, 1) for n in range(9)),
+                *(
+                    replace(_anti_affine(f"d{n}", "d", _own_term("d", 1)), daemon=True)
+                    for n in range(9)
+                ),
+                *(_anti_affine(f"p{n}", "d", _own_term("d", -n)) for n in range(9)),
             ]
             beyond = _beyond(pods)
             assert beyond
@@ -705,31 +743,33 @@ class TestPodsThatStayWithTheirNode:
             assert found.company == NO_POD_CONSTRAINTS
             assert "with those of node evil" in found.too_much
 
-    def test_many_kubelets_together_exceed_one_budget(self) -> None:
+    def test_mirror_pods_of_all_nodes_share_one_budget(self) -> None:
         pods = [
-            self._static(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
+            self._mirror_pod(f"m{on:02}-{n:02}", f"n{on:02}", "d", (on * 4 + n) * 64, 64)
             for on in range(8)
             for n in range(4)
         ]
-        pods += [self._static("s", "tame", "kube-system", -1, 8)]
+        pods += [self._mirror_pod("s", "tame", "kube-system", -1, 8)]
         spent = 8 * (POD_REQUIREMENT_COST + FOREIGN_COST)
         most = (SMALL - spent) // (64 * POD_REQUIREMENT_COST)
         beyond = _beyond(pods)
         assert len(pods) - 1 - len(beyond) == most
         assert "s" not in beyond
 
-    def test_verdicts_of_other_nodes_stay_as_they_are(self) -> None:
-        """The attack made all pods of the namespace ask too much, so all their nodes stayed."""
+    def test_mirror_pods_of_one_node_do_not_change_plan_of_others(self) -> None:
+        """The attack once put all pods of the namespace beyond the limit, and kept their nodes."""
         zone = {"zone": "a"}
         nodes = [node(name, labels=zone) for name in ("evil", "n1", "n2", "n3", "n4")]
         tame = [
-            replace(_apart(f"p{n}", "d", PodAffinityTerm(select(f"t{n}"), "host")), node=f"n{n}")
+            replace(
+                _anti_affine(f"p{n}", "d", PodAffinityTerm(select(f"t{n}"), "host")), node=f"n{n}"
+            )
             for n in range(1, 5)
         ]
 
         def verdicts(attack: Sequence[Pod]) -> tuple[list[str], set[str]]:
             found = reconcile.plan(build_cluster(nodes, [*tame, *attack]), thesis_config())
-            codes = {one.code for kept in found.kept for one in kept.blockers}
+            codes = {one.code for cache in found.kept for one in cache.blockers}
             return [one.node for one in found.removals], codes
 
         removed, codes = verdicts([])
@@ -737,23 +777,23 @@ class TestPodsThatStayWithTheirNode:
         for many in (20, 300):
             assert verdicts(self._attack(many)) == (removed, codes)
 
-    def test_a_tenant_gets_no_other_budget_by_calling_its_pods_daemons(self) -> None:
-        """The annotation `daemonset-pod` of the autoscaler is the tenant's own word."""
+    def test_daemonset_pod_annotation_gives_no_second_budget(self) -> None:
+        """The tenant itself sets the annotation `daemonset-pod` of the autoscaler."""
         daemons = [
-            replace(_apart(f"a{n:05}", "d", _own("d", n)), node=f"n{n}", daemon=True)
+            replace(_anti_affine(f"a{n:05}", "d", _own_term("d", n)), node=f"n{n}", daemon=True)
             for n in range(TERMS + 9)
         ]
         free = ANY_NODE // POD_REQUIREMENT_COST  # a bound pod needs no template of nodes
         assert _beyond(daemons) == [f"a{n:05}" for n in range(TERMS + free, TERMS + 9)]
-        tame = [_apart(f"p{n}", "d", _own("d", -n)) for n in range(1, 10)]
+        tame = [_anti_affine(f"p{n}", "d", _own_term("d", -n)) for n in range(1, 10)]
         last = TERMS - len(tame)
         assert _beyond([*daemons, *tame]) == [f"a{n:05}" for n in range(last, TERMS + 9)]
 
-    def test_a_bound_daemon_beyond_the_budget_keeps_its_tolerations(self) -> None:
-        """They say whether the pods of its DaemonSet could come back after a hard mark."""
+    def test_bound_daemon_pod_keeps_tolerations_when_beyond_budget(self) -> None:
+        """They decide whether pods of its DaemonSet could return after a hard mark."""
         placing = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
-        terms = tuple(_own("d", n) for n in range(TERMS + 4))
-        one = replace(_apart("a", "d", *terms), daemon=True, placing=placing)
+        terms = tuple(_own_term("d", n) for n in range(TERMS + 4))
+        one = replace(_anti_affine("a", "d", *terms), daemon=True, placing=placing)
         (found,) = within_budget([one], SMALL)
         assert (bool(found.too_much), found.company, found.placing) == (
             True,
@@ -762,7 +802,7 @@ class TestPodsThatStayWithTheirNode:
         )
 
 
-def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
+def test_pod_fits_no_node_when_no_node_offers_its_resource() -> None:
     greedy = tuple(sorted((f"x.y/{n}", 1) for n in range(500)))
     pods = [
         pod("a", "n1", 100, 100, extended=greedy),
@@ -771,14 +811,14 @@ def test_what_no_node_offers_makes_no_lanes_and_finds_no_place() -> None:
     nodes = [node("n1"), node("n2", extended=(("gpu", 2),)), node("n3", extended=(("gpu", 2),))]
     plan = reconcile.plan(Cluster.of(nodes, pods), thesis_config())
     assert "n1" not in {removal.node for removal in plan.removals}
-    kept = next(kept for kept in plan.kept if kept.node == "n1")
-    assert ("no-room", "d/a") in {(blocker.code, blocker.pod) for blocker in kept.blockers}
+    cache = next(cache for cache in plan.kept if cache.node == "n1")
+    assert ("no-room", "d/a") in {(blocker.code, blocker.pod) for blocker in cache.blockers}
     assert nodes[0].allocatable == Resources(4000, 8000 * 10**6, 0, 110)
 
 
-class TestKept:
-    def test_what_is_kept_is_bounded_in_bytes_and_what_is_asked_for_stays(self) -> None:
-        kept = ByteBoundedCache[int, int](bytes_max=20 * ENTRY_BYTES)
+class TestByteBoundedCache:
+    def test_cache_is_bounded_in_bytes_and_retains_used_keys(self) -> None:
+        cache = ByteBoundedCache[int, int](bytes_max=20 * ENTRY_BYTES)
         made = 0
 
         def make() -> int:
@@ -788,12 +828,12 @@ class TestKept:
 
         for turn in range(100):
             for key in (-1, turn):
-                assert (kept[key] or kept.made(key, make, 0)) == 7
-            assert len(kept) <= 10
-        assert made == 101, "the key that was asked for every time was made once"
+                assert (cache[key] or cache.made(key, make, 0)) == 7
+            assert len(cache) <= 10
+        assert made == 101, "the key that was read every time was made once"
 
-    def test_what_is_large_is_not_kept(self) -> None:
-        kept = ByteBoundedCache[int, int]()
-        assert kept.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
-        assert kept[1] is None
+    def test_large_key_is_not_cached(self) -> None:
+        cache = ByteBoundedCache[int, int]()
+        assert cache.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
+        assert cache[1] is None
         assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2

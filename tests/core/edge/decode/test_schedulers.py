@@ -1,4 +1,4 @@
-"""Which pods can be judged is said by the schedulers that the configuration names."""
+"""Pods can be evaluated if the configuration names their scheduler."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,12 +21,12 @@ OWN = "bin-packing"
 OTHERS = (*KNOWN, OWN, "volcano")
 
 
-def of(scheduler: str | None, **changes: object) -> Pod:
-    """Return a pod as it is decoded."""
+def scheduled_by(scheduler: str | None, **changes: object) -> Pod:
+    """Return a decoded pod of this scheduler."""
     return kube_json.pod(spec__schedulerName=scheduler, **changes)
 
 
-def judged(one: Pod, *schedulers: str) -> Pod:
+def snapshot_pod(one: Pod, *schedulers: str) -> Pod:
     inventory = Inventory()
     inventory.changed(PODS, one)
     (found,) = inventory.snapshot(schedulers)().pods
@@ -35,45 +35,47 @@ def judged(one: Pod, *schedulers: str) -> Pod:
 
 @pytest.mark.parametrize("scheduler", [None, "", *OTHERS])
 @pytest.mark.parametrize("known", [KNOWN, (*KNOWN, OWN), (OWN,), ()])
-def test_pods_of_the_schedulers_that_are_named_can_be_judged(
+def test_pod_is_evaluable_when_its_scheduler_is_configured(
     scheduler: str | None, known: Sequence[str]
 ) -> None:
     named = (scheduler or "default-scheduler") in known
-    found = judged(of(scheduler), *known)
+    found = snapshot_pod(scheduled_by(scheduler), *known)
     assert found.evaluable is named
     assert found.unsupported == (() if named else (SCHEDULER_FIELD,))
 
 
-def test_what_else_cannot_be_judged_stays_so() -> None:
-    devices = of(OWN, spec__resourceClaims=[{"name": "gpu"}])
-    assert judged(devices, OWN).unsupported == ("spec.resourceClaims",)
-    assert judged(devices).unsupported == ("spec.resourceClaims", SCHEDULER_FIELD)
+def test_other_unsupported_fields_are_retained() -> None:
+    devices = scheduled_by(OWN, spec__resourceClaims=[{"name": "gpu"}])
+    assert snapshot_pod(devices, OWN).unsupported == ("spec.resourceClaims",)
+    assert snapshot_pod(devices).unsupported == ("spec.resourceClaims", SCHEDULER_FIELD)
     unknown = replace(builders.pod("p", None, 1, 1), unreadable="spec: bad")
-    assert judged(unknown) is unknown, "its scheduler has not been read"
+    assert snapshot_pod(unknown) is unknown, "its scheduler has not been read"
 
 
-def test_claims_are_looked_up_for_pods_whose_scheduler_is_named() -> None:
+def test_claims_are_looked_up_when_scheduler_is_configured() -> None:
     ties = DisruptionFacts(claims=(ClaimUse("c"),))
-    found = judged(replace(of(OWN), ties=ties, unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD)), OWN)
+    found = snapshot_pod(
+        replace(scheduled_by(OWN), ties=ties, unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD)), OWN
+    )
     assert found.unsupported == (CLAIMS_FIELD,)
     assert found.ties.faults == (f"claim {found.namespace}/c: it is not known",)
 
 
-def test_a_name_that_is_longer_than_can_be_named_is_not_known() -> None:
+def test_scheduler_is_unknown_when_its_name_is_too_long() -> None:
     longest = "a" * SCHEDULER_CHARS_MAX
-    assert judged(of(longest), longest).evaluable
-    assert not judged(of(longest + "a"), longest).evaluable
-    assert len(of(100 * longest).scheduler) == SCHEDULER_CHARS_MAX + 1
+    assert snapshot_pod(scheduled_by(longest), longest).evaluable
+    assert not snapshot_pod(scheduled_by(longest + "a"), longest).evaluable
+    assert len(scheduled_by(100 * longest).scheduler) == SCHEDULER_CHARS_MAX + 1
 
 
-def test_by_default_no_pod_is_made_anew() -> None:
-    one = of("volcano")
-    assert judged(one, *Config().schedulers) is one
+def test_snapshot_copies_no_pod_by_default() -> None:
+    one = scheduled_by("volcano")
+    assert snapshot_pod(one, *Config().schedulers) is one
 
 
-def test_a_pod_that_has_not_changed_is_the_same_object_from_look_to_look() -> None:
+def test_unchanged_pod_is_the_same_object_in_next_snapshot() -> None:
     inventory = Inventory()
-    inventory.replaced(PODS, [replace(of(name), name=name) for name in OTHERS])
+    inventory.replaced(PODS, [replace(scheduled_by(name), name=name) for name in OTHERS])
     before = inventory.snapshot((OWN,))()
     assert inventory.snapshot((OWN,))() is before
     inventory.changed(PODS, builders.pod("new", None, 1, 1))
@@ -81,28 +83,31 @@ def test_a_pod_that_has_not_changed_is_the_same_object_from_look_to_look() -> No
     assert {id(pod) for pod in after.pods} > {id(pod) for pod in before.pods}
 
 
-LOOKS = st.lists(st.tuples(st.sets(st.sampled_from(OTHERS)), st.integers(0, 59)), max_size=6)
-"""At each, which schedulers are known, and a pod that changes before it."""
+SNAPSHOTS = st.lists(st.tuples(st.sets(st.sampled_from(OTHERS)), st.integers(0, 59)), max_size=6)
+"""For each snapshot the additional known schedulers, and the pod that changes before it."""
 
 
-@given(st.lists(st.sampled_from(OTHERS), min_size=5, max_size=5), LOOKS)
-def test_pods_that_are_followed_are_those_that_are_sorted_out_anew(
-    schedulers: Sequence[str], looks: Sequence[tuple[set[str], int]]
+@given(st.lists(st.sampled_from(OTHERS), min_size=5, max_size=5), SNAPSHOTS)
+def test_updated_pod_index_equals_rebuilt_one(
+    schedulers: Sequence[str], snapshots: Sequence[tuple[set[str], int]]
 ) -> None:
     inventory = Inventory()
     inventory.changed(NODES, builders.node("n"))
     names = [*schedulers, *["default-scheduler"] * 55]
-    pods = [replace(of(name), name=f"p{n:02}", node="n") for n, name in enumerate(names)]
+    pods = [replace(scheduled_by(name), name=f"p{n:02}", node="n") for n, name in enumerate(names)]
     inventory.replaced(PODS, pods)
-    census = PodIndex.of(inventory.snapshot(KNOWN)())
-    for known, number in looks:
+    pod_index = PodIndex.of(inventory.snapshot(KNOWN)())
+    for known, number in snapshots:
         changed = pods[number] = replace(pods[number], priority=pods[number].priority + 1)
         inventory.changed(PODS, changed)
         cluster = inventory.snapshot((*KNOWN, *sorted(known)))()
-        census = census.updated(cluster)
-        anew = PodIndex.of(cluster)
-        assert (census.groups, list(census.unevaluable)) == (anew.groups, list(anew.unevaluable))
-        assert (census.requests, census.resident_requests) == (
-            anew.requests,
-            anew.resident_requests,
+        pod_index = pod_index.updated(cluster)
+        rebuilt = PodIndex.of(cluster)
+        assert (pod_index.groups, list(pod_index.unevaluable)) == (
+            rebuilt.groups,
+            list(rebuilt.unevaluable),
+        )
+        assert (pod_index.requests, pod_index.resident_requests) == (
+            rebuilt.requests,
+            rebuilt.resident_requests,
         )

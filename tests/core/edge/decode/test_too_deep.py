@@ -1,4 +1,4 @@
-"""An object that nests too deep to be cut while others wait: it spoils its own verdict alone."""
+"""An object too deeply nested to prune in time is unreadable; other objects are unaffected."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,7 +26,7 @@ from tests.support.fake_objects import node_object, pod_object
 from tests.support.following import following, opened
 
 WIDE = b'{"f:deep":%b%b}' % (DEEP, b',"f:":{"f:":{"f:":{"f:":{}}}}' * STEPS_MAX)
-"""Takes more steps than an object may: one value ends the decoder, and the others cost."""
+"""Takes more steps than the limit: one value stops the decoder, the others cost steps."""
 WORDS = st.sampled_from(["spec", "metadata", "nodeName", "items", 'a,"spec":{', "f:a", "}]}"])
 FIELDS = st.recursive(
     st.none() | st.just("x") | WORDS,
@@ -57,7 +57,7 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 @pytest.mark.parametrize(("levels", "read"), [(STEPS_MAX - 100, True), (STEPS_MAX + 100, False)])
-def test_an_object_takes_so_many_steps_and_no_more(levels: int, read: bool) -> None:
+def test_pruning_fails_when_object_takes_too_many_steps(levels: int, read: bool) -> None:
     raw = written("p", b"[1," * levels + b"1" + b"]" * levels)
     if read:
         assert decoded(POD_KIND.decoder.decode, raw).metadata.name == "p"
@@ -67,7 +67,7 @@ def test_an_object_takes_so_many_steps_and_no_more(levels: int, read: bool) -> N
 
 
 @given(FIELDS, st.integers(0, 9000))
-def test_what_nests_within_the_bound_changes_nothing_of_a_page(fields: Any, depth: int) -> None:
+def test_page_is_decoded_alike_when_nesting_is_within_limit(fields: Any, depth: int) -> None:
     deep = b"[%b,%b]" % (orjson.dumps(fields), b'{"f:a":' * depth + b"1" + b"}" * depth)
     plain, found = Listed(), Listed()
     plain.take(POD_KIND, page(written("a"), written("b"), written("c")))
@@ -76,8 +76,8 @@ def test_what_nests_within_the_bound_changes_nothing_of_a_page(fields: Any, dept
 
 
 @given(FIELDS)
-def test_an_outline_has_the_name_and_no_other_node(fields: Any) -> None:
-    """Whatever its owner has others say of its fields."""
+def test_outline_has_name_and_only_its_own_node(fields: Any) -> None:
+    """The owner of a pod may write anything into its managedFields."""
     found = placeholders.outline(written("p", orjson.dumps(fields)))
     assert found is not None
     assert (found.metadata.name, found.metadata.namespace) == ("p", "default")
@@ -88,7 +88,7 @@ def test_an_outline_has_the_name_and_no_other_node(fields: Any) -> None:
     assert pod.node in ("n", None)
 
 
-def test_an_outline_of_what_says_its_name_first_stands_for_it() -> None:
+def test_outline_replaces_object_when_its_name_comes_first() -> None:
     pod = POD_KIND.taken(placeholders.outline(written("p", WIDE)))
     assert pod is not None
     assert (pod.key, pod.node) == ("default/p", "n")
@@ -110,11 +110,11 @@ def test_an_outline_of_what_says_its_name_first_stands_for_it() -> None:
         b'{"spec":{"metadata":{"name":"x"}},"metadata":{"name":"p"}}',
     ],
 )
-def test_where_the_name_does_not_stand_first_nothing_is_known(raw: bytes) -> None:
+def test_outline_is_none_when_name_does_not_come_first(raw: bytes) -> None:
     assert placeholders.outline(raw) is None
 
 
-async def test_a_page_is_asked_for_anew_down_to_the_one_that_nests(api: FakeApi) -> None:
+async def test_page_is_reread_in_smaller_pages_down_to_deep_object(api: FakeApi) -> None:
     a, bad, c = written("a"), written("bad", WIDE), written("c", DEEP)
     for _ in range(4):
         api.answer_next("list", page(a, bad, c))
@@ -136,7 +136,7 @@ async def test_a_page_is_asked_for_anew_down_to_the_one_that_nests(api: FakeApi)
     assert listed.refused == []
 
 
-async def test_no_object_is_lost_where_a_server_sends_more_than_it_was_asked_for(
+async def test_no_object_is_lost_when_server_ignores_limit(
     api: FakeApi,
 ) -> None:
     for _ in range(5):
@@ -152,12 +152,12 @@ async def test_no_object_is_lost_where_a_server_sends_more_than_it_was_asked_for
 
 
 @pytest.mark.parametrize("raw", [page(b"[" * 100_000), b"[1," * 100_000, b'"' + b"[1," * 100_000])
-def test_what_is_no_page_is_a_fault_and_no_traceback(raw: bytes) -> None:
+def test_page_that_is_not_json_raises_own_error(raw: bytes) -> None:
     with pytest.raises((TooLargeError, GarbledError)):
         Listed().take(POD_KIND, raw)
 
 
-async def test_an_event_spoils_its_own_object_alone(api: FakeApi) -> None:
+async def test_deep_event_affects_only_its_own_object(api: FakeApi) -> None:
     event = b'{"type":"%b","object":%b}\n'
     kind = b'{"kind":"Pod","apiVersion":"v1",'
     bad = kind + written("bad", WIDE)[1:]
@@ -177,7 +177,7 @@ async def test_an_event_spoils_its_own_object_alone(api: FakeApi) -> None:
         assert bench.seen.count("restarted") == 0
 
 
-async def test_an_event_that_does_not_say_its_name_first_is_read_beside_the_loop(
+async def test_deep_event_is_decoded_when_name_does_not_come_first(
     api: FakeApi,
 ) -> None:
     raw = written("odd").replace(b'"metadata":{', b'"metadata":{"labels":{},"x":%b,' % WIDE, 1)
@@ -189,7 +189,7 @@ async def test_an_event_that_does_not_say_its_name_first_is_read_beside_the_loop
         assert bench.seen.count("restarted") == 0
 
 
-async def test_an_event_of_brackets_alone_leads_to_a_list(api: FakeApi) -> None:
+async def test_event_of_brackets_leads_to_new_list(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await api.watched(PODS)
@@ -198,8 +198,8 @@ async def test_an_event_of_brackets_alone_leads_to_a_list(api: FakeApi) -> None:
         assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
 
 
-def test_of_a_dump_all_is_read() -> None:
-    """Nobody waits for it."""
+def test_dump_is_decoded_whatever_its_depth() -> None:
+    """No event loop waits for a dump, so it has no limit of steps."""
     refused: list[str] = []
     nodes = orjson.dumps({"kind": "NodeList", "items": [node_object("n")]})
     pods = page(written("a"), written("bad", WIDE))

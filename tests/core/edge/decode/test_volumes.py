@@ -1,4 +1,4 @@
-"""Claims, volumes and CSINodes as JSON, read; a dump that has them all."""
+"""Decode claims, volumes and CSINodes from JSON, alone and in a dump with all kinds."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def volume(**changes: Any) -> Volume:
 
 
 class TestClaim:
-    def test_what_is_read(self) -> None:
+    def test_claim_is_decoded(self) -> None:
         assert claim() == Claim(
             namespace="shop", name="data-web-0", volume="pv-1", modes=("ReadWriteOnce",)
         )
@@ -101,19 +101,19 @@ class TestClaim:
             {"spec": None},
         ],
     )
-    def test_what_is_not_bound_for_good_names_no_volume(self, changes: Json) -> None:
+    def test_claim_has_no_volume_unless_binding_is_complete(self, changes: Json) -> None:
         assert claim(**changes).volume == ""
 
-    def test_being_deleted(self) -> None:
+    def test_claim_is_deleting_when_it_has_deletion_timestamp(self) -> None:
         assert claim(metadata__deletionTimestamp="2026-01-01T00:00:00Z").deleting
 
-    def test_the_owner_that_controls_it(self) -> None:
+    def test_claim_owner_is_controller(self) -> None:
         owners = [{"kind": "A", "uid": "u0"}, {"kind": "Pod", "uid": "u2", "controller": True}]
         assert claim(metadata__ownerReferences=owners).owner_uid == "u2"
 
 
 class TestVolume:
-    def test_what_is_read(self) -> None:
+    def test_volume_is_decoded(self) -> None:
         zones = (("topology.kubernetes.io/zone", ("a",)),)
         term = SelectorTerm((Requirement("zone", "In", ("a",)),))
         assert volume() == Volume(name="pv-1", disk=EBS, reach=VolumeTopology((term,), zones))
@@ -128,7 +128,7 @@ class TestVolume:
             ({"failure-domain.beta.kubernetes.io/region": "r"}, ("r",)),
         ],
     )
-    def test_zones(self, labels: Json | None, zones: tuple[str, ...]) -> None:
+    def test_zone_labels_are_split(self, labels: Json | None, zones: tuple[str, ...]) -> None:
         found = volume(metadata__labels=labels).reach.zones
         assert found == (((next(iter(labels or {})), zones),) if zones else ())
 
@@ -155,14 +155,14 @@ class TestVolume:
             ),
         ],
     )
-    def test_what_cannot_be_evaluated_is_told(self, changes: Json, fault: str) -> None:
+    def test_unsupported_volume_has_fault(self, changes: Json, fault: str) -> None:
         assert volume(**changes).fault == fault
 
-    def test_equal_places_are_one_object(self) -> None:
+    def test_equal_topologies_are_one_object(self) -> None:
         assert volume().reach is volume(metadata__name="pv-2").reach
 
 
-def test_csi_nodes() -> None:
+def test_csi_node_limits_are_decoded() -> None:
     limits = {"ebs.csi.aws.com": 25, "efs.csi.aws.com": None, "full.example": 0}
     assert kinds.CSI_NODES.read(changed(CSI_NODE)) == CsiNode(name="n1", limits=limits)
     assert kinds.CSI_NODES.read(changed(CSI_NODE, spec=None)) == CsiNode(name="n1")
@@ -196,7 +196,7 @@ class TestPod:
             ),
         ],
     )
-    def test_volumes(
+    def test_pod_volumes_are_decoded(
         self, volumes: Any, ties: DisruptionFacts, unsupported: tuple[str, ...]
     ) -> None:
         found = pod(spec__volumes=volumes)
@@ -219,22 +219,22 @@ class TestPod:
             ("vsphereVolume", False),
         ],
     )
-    def test_disks_in_the_pod_itself_are_those_that_the_scheduler_looks_at(
+    def test_inline_disks_are_unsupported_when_scheduler_checks_them(
         self, source: str, *, disk: bool
     ) -> None:
-        """For VolumeRestrictions, or for NodeVolumeLimits where CSI drivers have taken over."""
+        """In VolumeRestrictions, or in NodeVolumeLimits for types migrated to CSI drivers."""
         found = pod(spec__volumes=[{"name": "a", source: {"volumeID": "v"}}])
         assert (found.ties, found.unsupported) == (
             NO_DISRUPTION_FACTS,
             (VOLUMES_FIELD,) if disk else (),
         )
 
-    def test_pods_without_ties_share_one_object(self) -> None:
+    def test_equal_disruption_facts_are_one_object(self) -> None:
         assert pod().ties is NO_DISRUPTION_FACTS
         data = [{"name": "a", "emptyDir": {}}]
         assert pod(spec__volumes=data).ties is pod(spec__volumes=data).ties
 
-    def test_notes(self) -> None:
+    def test_disruption_annotations_and_start_time_are_decoded(self) -> None:
         safe = "cluster-autoscaler.kubernetes.io/safe-to-evict"
         found = pod(
             metadata__annotations={"x": "y", "karpenter.sh/do-not-disrupt": "1h", safe: "false"},
@@ -253,7 +253,7 @@ class TestPod:
             ("soon", 0, None),
         ],
     )
-    def test_when_it_should_have_been_gone(
+    def test_overdue_time_is_deletion_plus_grace_period(
         self, deleted: str | None, grace: int | None, overdue: int | None
     ) -> None:
         found = pod(metadata__deletionTimestamp=deleted, spec__terminationGracePeriodSeconds=grace)
@@ -269,7 +269,9 @@ class TestPod:
         (None, ((), ())),
     ],
 )
-def test_what_a_budget_is_about(selector: Json | None, read: tuple[Any, Any]) -> None:
+def test_disruption_budget_selector_is_decoded(
+    selector: Json | None, read: tuple[Any, Any]
+) -> None:
     raw = {"metadata": {"name": "b", "namespace": "shop"}, "spec": {"selector": selector}}
     found = kinds.BUDGETS.read(changed(raw))
     assert found == DisruptionBudget(
@@ -278,8 +280,8 @@ def test_what_a_budget_is_about(selector: Json | None, read: tuple[Any, Any]) ->
 
 
 class TestDump:
-    def test_all_kinds_together_make_a_pod_movable(self) -> None:
-        """The claim's volume lies in zone a: n2 has room and is passed over."""
+    def test_pod_is_movable_when_dump_has_all_storage_kinds(self) -> None:
+        """The volume of the claim is in zone a, so n2 is skipped although it has room."""
         on_claim = changed(
             POD,
             spec__volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data-web-0"}}],
@@ -302,7 +304,7 @@ class TestDump:
         (kept,) = (one for one in plan.kept if one.node == "n1")
         assert [one.code for one in kept.blockers] == ["pod-volumes"]
 
-    def test_lists_of_one_kind(self) -> None:
+    def test_typed_list_is_decoded(self) -> None:
         lists = (
             ("PersistentVolumeClaimList", CLAIM),
             ("PersistentVolumeList", VOLUME),
@@ -313,7 +315,7 @@ class TestDump:
             assert len(list(objects(raw, "f", []))) == 1
 
     @pytest.mark.parametrize(
-        ("raw", "told"),
+        ("raw", "message"),
         [
             (
                 changed(CLAIM, spec__accessModes=7),
@@ -329,5 +331,5 @@ class TestDump:
             ),
         ],
     )
-    def test_faults_name_object_and_field(self, raw: bytes, told: str) -> None:
-        assert told in fault_of(dump(NODE, POD, raw))
+    def test_fault_names_object_and_field(self, raw: bytes, message: str) -> None:
+        assert message in fault_of(dump(NODE, POD, raw))

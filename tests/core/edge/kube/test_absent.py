@@ -1,4 +1,4 @@
-"""A kind that a cluster need not have: CapacityBuffers, in whichever version, now or later."""
+"""Optional kinds: CapacityBuffers may be absent, in an older version, or installed later."""
 
 from collections.abc import AsyncIterator
 
@@ -29,7 +29,7 @@ def paths(api: FakeApi) -> list[str]:
     return [call.path for call in api.calls if call.resource == RESOURCE]
 
 
-async def test_where_there_is_no_such_kind_there_are_none(api: FakeApi) -> None:
+async def test_list_is_empty_when_kind_is_absent(api: FakeApi) -> None:
     api.served -= {NEW}
     async with opened(api) as client:
         listed = Listed()
@@ -40,7 +40,7 @@ async def test_where_there_is_no_such_kind_there_are_none(api: FakeApi) -> None:
     assert paths(api) == [NEW, OLD]
 
 
-async def test_where_it_may_not_be_read_there_are_none_either(api: FakeApi) -> None:
+async def test_list_is_empty_when_optional_kind_is_forbidden(api: FakeApi) -> None:
     api.denied |= {RESOURCE, TEMPLATES.resource}
     async with opened(api) as client:
         for kind in (BUFFERS, TEMPLATES):
@@ -50,7 +50,7 @@ async def test_where_it_may_not_be_read_there_are_none_either(api: FakeApi) -> N
             assert listed.absent.status == 403
 
 
-async def test_what_every_cluster_has_must_be_there(api: FakeApi) -> None:
+async def test_list_fails_when_required_kind_is_forbidden(api: FakeApi) -> None:
     assert [kind for kind in KINDS if kind.optional] == [TEMPLATES, BUFFERS]
     api.denied.add(NODES.resource)
     async with opened(api) as client:
@@ -58,7 +58,7 @@ async def test_what_every_cluster_has_must_be_there(api: FakeApi) -> None:
             await Listed().read(client, NODES)
 
 
-async def test_an_older_version_is_read_where_it_alone_is_served(api: FakeApi) -> None:
+async def test_older_version_is_read_when_only_it_is_served(api: FakeApi) -> None:
     api.served = {OLD}
     api.put(RESOURCE, ONE)
     async with following(api, RESOURCE) as bench:
@@ -67,7 +67,7 @@ async def test_an_older_version_is_read_where_it_alone_is_served(api: FakeApi) -
         assert paths(api) == [NEW, OLD, OLD], "listed, and watched there"
 
 
-async def test_the_watch_waits_for_the_kind_and_takes_it_up_when_it_appears(api: FakeApi) -> None:
+async def test_watch_starts_when_kind_appears(api: FakeApi) -> None:
     api.served -= {NEW}
     async with following(api, RESOURCE) as bench:
         await bench.seen.until(lambda: bench.seen.lives > 1)
@@ -79,7 +79,7 @@ async def test_the_watch_waits_for_the_kind_and_takes_it_up_when_it_appears(api:
         assert list(bench.seen.view) == ["d/b"]
 
 
-def test_what_is_known_of_an_absent_kind_is_new_enough_between_two_looks() -> None:
+def test_absent_kind_is_checked_before_view_is_stale() -> None:
     assert 2 * ABSENT_SECONDS < STALE_SECONDS
 
 
@@ -88,10 +88,10 @@ FAULTS = 20
 
 @pytest.mark.parametrize("fault", ["500", "no list"])
 @pytest.mark.parametrize("kind", [BUFFERS, NODES])
-async def test_nobody_waits_for_what_a_cluster_may_do_without_and_cannot_list(
+async def test_optional_kind_counts_as_empty_when_its_list_keeps_failing(
     api: FakeApi, kind: AnyKind, fault: str
 ) -> None:
-    """As where its conversion webhook is away: the definition is not the cluster's own."""
+    """For example its conversion webhook is down, as the kind is defined by a CRD."""
     for _ in range(FAULTS):
         if fault == "500":
             api.fail_next("list", 500)
@@ -106,8 +106,8 @@ async def test_nobody_waits_for_what_a_cluster_may_do_without_and_cannot_list(
         await bench.seen.until(lambda: bool(bench.seen.view))
 
 
-async def denied_once(bench: Bench, status: int) -> None:
-    """Let the server deny the kind until it is asked a second time whether it is there."""
+async def deny_once(bench: Bench, status: int) -> None:
+    """Deny the kind until its absence is checked a second time."""
     await bench.settled()
     lists = bench.seen.count("replaced")
     bench.api.fail_next("watch", status)
@@ -117,20 +117,18 @@ async def denied_once(bench: Bench, status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_one_answer_that_the_kind_is_not_there_takes_nothing_away(
-    api: FakeApi, status: int
-) -> None:
-    """Nor does another one later."""
+async def test_objects_are_retained_when_kind_is_denied_once(api: FakeApi, status: int) -> None:
+    """A second denial later removes nothing either."""
     api.put(RESOURCE, ONE)
     async with following(api, RESOURCE) as bench:
         for _ in range(2):
-            await denied_once(bench, status)
+            await deny_once(bench, status)
         assert bench.seen.calls[1:] == [("restarted", "error"), ("replaced", "1")] * 2
         assert bench.waits.seconds.count(DOUBT_SECONDS) == 2
 
 
 @pytest.mark.parametrize("denied", [False, True])
-async def test_where_the_kind_goes_away_what_was_known_of_it_goes_too(
+async def test_objects_are_removed_when_kind_is_removed_or_denied(
     api: FakeApi, denied: bool
 ) -> None:
     api.put(RESOURCE, ONE)

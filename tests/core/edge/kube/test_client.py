@@ -1,4 +1,4 @@
-"""Calls to the API server, and the configuration that the official package reads."""
+"""Calls to the API server, and the kubeconfig that the official package reads."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_a_throttled_call_is_made_again_within_bounds(api: FakeApi) -> None:
+async def test_throttled_call_is_retried_within_bounds(api: FakeApi) -> None:
     api.put(NODES, node_object("n"))
     waits = Waits()
     async with opened(api, waits=waits) as client:
@@ -35,7 +35,7 @@ async def test_a_throttled_call_is_made_again_within_bounds(api: FakeApi) -> Non
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 500, 503])
-async def test_a_refusal_is_one_line_with_status_and_reason(api: FakeApi, status: int) -> None:
+async def test_error_answer_is_one_line_with_status_and_reason(api: FakeApi, status: int) -> None:
     async with opened(api) as client:
         api.fail_next("patch", status)
         with pytest.raises(UnavailableError) as caught:
@@ -44,7 +44,7 @@ async def test_a_refusal_is_one_line_with_status_and_reason(api: FakeApi, status
         assert isinstance(caught.value, ConflictError) == (status == 409)
 
 
-async def test_a_proxys_page_is_cut_to_one_line(api: FakeApi) -> None:
+async def test_error_page_of_proxy_is_cut_to_one_line(api: FakeApi) -> None:
     async with opened(api) as client:
         api.answer_next("get", b"<html>\n<h1>Bad\n gateway</h1>" + b"x" * 5000, status=502)
         with pytest.raises(UnavailableError) as caught:
@@ -54,14 +54,14 @@ async def test_a_proxys_page_is_cut_to_one_line(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"[" * 5000, b'{"metadata":{}}'])
-async def test_an_answer_that_is_no_node_is_a_fault_with_a_name(api: FakeApi, body: bytes) -> None:
+async def test_call_fails_when_answer_is_not_node(api: FakeApi, body: bytes) -> None:
     async with opened(api) as client:
         api.answer_next("get", body)
         with pytest.raises(UnavailableError, match="not a Node"):
             await nodes(client).get("n")
 
 
-async def test_nobody_listening_is_a_fault_with_a_name(api: FakeApi) -> None:
+async def test_call_fails_when_server_does_not_listen(api: FakeApi) -> None:
     async with opened(api) as client:
         await api.stop()
         with pytest.raises(UnavailableError, match=r"API server: ClientConnector"):
@@ -69,7 +69,7 @@ async def test_nobody_listening_is_a_fault_with_a_name(api: FakeApi) -> None:
         await api.start(api.port)
 
 
-async def test_a_kubeconfig_is_read_and_its_token_sent(api: FakeApi, tmp_path: Path) -> None:
+async def test_token_of_kubeconfig_is_sent(api: FakeApi, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(KUBECONFIG.format(url=api.url))
     api.put(NODES, node_object("n"))
@@ -93,7 +93,9 @@ async def test_a_kubeconfig_is_read_and_its_token_sent(api: FakeApi, tmp_path: P
         ),
     ],
 )
-async def test_a_bad_kubeconfig_is_one_line_with_its_name(tmp_path: Path, text: str) -> None:
+async def test_invalid_kubeconfig_is_reported_in_one_line_with_its_name(
+    tmp_path: Path, text: str
+) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(text.replace("{{", "{").replace("}}", "}"))
     with pytest.raises(InvalidInputError) as caught:
@@ -102,6 +104,6 @@ async def test_a_bad_kubeconfig_is_one_line_with_its_name(tmp_path: Path, text: 
     assert "\n" not in str(caught.value)
 
 
-async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+async def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="absent: no such file"):
         await Client.connect(str(tmp_path / "absent"))

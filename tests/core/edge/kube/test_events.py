@@ -1,4 +1,4 @@
-"""Events: what stands in the cluster, and those that are lost."""
+"""Events: what is written to the cluster, and how lost Events are counted."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def bench() -> AsyncIterator[Bench]:
         yield made
 
 
-async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
+async def test_event_has_object_reason_note_and_type() -> None:
     async with bench() as made:
         made.events.record(NODE, "Marked", "it can go")
         about = namespace("ebb-system")
@@ -42,13 +42,13 @@ async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
         sending = asyncio.create_task(made.events.run())
         await made.api.until(lambda: len(made.api.documents) == 3)
         sending.cancel()
-    told = [
+    written = [
         (where, one["regarding"]["name"], one["reason"], one["note"], one["type"])
         for where in ("default", "ebb-system")
         for path, one in made.api.documents.items()
         if path.startswith(PATH.format(namespace=where))
     ]
-    assert told == [
+    assert written == [
         ("default", "n", "Marked", "it can go", "Normal"),
         ("default", "ebb-system", "ConfigurationRefused", "bad", "Warning"),
         ("ebb-system", "s", "Replaced", "gone", "Normal"),
@@ -59,7 +59,7 @@ async def test_an_event_says_what_happened_to_whom_and_how_bad_it_is() -> None:
     assert made.losses == 0
 
 
-async def test_what_finds_no_room_or_no_server_is_counted() -> None:
+async def test_lost_event_is_counted_when_queue_is_full_or_write_fails() -> None:
     async with bench() as made:
         for _ in range(QUEUE_MAX + 2):
             made.events.record(NODE, "Marked", "")
@@ -71,11 +71,11 @@ async def test_what_finds_no_room_or_no_server_is_counted() -> None:
     assert made.losses == 3
 
 
-async def test_a_note_is_as_long_as_the_api_takes_it() -> None:
+async def test_note_is_truncated_to_api_limit() -> None:
     async with bench() as made:
         made.events.record_about(namespace("ebb-system"), "ConfigurationRefused", "x" + "ü" * 1000)
         sending = asyncio.create_task(made.events.run())
         await made.api.until(lambda: bool(made.api.documents))
         sending.cancel()
-    ((_, told),) = made.api.documents.items()
-    assert told["note"] == "x" + "ü" * 499
+    ((_, event),) = made.api.documents.items()
+    assert event["note"] == "x" + "ü" * 499

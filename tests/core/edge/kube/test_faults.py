@@ -1,4 +1,4 @@
-"""Each fault of lists and watches; after it the view is right, nothing lost or told twice."""
+"""Faults of lists and watches: afterward the view is complete and no event comes twice."""
 
 import functools
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_events_during_a_fault_are_not_lost_nor_told_twice(api: FakeApi) -> None:
+async def test_watch_loses_and_repeats_no_event_when_connection_is_cut(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.settled()
@@ -47,7 +47,7 @@ async def test_events_during_a_fault_are_not_lost_nor_told_twice(api: FakeApi) -
         assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
 
 
-async def test_gone_in_the_stream_lists_anew_at_once(api: FakeApi) -> None:
+async def test_watch_relists_at_once_when_stream_sends_410(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.settled()
@@ -61,7 +61,7 @@ async def test_gone_in_the_stream_lists_anew_at_once(api: FakeApi) -> None:
         assert bench.waits.seconds == []
 
 
-async def test_gone_as_an_answer_lists_anew_and_then_waits(api: FakeApi) -> None:
+async def test_watch_relists_with_backoff_when_answer_is_410(api: FakeApi) -> None:
     api.fail_next("watch", 410, times=3)
     async with following(api) as bench:
         await bench.settled()
@@ -69,7 +69,7 @@ async def test_gone_as_an_answer_lists_anew_and_then_waits(api: FakeApi) -> None
         assert bench.waits.seconds == [2 * BACKOFF_SECONDS_MIN, 4 * BACKOFF_SECONDS_MIN]
 
 
-async def test_a_page_token_that_expired_begins_the_list_anew(api: FakeApi) -> None:
+async def test_list_restarts_when_page_token_expires(api: FakeApi) -> None:
     for number in range(PAGE_OBJECTS + 1):
         api.put(PODS, pod_object(f"p{number}"))
     api.pass_next("list")
@@ -80,7 +80,7 @@ async def test_a_page_token_that_expired_begins_the_list_anew(api: FakeApi) -> N
         assert bench.seen.count("replaced") == 1
 
 
-async def test_a_page_that_is_throttled_does_not_begin_the_list_anew(api: FakeApi) -> None:
+async def test_list_retries_page_when_it_is_throttled(api: FakeApi) -> None:
     for number in range(2 * PAGE_OBJECTS + 1):
         api.put(PODS, pod_object(f"p{number}"))
     api.pass_next("list")
@@ -93,7 +93,7 @@ async def test_a_page_that_is_throttled_does_not_begin_the_list_anew(api: FakeAp
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"),
+    ("retry_after", "waited"),
     [
         ("7", 7.0),
         ("0", BACKOFF_SECONDS_MIN),
@@ -103,18 +103,18 @@ async def test_a_page_that_is_throttled_does_not_begin_the_list_anew(api: FakeAp
     ],
 )
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_throttling_is_obeyed_within_bounds(
-    api: FakeApi, verb: str, asked: str | None, waited: float
+async def test_retry_after_is_obeyed_within_bounds(
+    api: FakeApi, verb: str, retry_after: str | None, waited: float
 ) -> None:
     api.put(PODS, pod_object("a"))
-    api.fail_next(verb, 429, headers={"Retry-After": asked} if asked else None)
+    api.fail_next(verb, 429, headers={"Retry-After": retry_after} if retry_after else None)
     async with following(api) as bench:
         await bench.settled()
         assert bench.waits.seconds == [waited]
         assert bench.seen.count("restarted", "throttled") == 1
 
 
-async def test_server_faults_back_off_to_a_bound_and_start_low_again(api: FakeApi) -> None:
+async def test_backoff_is_bounded_and_resets_after_success(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     api.fail_next("list", 500, times=7)
     async with following(api) as bench:
@@ -130,7 +130,7 @@ async def test_server_faults_back_off_to_a_bound_and_start_low_again(api: FakeAp
         assert bench.waits.seconds == [0.8, 1.6]
 
 
-async def test_a_watch_that_stands_starts_low_again_though_nothing_happens(api: FakeApi) -> None:
+async def test_backoff_resets_when_watch_is_established_without_events(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     api.fail_next("watch", 500, times=3)
     async with following(api) as bench:
@@ -140,7 +140,7 @@ async def test_a_watch_that_stands_starts_low_again_though_nothing_happens(api: 
         assert bench.waits.seconds == [0.8, 1.6, 3.2, BACKOFF_SECONDS_MIN]
 
 
-async def test_a_watch_that_keeps_failing_gives_its_version_up(api: FakeApi) -> None:
+async def test_watch_relists_when_it_keeps_failing(api: FakeApi) -> None:
     api.fail_next("watch", 504, times=RELIST_AFTER_FAILURES)
     async with following(api) as bench:
         await bench.settled()
@@ -148,7 +148,7 @@ async def test_a_watch_that_keeps_failing_gives_its_version_up(api: FakeApi) -> 
         assert bench.seen.count("replaced") == 2
 
 
-async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause(
+async def test_watch_backs_off_when_server_ends_it_at_once(
     api: FakeApi,
 ) -> None:
     async with following(api) as bench:
@@ -161,7 +161,7 @@ async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause(
         assert bench.seen.count("restarted") == 0
 
 
-async def test_half_open_silence_is_noticed(api: FakeApi) -> None:
+async def test_watch_restarts_when_connection_is_half_open(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api, silence_seconds_max=SILENCE_SECONDS) as bench:
         await api.watched(PODS)
@@ -173,7 +173,7 @@ async def test_half_open_silence_is_noticed(api: FakeApi) -> None:
         assert api.count("list") == 1
 
 
-async def test_a_watch_that_is_never_answered_is_opened_anew(api: FakeApi) -> None:
+async def test_watch_restarts_when_request_is_not_answered(api: FakeApi) -> None:
     api.swallow_next("watch")
     async with following(api, silence_seconds_max=SILENCE_SECONDS) as bench:
         bench.put_pods("a")
@@ -182,7 +182,7 @@ async def test_a_watch_that_is_never_answered_is_opened_anew(api: FakeApi) -> No
 
 
 @pytest.mark.parametrize("end", ["end", "cut"])
-async def test_a_line_cut_short_is_read_again_whole(api: FakeApi, end: str) -> None:
+async def test_truncated_line_is_read_again_in_full(api: FakeApi, end: str) -> None:
     async with following(api) as bench:
         await bench.settled()
         api.raw(b'{"type":"ADDED","object":{"metadata":{"name":"ha')
@@ -200,7 +200,7 @@ async def test_a_line_cut_short_is_read_again_whole(api: FakeApi, end: str) -> N
     "line",
     [b"<html>\n", b"{}\n", b'{"type":1,"object":{}}\n', b"\xff\xfe\n", b"[]\n"],
 )
-async def test_a_line_that_is_no_event_begins_the_watch_anew(api: FakeApi, line: bytes) -> None:
+async def test_watch_restarts_when_line_is_not_event(api: FakeApi, line: bytes) -> None:
     async with following(api) as bench:
         await bench.settled()
         api.raw(line)
@@ -211,7 +211,7 @@ async def test_a_line_that_is_no_event_begins_the_watch_anew(api: FakeApi, line:
         assert bench.seen.count("restarted", "error") == 1
 
 
-async def test_an_error_event_that_is_not_gone_keeps_the_version(api: FakeApi) -> None:
+async def test_watch_keeps_resource_version_when_error_is_not_410(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.settled()
@@ -222,7 +222,7 @@ async def test_an_error_event_that_is_not_gone_keeps_the_version(api: FakeApi) -
         assert bench.waits.seconds == [BACKOFF_SECONDS_MIN]
 
 
-async def test_a_server_that_restarts_is_found_again(api: FakeApi) -> None:
+async def test_watch_recovers_when_server_restarts(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.settled()
@@ -239,9 +239,7 @@ BAD_SHAPE = {"spec": {"containers": "many"}}
 
 
 @pytest.mark.parametrize("bad", [BAD_VALUE, BAD_SHAPE])
-async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(
-    api: FakeApi, bad: Json
-) -> None:
+async def test_watch_continues_when_object_is_undecodable(api: FakeApi, bad: Json) -> None:
     bad = {"spec": {**bad["spec"], "nodeName": "n"}}
     api.put(PODS, {**pod_object("listed"), **bad})
     api.put(PODS, pod_object("a"))
@@ -262,7 +260,7 @@ async def test_an_object_that_cannot_be_read_does_not_stop_the_stream(
 
 
 @pytest.mark.parametrize("bad", [BAD_VALUE, BAD_SHAPE])
-async def test_a_finished_pod_that_cannot_be_read_is_gone(api: FakeApi, bad: Json) -> None:
+async def test_undecodable_pod_is_removed_when_it_is_finished(api: FakeApi, bad: Json) -> None:
     async with following(api) as bench:
         await api.watched(PODS)
         bench.put_pods("a", "b")
@@ -271,14 +269,14 @@ async def test_a_finished_pod_that_cannot_be_read_is_gone(api: FakeApi, bad: Jso
 
 
 def deep(name: str) -> bytes:
-    """Return a pod as any tenant may write it, and as the API server stores it."""
+    """Return a deeply nested pod: any tenant can write it, and the API server stores it."""
     fields = b'{"f:a":' * 9000 + b"{}" + b"}" * 9000
     found = pod_object(name)
     found["metadata"] |= {"resourceVersion": "7", "managedFields": [{"fieldsV1": "@"}]}
     return orjson.dumps(found).replace(b'"@"', fields)
 
 
-async def test_what_nests_deep_where_nobody_reads_is_read(api: FakeApi) -> None:
+async def test_pod_is_decoded_when_only_managed_fields_are_deep(api: FakeApi) -> None:
     page = b'{"metadata":{"resourceVersion":"1"},"items":[%b,%b]}'
     api.answer_next("list", page % (deep("listed"), orjson.dumps(pod_object("a"))))
     async with following(api) as bench:
@@ -292,9 +290,7 @@ async def test_what_nests_deep_where_nobody_reads_is_read(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]", b'{"type":"ADDED"}', b'{"object":{}}', b"\xff"])
-async def test_an_event_that_cannot_be_decoded_leads_to_a_list_not_to_the_same_again(
-    api: FakeApi, line: bytes
-) -> None:
+async def test_watch_relists_when_event_is_undecodable(api: FakeApi, line: bytes) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await api.watched(PODS)
@@ -305,14 +301,14 @@ async def test_an_event_that_cannot_be_decoded_leads_to_a_list_not_to_the_same_a
         assert bench.seen.count("restarted", "error") == 1
 
 
-async def test_a_line_without_end_leads_to_a_list(api: FakeApi) -> None:
+async def test_watch_relists_when_line_is_too_long(api: FakeApi) -> None:
     async with following(api) as bench:
         await api.watched(PODS)
         api.raw(b"[" * (LINE_BYTES_MAX + 1))
         await bench.seen.until(lambda: bench.seen.count("replaced") == 2)
 
 
-async def test_an_object_of_megabytes_is_read(api: FakeApi) -> None:
+async def test_object_of_megabytes_is_read(api: FakeApi) -> None:
     async with following(api) as bench:
         await bench.settled()
         large = pod_object("large")

@@ -1,4 +1,4 @@
-"""Kubeconfigs by kubectl's rules, and the plugins that they name."""
+"""Kubeconfigs are read by the rules of kubectl, with the exec plugins that they name."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ VERSION = "client.authentication.k8s.io/v1"
 
 
 def config(name: str, server: str, *, current: str | None = None, user: Any = None) -> str:
-    """One cluster, one user and one context, all of one name."""
+    """Return a kubeconfig with one cluster, user and context, all of one name."""
     document: dict[str, Any] = {
         "clusters": [{"name": name, "cluster": {"server": server}}],
         "users": [{"name": name, "user": user or {"token": f"of-{name}"}}],
@@ -45,7 +45,7 @@ def files(folder: Path, *texts: str) -> str:
 
 
 class TestSeveralFiles:
-    async def test_the_first_that_says_something_counts(self, tmp_path: Path) -> None:
+    async def test_first_file_with_value_wins(self, tmp_path: Path) -> None:
         paths = files(
             tmp_path,
             config("a", "http://a1"),
@@ -57,13 +57,13 @@ class TestSeveralFiles:
         servers = [(one["name"], one["cluster"]["server"]) for one in whole["clusters"]]
         assert servers == [("a", "http://a1"), ("b", "http://b")]
 
-    async def test_a_context_is_chosen(self, tmp_path: Path) -> None:
+    async def test_context_is_selected_by_name(self, tmp_path: Path) -> None:
         paths = files(tmp_path, config("a", "http://a", current="a"), config("b", "http://b"))
         assert (await load(paths, "b")).document["current-context"] == "b"
         with pytest.raises(InvalidInputError, match=r"no context 'c'; there are: a, b$"):
             await load(paths, "c")
 
-    async def test_files_are_found_from_their_own_kubeconfigs_folder(self, tmp_path: Path) -> None:
+    async def test_relative_path_is_resolved_from_its_own_kubeconfig(self, tmp_path: Path) -> None:
         for name in ("x", "y"):
             (tmp_path / name).mkdir()
             (tmp_path / name / "config").write_text(
@@ -77,7 +77,7 @@ class TestSeveralFiles:
         ]
         assert {one["user"]["client-key"] for one in access.document["users"]} == {"/abs"}
 
-    async def test_the_chosen_one_is_called(self, tmp_path: Path) -> None:
+    async def test_server_of_selected_context_is_called(self, tmp_path: Path) -> None:
         async with FakeApi() as api:
             api.put(NODES, node_object("n"))
             paths = files(tmp_path, config("a", "http://127.0.0.1:9", current="a"),
@@ -88,7 +88,7 @@ class TestSeveralFiles:
 
 
 class TestImpersonation:
-    async def test_every_call_says_who_is_meant(self, tmp_path: Path) -> None:
+    async def test_impersonation_headers_are_sent_with_every_call(self, tmp_path: Path) -> None:
         seen: list[list[tuple[str, str]]] = []
 
         async def node(request: web.Request) -> web.Response:
@@ -121,7 +121,9 @@ class TestImpersonation:
         assert seen == [meant, meant]
 
     @pytest.mark.parametrize("user", [{}, {"as": "", "as-groups": [], "as-user-extra": None}])
-    async def test_whoever_means_nobody_else_says_nothing(self, tmp_path: Path, user: Any) -> None:
+    async def test_impersonation_headers_are_not_sent_when_user_is_unset(
+        self, tmp_path: Path, user: Any
+    ) -> None:
         paths = files(tmp_path, config("a", "http://a", current="a", user={"token": "t", **user}))
         assert (await load(paths, None)).impersonation == []
 
@@ -140,10 +142,10 @@ class TestImpersonation:
             ({"as-user-extra": {"b": []}}, "as: missing; allowed: a user name, as as-uid, as-g"),
         ],
     )
-    async def test_what_cannot_be_meant_is_refused(
+    async def test_invalid_impersonation_is_rejected(
         self, tmp_path: Path, user: Any, problem: str
     ) -> None:
-        """Left out, it would give the caller more rights than the context has."""
+        """If it were ignored, the caller would have more rights than the context grants."""
         paths = files(tmp_path, config("a", "http://a", current="a", user={"token": "t", **user}))
         with pytest.raises(InvalidInputError) as caught:
             await Client.connect(paths)
@@ -161,15 +163,15 @@ def credential(**status: object) -> str:
     return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
 
 
-def given(command: str, **others: Any) -> dict[str, Any]:
+def exec_entry(command: str, **others: Any) -> dict[str, Any]:
     return {"command": command, "apiVersion": VERSION, **others}
 
 
 class TestPlugin:
-    async def test_its_token_goes_with_every_call(self, tmp_path: Path) -> None:
+    async def test_token_of_plugin_is_sent_with_every_call(self, tmp_path: Path) -> None:
         script(tmp_path, f"test \"$1$EXTRA\" = onetwo && echo '{credential(token='mine')}'")
         user = {
-            "exec": given("./plugin", args=["one"], env=[{"name": "EXTRA", "value": "two"}]),
+            "exec": exec_entry("./plugin", args=["one"], env=[{"name": "EXTRA", "value": "two"}]),
             "tokenFile": "weaker",
         }
         async with FakeApi() as api:
@@ -179,12 +181,12 @@ class TestPlugin:
                 await nodes(client).get("n")
             assert api.calls[-1].headers["Authorization"] == "Bearer mine"
 
-    async def test_it_is_told_what_is_asked(self, tmp_path: Path) -> None:
-        assert await self.told(tmp_path) == {"interactive": False}
+    async def test_plugin_gets_exec_info(self, tmp_path: Path) -> None:
+        assert await self.exec_info(tmp_path) == {"interactive": False}
 
-    async def test_it_is_told_the_cluster_if_it_asks_for_it(self, tmp_path: Path) -> None:
+    async def test_plugin_gets_cluster_info_when_it_requests_it(self, tmp_path: Path) -> None:
         (tmp_path / "ca").write_bytes(b"PEM")
-        told = {
+        cluster_fields = {
             "server": "http://a",
             "tls-server-name": "name",
             "insecure-skip-tls-verify": True,
@@ -194,61 +196,61 @@ class TestPlugin:
             {"name": "another", "extension": {"a": 1}},
             {"name": "client.authentication.k8s.io/exec", "extension": {"shoot": {"name": "s"}}},
         ]
-        cluster = {**told, "certificate-authority": "ca", "extensions": extensions}
+        cluster = {**cluster_fields, "certificate-authority": "ca", "extensions": extensions}
         wanted = {
-            **told,
+            **cluster_fields,
             "certificate-authority-data": base64.b64encode(b"PEM").decode(),
             "config": {"shoot": {"name": "s"}},
         }
-        spec = await self.told(tmp_path, cluster, provideClusterInfo=True)
+        spec = await self.exec_info(tmp_path, cluster, provideClusterInfo=True)
         assert spec == {"cluster": wanted, "interactive": False}
         both = {**cluster, "certificate-authority-data": "REFUQQ=="}
-        spec = await self.told(tmp_path, both, provideClusterInfo=True)
+        spec = await self.exec_info(tmp_path, both, provideClusterInfo=True)
         assert spec["cluster"]["certificate-authority-data"] == "REFUQQ=="
 
-    async def test_a_clusters_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    async def test_missing_certificate_authority_file_is_reported(self, tmp_path: Path) -> None:
         cluster = {"certificate-authority": "absent"}
         with pytest.raises(InvalidInputError, match=f"^{tmp_path}/absent: No such file"):
-            await self.told(tmp_path, cluster, provideClusterInfo=True)
+            await self.exec_info(tmp_path, cluster, provideClusterInfo=True)
 
-    async def told(self, folder: Path, cluster: Any = None, **others: Any) -> Any:
+    async def exec_info(self, folder: Path, cluster: Any = None, **others: Any) -> Any:
         """Return the spec that a plugin gets when a kubeconfig is read."""
         answer = credential(token="t")
         command = script(
             folder, f"echo \"$KUBERNETES_EXEC_INFO\" > {folder}/told\necho '{answer}'"
         )
-        text = config("a", "http://a", current="a", user={"exec": given(command, **others)})
+        text = config("a", "http://a", current="a", user={"exec": exec_entry(command, **others)})
         document = yaml.safe_load(text)
         document["clusters"][0]["cluster"] |= cluster or {}
         await load(files(folder, yaml.safe_dump(document)), None)
-        told = json.loads((folder / "told").read_text())
-        assert (told["apiVersion"], told["kind"]) == (VERSION, "ExecCredential")
-        return told["spec"]
+        output = json.loads((folder / "told").read_text())
+        assert (output["apiVersion"], output["kind"]) == (VERSION, "ExecCredential")
+        return output["spec"]
 
     @pytest.mark.parametrize(
         ("mode", "interactive"), [("IfAvailable", True), ("Always", True), ("Never", False)]
     )
-    def test_a_person_at_the_terminal_is_asked_unless_never(
+    def test_plugin_is_interactive_when_terminal_and_mode_allow(
         self, mode: str, interactive: bool
     ) -> None:
         leader, follower = pty.openpty()
         code = "import sys; from core.edge.kube import plugin; "
         code += "print(plugin.spec_for({'interactiveMode': sys.argv[1]}, {}))"
         command = [sys.executable, "-c", code, mode]
-        told = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
+        output = subprocess.check_output(command, stdin=follower, cwd=ROOT, text=True)
         os.close(leader)
         os.close(follower)
-        assert told.strip() == str({"interactive": interactive})
+        assert output.strip() == str({"interactive": interactive})
 
-    async def test_one_that_asks_nobody_has_nothing_to_read(self, tmp_path: Path) -> None:
+    async def test_plugin_has_empty_stdin_when_not_interactive(self, tmp_path: Path) -> None:
         command = script(tmp_path, f"cat > {tmp_path}/read\necho '{credential(token='t')}'")
-        await plugin.ask(given(command), ALONE)
+        await plugin.ask(exec_entry(command), ALONE)
         assert not (tmp_path / "read").read_text()
 
-    async def test_a_certificate_is_written_as_a_kubeconfig_has_it(self, tmp_path: Path) -> None:
+    async def test_certificate_of_plugin_is_encoded_as_in_kubeconfig(self, tmp_path: Path) -> None:
         answer = credential(clientCertificateData="PEM", clientKeyData="KEY")
-        asked = await plugin.ask(given(script(tmp_path, f"echo '{answer}'")), ALONE)
-        assert {name: base64.b64decode(text) for name, text in asked.fields.items()} == {
+        credentials = await plugin.ask(exec_entry(script(tmp_path, f"echo '{answer}'")), ALONE)
+        assert {name: base64.b64decode(text) for name, text in credentials.fields.items()} == {
             "client-certificate-data": b"PEM",
             "client-key-data": b"KEY",
         }
@@ -275,32 +277,32 @@ class TestPlugin:
             ),
         ],
     )
-    async def test_its_failure_is_told_with_its_name(
+    async def test_plugin_failure_is_reported_with_its_name(
         self, tmp_path: Path, text: str, problem: str
     ) -> None:
         command = script(tmp_path, text)
         with pytest.raises(InvalidInputError) as caught:
-            await plugin.ask(given(command), ALONE)
+            await plugin.ask(exec_entry(command), ALONE)
         assert str(caught.value).startswith(f"plugin {command}: {problem}")
         assert "\n" not in str(caught.value)
 
-    async def test_one_that_is_not_there_is_told_with_where_to_find_it(self) -> None:
+    async def test_missing_plugin_is_reported_with_install_hint(self) -> None:
         hint = "Install it:\n  see the\n  manual"
         with pytest.raises(InvalidInputError, match=r"^plugin no-such-plugin: No such file .*; "
                            r"Install it: see the manual$"):  # fmt: skip
-            await plugin.ask(given("no-such-plugin", installHint=hint), ALONE)
+            await plugin.ask(exec_entry("no-such-plugin", installHint=hint), ALONE)
 
-    async def test_one_that_does_not_end_is_ended(self, tmp_path: Path) -> None:
+    async def test_plugin_is_stopped_when_it_does_not_end(self, tmp_path: Path) -> None:
         command = script(tmp_path, "exec sleep 1000")
         async with asyncio.timeout(30):
             with pytest.raises(InvalidInputError, match=r"no answer within 0\.05 s$"):
-                await plugin.ask(given(command), ALONE, 0.05)
+                await plugin.ask(exec_entry(command), ALONE, 0.05)
 
-    async def test_one_without_a_version_is_no_kubeconfig(self, tmp_path: Path) -> None:
+    async def test_plugin_without_api_version_is_rejected(self, tmp_path: Path) -> None:
         user = {"exec": {"command": "p"}}
         paths = files(tmp_path, config("a", "http://a", current="a", user=user))
-        told = r"users\[a\]\.user\.exec\.apiVersion: missing; allowed: a version"
-        with pytest.raises(InvalidInputError, match=told):
+        message = r"users\[a\]\.user\.exec\.apiVersion: missing; allowed: a version"
+        with pytest.raises(InvalidInputError, match=message):
             await Client.connect(paths)
 
 
@@ -352,7 +354,7 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
         ),
     ],
 )
-async def test_what_is_no_kubeconfig_is_told_by_field_and_value(
+async def test_invalid_kubeconfig_is_reported_by_field_and_value(
     document: object, problem: str, tmp_path: Path
 ) -> None:
     path = files(tmp_path, "" if document is None else yaml.safe_dump(document))
@@ -362,7 +364,7 @@ async def test_what_is_no_kubeconfig_is_told_by_field_and_value(
     assert len(str(caught.value)) < len(path) + 200
 
 
-async def test_what_cannot_be_read_is_told_with_its_file(tmp_path: Path) -> None:
+async def test_unreadable_kubeconfig_is_reported_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=f"^{tmp_path}: Is a directory$"):
         await Client.connect(str(tmp_path))
     with pytest.raises(InvalidInputError, match=f"^{tmp_path}/0: not YAML: .* line 1, column 2"):
@@ -372,6 +374,6 @@ async def test_what_cannot_be_read_is_told_with_its_file(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif("KUBERNETES_SERVICE_HOST" in os.environ, reason="this is a pod of a cluster")
-async def test_outside_a_cluster_it_is_said_what_to_give() -> None:
+async def test_missing_in_cluster_config_is_reported_with_option() -> None:
     with pytest.raises(InvalidInputError, match=r"^in-cluster .* give --kubeconfig FILE$"):
         await Client.connect(None)

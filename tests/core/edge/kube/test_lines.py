@@ -1,4 +1,4 @@
-"""Lines from chunks, cut anywhere."""
+"""Split a stream of chunks into lines."""
 
 import asyncio
 
@@ -20,13 +20,13 @@ async def read_lines(chunks: list[bytes], bytes_max: int = 100) -> list[bytes]:
 
 
 @given(st.lists(st.text("ab\r\n", max_size=8).map(str.encode), max_size=12))
-def test_any_cutting_into_chunks_gives_the_same_lines(chunks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_chunks(chunks: list[bytes]) -> None:
     whole = b"".join(chunks) + b"\n"
     expected = [line for line in whole.split(b"\n") if line.strip()]
     assert asyncio.run(read_lines([*chunks, b"\n"])) == expected
 
 
-async def test_a_line_over_the_bound_is_refused() -> None:
+async def test_line_is_rejected_when_it_is_too_long() -> None:
     assert await read_lines([b"x" * 60, b"x" * 40, b"\n"]) == [b"x" * 100]
     with pytest.raises(UnavailableError, match="longer than 100 bytes"):
         await read_lines([b"x" * 60, b"x" * 41])

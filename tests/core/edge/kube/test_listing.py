@@ -1,4 +1,4 @@
-"""Following a resource while nothing goes wrong, over real sockets."""
+"""List and watch a resource without faults, over real sockets."""
 
 from collections.abc import AsyncIterator
 
@@ -20,7 +20,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield api
 
 
-async def test_lists_then_tells_of_every_change(api: FakeApi) -> None:
+async def test_list_is_followed_by_every_change(api: FakeApi) -> None:
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
         await bench.settled()
@@ -40,7 +40,7 @@ async def test_lists_then_tells_of_every_change(api: FakeApi) -> None:
         assert bench.waits.seconds == []
 
 
-async def test_a_long_list_comes_in_pages_each_object_once(api: FakeApi) -> None:
+async def test_long_list_is_read_in_pages_and_each_object_once(api: FakeApi) -> None:
     for number in range(2 * PAGE_OBJECTS + 1):
         api.put(PODS, pod_object(f"p{number}"))
     async with following(api) as bench:
@@ -50,10 +50,10 @@ async def test_a_long_list_comes_in_pages_each_object_once(api: FakeApi) -> None
         assert api.count("list") == 3
 
 
-async def test_a_page_of_too_many_bytes_is_asked_for_anew_with_fewer_objects(
+async def test_page_is_reread_with_fewer_objects_when_it_is_too_large(
     api: FakeApi,
 ) -> None:
-    """Who may create pods makes them as large as the API server takes them."""
+    """Any user who can create pods can make them as large as the API server accepts."""
     for number in range(1000):
         padding = "x" * (20_000 if 500 <= number < 600 else 0)
         api.put(PODS, {**pod_object(f"p{number:04}"), "padding": padding})
@@ -67,14 +67,14 @@ async def test_a_page_of_too_many_bytes_is_asked_for_anew_with_fewer_objects(
     assert limits[-1] > 125, "behind them pages are large again"
 
 
-async def test_an_object_that_is_larger_than_any_answer_is_a_fault(api: FakeApi) -> None:
+async def test_list_fails_when_one_object_exceeds_answer_limit(api: FakeApi) -> None:
     api.put(PODS, {**pod_object("p"), "padding": "x" * 20_000})
     async with opened(api, answer_bytes_max=10_000) as client:
         with pytest.raises(TooLargeError, match="the answer is larger than 10000 bytes"):
             await Listed().read(client, kinds.PODS)
 
 
-async def test_a_finished_pod_is_gone(api: FakeApi) -> None:
+async def test_pod_is_removed_when_it_is_finished(api: FakeApi) -> None:
     api.put(PODS, pod_object("done", phase="Succeeded"))
     api.put(PODS, pod_object("a"))
     async with following(api) as bench:
@@ -85,7 +85,7 @@ async def test_a_finished_pod_is_gone(api: FakeApi) -> None:
         assert bench.seen.calls[-1] == ("deleted", "default/a")
 
 
-async def test_a_pod_comes_when_its_last_gate_is_gone(api: FakeApi) -> None:
+async def test_gated_pod_is_added_when_its_last_gate_is_removed(api: FakeApi) -> None:
     gated = pod_object("gated", phase="Pending")
     gated["spec"]["schedulingGates"] = [{"name": "queue"}]
     api.put(PODS, gated)
@@ -97,7 +97,7 @@ async def test_a_pod_comes_when_its_last_gate_is_gone(api: FakeApi) -> None:
         await bench.seen.until(lambda: set(bench.seen.view) == {"default/a", "default/gated"})
 
 
-async def test_a_node_that_loses_the_label_is_gone(api: FakeApi) -> None:
+async def test_node_is_removed_when_it_loses_selected_label(api: FakeApi) -> None:
     api.put(NODES, node_object("plain"))
     api.put(NODES, node_object("marked", labels={MARK_LABEL: "soft"}))
     async with following(api, NODES, label_selector=MARK_LABEL) as bench:
@@ -108,7 +108,7 @@ async def test_a_node_that_loses_the_label_is_gone(api: FakeApi) -> None:
         await bench.seen.until(lambda: set(bench.seen.view) == {"plain"})
 
 
-async def test_bookmarks_move_the_version_and_say_alive(api: FakeApi) -> None:
+async def test_bookmark_advances_version_and_shows_watch_is_alive(api: FakeApi) -> None:
     async with following(api) as bench:
         await bench.settled()
         api.put(NODES, node_object("other"))
@@ -123,7 +123,7 @@ async def test_bookmarks_move_the_version_and_say_alive(api: FakeApi) -> None:
         assert bench.seen.count("restarted") == 0
 
 
-async def test_what_is_sent(api: FakeApi) -> None:
+async def test_every_call_sends_user_agent_and_identity_encoding(api: FakeApi) -> None:
     async with following(api) as bench:
         await bench.settled()
         for call in api.calls:

@@ -1,4 +1,4 @@
-"""One Node or Pod over the wire: read with its version, written on that version only."""
+"""Read and write one Node or Pod: writes apply only to the version that was read."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -36,7 +36,7 @@ def marking(found: Node) -> Write[Node]:
     return Write.of(WriteKind.MARK, found, {MARK_LABEL: "soft", "old": None}, {}, "")
 
 
-async def test_a_write_returns_the_node_as_stored(api: FakeApi) -> None:
+async def test_write_returns_stored_node(api: FakeApi) -> None:
     api.put(NODES, node_object("n", labels={"old": "1"}))
     async with opened(api) as client:
         found = await nodes(client).get("n")
@@ -47,8 +47,8 @@ async def test_a_write_returns_the_node_as_stored(api: FakeApi) -> None:
         assert version == str(api.version)
 
 
-async def carried_out(api: FakeApi, kind: WriteKind | CostKind) -> list[float]:
-    """Write while the API server throttles a little; return for how long each wait was."""
+async def waits_of_throttled_write(api: FakeApi, kind: WriteKind | CostKind) -> list[float]:
+    """Write while the API server throttles; return the seconds of each wait."""
     api.fail_next("patch", 429, times=2, headers={"Retry-After": "10"})
     waits = Waits()
     async with opened(api, waits=waits) as client:
@@ -62,18 +62,18 @@ async def carried_out(api: FakeApi, kind: WriteKind | CostKind) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", [*WriteKind, *CostKind])
-async def test_what_rests_on_a_plan_is_not_kept_back_until_the_plan_is_old(
+async def test_throttled_write_is_retried_only_when_it_is_urgent(
     api: FakeApi, kind: WriteKind | CostKind
 ) -> None:
-    """What takes back is as right ten seconds later, and pods may be waiting for it."""
+    """A removal of a mark remains right ten seconds later, and pods may be waiting for it."""
     api.put_document(PATH, pod_object("p", node="n"))
     api.put(NODES, node_object("n"))
     waits = kind in URGENT or kind is CostKind.REMOVE
-    assert await carried_out(api, kind) == ([10, 10] if waits else [])
+    assert await waits_of_throttled_write(api, kind) == ([10, 10] if waits else [])
     assert api.count("patch") == (3 if waits else 1)
 
 
-async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeApi) -> None:
+async def test_taints_are_replaced_only_on_version_that_was_read(api: FakeApi) -> None:
     stored = node_object("n")
     stored["spec"]["taints"] = [
         {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
@@ -93,7 +93,7 @@ async def test_taints_are_replaced_on_the_version_that_was_read_only(api: FakeAp
             await nodes(client).write(write, version)
 
 
-async def test_a_pods_patch_is_on_the_version_that_was_read(api: FakeApi) -> None:
+async def test_pod_is_patched_only_on_version_that_was_read(api: FakeApi) -> None:
     api.put_document(PATH, pod_object("p", node="n"))
     async with opened(api) as client:
         store = pods(client)
@@ -109,7 +109,7 @@ async def test_a_pods_patch_is_on_the_version_that_was_read(api: FakeApi) -> Non
         assert api.documents[PATH]["metadata"]["annotations"] == written
 
 
-async def test_what_is_gone_or_has_finished_is_none(api: FakeApi) -> None:
+async def test_get_returns_none_when_object_is_missing_or_finished(api: FakeApi) -> None:
     api.put_document(PATH, pod_object("p", node="n", phase="Succeeded"))
     async with opened(api) as client:
         assert await pods(client).get("default/p") is None
@@ -123,7 +123,7 @@ async def test_what_is_gone_or_has_finished_is_none(api: FakeApi) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
-async def test_a_refusal_is_no_conflict_and_no_absence(api: FakeApi, status: int) -> None:
+async def test_error_answer_is_neither_conflict_nor_absence(api: FakeApi, status: int) -> None:
     api.put_document(PATH, pod_object("p"))
     async with opened(api) as client:
         for verb, call in (
@@ -137,52 +137,52 @@ async def test_a_refusal_is_no_conflict_and_no_absence(api: FakeApi, status: int
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"metadata":{"name":"a b"}}'])
-async def test_an_answer_that_is_no_pod_is_named(api: FakeApi, body: bytes) -> None:
+async def test_call_fails_when_answer_is_not_pod(api: FakeApi, body: bytes) -> None:
     async with opened(api) as client:
         api.answer_next("get", body)
         with pytest.raises(UnavailableError, match="API server: "):
             await pods(client).get("default/p")
 
 
-async def test_a_conflict_means_once_more_on_what_stands_then(api: FakeApi) -> None:
+async def test_write_is_decided_again_on_stored_node_when_it_conflicts(api: FakeApi) -> None:
     api.put(NODES, node_object("n", labels={"old": "1"}))
-    asked: list[str] = []
+    decided: list[str] = []
 
     def decide(found: Node) -> Write[Node] | None:
-        asked.append(found.labels.get("old", ""))
-        return marking(found) if len(asked) < TRIES_MAX else None
+        decided.append(found.labels.get("old", ""))
+        return marking(found) if len(decided) < TRIES_MAX else None
 
     async with opened(api) as client:
         api.fail_next("patch", 409, times=2)
         done = await write_as_decided(nodes(client), "n", decide)
         assert done is not None
         assert done.stored[0].labels == {MARK_LABEL: "soft"}
-        assert asked == ["1"] * 3
-        asked.clear()
+        assert decided == ["1"] * 3
+        decided.clear()
         api.fail_next("patch", 409, times=TRIES_MAX)
         assert await write_as_decided(nodes(client), "n", decide) is None
-        assert len(asked) == TRIES_MAX
+        assert len(decided) == TRIES_MAX
         api.fail_next("patch", 409, times=TRIES_MAX)
         with pytest.raises(ConflictError, match="n: others changed the object"):
             await write_as_decided(nodes(client), "n", marking)
 
 
-async def test_what_is_gone_is_not_decided_on(api: FakeApi) -> None:
+async def test_write_is_skipped_when_node_is_missing(api: FakeApi) -> None:
     async with opened(api) as client:
         assert await write_as_decided(nodes(client), "n", marking) is None
         assert api.count("patch") == 0
 
 
-async def test_what_was_heard_of_saves_a_call_until_it_conflicts(api: FakeApi) -> None:
+async def test_known_version_saves_read_until_it_conflicts(api: FakeApi) -> None:
     api.put(NODES, node_object("n"))
     async with opened(api) as client:
         found = await nodes(client).get("n")
         assert found is not None
         for version, reads in ((found[1], 0), ("0", 1), ("", 1)):
-            before, heard = api.count("get"), (found[0], version)
-            await write_as_decided(nodes(client), "n", marking, partial(the_same, heard))
+            before, known = api.count("get"), (found[0], version)
+            await write_as_decided(nodes(client), "n", marking, partial(same_version, known))
             assert api.count("get") - before == reads
 
 
-def the_same(heard: tuple[Node, str]) -> tuple[Node, str]:
-    return heard
+def same_version(known: tuple[Node, str]) -> tuple[Node, str]:
+    return known

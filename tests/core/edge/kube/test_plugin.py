@@ -1,4 +1,4 @@
-"""Plugins of a kubeconfig whose credentials end under a running program."""
+"""Exec plugins of a kubeconfig, when credentials expire while the program runs."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ ENDS_SECONDS = START + 600
 
 
 class Plugin:
-    """A plugin that answers what a file says, and counts how often it is asked."""
+    """A plugin that prints the contents of a file and counts its runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,7 +42,7 @@ class Plugin:
         (self.folder / "answer").write_text(json.dumps(document))
 
     @property
-    def asked(self) -> int:
+    def runs(self) -> int:
         return len((self.folder / "asked").read_text().splitlines())
 
     def kubeconfig(self, api: FakeApi) -> str:
@@ -59,7 +59,7 @@ def certificate(name: str) -> dict[str, str]:
 
 
 class TestPlugin:
-    """A server with one Node, a plugin and a clock; *called* tells with which token it was."""
+    """A server with one Node, a plugin and a clock; *token_of_call* returns its token."""
 
     @pytest.fixture(autouse=True)
     async def made(self, tmp_path: Path) -> Any:
@@ -71,23 +71,23 @@ class TestPlugin:
     async def connected(self) -> Client:
         return await Client.connect(self.plugin.kubeconfig(self.api), None, self.clock)
 
-    async def called(self, client: Client) -> str:
+    async def token_of_call(self, client: Client) -> str:
         await nodes(client).get("n")
         return self.api.calls[-1].headers["Authorization"].removeprefix("Bearer ")
 
-    async def test_it_is_asked_again_before_its_token_ends(self) -> None:
+    async def test_plugin_runs_again_before_its_token_expires(self) -> None:
         self.plugin.answers(token="first", expirationTimestamp=ENDS)
         async with await self.connected() as client:
             self.plugin.answers(token="second")
             self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS - 1
-            assert await self.called(client) == "first"
+            assert await self.token_of_call(client) == "first"
             self.clock.seconds += 1
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
             self.clock.seconds += 10**6
-            assert await self.called(client) == "second"
-        assert self.plugin.asked == 2
+            assert await self.token_of_call(client) == "second"
+        assert self.plugin.runs == 2
 
-    async def test_it_is_asked_again_after_a_call_was_refused(self) -> None:
+    async def test_plugin_runs_again_after_401(self) -> None:
         self.plugin.answers(token="first")
         async with await self.connected() as client:
             self.plugin.answers(token="second")
@@ -95,11 +95,11 @@ class TestPlugin:
             self.api.fail_next("get", 401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
-            assert await self.called(client) == "second"
-            assert await self.called(client) == "second"
-        assert self.plugin.asked == 2
+            assert await self.token_of_call(client) == "second"
+            assert await self.token_of_call(client) == "second"
+        assert self.plugin.runs == 2
 
-    async def test_it_is_not_asked_again_for_what_admission_denies(self) -> None:
+    async def test_plugin_does_not_run_again_when_admission_denies(self) -> None:
         self.plugin.answers(token="first")
         words = "nodes \"n\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request: no"
         async with await self.connected() as client:
@@ -107,34 +107,34 @@ class TestPlugin:
             self.api.answer_next("get", json.dumps({"message": words}).encode(), status=401)
             with pytest.raises(UnavailableError, match="401"):
                 await nodes(client).get("n")
-            assert await self.called(client) == "first"
-        assert self.plugin.asked == 1
+            assert await self.token_of_call(client) == "first"
+        assert self.plugin.runs == 1
 
-    async def test_it_is_asked_at_most_once_in_some_seconds(self) -> None:
+    async def test_plugin_runs_at_most_once_per_interval(self) -> None:
         past = "2020-01-01T00:00:00Z"
         self.plugin.answers(token="first", expirationTimestamp=past)
         async with await self.connected() as client:
-            for asked in (1, 2, 3):
+            for runs in (1, 2, 3):
                 for _ in range(3):
                     self.api.fail_next("get", 401)
                     with pytest.raises(UnavailableError, match="401"):
                         await nodes(client).get("n")
-                assert self.plugin.asked == asked
+                assert self.plugin.runs == runs
                 self.clock.seconds += RUN_AFTER_SECONDS_MIN
 
-    async def test_while_it_fails_the_token_before_goes_on(self) -> None:
+    async def test_previous_token_is_used_while_plugin_fails(self) -> None:
         self.plugin.answers(token="first", expirationTimestamp=ENDS)
         async with await self.connected() as client:
             (self.plugin.folder / "answer").unlink()
             self.clock.seconds = ENDS_SECONDS - EARLY_SECONDS
             with pytest.raises(UnavailableError, match=r"^plugin .*: exit code 3: "):
                 await nodes(client).get("n")
-            assert await self.called(client) == "first"
+            assert await self.token_of_call(client) == "first"
             self.plugin.answers(token="second")
             self.clock.seconds += RUN_AFTER_SECONDS_MIN
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
 
-    async def test_many_calls_ask_it_once_and_one_that_gives_up_leaves_it_to_the_others(
+    async def test_concurrent_calls_share_one_plugin_run_when_one_is_cancelled(
         self,
     ) -> None:
         self.plugin.answers(token="first", expirationTimestamp=ENDS)
@@ -146,24 +146,24 @@ class TestPlugin:
             os.mkfifo(answer)
             self.clock.seconds = ENDS_SECONDS
             calls = [asyncio.create_task(nodes(client).get("n")) for _ in range(5)]
-            # A pipe is open once the plugin reads it: it has been asked.
+            # The pipe is open once the plugin reads it, so the plugin runs.
             pipe = await asyncio.to_thread(answer.open, "w")
             calls[0].cancel()
             await asyncio.wait(calls[:1])
             pipe.write(second)
             pipe.close()
             await asyncio.gather(*calls[1:])
-            assert await self.called(client) == "second"
+            assert await self.token_of_call(client) == "second"
         assert calls[0].cancelled()
         assert {call.headers["Authorization"] for call in self.api.calls} == {"Bearer second"}
-        assert self.plugin.asked == 2
+        assert self.plugin.runs == 2
 
-    async def test_another_certificate_ends_the_program_and_the_same_one_goes_on(self) -> None:
+    async def test_program_ends_only_when_plugin_returns_another_certificate(self) -> None:
         self.plugin.answers(**certificate("first"), expirationTimestamp=ENDS)
         async with await self.connected() as client:
             self.clock.seconds = ENDS_SECONDS
             await nodes(client).get("n")
-            assert self.plugin.asked == 2
+            assert self.plugin.runs == 2
             self.plugin.answers(**certificate("second"))
             for _ in range(2):
                 self.clock.seconds += RUN_AFTER_SECONDS_MIN
@@ -190,7 +190,7 @@ sys.exit(program.run("ebb-webhook", "", serve, []))
 """
 
 
-def test_a_fault_that_several_tasks_met_is_one_line_and_exit_code_2() -> None:
+def test_program_exits_with_code_2_and_one_line_when_several_tasks_fail() -> None:
     command = [sys.executable, "-c", SEVERAL]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (2, "ebb-webhook: plugin p: it fails\n")

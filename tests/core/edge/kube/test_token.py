@@ -1,4 +1,4 @@
-"""Tokens in files that are renewed under a running program, against servers that insist."""
+"""Token files that are renewed while the program runs, with servers that check the token."""
 
 import time
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
 
 
-async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_path: Path) -> None:
+async def test_current_token_of_file_is_sent(tmp_path: Path) -> None:
     file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
     file.write_text("first\n")
     wanted = "first"
@@ -49,7 +49,7 @@ async def test_the_api_server_gets_the_token_that_stands_in_the_file_now(tmp_pat
             await nodes(client).get("n")
 
 
-async def test_a_token_beside_its_file_counts_while_that_is_missing(tmp_path: Path) -> None:
+async def test_inline_token_is_sent_while_token_file_is_missing(tmp_path: Path) -> None:
     file, kubeconfig = tmp_path / "token", tmp_path / "kubeconfig"
     async with FakeApi() as api:
         api.put(NODES, node_object("n"))
@@ -65,7 +65,7 @@ async def test_a_token_beside_its_file_counts_while_that_is_missing(tmp_path: Pa
 
 
 @pytest.mark.parametrize("found", [b"", b"\n", b"\xff\xfe", b"a\nb", b"a\x00"])
-def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) -> None:
+def test_previous_token_is_used_when_file_has_no_valid_token(tmp_path: Path, found: bytes) -> None:
     (tmp_path / "token").write_bytes(found)
     settings = package.Configuration(api_key={BEARER: "before"})
     follow_token(tmp_path / "token", settings)
@@ -85,7 +85,9 @@ def test_what_is_no_token_leaves_the_one_before(tmp_path: Path, found: bytes) ->
         ("", None),
     ],
 )
-async def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) -> None:
+async def test_token_file_is_used_unless_another_method_has_precedence(
+    tmp_path: Path, user: str, file: str | None
+) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     text = KUBECONFIG.format(url="http://localhost").replace("{token: a-token}", user)
     kubeconfig.write_text(text)
@@ -93,7 +95,7 @@ async def test_whose_token_it_is(tmp_path: Path, user: str, file: str | None) ->
     assert (await load(str(kubeconfig), None)).token_file == wanted
 
 
-async def test_a_pods_token_goes_over_tls(tmp_path: Path) -> None:
+async def test_in_cluster_token_is_renewed_over_tls(tmp_path: Path) -> None:
     """In a pod the package insists on TLS."""
     pair = tls.make_pair(["127.0.0.1"], int(time.time()))
     (tmp_path / "ca").write_bytes(pair.ca)
