@@ -30,21 +30,23 @@ REROUTES_MAX: Final = 3
 
 DELAY: Final = Reason(
     "unneeded-time",
-    "The node is a candidate for removal, but not yet for longer than the configured delay.",
+    "The node is a candidate for removal, but not yet for longer than `unneededTime`.",
     "wait; or lower `unneededTime` in the configuration",
     "the node has been a candidate for longer than `unneededTime` without interruption",
 )
 NO_ROOM: Final = Reason(
     "no-room",
-    "A pod of the node has no place on the remaining nodes.",
+    "A pod of the node fits on none of the remaining nodes.",
     "see which rules exclude which nodes: ebb explain pod {namespace}/{name}",
     "another node admits the pod and has room for it beside all other pods that must move",
 )
 PLACE_TAKEN: Final = Reason(
     "place-taken",
-    "Pods of nodes that are removed first take the place that was found for a pod of the node.",
-    "wait: after these nodes are marked, Ebb searches for another place and restarts the delay",
-    "the node's pods keep their places until the delay has passed",
+    "Ebb had found a place for a pod of the node, but pods of nodes that are removed first need "
+    "it.",
+    "wait: after these nodes are marked, Ebb searches for another place, and `unneededTime` "
+    "starts again",
+    "the node's pods keep their places until `unneededTime` has passed",
 )
 HEADROOM: Final = Reason(
     "headroom",
@@ -57,7 +59,7 @@ TIME_BOX: Final = Reason(
     "time-box",
     "The pass ended before the node was checked, because it ran out of time or was interrupted by "
     "an urgent event. Other reasons were not checked.",
-    "nothing to do: the next pass checks the node; if ebb_engine_pass_timeouts_total keeps "
+    "none needed: the next pass checks the node; if ebb_engine_pass_timeouts_total keeps "
     "growing, give the controller a faster CPU",
     "a pass checks the node in time",
 )
