@@ -209,7 +209,8 @@ class Budgets:
     at the busiest moment in the window."""
     mark_interval_seconds: Annotated[int, duration()] = 0
     """Minimum time from a mark, or from the release of a node that missed its deadline, to the
-    next mark. With `0s`, Ebb can mark several nodes in one pass."""
+    next mark. With `0s`, Ebb can mark several nodes in one
+    reconciliation."""
     cooldown: Cooldown = Cooldown()
     """Times without new marks after the cluster has grown, or a pod became unschedulable."""
     backoff: Annotated[

@@ -96,7 +96,7 @@ class ControllerConfig:
     """Settings of the controller."""
 
     interval_seconds: Annotated[int, duration(1)] = 10
-    """Time between the end of a pass and the start of the next pass."""
+    """Time between the end of a reconciliation and the start of the next one."""
     lease_seconds: Annotated[
         int, duration(3), Field(alias="leaseDuration"), AT_CONTROLLER_START
     ] = 15

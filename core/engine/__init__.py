@@ -1,1 +1,1 @@
-"""Make the plan of a pass: removable nodes, limits and cooldowns, reserve, NoSchedule marks."""
+"""Make the plan: removable nodes, limits and cooldowns, reserve, NoSchedule marks."""

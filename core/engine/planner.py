@@ -57,11 +57,11 @@ HEADROOM: Final = Reason(
 )
 TIME_BOX: Final = Reason(
     "time-box",
-    "The pass ended before the node was checked, because it ran out of time or was interrupted by "
-    "an urgent event. Other reasons were not checked.",
-    "none needed: the next pass checks the node; if ebb_engine_pass_timeouts_total keeps "
-    "growing, give the controller a faster CPU",
-    "a pass checks the node in time",
+    "The reconciliation ended before the node was checked, because it ran out of time or was "
+    "interrupted by an urgent event. Other reasons were not checked.",
+    "none needed: the next reconciliation checks the node; if ebb_engine_pass_timeouts_total "
+    "keeps growing, give the controller a faster CPU",
+    "a reconciliation checks the node in time",
 )
 LIMIT: Final = Reason(
     "limit",
@@ -435,7 +435,10 @@ class Planner:
         if not nominated:
             blockers += self._policy.explain(node, marked=marked)
         if not self._has_time(name):
-            return [*blockers, Blocker(TIME_BOX, "the pass ended before the node was tried")]
+            return [
+                *blockers,
+                Blocker(TIME_BOX, "the reconciliation ended before the node was checked"),
+            ]
         if not nominated:
             # A node over the plain sums is over the usable sums too (thesis, invariant 1).
             attempt = self.packer.try_place(self.packer.on[node], node)

@@ -983,7 +983,9 @@ def test_what_stays_for_want_of_room_or_time_says_so() -> None:
     no_room = why(reconcile.plan(full, config()), "n0")[-1]
     assert no_room == Blocker(NO_ROOM, "no other remaining node admits it and has room", "d/p")
     late = reconcile.reconcile(SIX, config(), LeaderState(), NOW, in_time=lambda: False)
-    assert Blocker(TIME_BOX, "the pass ended before the node was tried") in why(late.plan, "n0")
+    assert Blocker(TIME_BOX, "the reconciliation ended before the node was checked") in why(
+        late.plan, "n0"
+    )
     assert not late.plan.complete
     assert why(reconcile.plan(SIX, config(), removals_max=2), "n5") == [
         Blocker(LIMIT, "the plan already removes as many nodes as allowed")
