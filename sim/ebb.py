@@ -93,7 +93,7 @@ class _Pods:
         return after, version
 
     async def may(self) -> bool:
-        """Return whether pods may be patched, as with the component scale-in-order."""
+        """Return whether pods may be patched, as with the component pod-deletion-cost."""
         return True
 
 

@@ -32,7 +32,7 @@ class Parts(StrEnum):
     """Components of Ebb that are installed."""
 
     TAINT = "taints only, without extender and pod deletion costs"
-    WHOLE = "all default features, with the components scale-in-order and capacity-buffers"
+    WHOLE = "all default features, with the components pod-deletion-cost and capacity-buffers"
 
 
 @dataclass(frozen=True, slots=True)

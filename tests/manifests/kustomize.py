@@ -21,7 +21,7 @@ COMPONENTS: Final = (
     "extender",
     "cert-manager",
     "admission-policy",
-    "scale-in-order",
+    "pod-deletion-cost",
     "capacity-buffers",
     "eviction",
 )

@@ -149,7 +149,7 @@ INSTALLED = CONTROLLER | {"ebb-webhook-registration"}
         ("capacity-buffers", INSTALLED),
         ("cert-manager", INSTALLED - {"ebb-webhook-registration"}),
         ("admission-policy", CONTROLLER),
-        ("scale-in-order", INSTALLED | {"ebb-controller-scale-in"}),
+        ("pod-deletion-cost", INSTALLED | {"ebb-controller-scale-in"}),
         ("eviction", INSTALLED | {"ebb-controller-eviction"}),
     ],
 )
