@@ -1,4 +1,4 @@
-"""Keep what a leader remembers between passes, and derive the current rate limits from it."""
+"""Keep the state of a leader between passes, and derive the current rate limits from it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -296,7 +296,7 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
 
 
 def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
-    """Return one unbound pod for each distinct required pod affinity."""
+    """Return an unbound pod for each distinct required pod affinity."""
     near = {
         (id(pod.company), id(pod.placing), id(pod.labels)): pod
         for pod in cluster.pods
@@ -408,7 +408,7 @@ def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
 
 
 def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
-    """Return one pod for each distinct shape above the lowest priority.
+    """Return a pod for each distinct shape above the lowest priority.
 
     The keys are node constraints without volumes, then requests.
     """

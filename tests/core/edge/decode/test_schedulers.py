@@ -56,7 +56,7 @@ def test_claims_are_looked_up_for_pods_whose_scheduler_is_named() -> None:
     ties = DisruptionFacts(claims=(ClaimUse("c"),))
     found = judged(replace(of(OWN), ties=ties, unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD)), OWN)
     assert found.unsupported == (CLAIMS_FIELD,)
-    assert found.ties.faults == (f"claim {found.namespace}/c: it is not known",)
+    assert found.ties.faults == (f"claim {found.namespace}/c: it does not exist or was not read",)
 
 
 def test_a_name_that_is_longer_than_can_be_named_is_not_known() -> None:
