@@ -138,8 +138,8 @@ class Ebb:
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
         self.outdated_cluster: Cluster | None = None
-        """Outdated cluster that the controller sees while its watches are broken; None: the current
-        one."""
+        """Outdated cluster that the controller sees while its watches are broken; None: the
+        current one."""
         self._state = State()
         self._news = ClusterView()
         self._inventories = view, self._news
