@@ -89,7 +89,7 @@ class _Route(NamedTuple):
 
 
 Delays = Mapping[str, int]
-"""End of the delay by candidate, unix seconds."""
+"""End of the unneeded time by candidate, unix seconds."""
 InTime = Callable[[], bool]
 """Reports whether the pass has time left."""
 
@@ -282,7 +282,7 @@ class Planner:
         ):
             return False
         was = unneeded is not None and unneeded.was_listed(name)
-        # A reason of the Node itself, such as an annotation, does not interrupt the delay.
+        # A reason of the Node itself, such as an annotation, does not interrupt the time.
         pods_stay = any(blocker.pod for blocker in self.snapshot.blockers[name])
         return not pods_stay and self._policy.is_candidate(node, was=was)
 
@@ -307,7 +307,7 @@ class Planner:
     def _try_remove(self, node: int) -> _Route | None:
         """Return a route for the node's pods, or None if the node cannot be removed.
 
-        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, delay, packing,
+        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, time, packing,
         usable capacity.
         """
         name = self._name(node)
@@ -426,7 +426,7 @@ class Planner:
         if name in self.snapshot.leaving_nodes:
             return blockers
         if not self._is_due(name):
-            message = f"its delay of {duration(self._unneeded_time_seconds)} has not passed yet"
+            message = f"unneededTime, {duration(self._unneeded_time_seconds)}, has not passed yet"
             until = (self._delays or {}).get(name)
             blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._limits.blockers(self.packer.nodes[node])
@@ -488,7 +488,7 @@ class Planner:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        """Report whether the node's delay has passed; marked nodes have no delay."""
+        """Report whether the unneeded time of the node has passed; marked nodes have none."""
         if name in self.marked or (self._due is not None and name in self._due):
             return True
         now = self.snapshot.now

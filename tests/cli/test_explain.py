@@ -97,7 +97,7 @@ class TestNode:
         reasons = {reason["code"]: reason for reason in found["reasons"]}
         assert reasons.keys() >= {"cordoned"}
         assert len(reasons) >= 2
-        assert reasons["cordoned"]["fix"] == f"kubectl uncordon {D}"
+        assert reasons["cordoned"]["fix"] == f"uncordon the node: kubectl uncordon {D}"
         assert all(
             set(reason) == {"code", "message", "pod", "meaning", "fix", "endsWhen"}
             and all(reason[key] for key in ("code", "message", "meaning", "fix", "endsWhen"))
@@ -670,7 +670,7 @@ class TestFixes:
         owned["metadata"]["ownerReferences"] = [owner]
         config = tmp_path / "ebb.yaml"
         config.write_text(
-            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nhardAfter: 30m\n"
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nnoScheduleAfter: 30m\n"
         )
         file = of(tmp_path, marked("m"), node("n"), owned)
         assert main(

@@ -385,7 +385,7 @@ async def test_a_node_that_changes_meanwhile_is_read_again(
         (("n9",), "ebb: node n9: not found\n"),
         (
             ("n1", "--taint-key", "k"),
-            "ebb: release: --taint-key needs --all: no taint of it may be left\n",
+            "ebb: release: --taint-key needs --all, because no taint with this key may remain\n",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def running(tmp_path: Path) -> Running:
 
 
 async def test_a_good_file_is_swapped_in_and_looked_at_once(running: Running) -> None:
-    running.path.write_text(HEAD + "mode: enforce\ndelay: 5s\n")
+    running.path.write_text(HEAD + "mode: enforce\nunneededTime: 5s\n")
     await running.config_reload.reload()
     assert running.controller.config == Config(mode=Mode.ENFORCE, unneeded_time_seconds=5)
     assert [(reason, of) for reason, _, of in running.told] == [(ACCEPTED, EventType.NORMAL)]

@@ -204,7 +204,7 @@ class ExcessNodes(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time at which the delay ends, unix seconds."""
+        """Return the time at which the unneeded time ends, unix seconds."""
         return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:
