@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
   --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# The tests start Python hundreds of times, and each start compiles what was not kept.
+# The tests start Python hundreds of times, and without bytecode each start compiles all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -18,10 +18,10 @@ TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv with the locked dependencies
+setup: $(STAMP) ## create .venv with the locked dependencies
 
-# Without dependencies: all of them are locked, and pip takes what a package needs with an extra for
-# one that is not, as soon as there is a newer release of it.
+# All dependencies are locked. Without --no-deps pip would look for a newer release of a package that
+# another one requires with an extra.
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ebb needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
@@ -31,7 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip check
 	touch $(STAMP)
 
-demo: setup ## a day of a small cluster in virtual time: a table, and a picture in ebb-demo.png
+demo: setup ## simulate a day of a small cluster: a table, and a picture in ebb-demo.png
 	$(BIN)/ebb demo
 
 lint: setup ## format, lint, types and import contracts
@@ -40,39 +40,38 @@ lint: setup ## format, lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint ## lint, tests, and laws on 200 random clusters: what to run before each commit
+check: lint ## lint, tests, and laws on 200 random clusters: run it before each commit
 	$(TESTS) -m "not e2e and not mutant" --seeds 200
 
-# The coverage tracer makes laws three times as slow, and only the other tests should count as
-# coverage.
-check-full: lint ## lint, tests with coverage, laws on 1,000 random clusters and their mutants: what CI runs
+# The coverage tracer makes laws three times as slow, and laws should not count as coverage.
+check-full: lint ## lint, tests with coverage, laws on 1,000 random clusters, mutants of the reference plan: CI runs it
 	$(TESTS) -m "not e2e and not law and not mutant" --cov
 	$(TESTS) -m "law or mutant"
 
-e2e-tools: setup ## build the control plane's programs and Karpenter into a cache, once (needs Go)
+e2e-tools: setup ## build the control plane and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
 
 # These tests wait more than they work: two control planes fit on two cores.
-e2e: e2e-tools ## the programs against a real API server, scheduler and autoscaler; pytest's options in ARGS
+e2e: e2e-tools ## the programs against a real API server, scheduler and autoscaler: CI runs it; pytest options in ARGS
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
 
-chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS
+chaos: e2e-tools ## faults of a minute each on a real control plane, for a quarter of an hour; --seed N --rounds M in ARGS
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
-days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
+days: setup ## 1,000 simulated days with faults and restarts, for half an hour; --seed N --runs M in ARGS
 	$(BIN)/python -m tests.soak.days $(ARGS)
 
 # The laws of a file share their random clusters, so each file stays in one process.
-laws: setup ## the laws on 20,000 random clusters, or 3,000 histories of clusters; most of an hour
+laws: setup ## the laws on 20,000 random clusters or 3,000 histories of clusters, for an hour
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m law --seeds 20000
 
-hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
+hostile: setup ## the hostile suite in full: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
 
-mutate: setup ## mutants of engine, marks and writes, for hours; goes on where it was; --again or --report in ARGS
+mutate: setup ## mutants of engine, marks and writes, for hours; resumes; --again or --report in ARGS
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-fix: setup ## format, repair what the linter can, write the generated pages of docs/
+fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/ebb reasons -o markdown > docs/reasons.md.new
@@ -83,7 +82,7 @@ fix: setup ## format, repair what the linter can, write the generated pages of d
 	$(BIN)/python -m tests.support.metrics_page
 	$(BIN)/python -m tests.support.packages_page
 
-bench: setup ## times, memory and ratios; the last two need the programs of e2e-tools
+bench: setup ## print times, memory and ratios; the last two need e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
@@ -93,7 +92,7 @@ bench: setup ## times, memory and ratios; the last two need the programs of e2e-
 	$(BIN)/python -m tests.bench.bench_scheduler
 	$(BIN)/python -m tests.bench.bench_live
 
-lock: setup ## resolve the dependencies anew, and of them what the image runs on and is built with
+lock: setup ## resolve the dependencies again: all, those of the image, and those of its build
 	$(COMPILE) --extra demo --extra dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --only-build-deps --build-deps-for wheel \

@@ -1,1 +1,1 @@
-"""`ebb`: commands read a cluster, compute an answer and print it through one output module."""
+"""`ebb`: commands read a cluster, compute an answer, and print it through one output module."""

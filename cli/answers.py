@@ -115,7 +115,7 @@ class VariantResult:
     """Settings of this combination of the sweep; empty for a mode or a policy."""
     figures: Sequence[Figure]
     best: bool
-    """True if no other variant is better in cost or waiting time and at least as good in both."""
+    """True if no other variant is better in cost or Pending time and at least as good in both."""
     moments: Sequence[Moment]
     """Samples of the run with the first seed."""
 
@@ -151,7 +151,8 @@ class Replayed:
     recorded: Sequence[Figure]
     """Figures of the nodes as recorded; empty for a trace, which does not record them."""
     recommended: Recommended | None
-    """Recommendation; None if pods were evicted or waited for a mark in every variant."""
+    """Recommendation; None if every variant had evicted pods, or pods Pending because of a
+    mark."""
 
     @property
     def modes(self) -> Sequence[VariantResult]:

@@ -1,4 +1,4 @@
-"""Takes what is ours off the Nodes and Pods of a live cluster."""
+"""Remove everything that Ebb has written from the Nodes and Pods of a live cluster."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,17 +32,17 @@ from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 
 Tell = Callable[[str, str, str], None]
-"""Takes "node", "pod", "buffer" or "lease", the key of one, and what is taken off it."""
+"""Reports a removal: "node", "pod", "buffer" or "lease", its key, and what is removed."""
 
 
-class Asked(NamedTuple):
-    """What the command line asks for."""
+class Request(NamedTuple):
+    """The request on the command line."""
 
     names: frozenset[str] | None
-    """Nodes by name; None: all nodes and pods of the cluster."""
+    """Names of the nodes; None: all nodes and pods of the cluster."""
     taint_key: str | None
-    """The key of the taints, whose record is removed from the Lease when no taint is left. None:
-    the key that the Lease records, or else that of the configuration."""
+    """Key of the taints. Its record is removed from the Lease when no taint remains. None: the key
+    that the Lease records, or else that of the configuration."""
     dry_run: bool
 
 
@@ -51,25 +51,25 @@ async def release(
     config: Config,
     tell: Tell,
     namespace: str,
-    asked: Asked,
+    request: Request,
 ) -> None:
-    """Release the nodes that are asked for, and the pods on them.
+    """Release the requested nodes, and the pods on them.
 
-    *namespace*: where Ebb is installed, which has its CapacityBuffers and its Lease.
-    What is refused for what it is stops nothing else, and is named on standard error.
-    Raises: InvalidInputError for a node that is not there; UnavailableError at the first write
-    that failed as the next would: what was written until then stays written, and can be gone on
-    with; or at the end, when anything was refused.
+    *namespace*: namespace of Ebb, with its CapacityBuffers and its Lease. An object whose change
+    is rejected because of the object is named on standard error, and the others continue.
+    Raises: InvalidInputError for an unknown node. UnavailableError after the first failure that
+    the next write would share; earlier writes remain, and the command can be run again. The same
+    at the end, if the change of any object was rejected.
     """
-    names = asked.names
+    names = request.names
     async with await connecting as client:
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         recorded = await _recorded_key(leases)
-        key = asked.taint_key or recorded or config.taint_key
+        key = request.taint_key or recorded or config.taint_key
         cluster = await _listed(client, config)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
-            raise InvalidInputError(f"node {unknown[0]}", "there is no such node")
-        writing = _Writing(tell, dry_run=asked.dry_run)
+            raise InvalidInputError(f"node {unknown[0]}", "not found")
+        writing = _Writing(tell, dry_run=request.dry_run)
         for node in cluster.nodes:
             found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
@@ -77,21 +77,21 @@ async def release(
                 clean = partial(_clean_node, client, node.name, key)
                 await writing.each("node", node.name, found.note, clean)
         if names is None:
-            await _take_away(client, namespace, writing)
+            await _delete_buffers(client, namespace, writing)
         of_any_phase = pods(client, finished=True)
         for write in decide_costs(cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 clear = partial(write_as_decided, of_any_phase, write.key, write.if_unchanged)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
-        if asked.taint_key is not None and recorded in (None, key):
+        if request.taint_key is not None and recorded in (None, key):
             forget = partial(_forget_key, leases, key)
             await writing.each("lease", f"{namespace}/{LEASE}", f"taint key {key}", forget)
             writing.end()
 
 
 class _Writing:
-    """Writes one object after another, and remembers how many were refused."""
+    """Write one object after another, and count the rejected changes."""
 
     def __init__(self, tell: Tell, *, dry_run: bool) -> None:
         self._tell, self._dry_run = tell, dry_run
@@ -100,14 +100,14 @@ class _Writing:
     async def each(
         self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
     ) -> None:
-        """Write one, and tell it. Raises: UnavailableError if the next would fail as well."""
+        """Write and report one change. Raises: UnavailableError if the next would fail as well."""
         try:
             if not self._dry_run:
                 await write()
         except UnavailableError as fault:
             told = f"{kind} {name}: {fault}"
             if self._failures.end(fault):
-                raise UnavailableError(f"{told}; nothing further was tried") from fault
+                raise UnavailableError(f"{told}; the remaining objects were not tried") from fault
             _say(told)
             self._refused += 1
         else:
@@ -115,18 +115,20 @@ class _Writing:
             self._tell(kind, name, what)
 
     def end(self) -> None:
-        """Sum up. Raises: UnavailableError when anything was refused."""
+        """Raise an error if any change was rejected. Raises: UnavailableError."""
         if self._refused:
             told = plural(self._refused, "object")
-            raise UnavailableError(f"refused: {told}, named above; all the others are done")
+            raise UnavailableError(
+                f"{told} could not be changed, as listed above; all others are released"
+            )
 
 
 def _warn(node: Node, keys: Iterable[str]) -> None:
-    """Name the taints that may be ours, on standard error; nobody else's is taken by a guess."""
+    """Name the taints that may be Ebb's on standard error; none is removed by a guess."""
     for key in keys:
         _say(
-            f"node {node.name}: the taint {key} stays, and may be Ebb's: "
-            "if it is the programs' taintKey, give --config their file, or --taint-key"
+            f"node {node.name}: the taint {key} may be Ebb's, and remains. If it has the taintKey "
+            "of the programs, use --config with their file, or --taint-key"
         )
 
 
@@ -135,7 +137,7 @@ def _say(told: str) -> None:
 
 
 async def _listed(client: Client, config: Config) -> Cluster:
-    """List the cluster, and beside its pods those that have finished with a cost of ours."""
+    """List the cluster, including finished pods with a deletion cost of Ebb."""
     finished: dict[str, Pod] = {}
     lists: live.Lists = {kind: Listed() for kind in KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
@@ -152,8 +154,8 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         finished[pod.key] = pod
 
 
-async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
-    """Delete the CapacityBuffers of ours, and their PodTemplates."""
+async def _delete_buffers(client: Client, namespace: str, writing: _Writing) -> None:
+    """Delete Ebb's CapacityBuffers and their PodTemplates."""
     store = PublishedStore(client, namespace)
     for change in changes({}, await store.found()):
         drop = partial(store.carry_out, change)
@@ -161,11 +163,11 @@ async def _take_away(client: Client, namespace: str, writing: _Writing) -> None:
 
 
 async def _recorded_key(leases: LeaseStore) -> str | None:
-    """Return the taint key that the Lease records, or an empty text; None: it cannot be read."""
+    """Return the taint key that the Lease records, "" if none; None if it cannot be read."""
     try:
         lease = await leases.read()
     except UnavailableError:
-        return None  # not every person may read it
+        return None  # not every user may read it
     return lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
 
 
@@ -181,13 +183,13 @@ async def _forget_key(leases: LeaseStore, key: str) -> None:
         with suppress(ConflictError):
             await leases.write(replace(lease, annotations=others))
             return
-    raise ConflictError("the controller writes the Lease all the time: scale it to 0 first")
+    raise ConflictError("the controller keeps writing the Lease: scale it to 0 first")
 
 
 async def _clean_node(client: Client, name: str, key: str) -> None:
-    """Write the metadata, then the taints that are left if no webhook has taken ours away."""
+    """Write the metadata, then the taints, if no webhook has removed Ebb's taint."""
     decide = partial(cleanup, taint_key=key)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client), name, decide) is None:
             return
-    raise ConflictError("somebody else writes it all the time")
+    raise ConflictError("another client keeps changing it")

@@ -225,7 +225,7 @@ def _summary(first: Workload, count: int, options: Options) -> str:
         f"{_length(first.duration_ms)}, {plural(len(first.nodes), 'node')} at the start, "
         f"{plural(pods, 'pod')} and {plural(len(first.deployments), 'ReplicaSet')}; "
         f"{plural(count, 'variant')}, {plural(options.seeds, 'seed')} each, "
-        f"a pass every {options.interval} s"
+        f"a reconciliation every {options.interval} s"
     )
 
 

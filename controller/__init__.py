@@ -1,1 +1,1 @@
-"""`ebb-controller`: watch the cluster, reconcile while leading, write, evict and publish."""
+"""`ebb-controller`: watch the cluster, make plans while leading, write, evict, and publish."""

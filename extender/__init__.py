@@ -1,1 +1,1 @@
-"""`ebb-extender`: answer the prioritize calls of kube-scheduler with scores."""
+"""`ebb-extender`: compute node scores, and answer the prioritize calls of kube-scheduler."""

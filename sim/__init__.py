@@ -1,4 +1,4 @@
-"""A simulated cluster in virtual time that drives the same engine, scores and mutation.
+"""Simulate a cluster in which Ebb's real code plans, marks and scores; time is virtual.
 
 The scheduler's scores, the pods that a ReplicaSet controller deletes first, and the times of an
 autoscaler were observed on real programs or recorded (tests/sim/recorded). The simulation leaves

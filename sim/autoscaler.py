@@ -293,7 +293,7 @@ class Autoscaler:
         return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
-        """Set the soft taint on the unneeded nodes only; a limited number of nodes a scan."""
+        """Set the PreferNoSchedule taint on unneeded nodes only; a limited number in each scan."""
         wrong = [
             place.node
             for place in self._places()

@@ -142,7 +142,7 @@ class State:
         return waiting
 
     def snapshot(self) -> Cluster:
-        """Return the cluster as the engine sees it."""
+        """Return the cluster as the controller sees it."""
         return Cluster.of((place.node for place in self.places.values()), self.pods.values())
 
     def marked(self) -> Iterable[Place]:

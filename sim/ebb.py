@@ -138,8 +138,8 @@ class Ebb:
         self._loop = _StoppedLoop()
         self._store: Callable[[Node], None] = lambda _: None
         self.outdated_cluster: Cluster | None = None
-        """Outdated cluster that the engine sees while its watches are broken; None: the current
-        one."""
+        """Outdated cluster that the controller sees while its watches are broken; None: the
+        current one."""
         self._state = State()
         self._news = ClusterView()
         self._inventories = view, self._news
@@ -213,7 +213,7 @@ class Ebb:
         return self._news.wake.is_set()
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
-        """Run one pass of the engine."""
+        """Run one reconciliation."""
         self._news.wake.clear()
         self._state, self._store = state, write
         cluster = self.outdated_cluster or state.snapshot()

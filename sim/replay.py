@@ -104,10 +104,8 @@ def part(load: Workload, *, every: int, seed: int) -> Workload:
 
 
 def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
-    """Yield one in *every* replicas of each Deployment; each starts at another replica.
-
-    Sampling whole Deployments would not do: most are small and a few make up most of the load.
-    """
+    """Sample every n-th replica of each Deployment, with a different first replica for each."""
+    # Sampling whole Deployments would distort the load: most are small, and a few are most of it.
     for index, one in enumerate(of):
         first = (offset + index) % every
         counts = ((at_ms, len(range(first, count, every))) for at_ms, count in one.replicas)
@@ -134,7 +132,7 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
 
 
 def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the Pareto front of cost and waiting time."""
+    """Return the Pareto front of cost and Pending time."""
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):
         if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
@@ -158,10 +156,10 @@ class Choice(NamedTuple):
 
 
 def choose(outcomes: Sequence[Outcome]) -> Choice | None:
-    """Return the recommended variant of Ebb; None if all have evictions or waits for a mark.
+    """Return the recommended variant of Ebb; None if all evict pods, or leave some Pending.
 
     It is the cheapest variant in which pods are Pending no longer than in COMPARED_TO. If there is
-    none, it is the variant with the shortest waiting time.
+    none, it is the variant with the shortest Pending time.
     """
     compared = [one for one in outcomes if one.variant.name == COMPARED_TO]
     undisturbed = [
@@ -177,9 +175,11 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
     if fast_enough:
         best = min(fast_enough, key=_cost_and_waits)
         return Choice(
-            best, f"the cheapest variant in which pods wait no longer than with {COMPARED_TO}"
+            best,
+            f"the cheapest variant in which pods are Pending no longer than with {COMPARED_TO}",
         )
     best = min(undisturbed, key=lambda one: (one.mean(PENDING), one.mean(COST), one.variant.name))
     return Choice(
-        best, f"the variant in which pods wait least, but longer than with {COMPARED_TO}"
+        best,
+        f"the variant with the shortest Pending time, which is longer than with {COMPARED_TO}",
     )

@@ -48,18 +48,18 @@ COST: Final = Row("cost", lambda r: r.cost_ms / HOUR_MS)
 CORE_HOURS: Final = Row("core-hours", lambda r: Fraction(r.capacity_millis_ms, MILLIS * HOUR_MS))
 NODE_HOURS: Final = Row("node-hours", lambda r: Fraction(r.node_ms, HOUR_MS))
 EVICTED: Final = Row("pods evicted", lambda r: Fraction(r.evicted))
-BY_MARK: Final = Row("pending by a mark", lambda r: Fraction(r.pending_by_mark))
-PENDING: Final = Row("pending pod-seconds", lambda r: Fraction(r.pending_ms, SECOND_MS))
+BY_MARK: Final = Row("pods Pending because of a mark", lambda r: Fraction(r.pending_by_mark))
+PENDING: Final = Row("Pending pod-seconds", lambda r: Fraction(r.pending_ms, SECOND_MS))
 ROWS: Final = (
     COST,
-    Row("times the LP bound", _times_the_bound, 2),
+    Row("cost relative to the LP lower bound", _times_the_bound, 2),
     CORE_HOURS,
     NODE_HOURS,
     EVICTED,
-    Row("core-hours lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
+    Row("core-hours of work lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
     BY_MARK,
     PENDING,
-    Row("longest wait, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),
+    Row("longest Pending time, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),
     Row("scale-ups", lambda r: Fraction(r.scale_ups)),
     Row("marks", lambda r: Fraction(r.marks)),
 )

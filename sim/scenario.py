@@ -53,7 +53,7 @@ MANAGED: Final = Scenario("Ebb taint", ScaleDown.EMPTY, Parts.TAINT, Setting(ext
 WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, Setting(PACKED))
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
-    Scenario("autoscaler 50 %", ScaleDown.UTILIZATION),
+    Scenario("autoscaler 50%", ScaleDown.UTILIZATION),
     MOST_ALLOCATED,
     MANAGED,
     WHOLE,

@@ -57,7 +57,7 @@ class Compactor(Scorer, Protocol):
         """Return whether a pass must start before the next interval; a pass resets that."""
 
     def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
-        """Run one pass of the engine."""
+        """Run one reconciliation."""
 
 
 @dataclass(frozen=True, slots=True)

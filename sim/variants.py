@@ -27,7 +27,7 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "drain": EVICTIONS,
     "mode": "the simulated mode is always enforce",
     "webhook": "has no setting that affects a simulation",
-    "controller": "not simulated; --interval sets the time between passes",
+    "controller": "not simulated; --interval sets the time between reconciliations",
     "extender": "only its setting score is simulated",
 }
 """Sections and settings that the simulation ignores, and why."""

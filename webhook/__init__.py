@@ -1,1 +1,1 @@
-"""`ebb-webhook`: turn the mark of a Node into a taint at admission; keep certificates."""
+"""`ebb-webhook`: turn the mark of a Node into a taint at admission; rotate certificates."""

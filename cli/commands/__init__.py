@@ -1,1 +1,1 @@
-"""One module for each command; it imports what it needs when it runs."""
+"""One module for each command, with its options; a command imports its modules when it runs."""

@@ -1,4 +1,4 @@
-"""`ebb release`: takes everything of Ebb's off nodes and pods; the only command that writes."""
+"""`ebb release`: remove everything that Ebb has written; the only command that writes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from core.model.humanize import plural
 @click.option(
     "--taint-key",
     metavar="KEY",
-    help="remove taints with this key, and the record that it is in use; with --all",
+    help="remove taints with this key, and its record in the Lease; with --all",
 )
-@click.option("--dry-run", is_flag=True, help="only say what would be written")
+@click.option("--dry-run", is_flag=True, help="only print what would be removed")
 @source.live_options
 @source.installed
 @click.pass_obj
@@ -38,17 +38,19 @@ def command(  # noqa: PLR0913 one for each option
     config: str | None,
     namespace: str,
 ) -> None:
-    """Take away what Ebb has written on nodes and pods, and nothing else.
+    """Remove what Ebb has written on nodes and pods, and nothing else.
 
-    A running engine in mode enforce marks nodes again: set mode: observe first, or uninstall.
+    A running controller in mode enforce marks nodes again: set mode: observe first, or uninstall.
     """
     if bool(nodes) == everything:
-        raise InvalidInputError("release", "name nodes, or say --all")
+        raise InvalidInputError("release", "name the nodes, or use --all")
     if taint_key is not None and not everything:
-        raise InvalidInputError("release", "--taint-key needs --all: no taint of it may be left")
-    judged_by = files.read_config(config)
+        raise InvalidInputError(
+            "release", "--taint-key needs --all, because no taint with this key may remain"
+        )
+    configuration = files.read_config(config)
     path = source.kubeconfig_of(kubeconfig, environment)
-    # The client's packages take long.
+    # The client's packages are slow to import.
     import asyncio  # noqa: PLC0415
 
     from cli import release  # noqa: PLC0415
@@ -64,7 +66,7 @@ def command(  # noqa: PLR0913 one for each option
 
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
-    asked = release.Asked(names, taint_key, dry_run=dry_run)
-    sweeping = release.release(connecting, judged_by, tell, namespace, asked)
+    request = release.Request(names, taint_key, dry_run=dry_run)
+    sweeping = release.release(connecting, configuration, tell, namespace, request)
     asyncio.run(sweeping)
     print(f"{plural(told['node'], 'node')} and {plural(told['pod'], 'pod')} {would}")

@@ -17,9 +17,9 @@ from core.edge.clock import SystemClock
 def command(cluster_input: ClusterInput, /, form: str) -> None:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
-    Pending pods that fit on no node (findNoPlace in -o json) do not include pods of DaemonSets,
-    pods that Ebb cannot evaluate, and pods with a priority below -10: no node is searched for
-    them.
+    Pending pods that fit on no node (pendingPods.unschedulable in -o json) do not include
+    DaemonSet pods, pods that Ebb cannot evaluate, and pods with a priority below -10: Ebb
+    searches no node for them.
     """
     output.print_answer(
         overview.summarize(cluster_input, cluster_input.now_seconds(SystemClock())), form

@@ -63,7 +63,7 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
-        yield Caveat("not-heard", message)
+        yield Caveat("ignored-settings", message)
 
 
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:

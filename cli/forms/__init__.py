@@ -1,1 +1,1 @@
-"""The output formats; each writes every answer."""
+"""The output formats; each format can write every answer."""

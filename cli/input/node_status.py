@@ -30,12 +30,12 @@ from core.model.node_lifecycle import being_deleted, is_terminating
 from core.model.now import Now
 
 
-class Guard(StrEnum):
+class Protection(StrEnum):
     """Scale-down protection of a node, by its owner; names are values in JSON."""
 
     NONE = "none"
     MARKED = "by Ebb, while the node is marked"
-    HELD = "by Ebb, until the node is released to the autoscaler"
+    UNMARKED = "by Ebb, until the node is released to the autoscaler"
     RELEASED = "by Ebb, for a while after the release of the mark"
     OTHERS = "not by Ebb"
 
@@ -56,13 +56,12 @@ class NodeStatus:
     """True if the deadline of the mark has passed."""
     pods_left: int
     """Pods that keep the node from being empty, as its autoscaler counts."""
-    guard: Guard
+    protection: Protection
     scaled_in_first: int
-    """Pods with a low pod deletion cost set by Ebb, so that scale-ins remove them first."""
+    """Pods with a low pod deletion cost set by Ebb, so that scale-ins delete them first."""
     reserved: bool
-    """True if the empty node is kept for expected pods (the reserve), as the leader wrote on
-    it."""
-    taints_right: bool
+    """True if the empty node is reserved for expected pods, by the annotation of the leader."""
+    taints_correct: bool
     """True if the node has exactly the taint that its mark requires."""
     leaving: bool
     """True if the node is leaving (core.model.node_lifecycle)."""
@@ -110,10 +109,10 @@ def _status_of(
         details=details,
         overdue=details is not None and now_seconds >= details.deadline,
         pods_left=pods_left_on.get(node.name, 0),
-        guard=_guard(node),
+        protection=_protection(node),
         scaled_in_first=scaled_in_first,
         reserved=reserved_for(node) is not None and not pods_left_on.get(node.name),
-        taints_right=desired_taints(node, taint_key) == node.taints,
+        taints_correct=desired_taints(node, taint_key) == node.taints,
         leaving=is_terminating(node),
         being_deleted=being_deleted(node),
         backoff_until=None if mark else _backoff_until(node, config.budgets.backoff, now_seconds),
@@ -126,8 +125,8 @@ def _backoff_until(node: Node, rules: Backoff, now_seconds: int) -> int | None:
     return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None
 
 
-def _guard(node: Node) -> Guard:
+def _protection(node: Node) -> Protection:
     if (ours := guard_of(node)) is None:
-        return Guard.OTHERS if guard_key(node) in node.annotations else Guard.NONE
-    lasting = {GUARD_WHILE_MARKED: Guard.MARKED, GUARD_WHILE_HELD: Guard.HELD}
-    return lasting.get(ours.until, Guard.RELEASED)
+        return Protection.OTHERS if guard_key(node) in node.annotations else Protection.NONE
+    lasting = {GUARD_WHILE_MARKED: Protection.MARKED, GUARD_WHILE_HELD: Protection.UNMARKED}
+    return lasting.get(ours.until, Protection.RELEASED)

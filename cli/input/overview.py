@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cli.explain.caveats import Caveat, caveats
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import Guard, NodeStatus, node_statuses
+from cli.input.node_status import NodeStatus, Protection, node_statuses
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
@@ -57,10 +57,10 @@ class Status:
     """Unmarked nodes with a left-over taint of Ebb, by name."""
     protected_unmarked: int
     """Number of unmarked nodes that Ebb protects from scale-down until it releases them."""
-    next_in_line: int
-    """Number of unmarked nodes whose pods scale-ins remove next, after those of marked nodes."""
+    scale_in_targets: int
+    """Number of unmarked nodes whose pods scale-ins delete after those of marked nodes."""
     reserved: int
-    """Number of empty nodes kept for expected pods, as the leader wrote on them."""
+    """Number of empty nodes that are reserved for expected pods, by their annotations."""
     published: tuple[Published, ...]
     """Buffers with Ebb's label by name, including those in other namespaces."""
     pending: int
@@ -82,34 +82,38 @@ class Status:
             Count("removableAndMarked", "removable and marked", removable_marked),
             Count("marked", "marked", len(marked)),
             Count(
-                "markedSoft", "marked PreferNoSchedule", sum(one.mark == "soft" for one in marked)
+                "markedPreferNoSchedule",
+                "marked PreferNoSchedule",
+                sum(one.mark == "soft" for one in marked),
             ),
-            Count("markedHard", "marked NoSchedule", sum(one.mark == "hard" for one in marked)),
+            Count(
+                "markedNoSchedule", "marked NoSchedule", sum(one.mark == "hard" for one in marked)
+            ),
             Count("markedAndEmpty", "marked and empty", sum(one.empty for one in marked)),
             Count(
-                "markedAndGuarded",
+                "markedAndProtected",
                 "marked and protected from scale-down",
-                sum(one.guard is not Guard.NONE for one in marked),
+                sum(one.protection is not Protection.NONE for one in marked),
             ),
             Count("markedAndOverdue", "marked and overdue", sum(one.overdue for one in marked)),
             Count(
-                "markedTaintNotRight",
+                "markedWithWrongTaint",
                 "marked with a wrong taint",
-                sum(not one.taints_right for one in marked),
+                sum(not one.taints_correct for one in marked),
             ),
             Count(
-                "notMarkedAndHeld",
+                "unmarkedAndProtected",
                 "unmarked and protected from scale-down",
                 self.protected_unmarked,
             ),
             Count(
-                "notMarkedNextForScaleIns",
-                "unmarked and next in line for scale-ins",
-                self.next_in_line,
+                "scaleInTargets",
+                "unmarked scale-in targets",
+                self.scale_in_targets,
             ),
-            Count("keptForPodsToBeExpected", "kept for expected pods", self.reserved),
+            Count("reserved", "reserved for expected pods", self.reserved),
             Count(
-                "unmarkedWithALeftOverTaint",
+                "unmarkedWithLeftOverTaint",
                 "unmarked with a left-over taint",
                 len(self.left_over_taints),
             ),
@@ -141,10 +145,12 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> Status:
         being_deleted=sum(one.being_deleted for one in statuses),
         reasons=tuple(sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))),
         left_over_taints=tuple(
-            one.node for one in statuses if one.mark is None and not one.taints_right
+            one.node for one in statuses if one.mark is None and not one.taints_correct
         ),
-        protected_unmarked=sum(one.mark is None and one.guard is Guard.HELD for one in statuses),
-        next_in_line=sum(one.mark is None and one.scaled_in_first > 0 for one in statuses),
+        protected_unmarked=sum(
+            one.mark is None and one.protection is Protection.UNMARKED for one in statuses
+        ),
+        scale_in_targets=sum(one.mark is None and one.scaled_in_first > 0 for one in statuses),
         reserved=reserved,
         published=tuple(_published(cluster_input)),
         pending=len(pending),

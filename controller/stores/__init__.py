@@ -1,1 +1,1 @@
-"""Objects at the API server that only the controller writes."""
+"""Read and write objects that only the controller uses: Leases, evictions, CapacityBuffers."""

@@ -1,1 +1,1 @@
-"""Reaches (the nodes that a pod can use), their usable capacity, and sums of requests."""
+"""Compute reaches (the nodes that a pod can use), their usable capacity, and their requests."""

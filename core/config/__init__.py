@@ -1,1 +1,1 @@
-"""The settings: their defaults, their limits, and the schema of the file."""
+"""The settings, a module for each section: defaults, allowed values, schema of the file."""

@@ -125,7 +125,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cooldown:
-    """Time without new marks after an event."""
+    """Times without new marks after the cluster has grown, or a pod became unschedulable."""
 
     delay_after_add_seconds: Annotated[int, duration()] = 600
     """Time without new marks after a node was added, as in a scale-up."""
@@ -139,9 +139,9 @@ class Backoff:
     """Time for which a node is not marked again after it missed its deadline."""
 
     first_seconds: Annotated[int, duration(1)] = 3600
-    """Duration after the first missed deadline; it doubles each further time."""
+    """Backoff after the first missed deadline. It doubles with each further one."""
     max_seconds: Annotated[int, duration(1)] = 24 * 3600
-    """Maximum duration; not less than `first`."""
+    """Maximum backoff, at least `first`."""
 
     def seconds(self, times: int) -> int:
         """Return the backoff after so many failures: it doubles each time, up to the maximum."""
@@ -171,13 +171,14 @@ class Reserve:
     """Room that is kept free for pods like those of the recent past."""
 
     window_seconds: Annotated[int, duration(1)] = 300
-    """Ebb keeps room for as many pods as arrive in this time. It uses the time that new nodes take
-    to become ready, if pods have waited longer for nodes, up to 15m."""
+    """Ebb keeps room for as many pods as were created in the busiest time span of this length. If
+    pods waited longer for new nodes, Ebb uses that time instead, up to 15m."""
     lookback_seconds: Annotated[int, duration()] = 3600
-    """How far back Ebb looks for the busiest such time. With `0s` only `headroom` is kept."""
+    """Length of the recent past in which Ebb looks for the busiest time span. With `0s`, Ebb
+    reserves no nodes for expected pods."""
     max_buffers: Annotated[Fraction, SHARE] = Fraction(1, 2)
-    """Maximum share of the nodes usable by CapacityBuffers that is kept for the buffers. It also
-    limits the nodes that `capacityBuffers` may request."""
+    """Maximum share of capacity that Ebb keeps free for CapacityBuffers, on the nodes that their
+    pods can use. It also limits the nodes that `capacityBuffers` may request."""
     capacity_buffers: CapacityBuffers = CapacityBuffers.DISABLED
     """With `enabled`, Ebb announces the expected pods to the autoscaler in CapacityBuffers,
     so that nodes are added before pods are Pending. Requires the component `capacity-buffers`."""
@@ -197,8 +198,8 @@ class Budgets:
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
     marked; without pools all nodes can."""
     balance_zones: Flag = True
-    """Keep zones balanced: within a pool, no zone has two schedulable nodes fewer than the largest
-    zone."""
+    """Whether to keep zones balanced: no removal may leave a zone of a pool with two schedulable
+    nodes fewer than its largest zone."""
     headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
     """Number of pods for which room must remain, each as large as the largest pod of its reach
     (the set of nodes that a pod can use)."""
@@ -208,10 +209,11 @@ class Budgets:
     """Time window for peak demand. A node is marked only if its removal would have been possible
     at the busiest moment in the window."""
     mark_interval_seconds: Annotated[int, duration()] = 0
-    """Minimum time between two marks, and after the release of a node that missed its deadline.
-    With `0s` several nodes can be marked in one pass."""
+    """Minimum time from a mark, or from the release of a node that missed its deadline, to the
+    next mark. With `0s`, Ebb can mark several nodes in one
+    reconciliation."""
     cooldown: Cooldown = Cooldown()
-    """Time without new marks after an event."""
+    """Times without new marks after the cluster has grown, or a pod became unschedulable."""
     backoff: Annotated[
         Backoff,
         where(lambda backoff: backoff.first_seconds <= backoff.max_seconds, "first at most max"),

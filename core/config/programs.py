@@ -53,9 +53,9 @@ class ExtenderConfig:
     """Settings of the extender."""
 
     score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
-    """With `pack`, unmarked nodes score higher the fuller they are, the smaller the part of the
-    node's cost that the pod takes, and the more of their pods match it in having a ReplicaSet as
-    owner or not. With `marks`, all unmarked nodes have the same score."""
+    """With `pack`, an unmarked node scores higher the fuller it is, and the smaller the part of
+    its cost is that the pod takes. Pods of ReplicaSets prefer nodes with such pods only, and other
+    pods prefer the other nodes. With `marks`, all unmarked nodes have the same score."""
     listen: Address = "[::]:8888"
     """Address for calls of kube-scheduler and for probes. `[::]` is every address, IPv4
     included."""
@@ -96,7 +96,7 @@ class ControllerConfig:
     """Settings of the controller."""
 
     interval_seconds: Annotated[int, duration(1)] = 10
-    """Time between the end of a pass and the start of the next pass."""
+    """Time between the end of a reconciliation and the start of the next one."""
     lease_seconds: Annotated[
         int, duration(3), Field(alias="leaseDuration"), AT_CONTROLLER_START
     ] = 15

@@ -150,7 +150,7 @@ class Price:
     """Price of the nodes that have all these labels."""
 
     node_selector: Selector
-    """Labels of the nodes. The first entry counts whose labels a node has."""
+    """Labels of the nodes. A node has the price of the first entry whose labels it has."""
     price: Annotated[Fraction, number(positive=False)]
     """Price of such a node, in any unit. Nodes without an entry cost 0."""
 
@@ -179,8 +179,8 @@ class Config:
     """All settings; the defaults are those of an empty file."""
 
     mode: Mode = Mode.OBSERVE
-    """With `observe`, Ebb reports its plan and writes nothing. With `enforce`, it writes marks and
-    all that follows from them."""
+    """With `observe`, Ebb reports its plan and writes nothing. With `enforce`, it also marks nodes
+    and makes the other writes of the plan."""
     policy: Annotated[str, words(POLICIES)] = next(iter(POLICIES))
     """The rule that nominates nodes for removal."""
     unneeded_time_seconds: Annotated[int, duration()] = 600
@@ -193,12 +193,11 @@ class Config:
     """A marked node is released above these thresholds. A missing value is 5 percentage points
     above `thresholds`."""
     usability: UsabilityForm = UsabilityMode.AUTO
-    """Which free capacity counts as usable: derived from the running pods (`auto`), all (`none`),
-    or by four numbers."""
+    """Which free capacity counts as usable. With `auto`, Ebb derives four limits from the running
+    pods. With `none`, all free capacity counts. A mapping sets the limits."""
     budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
-    """Prices of nodes. The most expensive nodes are removed first; the first matching entry
-    counts."""
+    """Prices of nodes. Ebb removes the most expensive nodes first."""
     policies: Annotated[
         Any,
         GetPydanticSchema(lambda _, handler: handler.generate_schema(PolicySettings)),
@@ -221,12 +220,14 @@ class Config:
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is released, unless the node is empty."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
-    """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`)."""
+    """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`). With
+    `never`, only the node that is being drained gets a NoSchedule mark."""
     scale_down_protection: ScaleDownProtection = ScaleDownProtection()
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
     pod_deletion_cost: PodDeletionCost = PodDeletionCost.AUTO
     """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first,
-    then pods on the nodes to be marked next. With `auto`, only if Ebb may patch Pods."""
+    and then pods on the nodes to be marked next. With `auto`, Ebb sets them if it may patch
+    Pods."""
     eviction: Eviction = Eviction.DISABLED
     """With `enabled`, Ebb evicts the pods of marked nodes, one node at a time."""
     drain: DrainConfig = field(default_factory=DrainConfig)

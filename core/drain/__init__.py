@@ -1,1 +1,1 @@
-"""Decide which pods of marked nodes to evict now, where eviction is enabled."""
+"""Decide which pods of marked nodes to evict now, within the eviction limits of `drain`."""

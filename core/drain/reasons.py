@@ -7,26 +7,26 @@ from core.model.reason import Reason
 
 OWN: Final = Reason(
     "evict-own",
-    "The Pod runs in Ebb's own namespace. Ebb does not evict its own Pods.",
-    "drain the node manually: kubectl drain {node} --ignore-daemonsets",
-    "the Pod is recreated on another node",
+    "The pod runs in Ebb's own namespace. Ebb does not evict its own pods.",
+    "drain the node yourself: kubectl drain {node} --ignore-daemonsets",
+    "the pod is recreated on another node",
 )
 INTERRUPTED: Final = Reason(
     "evict-interrupted",
-    "The drain stopped after Pods were evicted, because the cluster needs the node again.",
+    "The drain stopped after pods were evicted, because the cluster needs the node again.",
     "none needed; to see why the node is needed: ebb explain node {node}",
     "the node is removable again",
 )
 COMES_BACK: Final = Reason(
     "evict-comes-back",
-    "The Pod or its replacement can run on the node in spite of the NoSchedule mark, so it could "
+    "The pod or its replacement can run on the node in spite of the NoSchedule mark, so it could "
     "return to the node after an eviction.",
     "remove the toleration of {key}, or `nodeName`, from the pod template",
-    "the NoSchedule mark keeps the Pods of this template off the node",
+    "the NoSchedule mark keeps the pods of this template off the node",
 )
 NOT_HARD: Final = Reason(
     "evict-not-hard",
-    "The node does not have a NoSchedule mark and taint, so new Pods could still be scheduled to "
+    "The node does not have a NoSchedule mark and taint, so new pods could still be scheduled to "
     "it.",
     "check the log of ebb-controller, and the label and taints of the node: "
     "kubectl get node {node} -o yaml",
@@ -34,61 +34,61 @@ NOT_HARD: Final = Reason(
 )
 OF_JOB: Final = Reason(
     "evict-job",
-    "The Pod belongs to a Job. An eviction would count as a failure, so Ebb waits until the Pod "
+    "The pod belongs to a Job. An eviction would count as a failure, so Ebb waits until the pod "
     "has completed.",
     f'none needed; to allow evictions, set the annotation {SAFE_TO_EVICT}: "true" in the pod '
     "template",
-    "the Pod has completed",
+    "the pod has completed",
 )
 TWO_BUDGETS: Final = Reason(
     "evict-two-budgets",
-    "More than one PodDisruptionBudget selects the Pod. The API server rejects such evictions.",
-    "change the selectors so that only one budget selects the Pod: kubectl -n {namespace} get pdb",
-    "at most one budget selects the Pod",
+    "More than one PodDisruptionBudget selects the pod. The API server rejects such evictions.",
+    "change the selectors so that only one budget selects the pod: kubectl -n {namespace} get pdb",
+    "at most one budget selects the pod",
 )
 NEVER_ALLOWED: Final = Reason(
     "evict-budget-never",
-    "The PodDisruptionBudget of the Pod requires all replicas to be Ready, so it can never allow "
+    "The PodDisruptionBudget of the pod requires all replicas to be Ready, so it can never allow "
     "an eviction.",
     "set `maxUnavailable: 1` in the budget, or add a replica",
-    "the budget requires fewer Pods than there are replicas",
+    "the budget requires fewer pods than there are replicas",
 )
 NOT_NOW: Final = Reason(
     "evict-budget",
-    "The PodDisruptionBudget of the Pod currently allows no disruption.",
-    "check which Pods are not Ready: kubectl -n {namespace} get pdb,pods",
+    "The PodDisruptionBudget of the pod currently allows no disruption.",
+    "check which pods are not Ready: kubectl -n {namespace} get pdb,pods",
     "the budget allows a disruption",
 )
 NO_PLACE: Final = Reason(
     "evict-no-place",
-    "The plan has no other node for the Pod.",
+    "The plan has no other node for the pod.",
     "see why: ebb explain pod {namespace}/{name}",
-    "the plan has another node for the Pod",
+    "the plan has another node for the pod",
 )
 REFUSED: Final = Reason(
     "evict-refused",
-    "The API server rejected the eviction of the Pod. Ebb retries with growing delay.",
+    "The API server rejected the eviction of the pod. Ebb retries with an increasing backoff.",
     "check the PodDisruptionBudgets: kubectl -n {namespace} get pdb",
-    "the API server accepts the eviction, or the Pod is gone",
+    "the API server accepts the eviction, or the pod is gone",
 )
 UNSETTLED: Final = Reason(
     "evict-unsettled",
-    "Another Pod of the same controller is starting, terminating or not Ready.",
-    "check these Pods: kubectl -n {namespace} get pods",
-    "all other Pods of the controller are Ready",
+    "Another pod of the same controller is starting, terminating or not Ready.",
+    "check these pods: kubectl -n {namespace} get pods",
+    "all other pods of the controller are Ready",
 )
 NOT_REPLACED: Final = Reason(
     "evict-not-replaced",
-    "The Pod was evicted, and its replacement is not Ready yet. Until then Ebb evicts no other "
-    "Pod.",
+    "The pod was evicted, and its replacement is not Ready yet. Until then Ebb evicts no other "
+    "pod.",
     "check why the replacement is not Ready: kubectl -n {namespace} get pods",
-    "the controller has as many Ready Pods as before the eviction",
+    "the controller has as many Ready pods as before the eviction",
 )
 TURN: Final = Reason(
     "evict-turn",
     "The limits on concurrent evictions are reached.",
-    "none needed; to evict more Pods at once, raise the limits in the setting `drain`",
-    "Pods that were evicted earlier have been replaced",
+    "none needed; to evict more pods at once, raise the limits in the setting `drain`",
+    "pods that were evicted earlier have been replaced",
 )
 REASONS: Final = (
     INTERRUPTED,

@@ -1,1 +1,1 @@
-"""Decide which nodes the cluster can do without; `reconcile` is one pass over it."""
+"""Make the plan: removable nodes, limits and cooldowns, reserve, NoSchedule marks."""

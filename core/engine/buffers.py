@@ -32,7 +32,8 @@ BUFFERED: Final = Reason(
     "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
     "honors the buffer would keep the node.",
     "reduce the CapacityBuffer, or lower `reserve.maxBuffers` in the configuration",
-    "the remaining nodes have room for the pods of the buffer, or not even all nodes have",
+    "the remaining nodes have room for the pods of the buffer, or all nodes together "
+    "have none either",
 )
 
 

@@ -1,4 +1,4 @@
-"""Keep what a leader remembers between passes, and derive the current rate limits from it."""
+"""Keep the state of a leader between passes, and derive the current rate limits from it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -148,8 +148,8 @@ class LeaderState:
             times = refused[name].times + 1 if name in refused else 1
             seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
-        # Their delay restarts, and empty nodes are skipped too. Otherwise a user who can have
-        # every write on some nodes rejected would make each pass try these nodes before all
+        # Their unneeded time restarts, and empty nodes are skipped too. Otherwise a user who can
+        # have every write on some nodes rejected would make each pass try these nodes before all
         # others.
         return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
 
@@ -159,7 +159,7 @@ class LeaderState:
         return {name: one.until for name, one in left if now.before(one.until)}
 
     def without_candidates(self, nodes: frozenset[str]) -> "LeaderState":
-        """Return the state in which the delay of these nodes restarts."""
+        """Return the state in which the unneeded time of these nodes restarts."""
         if nodes.isdisjoint(self.candidates):
             return self
         kept = {name: at for name, at in self.candidates.items() if name not in nodes}

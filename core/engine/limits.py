@@ -236,7 +236,7 @@ SPACING: Final = Reason(
     "Another node was marked recently, is marked first in this plan, or did not empty before its "
     "deadline. Ebb waits for a minimum interval between marks.",
     "wait; or shorten `markInterval`",
-    "for `markInterval`, no node was marked, and no mark was released because its deadline passed",
+    "no node was marked for `markInterval`, and no mark was released because its deadline passed",
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
@@ -261,9 +261,9 @@ BACKOFF: Final = Reason(
     "backoff",
     "The node did not empty before the deadline of its last mark, or its drain failed. Ebb skips "
     "it for a time that doubles with each failure.",
-    "see which pods stayed on it: ebb explain node {node}; to retry at once: "
+    "see which pods remained: ebb explain node {node}; to retry at once: "
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
-    f"the time in its annotation {BACKOFF_ANNOTATION} has passed",
+    f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
 )
 MARK_REFUSED: Final = Reason(
     "mark-refused",
@@ -271,7 +271,7 @@ MARK_REFUSED: Final = Reason(
     "skips the node for a time that doubles with each failure.",
     "see the error in the log of ebb-controller; common causes are an admission policy and the "
     "size limit of annotations",
-    "the time has passed",
+    "the backoff has ended",
 )
 BUDGET_MARKED: Final = Reason(
     "budget-marked",

@@ -44,7 +44,7 @@ HARD_DAEMONSET: Final = Reason(
     "A DaemonSet does not tolerate the NoSchedule taint, so its pod would not be recreated on the "
     "node after it ends or is updated.",
     "add a toleration for {key} to the DaemonSet of pod {name} in {namespace}; or "
-    "keep the mark PreferNoSchedule",
+    "accept that the mark remains PreferNoSchedule",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
 HARD_SPREAD: Final = Reason(
@@ -52,17 +52,17 @@ HARD_SPREAD: Final = Reason(
     "A topology spread constraint would count the node's domain although no pod could be "
     "scheduled there, so pods could stay Pending.",
     "set `nodeTaintsPolicy: Honor`, and no `minDomains`, in these topologySpreadConstraints; or "
-    "keep the mark PreferNoSchedule",
-    "for five minutes, the domain has had an unmarked node that admits such pods, or all such "
-    "constraints have honored taints and set no `minDomains`",
+    "accept that the mark remains PreferNoSchedule",
+    "the domain has had an unmarked node that admits such pods for five minutes, or all such "
+    "constraints have honored taints and set no `minDomains` for as long",
 )
 HARD_AFFINITY: Final = Reason(
     "hard-affinity",
     "Pods with required pod affinity to pods on the node would match no schedulable node, so new "
     "ones would stay Pending.",
     "make the pod affinity preferred; or run one of the pods that it selects on an unmarked node; "
-    "or keep the mark PreferNoSchedule",
-    "for five minutes, an unmarked node that admits such pods has satisfied the affinity",
+    "or accept that the mark remains PreferNoSchedule",
+    "an unmarked node that admits such pods has satisfied the affinity for five minutes",
 )
 HARD_WAITING: Final = Reason(
     "hard-waiting",
@@ -77,9 +77,9 @@ HARD_PREEMPTION: Final = Reason(
     "A pod of this size would find no room on unmarked nodes, and its priority is above the "
     "lowest. The scheduler would preempt other pods for it, because it ignores nodes with a "
     "NoSchedule taint, even empty ones.",
-    "keep the mark PreferNoSchedule; or keep more nodes (`thresholds`, `maxMarked`), so that "
-    "unmarked nodes have room for a pod like {name} in {namespace}",
-    "for five minutes, an unmarked node that admits such a pod has had room for it",
+    "accept that the mark remains PreferNoSchedule; or keep more nodes (`thresholds`, "
+    "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
+    "an unmarked node that admits such a pod has had room for it for five minutes",
 )
 HARD_NEW_LEADER: Final = Reason(
     "hard-new-leader",
@@ -296,7 +296,7 @@ def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
 
 
 def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
-    """Return one unbound pod for each distinct required pod affinity."""
+    """Return an unbound pod for each distinct required pod affinity."""
     near = {
         (id(pod.company), id(pod.placing), id(pod.labels)): pod
         for pod in cluster.pods
@@ -408,7 +408,7 @@ def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
 
 
 def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
-    """Return one pod for each distinct shape above the lowest priority.
+    """Return a pod for each distinct shape above the lowest priority.
 
     The keys are node constraints without volumes, then requests.
     """

@@ -3,11 +3,11 @@
 A node is listed as unneeded while its pods would find places after the removal of the marked
 nodes. Other unneeded nodes count as staying. A node keeps its remembered placements while they are
 valid; otherwise another place is searched for. If a node has left since the last pass and its pods
-may have taken the place, the delay of the listed node restarts.
+may have taken the place, the unneeded time of the listed node restarts.
 
 First-fit prefers the fullest nodes, so all unneeded nodes would rely on the same room, and each
-removal would restart the delay of the others. So a node avoids room that two others rely on
-already, if there is other room.
+removal would restart the unneeded time of the others. So a node avoids room that two others rely
+on already, if there is other room.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -121,7 +121,7 @@ class UnneededNodes:
         self._list(packer, node, found, known)
 
     def _list(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
-        """List the node; its delay restarts if a node has left and the node has lost a place."""
+        """List the node; its time restarts if a node has left and the node has lost a place."""
         name = packer.nodes[node].name
         if self.remember(name, placements(packer, found)):
             restart = not self.was_listed(name) or (
@@ -144,9 +144,9 @@ class UnneededNodes:
         return True
 
     def due_times(self, due_at: Callable[[int], int]) -> Mapping[str, int]:
-        """Return when the delay of each listed node ends, unix seconds; empty nodes have no delay.
+        """Return when the unneeded time of each listed node ends; empty nodes have none.
 
-        *due_at*: returns the end of the delay for a node that has been listed since a given time.
+        Unix seconds. *due_at*: returns the end for a node listed since a given time.
         """
         return {
             name: due_at(at) if name in self._non_empty_nodes else at

@@ -36,21 +36,23 @@ REROUTES_MAX: Final = 3
 
 DELAY: Final = Reason(
     "unneeded-time",
-    "The node is a candidate for removal, but not yet for longer than the configured delay.",
+    "The node is a candidate for removal, but not yet for longer than `unneededTime`.",
     "wait; or lower `unneededTime` in the configuration",
     "the node has been a candidate for longer than `unneededTime` without interruption",
 )
 NO_ROOM: Final = Reason(
     "no-room",
-    "A pod of the node has no place on the remaining nodes.",
+    "A pod of the node fits on none of the remaining nodes.",
     "see which rules exclude which nodes: ebb explain pod {namespace}/{name}",
     "another node admits the pod and has room for it beside all other pods that must move",
 )
 PLACE_TAKEN: Final = Reason(
     "place-taken",
-    "Pods of nodes that are removed first take the place that was found for a pod of the node.",
-    "wait: after these nodes are marked, Ebb searches for another place and restarts the delay",
-    "the node's pods keep their places until the delay has passed",
+    "Ebb had found a place for a pod of the node, but pods of nodes that are removed first need "
+    "it.",
+    "wait: after these nodes are marked, Ebb searches for another place, and `unneededTime` "
+    "starts again",
+    "the node's pods keep their places until `unneededTime` has passed",
 )
 HEADROOM: Final = Reason(
     "headroom",
@@ -61,11 +63,11 @@ HEADROOM: Final = Reason(
 )
 TIME_BOX: Final = Reason(
     "time-box",
-    "The pass ended before the node was checked, because it ran out of time or was interrupted by "
-    "an urgent event. Other reasons were not checked.",
-    "nothing to do: the next pass checks the node; if ebb_reconcile_timeouts_total keeps "
-    "growing, give the controller a faster CPU",
-    "a pass checks the node in time",
+    "The reconciliation ended before the node was checked, because it ran out of time or was "
+    "interrupted by an urgent event. Other reasons were not checked.",
+    "none needed: the next reconciliation checks the node; if ebb_reconcile_timeouts_total "
+    "keeps growing, give the controller a faster CPU",
+    "a reconciliation checks the node in time",
 )
 LIMIT: Final = Reason(
     "limit",
@@ -93,7 +95,7 @@ class _Route(NamedTuple):
 
 
 Delays = Mapping[str, int]
-"""End of the delay by candidate, unix seconds."""
+"""End of the unneeded time by candidate, unix seconds."""
 InTime = Callable[[], bool]
 """Reports whether the pass has time left."""
 
@@ -292,7 +294,7 @@ class Planner:
         ):
             return False
         was = unneeded is not None and unneeded.was_listed(name)
-        # A reason of the Node itself, such as an annotation, does not interrupt the delay.
+        # A reason of the Node itself, such as an annotation, does not interrupt the time.
         pods_stay = any(blocker.pod for blocker in self.snapshot.blockers[name])
         return not pods_stay and self._policy.is_candidate(node, was=was)
 
@@ -317,7 +319,7 @@ class Planner:
     def _try_remove(self, node: int) -> _Route | None:
         """Return a route for the node's pods, or None if the node cannot be removed.
 
-        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, delay, packing,
+        The checks are in the order of the thesis (4.4, 4.5), cheapest first: sums, time, packing,
         usable capacity.
         """
         name = self._name(node)
@@ -438,7 +440,7 @@ class Planner:
         if name in self.snapshot.leaving_nodes:
             return blockers
         if not self._is_due(name):
-            message = f"its delay of {duration(self._unneeded_time_seconds)} has not passed yet"
+            message = f"unneededTime, {duration(self._unneeded_time_seconds)}, has not passed yet"
             until = (self._delays or {}).get(name)
             blockers.append(Blocker(DELAY, message, until=until))
         blockers += self._limits.blockers(self.packer.nodes[node])
@@ -447,7 +449,10 @@ class Planner:
         if not nominated:
             blockers += self._policy.explain(node, marked=marked)
         if not self._has_time(name):
-            return [*blockers, Blocker(TIME_BOX, "the pass ended before the node was tried")]
+            return [
+                *blockers,
+                Blocker(TIME_BOX, "the reconciliation ended before the node was checked"),
+            ]
         if not nominated:
             # A node over the plain sums is over the usable sums too (thesis, invariant 1).
             attempt = self.packer.try_place(self.packer.on[node], node)
@@ -497,7 +502,7 @@ class Planner:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        """Report whether the node's delay has passed; marked nodes have no delay."""
+        """Report whether the unneeded time of the node has passed; marked nodes have none."""
         if name in self.marked or (self._due is not None and name in self._due):
             return True
         now = self.snapshot.now

@@ -79,9 +79,9 @@ def reconcile(
 ) -> PassResult:
     """Return the plan for the cluster at *now_seconds* (unix), and the new state of the leader.
 
-    A node is removed once it has been a candidate for longer than the delay (thesis 4.5: `>`), or
-    as long as its policy requires. An empty candidate is removed at once. If nothing has changed
-    since the *last* pass, its plan is returned again.
+    A node is removed once it has been a candidate for longer than the unneeded time (thesis 4.5:
+    `>`), or as long as its policy requires. An empty candidate is removed at once. If nothing has
+    changed since the *last* pass, its plan is returned again.
     """
     now = Now(now_seconds)
     if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
@@ -153,9 +153,9 @@ def _plan_and_candidates(
         result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=unneeded)
         return result, replace(state, candidates=unneeded.since, hints=unneeded.hints())
     candidates = _candidates(snapshot, state.candidates, now)
-    due_at, delay = snapshot.policy_type.due_at, snapshot.config.unneeded_time_seconds
+    due_at, seconds = snapshot.policy_type.due_at, snapshot.config.unneeded_time_seconds
     delays = {
-        name: due_at(since, delay) if name in snapshot.non_empty_nodes else since
+        name: due_at(since, seconds) if name in snapshot.non_empty_nodes else since
         for name, since in candidates.items()
     }
     result = make_plan(snapshot, limits=limits, in_time=in_time, candidates=delays)
@@ -232,20 +232,20 @@ def make_plan(
 ) -> Plan:
     """Choose which nodes can be removed together, and where their pods would be placed.
 
-    Marked nodes are tried first, in the order of their marks, and have no delay. An unmarked node
-    is removable if every reach stays within the thresholds without it. A marked node is removable
-    if every reach stays within the higher `releaseThresholds`, so that small changes of the load
-    do not release marks.
+    Marked nodes are tried first, in the order of their marks, without unneeded time. An unmarked
+    node is removable if every reach stays within the thresholds without it. A marked node is
+    removable if every reach stays within the higher `releaseThresholds`, so that small changes of
+    the load do not release marks.
 
     Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until
     none of the remaining nodes can be removed. Plan.kept has the reasons for these.
 
-    *due* names the unmarked nodes whose delay has passed; None means all. *removals_max* limits
-    the number of removals, including marked nodes; None means no limit. *limits* are the rate
-    limits of this pass; without them only the lasting limits apply, which shows what can be
+    *due* names the unmarked nodes whose unneeded time has passed; None means all. *removals_max*
+    limits the number of removals, including marked nodes; None means no limit. *limits* are the
+    rate limits of this pass; without them only the lasting limits apply, which shows what can be
     removed in the long run. When *in_time* returns False, no further unmarked node is tried.
-    *candidates* are the current candidates with the ends of their delays, or the object that
-    finds them while the plan is made; None means that no delay applies.
+    *candidates* are the current candidates with the ends of their times, or the object that finds
+    them while the plan is made; None means that no unneeded time applies.
     """
     planner, pending = prepare(
         snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates

@@ -54,7 +54,7 @@ BEYOND: Final = f"the nodes that it can use are not among the {REACHES_MAX} sets
 UNREACHED: Final = Reason(
     "unreached",
     "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
-    "find out why Ebb cannot evaluate these pods: ebb explain pod; or exclude the node",
+    "find out why Ebb cannot evaluate these pods: ebb explain pod {namespace}/{name}",
     "a pod that Ebb can evaluate can use the node, or no pod can use it at all",
 )
 

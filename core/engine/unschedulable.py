@@ -66,7 +66,7 @@ def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[A
 
 
 def shape(pod: Pod) -> tuple[NodeConstraints, Resources]:
-    """Return what Ebb can evaluate of any pod: constraints without volumes, and requests."""
+    """Return the constraints and requests that Ebb can evaluate for any pod, without volumes."""
     return without_volumes(pod.placing), pod.requests
 
 

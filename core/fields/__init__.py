@@ -1,1 +1,1 @@
-"""How a setting is declared: `structure` is its place in the file, `value_types` its text."""
+"""How a setting is declared: `structure` for its place in the file, `value_types` for its text."""

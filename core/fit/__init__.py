@@ -1,1 +1,1 @@
-"""Filters of kube-scheduler: whether a pod can run on a node beside the pods that are there."""
+"""Filters of kube-scheduler: whether a node admits a pod, with the pods that run there."""

@@ -1,1 +1,1 @@
-"""Nodes that must not be removed, pods that cannot be placed or must not be disrupted."""
+"""Rules: which nodes must not be removed, and which pods must not be placed or disrupted."""

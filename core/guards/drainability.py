@@ -60,98 +60,99 @@ class Rule(NamedTuple):
 _LEAVE_IT: Final = "none needed: Ebb waits until the pod terminates, and never evicts it"
 MIRROR: Final = Reason(
     "pod-mirror",
-    "The Pod is the mirror of a static Pod; it ends with its node.",
+    "The pod is the mirror pod of a static pod; it ends with its node.",
     "none needed",
-    "the manifest of the static Pod is removed from the node",
+    "the manifest of the static pod is removed from the node",
 )
 DAEMON: Final = Reason(
     "pod-daemon",
-    "The Pod belongs to a DaemonSet; it ends with its node.",
+    "The pod belongs to a DaemonSet; it ends with its node.",
     "none needed",
     "the DaemonSet does not select the node any more",
 )
 LONG_TERMINATING: Final = Reason(
     "pod-long-terminating",
-    "The Pod has been terminating for much longer than its grace period, so Ebb ignores it. "
-    "On Karpenter's nodes a Pod of a StatefulSet counts until it is deleted.",
+    "The pod has been terminating for much longer than its grace period, so Ebb ignores it. "
+    "On Karpenter's nodes a pod of a StatefulSet counts until it is deleted.",
     "find out what blocks its deletion, such as a finalizer: "
     "kubectl -n {namespace} get pod {name} -o yaml",
-    "the Pod is deleted",
+    "the pod is deleted",
 )
 EXPENDABLE: Final = Reason(
     "pod-expendable",
-    "The priority of the Pod is below the autoscaler's cutoff for expendable pods: the autoscaler "
-    "removes its node without regard to the Pod.",
-    "none needed; to protect the Pod, give it a higher priority class",
-    "the priority of the Pod is not below the cutoff",
+    "The priority of the pod is below the autoscaler's cutoff for expendable pods: the autoscaler "
+    "removes its node without regard to the pod.",
+    "none needed; to protect the pod, give it a higher priority class",
+    "the priority of the pod is not below the cutoff",
 )
 TERMINATING: Final = Reason(
     "pod-terminating",
-    "The Pod is being deleted.",
-    "none needed: Ebb waits until the Pod is gone",
-    "the Pod is deleted",
+    "The pod is being deleted.",
+    "none needed: Ebb waits until the pod is gone",
+    "the pod is deleted",
 )
 ON_COMPLETION: Final = Reason(
     "pod-on-completion",
-    "An annotation asks to wait until the Pod has completed.",
-    "none needed: Ebb waits until the Pod has completed",
-    "the Pod has completed, or the annotation is removed",
+    "An annotation asks to wait until the pod has completed.",
+    "none needed: Ebb waits until the pod has completed",
+    "the pod has completed, or the annotation is removed",
 )
 NOT_TO_DISRUPT: Final = Reason(
     "pod-do-not-disrupt",
-    "Karpenter's annotation forbids disruption of the Pod, permanently or for some time.",
+    "Karpenter's annotation forbids disruption of the pod, permanently or for some time.",
     f"{_LEAVE_IT}; to allow it, remove the annotation {DO_NOT_DISRUPT} from the pod template",
     "the annotation is removed, or its duration is over",
 )
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
-    "The descheduler's annotation asks not to evict the Pod. The Pod can terminate as any other.",
+    "The descheduler's annotation asks for no eviction of the pod. The pod can terminate by "
+    "itself.",
     _LEAVE_IT,
     "the annotation is removed",
 )
 SAFE: Final = Reason(
     "pod-safe-to-evict",
-    "An annotation allows to evict the Pod, even if other rules advise against it.",
+    "An annotation allows the eviction of the pod, even if other rules advise against it.",
     "none needed",
     "the annotation is removed",
 )
 BARE: Final = Reason(
     "pod-bare",
-    "The Pod has no controller, so nothing would recreate it after an eviction.",
-    f"{_LEAVE_IT}; if the Pod is not needed, delete it: "
+    "The pod has no controller, so nothing would recreate it after an eviction.",
+    f"{_LEAVE_IT}; if the pod is not needed, delete it: "
     "kubectl -n {namespace} delete pod {name}",
-    "the Pod has finished or is deleted",
+    "the pod has finished or is deleted",
 )
 CUSTOM_CONTROLLER: Final = Reason(
     "pod-custom-controller",
-    "The Pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
+    "The pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
     "be recreated.",
     _LEAVE_IT,
-    "the Pod has finished, or its controller has replaced it",
+    "the pod has finished, or its controller has replaced it",
 )
 OF_STATEFUL_SET: Final = Reason(
     "pod-stateful-set",
-    "The Pod belongs to a StatefulSet; its Pods usually terminate only in updates and scale-ins.",
+    "The pod belongs to a StatefulSet; its pods usually terminate only in updates and scale-ins.",
     "start a rolling update: kubectl -n {namespace} rollout restart statefulset {owner}",
-    "the Pod is recreated on another node",
+    "the pod is recreated on another node",
 )
 SYSTEM: Final = Reason(
     "pod-system",
-    "The Pod runs in the namespace kube-system or has a system-critical priority class.",
-    f"{_LEAVE_IT}; to move it, restart its controller when that does no harm",
-    "the Pod is recreated on another node",
+    "The pod runs in the namespace kube-system or has a system-critical priority class.",
+    f"{_LEAVE_IT}; to move it, restart its controller when that is harmless",
+    "the pod is recreated on another node",
 )
 NOT_SAFE_TO_EVICT: Final = Reason(
     "pod-not-safe-to-evict",
-    "Cluster Autoscaler's annotation forbids to evict the Pod.",
+    "Cluster Autoscaler's annotation forbids the eviction of the pod.",
     f"{_LEAVE_IT}; to allow it, remove the annotation {SAFE_TO_EVICT} from the pod template",
-    "the Pod is gone, or the annotation does not forbid it any more",
+    "the pod is gone, or the annotation does not forbid it any more",
 )
 LOCAL_STORAGE: Final = Reason(
     "pod-local-storage",
-    "The Pod stores data on the node itself; an eviction would lose it.",
+    "The pod stores data on the node itself; an eviction would lose it.",
     f"list volumes that may be lost in the annotation {SAFE_VOLUMES} of the pod template",
-    "the Pod is gone, or the annotation lists all its local volumes",
+    "the pod is gone, or the annotation lists all its local volumes",
 )
 
 
@@ -237,7 +238,7 @@ def _local_storage(pod: Pod, _: Now | None) -> str | None:
 RULES: Final = (
     Rule(
         MIRROR,
-        lambda pod, _: "is the mirror of a static Pod" if pod.mirror else None,
+        lambda pod, _: "is the mirror pod of a static pod" if pod.mirror else None,
         Verdict.LAST,
     ),
     Rule(DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Verdict.LAST),

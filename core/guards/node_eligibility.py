@@ -34,22 +34,22 @@ UNREADABLE: Final = Reason(
 )
 VIRTUAL_NODE: Final = Reason(
     "virtual-node",
-    "The node is virtual (virtual kubelet, Fargate): no machine would be saved. Ebb does not mark "
-    "it, places no pods on it, and does not count its capacity.",
+    "The node is virtual (virtual kubelet, Fargate): its removal would save no machine. Ebb does "
+    "not mark it, places no pods on it, and does not count its capacity.",
     "none needed; if a machine backs the node, remove the label or taint of virtual nodes",
     "labels, taints and providerID do not identify the node as virtual any more",
 )
 OPTED_OUT: Final = Reason(
     "opted-out",
-    "An annotation excludes the node from removal: Ebb's or Karpenter's own, or Cluster "
-    "Autoscaler's scale-down-disabled if Ebb did not set it.",
+    "An annotation excludes the node from removal: Ebb's, Karpenter's, or Cluster Autoscaler's "
+    "scale-down-disabled if Ebb did not set it.",
     "remove the annotation: kubectl annotate node {node} {key}-",
     "the annotation is removed",
 )
 CORDONED: Final = Reason(
     "cordoned",
     "The node is cordoned (spec.unschedulable). Ebb does not touch cordoned nodes.",
-    "kubectl uncordon {node}",
+    "uncordon the node: kubectl uncordon {node}",
     "the node is uncordoned",
 )
 NOT_READY: Final = Reason(
@@ -68,9 +68,9 @@ CONTROL_PLANE: Final = Reason(
 )
 BEING_DELETED: Final = Reason(
     "being-deleted",
-    "The node is being removed: its Node object is being deleted, or an autoscaler, a "
-    "cloud-provider notice or a person has tainted it. Ebb does not count its capacity and places "
-    "its pods first.",
+    "The node is being removed: the Node object is being deleted, or an autoscaler, a "
+    "cloud-provider notice or a person has tainted it. Ebb does not count its capacity, and finds "
+    "places for its pods first.",
     "none needed; if the removal is stuck, read the log of the tool that set the taint in the "
     "message",
     "the node is gone, or the taint is removed",

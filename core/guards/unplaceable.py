@@ -8,46 +8,47 @@ from core.model.volumes import CLAIMS_FIELD
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",
-    "A Pod on the node cannot be read, so its requests and constraints are unknown. Ebb does not "
-    "move the Pod and places no pods on its node.",
+    "A pod on the node cannot be read, so its requests and constraints are unknown. Ebb does not "
+    "move the pod and places no pods on its node.",
     "inspect the field in the message: kubectl -n {namespace} get pod {name} -o yaml; then "
-    "replace the Pod",
-    "the Pod is gone, or the field in the message has a valid value",
+    "replace the pod",
+    "the pod is gone, or the field in the message has a valid value",
 )
 ASKS_TOO_MUCH: Final = Reason(
     "asks-too-much",
-    "A Pod has more constraints, labels or volumes than Ebb evaluates for one Pod, or the Pods of "
+    "A pod has more constraints, labels or volumes than Ebb evaluates for one pod, or the pods of "
     "its namespace together have more than the namespace's evaluation budget covers. Ebb does not "
-    "move the Pod and ignores its constraints on other Pods.",
-    "see which limit the message names; remove node selectors, affinity terms, host ports, volume "
-    "claims or labels from the pod template, or give more Pods of the namespace equal "
-    "constraints; or move the Pod yourself: kubectl -n {namespace} delete pod {name}",
-    "the Pod has finished, runs on another node, or is within the limits",
+    "move the pod and ignores its constraints on other pods.",
+    "remove constraints, volume claims or labels from the pod template, as the message says, or "
+    "give more pods of the namespace equal constraints; or delete the pod, so that it is "
+    "recreated: kubectl -n {namespace} delete pod {name}",
+    "the pod has finished, runs on another node, or is within the limits",
 )
 POD_RESOURCE_CLAIMS: Final = Reason(
     "pod-resource-claims",
-    "A Pod uses devices through resource claims (DRA). Ebb cannot find another node for such a "
-    "Pod.",
-    "move the Pod when that does no harm: kubectl -n {namespace} delete pod {name}",
-    "the Pod has finished or runs on another node",
+    "A pod uses devices through resource claims (DRA). Ebb cannot find another node for such a "
+    "pod.",
+    "delete the pod when that is harmless, so that it is recreated: kubectl -n {namespace} "
+    "delete pod {name}",
+    "the pod has finished or runs on another node",
 )
 POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
-    "A Pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
-    "feasible, so it does not move the Pod.",
-    "change the fields in the message in the pod template; for spec.schedulerName add the "
-    "scheduler to the setting `schedulers` if its filters are those of kube-scheduler; or move "
-    "the Pod yourself: kubectl -n {namespace} delete pod {name}",
-    "the Pod has finished, runs on another node, does not use the fields any more, or its "
+    "A pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
+    "feasible, so it does not move the pod.",
+    "remove the fields from the pod template; for spec.schedulerName, add the scheduler to the "
+    "setting `schedulers` if its filters are those of kube-scheduler; or delete the pod, so that "
+    "it is recreated: kubectl -n {namespace} delete pod {name}",
+    "the pod has finished, runs on another node, does not use the fields any more, or its "
     "scheduler is in the setting `schedulers`",
 )
 POD_VOLUMES: Final = Reason(
     "pod-volumes",
-    "A Pod uses a PersistentVolumeClaim about which Ebb knows too little: its volume, the nodes "
-    "that can access the volume, or the attach limits of nodes. Ebb does not move the Pod.",
+    "A pod uses a PersistentVolumeClaim about which Ebb knows too little: its volume, the nodes "
+    "that can access the volume, or the attach limits of nodes. Ebb does not move the pod.",
     "check Volumes: kubectl -n {namespace} describe pod {name}; add pv, pvc and csinodes to a "
     "dump",
-    "every claim of the Pod is bound to a volume of a known type, or the Pod has finished or runs "
+    "every claim of the pod is bound to a volume of a known type, or the pod has finished or runs "
     "on another node",
 )
 NOMINATED: Final = Reason(

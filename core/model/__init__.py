@@ -1,1 +1,1 @@
-"""The values that describe a cluster: nodes, pods, their constraints."""
+"""The values that describe a cluster: nodes, pods, constraints, volumes, resources, time."""

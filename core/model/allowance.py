@@ -233,7 +233,7 @@ def _costs(
 
 
 def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector]]]:
-    """Yield what is evaluated once for equal pods, with the selectors of the pods it counts."""
+    """Yield the terms that equal pods share, each with the selectors of the pods it counts."""
     company = pod.company
     for term in company.apart:
         yield term, (term.selector,)

@@ -112,10 +112,10 @@ def _looked_up(
 
 
 def _examples(pods: Iterable[Pod], wanted: set[Workload]) -> dict[Workload, Pod]:
-    """Return one pod of each wanted workload: the one with the largest CPU request.
+    """Return the pod with the largest CPU request of each wanted workload.
 
-    If several have it, memory decides, then the name. The name of a ReplicaSet's Deployment is its
-    own name without the template hash.
+    If several have the same request, memory decides, then the name. The name of a ReplicaSet's
+    Deployment is its own name without the template hash.
     """
     examples: dict[Workload, Pod] = {}
     for pod in pods:

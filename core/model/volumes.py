@@ -1,12 +1,13 @@
-"""What stands behind the claims of pods: bound volumes, whence they are reached, who attaches.
+"""Look up the volumes of pods: their claims, the nodes that can access them, attach limits.
 
-Pods name claims, claims name volumes, volumes name nodes. `cluster_of` looks all that up once, so
-that the filters find it on the pod: Placing.volumes (VolumeBinding and VolumeZone), and
-Company.sole and Company.disks (VolumeRestrictions and NodeVolumeLimits). What cannot be looked up
-leaves the pod as it was, not movable, with the reason.
-Source: the four plugins of kube-scheduler, their filters. Two cases are decided more strictly than
-there, because the pod would be bound and never start: a node whose CSINode lacks the driver takes
-none of its volumes, and a ReadWriteOnce claim that several pods share moves none of them.
+A pod names claims, a claim names a volume, and a volume names nodes. `build_cluster` looks them up
+once and stores the result in the pod, where the filters find it: NodeConstraints.volumes
+(VolumeBinding and VolumeZone), PodConstraints.sole and PodConstraints.disks (VolumeRestrictions
+and NodeVolumeLimits). If a claim cannot be looked up, the pod is not movable, with the reason.
+
+Source: the filters of these four plugins of kube-scheduler. Two rules are stricter than there,
+because the pod would be bound and never start: a node without the driver in its CSINode attaches
+none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
 """
 
 from collections import Counter
@@ -32,9 +33,9 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 CLAIMS_FIELD: Final = "spec.volumes[*].persistentVolumeClaim"
-"""In Pod.unsupported: claims that are not looked up, or not known well enough."""
+"""In Pod.unsupported: claims that were not looked up, or about which Ebb knows too little."""
 VOLUMES_FIELD: Final = "spec.volumes"
-"""In Pod.unsupported: disks that stand in the pod itself."""
+"""In Pod.unsupported: volumes defined in the pod itself, without a claim."""
 SOLE_MODE: Final = "ReadWriteOncePod"
 ONE_NODE_MODES: Final = frozenset({"ReadWriteOnce", SOLE_MODE})
 
@@ -46,12 +47,12 @@ class Claim:
     namespace: str
     name: str
     volume: str = ""
-    """The PersistentVolume that it is bound to, for good; empty: none yet."""
+    """Name of the bound PersistentVolume; empty if the claim is not bound."""
     modes: tuple[str, ...] = ()
-    """Access modes, as they are written."""
+    """Access modes of the spec."""
     deleting: bool = False
     owner_uid: str = ""
-    """Of the controlling owner: the pod, if the claim was made for an ephemeral volume."""
+    """UID of the controlling owner, which is the pod for an ephemeral volume."""
 
     @property
     def key(self) -> str:
@@ -65,10 +66,10 @@ class Volume:
 
     name: str
     disk: Disk | None = None
-    """What is attached to a node; None: nothing is, or nothing that is counted."""
+    """Disk that is attached to the node; None if nothing is attached or counted."""
     reach: VolumeTopology = EVERYWHERE
     fault: str = ""
-    """Why it cannot be evaluated; empty: it can."""
+    """Reason why the volume cannot be evaluated; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class CsiNode:
 
     name: str
     limits: Mapping[str, int | None] = field(default_factory=dict, hash=False)
-    """By driver: volumes it takes at the same time; None: any number."""
+    """Maximum number of attached volumes by driver; None: unlimited."""
 
 
 def build_cluster(  # noqa: PLR0913 one for each kind of the API
@@ -91,10 +92,10 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     buffers: Iterable[Buffer] = (),
     templates: Iterable[PodTemplate] = (),
 ) -> Cluster:
-    """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
+    """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
 
-    Devices that no node offers are nothing that they can be judged by. Pods that the evaluation
-    budget of their namespace does not cover ask too much.
+    Pods that request devices that no node offers are marked as not evaluable. So are pods beyond
+    the evaluation budget of their namespace.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
@@ -124,7 +125,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
 def _unlimited(
     nodes: Sequence[Node], limits: Mapping[str, Mapping[str, int | None]]
 ) -> frozenset[str]:
-    """Return the drivers that take any number of volumes on every node: nothing to count."""
+    """Return the drivers that have no attach limit on any node: they need no count."""
     drivers = {driver for of_node in limits.values() for driver in of_node}
     return frozenset(
         driver
@@ -136,21 +137,19 @@ def _unlimited(
 def _company(
     company: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
 ) -> PodConstraints:
-    if (
-        company is NO_POD_CONSTRAINTS
-    ):  # as with most pods; making one anew is cheaper than `replace`
+    if company is NO_POD_CONSTRAINTS:  # true for most pods; a new object is cheaper than `replace`
         return PodConstraints(sole=sole, disks=disks) if sole or disks else NO_POD_CONSTRAINTS
     return replace(company, sole=sole, disks=disks)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Lookup:
-    """Looks up the claims of pods."""
+    """Look up the claims of pods."""
 
     claims: Mapping[str, Claim]
     volumes: Mapping[str, Volume]
     users: Mapping[str, int]
-    """By claim: how many pods use it."""
+    """Number of pods that use each claim."""
     limits_known: bool
     unlimited: frozenset[str]
     placings: dict[tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints] = field(
@@ -158,7 +157,7 @@ class _Lookup:
     )
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod with what stands behind its claims, as far as it is known."""
+        """Return the pod with the properties of its volumes, as far as they are known."""
         faults: list[str] = []
         volumes: list[Volume] = []
         unknown: set[Disk] = set()
@@ -189,35 +188,36 @@ class _Lookup:
         )
 
     def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
-        """Return the volume behind a claim, or why it is not known well enough."""
+        """Return the volume of a claim, or the reason why Ebb knows too little about it."""
         claim = self.claims.get(key)
-        fault = "it is not known" if claim is None else self._claim_fault(claim, pod, use, key)
-        if claim is None or fault:
+        if claim is None:
+            return "it does not exist or was not read"
+        if fault := self._claim_fault(claim, pod, use, key):
             return fault
         volume = self.volumes.get(claim.volume)
         if volume is None:
-            return f"its volume {claim.volume} is not known"
+            return f"its volume {claim.volume} does not exist or was not read"
         if volume.fault:
             return f"its volume {volume.name} {volume.fault}"
         if volume.disk is not None and not self.limits_known:
-            return f"no CSINode is known, so how many volumes of {volume.disk.driver} a node takes"
+            return f"no CSINode was read, so the attach limit of {volume.disk.driver} is unknown"
         return volume
 
     def _claim_fault(self, claim: Claim, pod: Pod, use: ClaimUse, key: str) -> str:
         if claim.deleting:
             return "it is being deleted"
         if use.ephemeral and claim.owner_uid != pod.uid:
-            return "it was not made for this pod"
+            return "it was not created for this pod"
         if not claim.volume:
             return "it is not bound to a volume"
         users = self.users[key]
         shared = (
             users > 1 and SOLE_MODE not in claim.modes and ONE_NODE_MODES.issuperset(claim.modes)
         )
-        return f"{users} pods share it, and one node alone may write it" if shared else ""
+        return f"{users} pods share it, and only one node can mount it" if shared else ""
 
     def _placing(self, placing: NodeConstraints, volumes: Iterable[Volume]) -> NodeConstraints:
-        """Return one object for equal placings, as decoding does."""
+        """Return the constraints with the volumes; equal constraints share one object."""
         reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
         if not reaches:
             return placing

@@ -42,7 +42,7 @@ NOT_ADMITTED: Final = (
 SWEEPS_MAX: Final = 16
 """Maximum number of rounds in which pods that inter-pod rules refused are tried again."""
 RefusalAnswers = dict[tuple[int, int], tuple[int, set[str]]]
-"""By equivalence group and inter-pod group: number of assignments at the time of a refusal, and
+"""Refusals by equivalence group and inter-pod group: the number of assignments at that time, and
 the rules that refused."""
 NOT_LOOKED_UP: Final = {"not looked up"}
 """Placeholder for the refusing rules where nobody reads them."""
@@ -354,7 +354,7 @@ class Packer:
     def _nodes_with_room(
         self, search: _Search, group: EquivalenceGroup, nodes: int
     ) -> Iterator[int]:
-        """Yield those of the *nodes* that have room for a pod of the group, ascending."""
+        """Yield the nodes of *nodes* with room for a pod of the group, ascending."""
         while nodes:
             block = ((nodes & -nodes).bit_length() - 1) // BLOCK_NODES
             start = block * BLOCK_NODES

@@ -15,8 +15,8 @@ from core.policies.policy import Order, Policy, PolicyInput
 
 LAST_NODE: Final = Reason(
     "last-node",
-    "No other node that pods can use would remain.",
-    "nothing to do",
+    "Without the node, the cluster would have no node that pods can use.",
+    "none needed",
     "the cluster has another node that pods can use",
 )
 THRESHOLD: Final = Reason(
@@ -35,18 +35,19 @@ PEAK_DEMAND: Final = Reason(
 )
 USABLE_THRESHOLD: Final = Reason(
     "usable-threshold",
-    "The total capacity without the node is sufficient, but too much of it is in pieces that no "
-    "pod can use.",
-    "raise `thresholds`, or check whether `usability`, which the plan prints, describes your pods",
+    "The total capacity without the node is sufficient, but too much of it is free in amounts "
+    "that no pod can use.",
+    "raise `thresholds`, or check whether `usability` fits your pods; `ebb plan` prints its "
+    "values",
     "requests are within `thresholds` of the usable capacity without the node",
 )
 REACH_THRESHOLD: Final = Reason(
     "reach-threshold",
-    "The nodes of a reach, which some pods are limited to by their constraints, would be too "
-    "full.",
+    "Without the node, requests in a reach would exceed its thresholds. A reach is the set of "
+    "nodes that the constraints of some pods admit.",
     "wait for requests on these nodes to fall, relax the constraints of the pods, or raise "
     "`thresholds`; docs/reaches.md explains reaches",
-    "requests in the reach are within its thresholds of its usable capacity",
+    "requests in the reach, without the node, are within its thresholds",
 )
 
 

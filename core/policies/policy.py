@@ -46,7 +46,7 @@ class PolicyInput:
     marked: Collection[int] = ()
     """Marked nodes that are not leaving."""
     candidates: Collection[int] | None = None
-    """Current candidates according to `is_candidate`; None if no delay applies."""
+    """Current candidates according to `is_candidate`; None if no unneeded time applies."""
     is_blocked: Callable[[int], bool] = lambda _: False
     """Reports whether the node or one of its pods blocks the removal under every policy."""
     pods_on: Callable[[int], Sequence[Pod]] = lambda _: ()
@@ -84,7 +84,7 @@ class Policy(Protocol):
     """True if the policy uses `thresholds`, `releaseThresholds` and `usability`."""
     remembers_placements: ClassVar[bool] = False
     """True if a node is a candidate only while its pods have places. The places are remembered,
-    and the delay restarts if removed nodes take one."""
+    and the unneeded time restarts if removed nodes take one."""
     reorders: ClassVar[bool] = False
     """True if `rank` changes with removals, so that nodes are sorted again after each removal."""
     reasons: ClassVar[Sequence[Reason]] = ()
@@ -115,7 +115,7 @@ class Policy(Protocol):
         """Return every reason why the node is not nominated."""
 
     def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
-        """Report whether an unmarked node is a candidate, so that its delay runs.
+        """Report whether an unmarked node is a candidate, so that its unneeded time runs.
 
         *was*: it was a candidate in the last pass. In this state all marked nodes are removed.
         """
@@ -125,7 +125,7 @@ class Policy(Protocol):
     def due_at(since: int, unneeded_time_seconds: int) -> int:
         """Return the time (unix seconds) at which a candidate since *since* may be removed.
 
-        It must have been a candidate for longer than the delay (thesis 4.5).
+        It must have been a candidate for longer than the unneeded time (thesis 4.5).
         """
         return since + unneeded_time_seconds + 1
 

@@ -1,1 +1,1 @@
-"""Decide what to write on Nodes and Pods for a plan: marks, taints, protection, deletion costs."""
+"""Decide the writes for a plan: marks, taints, protection, deletion costs, CapacityBuffers."""

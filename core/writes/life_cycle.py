@@ -30,7 +30,7 @@ class State(Enum):
     PROTECTED = "protected", "Marked, and protected from scale-down until it is empty."
     RELEASED_TO_AUTOSCALER = (
         "released to the autoscaler",
-        "Marked, and nothing keeps the autoscaler from removing the node.",
+        "Marked, and not protected: the autoscaler may remove the node.",
     )
     PROTECTION_ENDING = (
         "protection ending",
@@ -57,11 +57,11 @@ class Event(Enum):
     """Events of a Node, from the plan and the cluster, in the order of evaluation."""
 
     DELETED = "being deleted", "the Node is being deleted, or an autoscaler is removing it"
-    LEAVING = "leaving", "the node is being removed by others, and Ebb has written on it"
+    LEAVING = "leaving", "others are removing the node, and Ebb has written on it"
     OBSERVE = "observe", "the configured mode is observe"
     DRAIN_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
     UNREMOVABLE = "not removable", "the cluster needs the node"
-    EMPTY_AT_DEADLINE = "empty at deadline", "the node is empty, but still exists at its deadline"
+    EMPTY_AT_DEADLINE = "empty at deadline", "the node is empty at its deadline, but still exists"
     DEADLINE_MISSED = "deadline missed", "the node was not empty before its deadline"
     REMOVABLE = "removable", "the cluster does not need the node"
     REMOVABLE_OBSERVED = (
@@ -95,7 +95,7 @@ class Event(Enum):
     )
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
-        "the node has been marked for `noScheduleAfter`, or it is being drained",
+        "the node has been marked for `noScheduleAfter`, or Ebb is draining it",
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",

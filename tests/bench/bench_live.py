@@ -79,7 +79,7 @@ PUBLISHING: Final = Run(
 ADVISED: Final = Fraction(1, 5)
 """Two minutes of ten: what docs/install.md says of `--scale-down-unneeded-time`."""
 RUNS: Final = {
-    "autoscaler": Run("autoscaler 50 %", ScaleDown.UTILIZATION),
+    "autoscaler": Run("autoscaler 50%", ScaleDown.UTILIZATION),
     "mostallocated": MOST_ALLOCATED,
     "mostallocated-advised": replace(
         MOST_ALLOCATED, title="MostAllocated, as advised", waits=ADVISED

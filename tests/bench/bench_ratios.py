@@ -1,4 +1,4 @@
-"""Ebb against what it is measured by, seed by seed: cost, pending pod-seconds and scale-ups.
+"""Ebb against what it is measured by, seed by seed: cost, Pending pod-seconds and scale-ups.
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
@@ -23,7 +23,7 @@ from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
 from sim.simulator import Result
 from sim.workload import Workload
 
-AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50 %")
+AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50%")
 COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)
 FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
     "cost": lambda result: result.cost_ms,
@@ -80,7 +80,7 @@ def main() -> None:
     )
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'to ' + AUTOSCALER.name:^32} | {'to ' + MOST_ALLOCATED.name:^32}")
-    print(f"{'':<6} {head} | {head} | evicted, pending by a mark", flush=True)
+    print(f"{'':<6} {head} | {head} | evicted, Pending because of a mark", flush=True)
     rows = []
     for seed in asked.seeds:
         load = replace(_load(asked.trace, seed, asked.days), tick_ms=1000 * asked.tick)

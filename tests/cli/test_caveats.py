@@ -155,6 +155,6 @@ def test_what_is_one_policys_alone_is_said_not_to_be_heard_under_another(policy:
     for said in ({}, SAID, *({name: value} for name, value in SAID.items())):
         config = parse({**HEAD, **said, "policy": policy}, "x")
         found = caveats(Cluster.of([node("a")], WHOLE[:0]), None, config)
-        assert [one.code for one in found] == ([] if heard or not said else ["not-heard"])
+        assert [one.code for one in found] == ([] if heard or not said else ["ignored-settings"])
         for one in found:
             assert all(name in one.message for name in said if name != "pools")

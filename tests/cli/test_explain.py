@@ -78,7 +78,7 @@ class TestNode:
     def test_one_that_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = explained(capsys, path, "node", C)
         assert found["kind"] == "NodeExplanation"
-        assert found["verdict"] == {"goes": True, "order": 1}
+        assert found["verdict"] == {"removable": True, "order": 1}
         assert found["reasons"] == []
         assert (
             found["placements"]
@@ -93,11 +93,11 @@ class TestNode:
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         found = explained(capsys, path, "node", D)
-        assert found["verdict"] == {"goes": False, "order": None}
+        assert found["verdict"] == {"removable": False, "order": None}
         reasons = {reason["code"]: reason for reason in found["reasons"]}
         assert reasons.keys() >= {"cordoned"}
         assert len(reasons) >= 2
-        assert reasons["cordoned"]["fix"] == f"kubectl uncordon {D}"
+        assert reasons["cordoned"]["fix"] == f"uncordon the node: kubectl uncordon {D}"
         assert all(
             set(reason) == {"code", "message", "pod", "meaning", "fix", "endsWhen"}
             and all(reason[key] for key in ("code", "message", "meaning", "fix", "endsWhen"))
@@ -107,7 +107,7 @@ class TestNode:
     def test_it_agrees_with_the_plan(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "--from-file", path, "-o", "json"]) == 0
         plan = orjson.loads(capsys.readouterr().out)
-        for kept in plan["kept"]:
+        for kept in plan["unremovable"]:
             found = explained(capsys, path, "node", kept["node"])
             codes = [(one["code"], one["message"]) for one in found["reasons"]]
             assert codes == [(one["code"], one["message"]) for one in kept["reasons"]]
@@ -140,11 +140,11 @@ class TestNode:
             "reason": "r",
             "overdue": True,
             "empty": False,
-            "guard": "marked",
-            "taintsRight": True,
+            "scaleDownProtection": "marked",
+            "taintsCorrect": True,
             "leaving": False,
             "beingDeleted": False,
-            "leftAloneUntil": None,
+            "skippedUntil": None,
         }
         text = table(capsys, file, "node", "m")
         assert "since 2023-11-14 22:13:20 UTC (" in text
@@ -157,8 +157,8 @@ class TestNode:
     @pytest.mark.parametrize(
         ("one", "told"),
         [
-            (marked("m"), "scale-ins remove 2 pods of this node first\n"),
-            (node("m"), "scale-ins remove 2 pods of this node after those of marked nodes\n"),
+            (marked("m"), "scale-ins delete 2 pods of this node first\n"),
+            (node("m"), "scale-ins delete 2 pods of this node after those of marked nodes\n"),
         ],
     )
     def test_whom_scale_ins_take(
@@ -169,7 +169,7 @@ class TestNode:
             ours = {COST_ANNOTATION: cost, COST_OURS_ANNOTATION: "-7"}
             each["metadata"]["annotations"] = ours
         file = of(tmp_path, one, node("n"), *pods, pod("p", "n"))
-        assert explained(capsys, file, "node", "m")["pods"]["takenFirst"] == 2
+        assert explained(capsys, file, "node", "m")["pods"]["scaleInFirst"] == 2
         assert told in table(capsys, file, "node", "m")
         assert "scale-ins" not in table(capsys, file, "node", "n")
 
@@ -195,16 +195,16 @@ class TestNode:
         held = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "held", RESERVE_ANNOTATION: told}
         kept = node("m", metadata={"name": "m", "annotations": held})
         file = of(tmp_path, kept, node("n"), pod("p", "n"))
-        (reason,) = explained(capsys, file, "node", "m")["isKeptFor"]
+        (reason,) = explained(capsys, file, "node", "m")["reservedFor"]
         assert (reason["code"], reason["message"]) == ("reserve", told)
         text = table(capsys, file, "node", "m")
         assert (
             "scale-down protection by Ebb, until the node is released to the autoscaler\n" in text
         )
         assert f"reserve because {told}\n" in text
-        assert explained(capsys, file, "node", "n")["isKeptFor"] == []
+        assert explained(capsys, file, "node", "n")["reservedFor"] == []
         filled = of(tmp_path, kept, node("n"), pod("p", "m"))
-        assert explained(capsys, filled, "node", "m")["isKeptFor"] == []
+        assert explained(capsys, filled, "node", "m")["reservedFor"] == []
 
     def test_a_mark_whose_taint_and_details_are_lost(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -241,7 +241,7 @@ class TestNode:
         last = pod("p", "m")
         last["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z"
         file = of(tmp_path, node("m", metadata=metadata), node("n"), last)
-        found = explained(capsys, file, "node", "m")["mark"]["leftAloneUntil"]
+        found = explained(capsys, file, "node", "m")["mark"]["skippedUntil"]
         assert found == (until if left_alone else None)
         text = table(capsys, file, "node", "m")
         assert ("\nskipped until 2023-11-1" in text) is left_alone
@@ -254,20 +254,20 @@ class TestNode:
         file = of(tmp_path, node("m", spec={"taints": [taint]}), node("n"), pod("p", "m"))
         text = table(capsys, file, "node", "m")
         assert f"already leaving: taint {taint['key']} announces" in text
-        assert explained(capsys, file, "pod", "shop/p")["wouldGoTo"] == "n"
+        assert explained(capsys, file, "pod", "shop/p")["target"] == "n"
 
 
 class TestPod:
     def test_one_whose_node_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         found = explained(capsys, path, "pod", "shop/c1")
         assert found["kind"] == "PodExplanation"
-        assert (found["node"], found["waits"], found["movable"]) == (C, False, True)
-        assert found["nodeVerdict"] == {"goes": True, "order": 1}
+        assert (found["node"], found["pending"], found["movable"]) == (C, False, True)
+        assert found["nodeVerdict"] == {"removable": True, "order": 1}
         (removal,) = plan_of(capsys, "--from-file", path)["removals"]
-        assert removal["placements"] == [{"pod": "shop/c1", "node": found["wouldGoTo"]}]
-        assert found["whyNot"] is None
-        assert set(found["couldRunOn"]) == {A, B}
-        assert found["refusedBy"] == [{"rule": "cordoned", "nodes": 1}]
+        assert removal["placements"] == [{"pod": "shop/c1", "node": found["target"]}]
+        assert found["whyNoTarget"] is None
+        assert set(found["feasibleNodes"]) == {A, B}
+        assert found["rejectedBy"] == [{"rule": "cordoned", "nodes": 1}]
 
     def test_one_that_finds_no_place(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -276,10 +276,10 @@ class TestPod:
         file = of(tmp_path, node("m"), node("n"), node("o"), pinned, pod("q", "n", "3800m"))
         found = explained(capsys, file, "pod", "shop/p")
         assert found["movable"] is True
-        assert found["wouldGoTo"] is None
-        assert found["whyNot"].startswith("no other node admits it")
-        assert found["couldRunOn"] == []
-        assert found["refusedBy"] == [{"rule": "node-selector", "nodes": 2}]
+        assert found["target"] is None
+        assert found["whyNoTarget"].startswith("no other node admits it")
+        assert found["feasibleNodes"] == []
+        assert found["rejectedBy"] == [{"rule": "node-selector", "nodes": 2}]
         text = table(capsys, file, "pod", "shop/p")
         assert "could run on no node\n" in text
         assert "node-selector 2\n" in text
@@ -289,9 +289,9 @@ class TestPod:
     ) -> None:
         items = [marked("m"), node("n"), pod("p", "n", "3"), pod("w", None, "2")]
         found = explained(capsys, of(tmp_path, *items), "pod", "shop/w")
-        assert (found["waits"], found["node"], found["wouldGoTo"]) == (True, None, "m")
-        assert (found["couldRunOn"], found["couldRunOnMarked"]) == ([], ["m"])
-        assert found["refusedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
+        assert (found["pending"], found["node"], found["target"]) == (True, None, "m")
+        assert (found["feasibleNodes"], found["feasibleMarkedNodes"]) == ([], ["m"])
+        assert found["rejectedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
         text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert "node none: the pod is Pending\n" in text
         assert "or if released m\n" in text
@@ -302,7 +302,7 @@ class TestPod:
         file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
         found = explained(capsys, file, "pod", "shop/w")
         why = "no node that admits the pod has enough free capacity"
-        assert (found["wouldGoTo"], found["whyNot"]) == (None, why)
+        assert (found["target"], found["whyNoTarget"]) == (None, why)
 
     @pytest.mark.parametrize(("name", "on"), [("p299", "n24"), ("p300", None)])
     def test_one_of_those_that_ask_for_too_many_sets_of_nodes_together(
@@ -313,7 +313,7 @@ class TestPod:
         found = explained(capsys, file, "pod", f"shop/{name}")
         (reason,) = found["reasons"]
         assert (reason["code"], reason["pod"]) == ("asks-too-much", f"shop/{name}")
-        assert (found["node"], found["movable"], found["whyNot"]) == (on, False, None)
+        assert (found["node"], found["movable"], found["whyNoTarget"]) == (on, False, None)
         assert ("asks-too-much" in found["nodeReasons"]) is (on is not None)
         assert "movable no: asks-too-much\n" in table(capsys, file, "pod", f"shop/{name}")
 
@@ -330,7 +330,7 @@ class TestPod:
         assert (first["node"], removal["node"]) == ("x", "x")
         last = {one["pod"]: one["node"] for one in removal["placements"]}
         found = explained(capsys, file, "pod", "shop/w")
-        assert found["wouldGoTo"] == last["shop/w"] != "x"
+        assert found["target"] == last["shop/w"] != "x"
 
     @pytest.mark.parametrize("asked", [{"pool": "a"}, {"pool": "b"}])
     def test_one_that_nothing_can_take_is_told_who_admits_it(
@@ -358,8 +358,8 @@ class TestPod:
         left["metadata"]["ownerReferences"] = owner
         file = of(tmp_path, node("n"), pod("p", "n"), left)
         found = explained(capsys, file, "pod", "shop/left")
-        assert (found["node"], found["waits"], found["nodeVerdict"]) == ("gone", False, None)
-        assert (found["wouldGoTo"], found["whyNot"], found["couldRunOn"]) == (place, None, [])
+        assert (found["node"], found["pending"], found["nodeVerdict"]) == ("gone", False, None)
+        assert (found["target"], found["whyNoTarget"], found["feasibleNodes"]) == (place, None, [])
         told = table(capsys, file, "pod", "shop/left")
         assert "movable not needed: its node no longer exists" in told
         assert ("planned node n" in told) == bool(place)
@@ -372,7 +372,11 @@ class TestPod:
         owned["metadata"]["ownerReferences"] = [owner]
         file = of(tmp_path, node("n"), owned)
         found = explained(capsys, file, "pod", "shop/p")
-        assert (found["goesWithNode"], found["movable"], found["couldRunOn"]) == (True, False, [])
+        assert (found["removedWithNode"], found["movable"], found["feasibleNodes"]) == (
+            True,
+            False,
+            [],
+        )
         assert "not needed: a DaemonSet pod is removed with its node" in table(
             capsys, file, "pod", "shop/p"
         )
@@ -542,7 +546,7 @@ class TestReaches:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         found = explained(capsys, of(tmp_path, *POOLS), "pod", "shop/a")
-        assert {"rule": "virtual-node", "nodes": 1} in found["refusedBy"]
+        assert {"rule": "virtual-node", "nodes": 1} in found["rejectedBy"]
 
 
 class TestFixes:
@@ -593,7 +597,7 @@ class TestFixes:
         owner = {"kind": "StatefulSet", "name": "db", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
         file = of(tmp_path, node("n"), node("m"), owned)
-        for what, field in ((("pod", "shop/db-0"), "nature"), (("node", "n"), "emptiesLate")):
+        for what, field in ((("pod", "shop/db-0"), "remarks"), (("node", "n"), "mayEmptyLate")):
             (told,) = explained(capsys, file, *what)[field]
             assert told["fix"].endswith("kubectl -n shop rollout restart statefulset db")
 
@@ -612,17 +616,17 @@ class TestFixes:
             "status": {"disruptionsAllowed": 0, "desiredHealthy": 1, "expectedPods": 2},
         }
         file = of(tmp_path, node("n"), node("m"), owned, pod("bare", "n"), budget)
-        assert explained(capsys, file, "node", "n")["notDrained"] == []
+        assert explained(capsys, file, "node", "n")["notEvicted"] == []
         config = tmp_path / "ebb.yaml"
         head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
         config.write_text(f"{head}eviction: enabled\n")
-        told = explained(capsys, file, "node", "n", "--config", str(config))["notDrained"]
+        told = explained(capsys, file, "node", "n", "--config", str(config))["notEvicted"]
         assert [(one["code"], one["pod"]) for one in told] == [
             ("pod-bare", "shop/bare"),
             ("evict-budget", "shop/db-0"),
         ]
         home = ("--config", str(config), "--namespace", "shop")
-        told = explained(capsys, file, "node", "n", *home)["notDrained"]
+        told = explained(capsys, file, "node", "n", *home)["notEvicted"]
         assert {one["code"] for one in told} == {"evict-own"}
         text = table(capsys, file, "node", "n", "--config", str(config))
         assert "pods not evicted because" in text
@@ -643,7 +647,7 @@ class TestFixes:
         head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
         config.write_text(f"{head}eviction: enabled\n")
         asked = (file, "node", name, "--config", str(config))
-        (told,) = explained(capsys, *asked)["notDrained"]
+        (told,) = explained(capsys, *asked)["notEvicted"]
         assert (told["code"], told["pod"]) == ("evict-unsettled", f"shop/web-{name}")
         assert told["message"] == "pod web-o of ReplicaSet web is not Ready"
 
@@ -655,7 +659,7 @@ class TestFixes:
         owner = {"kind": "StatefulSet", "name": "x; reboot $(id)", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
         file = of(tmp_path, node("n"), node("m"), owned)
-        (told,) = explained(capsys, file, "pod", "shop/db-0")["nature"]
+        (told,) = explained(capsys, file, "pod", "shop/db-0")["remarks"]
         assert told["fix"].endswith("rollout restart statefulset 'x; reboot $(id)'")
 
     def test_of_a_daemon_set_that_does_not_tolerate_the_taint(

@@ -44,9 +44,9 @@ def test_what_buffers_keep_is_in_the_plan_of_a_dump(
     assert len(alone["removals"]) == 2
     plan = plan_of(capsys, *from_files(folder, "cluster.json", "buffers.json"))
     assert plan["buffers"] == [
-        {"buffer": "shop/large", "pods": 5, "allowed": 1, "kept": 1, "fault": ""},
-        {"buffer": "shop/small", "pods": 1, "allowed": 1, "kept": 1, "fault": ""},
-        {"buffer": "shop/waits", "pods": 1 + 2, "allowed": 0, "kept": 0,
+        {"buffer": "shop/large", "requested": 5, "allowed": 1, "reserved": 1, "fault": ""},
+        {"buffer": "shop/small", "requested": 1, "allowed": 1, "reserved": 1, "fault": ""},
+        {"buffer": "shop/waits", "requested": 1 + 2, "allowed": 0, "reserved": 0,
          "fault": "no autoscaler has accepted the buffer"},
     ]  # fmt: skip
     assert len(plan["removals"]) == 0

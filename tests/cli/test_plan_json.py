@@ -40,8 +40,8 @@ class TestPolicy:
                 None,
                 [],
             )
-            assert [one["name"] for one in plan["figures"]] == ["ebb_excess_nodes"]
-            codes = {reason["code"] for kept in plan["kept"] for reason in kept["reasons"]}
+            assert [one["name"] for one in plan["metrics"]] == ["ebb_excess_nodes"]
+            codes = {reason["code"] for kept in plan["unremovable"] for reason in kept["reasons"]}
             assert "no-excess" in codes
             assert "threshold" not in codes
 
@@ -101,7 +101,7 @@ class TestJson:
         assert plan["removals"] == [gone]
         assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]
-        assert [entry["node"] for entry in plan["kept"]] == [A, B, D]
+        assert [entry["node"] for entry in plan["unremovable"]] == [A, B, D]
 
     def test_usable_capacity_and_its_share(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -127,7 +127,7 @@ class TestJson:
     ) -> None:
         plan = plan_of(capsys, "--from-file", path)
         going = [removal["node"] for removal in plan["removals"]]
-        kept = {entry["node"]: entry["reasons"] for entry in plan["kept"]}
+        kept = {entry["node"]: entry["reasons"] for entry in plan["unremovable"]}
         assert sorted([*going, *kept]) == [A, B, C, D]
         assert going
         assert all(kept.values())
@@ -147,7 +147,7 @@ class TestJson:
             on_it = {name for name, at in where.items() if at == removal["node"]}
             assert {one["pod"] for one in removal["placements"]} == on_it
             where.update({one["pod"]: one["node"] for one in removal["placements"]})
-        assert set(where.values()) <= {entry["node"] for entry in plan["kept"]}
+        assert set(where.values()) <= {entry["node"] for entry in plan["unremovable"]}
 
     def test_the_order_of_the_input_does_not_matter(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -165,7 +165,7 @@ class TestJson:
         assert len(plan_of(capsys, "--from-file", path, *full)["removals"]) == 2
         one = plan_of(capsys, "--from-file", path, "--max-removals", "1", *full)
         assert len(one["removals"]) == 1
-        assert "limit" in {r["code"] for entry in one["kept"] for r in entry["reasons"]}
+        assert "limit" in {r["code"] for entry in one["unremovable"] for r in entry["reasons"]}
         strict = plan_of(capsys, "--from-file", path, "--max-memory", "0.5%")
         assert not strict["removals"]
         assert strict["thresholds"] == {"cpu": 0.8, "memory": 0.005}

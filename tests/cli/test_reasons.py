@@ -78,7 +78,7 @@ class TestTable:
             assert re.fullmatch(r"[^{}]*[^{}.]", text)
 
     def test_advice_names_the_node_and_the_pod(self) -> None:
-        assert advice(Blocker(CORDONED, "m"), "n1").fix == "kubectl uncordon n1"
+        assert advice(Blocker(CORDONED, "m"), "n1").fix == "uncordon the node: kubectl uncordon n1"
         assert (
             "-n shop delete pod web-0"
             in advice(Blocker(POD_UNSUPPORTED, "m", "shop/web-0"), "n1").fix

@@ -347,8 +347,8 @@ async def test_a_taint_that_may_be_ours_under_a_key_that_nobody_told_is_named(
     code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *dry_run)
     assert code == 0
     assert err == (
-        f"ebb: node n3: the taint {OWN_KEY} stays, and may be Ebb's: "
-        "if it is the programs' taintKey, give --config their file, or --taint-key\n"
+        f"ebb: node n3: the taint {OWN_KEY} may be Ebb's, and remains. "
+        "If it has the taintKey of the programs, use --config with their file, or --taint-key\n"
     )
     left = [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
     assert left == ["theirs", OWN_KEY]
@@ -380,12 +380,12 @@ async def test_a_node_that_changes_meanwhile_is_read_again(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "ebb: release: name nodes, or say --all\n"),
-        (("n1", "--all"), "ebb: release: name nodes, or say --all\n"),
-        (("n9",), "ebb: node n9: there is no such node\n"),
+        ((), "ebb: release: name the nodes, or use --all\n"),
+        (("n1", "--all"), "ebb: release: name the nodes, or use --all\n"),
+        (("n9",), "ebb: node n9: not found\n"),
         (
             ("n1", "--taint-key", "k"),
-            "ebb: release: --taint-key needs --all: no taint of it may be left\n",
+            "ebb: release: --taint-key needs --all, because no taint with this key may remain\n",
         ),
     ],
 )
@@ -418,7 +418,9 @@ async def test_what_one_object_is_refused_stops_no_other(
     told, summary = err.splitlines()
     assert code == 2
     assert told.startswith(f"ebb: {name}: API server answered {status}: ")
-    assert summary == "ebb: refused: 1 object, named above; all the others are done"
+    assert (
+        summary == "ebb: 1 object could not be changed, as listed above; all others are released"
+    )
     released = {line.partition("  ")[0] for line in out.splitlines()}
     all_of_ours = {"node n1", "node n2", "pod default/p1", "pod default/p2"}
     assert released == all_of_ours - {name}
@@ -466,7 +468,10 @@ async def test_nodes_that_admission_denies_stop_no_other_however_many_they_are(
     code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     *told, summary = err.splitlines()
     assert (code, len(told)) == (2, denied)
-    assert summary == f"ebb: refused: {denied} objects, named above; all the others are done"
+    assert (
+        summary
+        == f"ebb: {denied} objects could not be changed, as listed above; all others are released"
+    )
     assert is_clean(api, "n1")
     assert costs(api, "p1") == {}
 
@@ -502,7 +507,9 @@ async def test_whatever_status_admission_denies_a_node_with_the_others_are_relea
     told, summary = err.splitlines()
     assert code == 2
     assert told.startswith(f"ebb: node n1: API server answered {status}: {words[:60]}")
-    assert summary == "ebb: refused: 1 object, named above; all the others are done"
+    assert (
+        summary == "ebb: 1 object could not be changed, as listed above; all others are released"
+    )
     assert (is_clean(api, "n1"), is_clean(api, "n2")) == (False, True)
     assert costs(api, "p1") == {}
 
@@ -516,7 +523,8 @@ async def test_a_token_that_is_not_valid_ends_it_at_once(
     forbid(api, words, times=2, status=401)
     code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
-    assert err == f"ebb: node n1: API server answered 401: {words}; nothing further was tried\n"
+    told = f"ebb: node n1: API server answered 401: {words}"
+    assert err == f"{told}; the remaining objects were not tried\n"
     assert api.count("patch") == 1
 
 
@@ -528,7 +536,7 @@ async def test_what_the_next_object_would_meet_too_ends_at_once(
     code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
     assert err.startswith(f"ebb: node n1: API server answered {status}: ")
-    assert err.endswith("; nothing further was tried\n")
+    assert err.endswith("; the remaining objects were not tried\n")
     assert api.count("patch") == 1
 
 
@@ -548,5 +556,5 @@ async def test_a_right_that_is_missing_ends_it(
     forbid(api, words, times=2 * FORBIDDEN_MAX)
     code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].endswith("; nothing further was tried")
+    assert err.splitlines()[-1].endswith("; the remaining objects were not tried")
     assert api.count("patch") == FORBIDDEN_MAX

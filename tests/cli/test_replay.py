@@ -79,8 +79,8 @@ def test_costs_are_in_the_prices_of_the_file_under_every_way(
     options = ["--seeds", "1", "-o", "json", "--config", priced(tmp_path, "size: small")]
     assert main(["replay", "--dumps", folder, *options]) == 0
     found = orjson.loads(capsys.readouterr().out)
-    for way in found["ways"]:
-        mean = {one["name"]: one["mean"] for one in way["figures"]}
+    for way in found["variants"]:
+        mean = {one["name"]: one["mean"] for one in way["metrics"]}
         assert mean["cost"] == pytest.approx(mean["node-hours"] / 4)
 
 
@@ -190,11 +190,11 @@ def test_a_replay_for_programs_is_one_document(
     assert main(["replay", "--dumps", folder, "--seeds", "2", "-o", "json"]) == 0
     found = orjson.loads(capsys.readouterr().out)
     assert (found["kind"], found["seeds"]) == ("Replay", [1, 2])
-    first = found["ways"][0]
+    first = found["variants"][0]
     assert first["name"] == "nothing"
-    figures = {one["name"]: one for one in first["figures"]}
-    assert figures["node-hours"] == {"name": "node-hours", "mean": 8, "least": 8, "most": 8}
-    assert {one["name"]: one["mean"] for one in found["asItWas"]}["node-hours"] == 8
+    figures = {one["name"]: one for one in first["metrics"]}
+    assert figures["node-hours"] == {"name": "node-hours", "mean": 8, "minimum": 8, "maximum": 8}
+    assert {one["name"]: one["mean"] for one in found["recorded"]}["node-hours"] == 8
     assert "apiVersion: kube-ebb.io/v1alpha1" in found["recommended"]["configuration"]
 
 

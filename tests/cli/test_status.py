@@ -98,23 +98,23 @@ class TestJson:
         assert counts == {
             "nodes": 7,
             "marked": 3,
-            "markedSoft": 2,
-            "markedHard": 1,
+            "markedPreferNoSchedule": 2,
+            "markedNoSchedule": 1,
             "markedAndEmpty": 1,
-            "markedAndGuarded": 2,
+            "markedAndProtected": 2,
             "markedAndOverdue": 1,
-            "markedTaintNotRight": 0,
-            "notMarkedAndHeld": 1,
-            "notMarkedNextForScaleIns": 1,
-            "keptForPodsToBeExpected": 1,
-            "unmarkedWithALeftOverTaint": 1,
+            "markedWithWrongTaint": 0,
+            "unmarkedAndProtected": 1,
+            "scaleInTargets": 1,
+            "reserved": 1,
+            "unmarkedWithLeftOverTaint": 1,
             "leaving": 2,
             "beingDeleted": 1,
         }
         assert [one["node"] for one in status["marks"]] == ["m-old", "m-hard", "m-empty"]
         assert [one["podsLeft"] for one in status["marks"]] == [1, 1, 0]
         assert status["leftOverTaints"] == ["stray"]
-        assert status["podsThatWait"] == {"all": 1, "findNoPlace": 0}
+        assert status["pendingPods"] == {"all": 1, "unschedulable": 0}
         assert status["before"]["nodes"] == 5
         reasons = {one["code"]: one["nodes"] for one in status["reasons"]}
         assert reasons["reserve"] == 1
@@ -127,7 +127,7 @@ class TestJson:
         file = tmp_path / "dump.json"
         file.write_bytes(dump(*held, pod("p", "a")))
         status = status_of(capsys, str(file))
-        assert status["counts"]["keptForPodsToBeExpected"] == 1
+        assert status["counts"]["reserved"] == 1
         assert {one["code"]: one["nodes"] for one in status["reasons"]}["reserve"] == 1
 
     def test_who_is_not_looked_a_place_for_finds_none_by_nobodys_word(
@@ -142,7 +142,7 @@ class TestJson:
         items = [node("n"), daemon, cheap, pod("c", None, volumes=claims), pod("l", None, "5")]
         file = tmp_path / "d"
         file.write_bytes(dump(*items))
-        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 4, "findNoPlace": 1}
+        assert status_of(capsys, str(file))["pendingPods"] == {"all": 4, "unschedulable": 1}
         assert main(["status", "--from-file", str(file)]) == 0
         assert "4, of which 1 fit on no node" in capsys.readouterr().out
 
@@ -151,7 +151,7 @@ class TestJson:
     ) -> None:
         file = tmp_path / "d"
         file.write_bytes(dump(*many_reaches()))
-        assert status_of(capsys, str(file))["podsThatWait"] == {"all": 1, "findNoPlace": 0}
+        assert status_of(capsys, str(file))["pendingPods"] == {"all": 1, "unschedulable": 0}
 
     def test_marks_of_one_second_stand_in_the_order_of_their_plan(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -175,7 +175,7 @@ class TestJson:
         for reason in status["reasons"]:
             carry = [
                 one["node"]
-                for one in plan["kept"]
+                for one in plan["unremovable"]
                 if reason["code"] in {found["code"] for found in one["reasons"]}
             ]
             assert reason["nodes"] == len(carry)

@@ -251,7 +251,7 @@ async def test_missing_permission_is_reported_once_and_mark_remains_soft() -> No
     world.api.right = False
     await world.ticks(10, 20)
     assert (world.api.requested, world.mark, world.forbidden) == ([], "soft", [FORBIDDEN])
-    gauge = "ebb_engine_eviction_forbidden"
+    gauge = "ebb_eviction_forbidden"
     assert world.metrics.registry.get_sample_value(gauge) == 1
     world.metrics.is_leading = lambda: False
     assert world.metrics.registry.get_sample_value(gauge) == 0, (

@@ -40,10 +40,10 @@ def own_buffer(namespace: str, *, published: int, replicas: int = 0, fault: str 
 def test_buffer_metrics_sum_over_all_buffers() -> None:
     faulty = replace(buffer(9, key="z/b"), fault="no autoscaler has accepted the buffer", pod=None)
     found = samples_of(cluster(buffer(1000), buffer(2, 9000, key="a/b"), faulty))
-    assert found["ebb_engine_buffer_pods asked"] == 1000 + 2 + 9
-    assert found["ebb_engine_buffer_pods allowed"] == 9
-    assert found["ebb_engine_buffer_pods kept"] == 8, "the pod with 9 cores fits no node"
-    assert found["ebb_engine_buffers_ignored"] == 1
+    assert found["ebb_capacity_buffer_requested_pods"] == 1000 + 2 + 9
+    assert found["ebb_capacity_buffer_allowed_pods"] == 9
+    assert found["ebb_capacity_buffer_reserved_pods"] == 8, "the pod with 9 cores fits no node"
+    assert found["ebb_ignored_capacity_buffers"] == 1
 
 
 def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:

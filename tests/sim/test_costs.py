@@ -108,6 +108,6 @@ def test_the_table_says_all_of_it() -> None:
     )
     rows: dict[str, str] = {row[0]: row[1] for row in report.table({"x": result})}
     assert rows["cost"] == "7"
-    assert rows["core-hours lost"] == "3"
-    assert rows["longest wait, s"] == "9"
+    assert rows["core-hours of work lost"] == "3"
+    assert rows["longest Pending time, s"] == "9"
     assert rows["node-hours"] == "3"

@@ -126,5 +126,5 @@ def test_no_pod_is_lost_and_no_node_overfilled(
 def test_the_report_has_a_column_a_run() -> None:
     runs = {one.name: scenario.run(one, SHORT, seed=1, wire=False) for one in SCENARIOS[:2]}
     rows = report.table(runs)
-    assert rows[0] == ["", "nothing", "autoscaler 50 %"]
+    assert rows[0] == ["", "nothing", "autoscaler 50%"]
     assert {len(row) for row in rows} == {3}

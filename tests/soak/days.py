@@ -123,7 +123,7 @@ ROWS: Final[tuple[tuple[str, Callable[[Outcome], float]], ...]] = (
      lambda one: one.result.evicted - one.disturbed),
     ("refused by a hard mark until a pass", lambda one: one.result.pending_by_mark),
     ("evictions", lambda one: one.disturbed),
-    ("pods made pending by a mark", lambda one: one.kept_waiting),
+    ("pods Pending because of a mark", lambda one: one.kept_waiting),
     ("orphans", lambda one: one.orphans),
     ("violations", lambda one: len(one.wrong)),
 )  # fmt: skip

@@ -12,12 +12,13 @@ HEAD: Final = """# The life cycle of a mark
 `make fix` generates this page from the table in `core/writes/life_cycle.py`.
 
 A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition it can be protected
-from scale-down or released to the autoscaler, and it can be backing off.
+from scale-down or released to the autoscaler, and it can be backing off. The glossary explains
+these terms: [glossary.md](glossary.md).
 
-In each pass Ebb evaluates the events from the top of the second table to its end. For each event
-that occurs, Ebb makes the write of the first state of the Node that has one. After an event in
-**bold** it writes nothing else on the Node, because that write includes the rest. An event has no
-effect in a state that its row does not name.
+In each reconciliation Ebb evaluates the events in the order of the second table. For each event
+that occurs, it makes the write of the first state of the Node that the row names. An event has no
+effect in other states. After an event in **bold** Ebb writes nothing else on the Node, because
+that write includes the rest.
 """
 
 

@@ -18,7 +18,7 @@ FAR: Final = 2
 """Variants above this multiple of the lowest cost are not drawn: they would compress the
 others."""
 WIDE: Final = 30
-"""Ratio of the longest to the shortest waiting time from which the axis is logarithmic."""
+"""Ratio of the longest to the shortest Pending time from which the axis is logarithmic."""
 GREY: Final = "#6b7280"
 RED: Final = "#c2313f"
 BLUE: Final = "#2563a8"
@@ -36,7 +36,7 @@ def near_and_far(
 
 
 def tradeoff(variants: Sequence[VariantResult], chosen: str) -> Markup:
-    """Draw cost against waiting time: each variant with its range, and the best tradeoffs."""
+    """Draw cost against Pending time: each variant with its range, and the best tradeoffs."""
     with _style():
         figure = Figure(figsize=(11, 5.5), layout="constrained")
         axes = figure.subplots()

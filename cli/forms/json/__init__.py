@@ -1,4 +1,4 @@
-"""Answers as JSON: a contract; fields are added, never renamed."""
+"""Answers as JSON; docs/support-policy.md says when a field may change."""
 
 from typing import Any
 

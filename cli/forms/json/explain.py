@@ -25,18 +25,18 @@ def node(answer: NodeAnswer, status: NodeStatus) -> dict[str, Any]:
         "pods": {
             "all": len(answer.pods),
             "toMove": answer.to_move,
-            "goWithNode": sum(pod.stays_with_node for pod in answer.pods),
-            "left": status.pods_left,
-            "takenFirst": status.scaled_in_first,
+            "removedWithNode": sum(pod.stays_with_node for pod in answer.pods),
+            "remaining": status.pods_left,
+            "scaleInFirst": status.scaled_in_first,
         },
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
         "reasons": _reasons(answer.blockers, answer.node.name),
-        "waitsFor": _reasons(answer.rate_limits, answer.node.name),
-        "isKeptFor": _reasons(answer.reserved, answer.node.name),
-        "emptiesLate": _reasons(answer.long_lived, answer.node.name),
-        "staysSoft": _reasons(answer.against_hard, answer.node.name),
-        "notDrained": _reasons(answer.not_evicted, answer.node.name),
+        "rateLimits": _reasons(answer.rate_limits, answer.node.name),
+        "reservedFor": _reasons(answer.reserved, answer.node.name),
+        "mayEmptyLate": _reasons(answer.long_lived, answer.node.name),
+        "staysPreferNoSchedule": _reasons(answer.against_hard, answer.node.name),
+        "notEvicted": _reasons(answer.not_evicted, answer.node.name),
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
     }
@@ -48,7 +48,7 @@ def _reach(one: Reach) -> dict[str, Any]:
 
 def verdict(answer: NodeAnswer) -> dict[str, Any]:
     """Return whether the node is removable, and its position in the plan."""
-    return {"goes": answer.order is not None, "order": answer.order}
+    return {"removable": answer.order is not None, "order": answer.order}
 
 
 def mark(status: NodeStatus) -> dict[str, Any]:
@@ -63,11 +63,11 @@ def mark(status: NodeStatus) -> dict[str, Any]:
         "reason": details.reason if details else None,
         "overdue": status.overdue,
         "empty": status.empty,
-        "guard": status.guard.name.lower(),
-        "taintsRight": status.taints_right,
+        "scaleDownProtection": status.protection.name.lower(),
+        "taintsCorrect": status.taints_correct,
         "leaving": status.leaving,
         "beingDeleted": status.being_deleted,
-        "leftAloneUntil": status.backoff_until,
+        "skippedUntil": status.backoff_until,
     }
 
 
@@ -91,21 +91,21 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "kind": "PodExplanation",
         "pod": one.key,
         "node": one.node,
-        "waits": one.node is None,
+        "pending": one.node is None,
         "requests": {"cpu": one.requests.cpu_millis, "memory": one.requests.memory_bytes},
-        "goesWithNode": one.stays_with_node,
+        "removedWithNode": one.stays_with_node,
         "movable": not one.stays_with_node and not answer.blockers,
         "reach": _reach(answer.reach) if answer.reach else None,
         "admittedBy": answer.admitted,
         "reasons": _reasons(answer.blockers, one.node or ""),
-        "nature": _reasons(answer.remarks, one.node or ""),
+        "remarks": _reasons(answer.remarks, one.node or ""),
         "nodeVerdict": verdict(node_answer) if node_answer else None,
         "nodeReasons": [blocker.code for blocker in node_answer.blockers] if node_answer else [],
-        "wouldGoTo": answer.target,
-        "whyNot": answer.why_no_target,
-        "couldRunOn": list(answer.feasible),
-        "couldRunOnMarked": list(answer.feasible_marked),
-        "refusedBy": [{"rule": rule, "nodes": count} for rule, count in answer.rejections],
+        "target": answer.target,
+        "whyNoTarget": answer.why_no_target,
+        "feasibleNodes": list(answer.feasible),
+        "feasibleMarkedNodes": list(answer.feasible_marked),
+        "rejectedBy": [{"rule": rule, "nodes": count} for rule, count in answer.rejections],
     }
 
 

@@ -42,7 +42,7 @@ def document(answer: Planned) -> dict[str, Any]:
             }
             for removal in plan.removals
         ],
-        "kept": [
+        "unremovable": [
             {"node": kept.node, "reasons": [_reason(blocker) for blocker in kept.blockers]}
             for kept in plan.kept
         ],
@@ -58,9 +58,9 @@ def buffers(plan: Plan) -> list[dict[str, Any]]:
     return [
         {
             "buffer": one.buffer,
-            "pods": one.asked,
+            "requested": one.asked,
             "allowed": one.allowed,
-            "kept": one.placed,
+            "reserved": one.placed,
             "fault": printable(one.fault),
         }
         for one in plan.buffers
@@ -76,7 +76,7 @@ def _rule(answer: Planned) -> dict[str, Any]:
         {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
         for one in plan.figures
     ]
-    return {"thresholds": None, "figures": metrics}
+    return {"thresholds": None, "metrics": metrics}
 
 
 def _money(money: Money) -> dict[str, float]:

@@ -16,13 +16,13 @@ def document(answer: Replayed) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Replay",
         "source": answer.source,
-        "played": answer.summary,
+        "simulated": answer.summary,
         "notes": list(answer.notes),
         "seeds": list(answer.seeds),
-        "asItWas": _figures(answer.recorded),
-        "ways": [_variant(variant) for variant in answer.variants],
+        "recorded": _figures(answer.recorded),
+        "variants": [_variant(variant) for variant in answer.variants],
         "recommended": chosen
-        and {"way": chosen.name, "why": chosen.why, "configuration": chosen.file},
+        and {"variant": chosen.name, "why": chosen.why, "configuration": chosen.file},
     }
 
 
@@ -30,8 +30,8 @@ def _variant(variant: VariantResult) -> dict[str, Any]:
     return {
         "name": variant.name,
         "settings": dict(variant.settings),
-        "nothingIsBetter": variant.best,
-        "figures": _figures(variant.figures),
+        "paretoOptimal": variant.best,
+        "metrics": _figures(variant.figures),
     }
 
 
@@ -43,8 +43,8 @@ def _figure(figure: Figure) -> dict[str, Any]:
     return {
         "name": figure.label,
         "mean": _number(figure.mean),
-        "least": _number(figure.least),
-        "most": _number(figure.most),
+        "minimum": _number(figure.least),
+        "maximum": _number(figure.most),
     }
 
 

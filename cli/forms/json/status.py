@@ -42,7 +42,7 @@ def document(status: Status) -> dict[str, Any]:
             for one in status.marked
         ],
         "leftOverTaints": list(status.left_over_taints),
-        "podsThatWait": {"all": status.pending, "findNoPlace": status.unschedulable},
+        "pendingPods": {"all": status.pending, "unschedulable": status.unschedulable},
         "markedInfeasible": list(plan.marked_infeasible),
         "removable": [removal.node for removal in plan.removals],
         "warnings": plan_json.warnings(status.caveats),

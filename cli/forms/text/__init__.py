@@ -1,4 +1,4 @@
-"""Answers as text and tables, for people."""
+"""Answers as text for people: the tables and their columns, a module for each answer."""
 
 from rich.console import Console
 

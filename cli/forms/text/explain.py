@@ -93,11 +93,11 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
 
 
 def _scale_ins(status: NodeStatus) -> list[tuple[str, str]]:
-    """Return the row about pods that scale-ins remove first, if there are any."""
+    """Return the row about pods that scale-ins delete first, if there are any."""
     if not status.scaled_in_first:
         return []
     order = "first" if status.mark else "after those of marked nodes"
-    return [("scale-ins", f"remove {plural(status.scaled_in_first, 'pod')} of this node {order}")]
+    return [("scale-ins", f"delete {plural(status.scaled_in_first, 'pod')} of this node {order}")]
 
 
 def _reaches(answer: NodeAnswer) -> str:
@@ -127,13 +127,13 @@ def _verdict(answer: NodeAnswer) -> str:
 
 
 def _mark_facts(status: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
-    protection = ("scale-down protection", status.guard.value)
+    protection = ("scale-down protection", status.protection.value)
     if status.mark is None:
         until = status.backoff_until
         backoff = [("skipped until", timestamp(until, now_seconds))] if until else []
         wrong = (
             []
-            if status.taints_right
+            if status.taints_correct
             else [("taint", "Ebb's taint is set without a mark: the controller removes it")]
         )
         return [("mark", "none"), protection, *wrong, *backoff]
@@ -149,7 +149,7 @@ def _mark_facts(status: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
         facts += [("deadline", deadline), ("owner", owner)]
     taint = (
         "matches the mark"
-        if status.taints_right
+        if status.taints_correct
         else "does not match the mark: the controller repairs it"
     )
     left = "none: the node is empty" if status.empty else plural(status.pods_left, "pod")

@@ -22,14 +22,16 @@ def write(answer: Replayed, out: Console) -> None:
         say(
             out,
             "",
-            "sweep; * no other variant is better in both cost and waiting time",
+            "sweep; * no other variant is better in one of cost and Pending time and as good in "
+            "both",
             _sweep(answer.points),
         )
     say(out, "")
     chosen = answer.recommended
     if chosen is None:
         say(
-            out, "recommended: none; in each variant pods were evicted or waited because of a mark"
+            out,
+            "recommended: none; in each variant pods were evicted, or Pending because of a mark",
         )
         return
     say(out, f"recommended: {chosen.name}", f"because: {chosen.why}")

@@ -93,7 +93,7 @@ def _marks(status: Status) -> Table:
             duration(_age(status, one.since)) if one.since is not None else "-",
             _deadline(one, status.now_seconds),
             f"{one.pods_left:,}",
-            one.guard.value,
+            one.protection.value,
         )
         for one in status.marked[:MARKS_SHOWN]
     )

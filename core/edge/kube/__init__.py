@@ -1,1 +1,1 @@
-"""The only door to the Kubernetes client: lists, watches, credentials."""
+"""The only place that uses the Kubernetes client: lists, watches, credentials."""

@@ -31,17 +31,17 @@ _GAUGE: Final = PolicyGauge(
 
 NO_EXCESS: Final = Reason(
     "no-excess",
-    "The free capacity of the counted nodes, in nodes like the candidate, does not exceed the "
-    "threshold.",
+    "The free capacity of all counted nodes, measured in nodes like this one, is not above "
+    "`excessNodes.threshold`.",
     "wait for requests to fall, lower requests that pods do not use, or lower "
     "`excessNodes.threshold`",
-    "the free capacity, in nodes like the candidate, exceeds `excessNodes.threshold`",
+    "the free capacity, measured in nodes like this one, is above `excessNodes.threshold`",
 )
 NOT_COUNTED: Final = Reason(
     "not-counted",
     "Policy ExcessNodes does not count the node: it has a taint that Ebb did not set, is not "
     "schedulable, or has no CPU or memory.",
-    "nothing to do; to remove such nodes, use another policy",
+    "none needed; to remove such nodes, use another policy",
     "the node is schedulable, has CPU and memory, and no taint except Ebb's and transient ones",
 )
 
@@ -61,13 +61,14 @@ class Settings:
     """Settings of policy ExcessNodes."""
 
     threshold: Annotated[Fraction, number(positive=False)] = Fraction(2)
-    """Nodes are removed while the excess is above this. A marked node keeps its mark down to 0.5
-    less."""
+    """Nodes are removed while the excess (free capacity, in nodes) is above this number. Marks are
+    released when the excess is below this number minus 0.5."""
     weights: Annotated[
         Weights,
         where(lambda found: found.cpu + found.memory > 0, "weights of which one is above 0"),
     ] = Weights()
-    """The candidate is the node with the smallest weighted sum of the requested shares."""
+    """Weights of the requested shares. The candidate is the node with the smallest weighted
+    sum."""
 
 
 class ExcessNodes(Policy):
@@ -204,7 +205,7 @@ class ExcessNodes(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time at which the delay ends, unix seconds."""
+        """Return the time at which the unneeded time ends, unix seconds."""
         return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:

@@ -31,16 +31,16 @@ from core.policies.policy import Order, Policy, PolicyInput
 
 UTILIZED: Final = Reason(
     "utilized",
-    "The node's pods request too much of its CPU or memory.",
+    "The pods of the node request at least `nodeUtilization.utilization` of its CPU or memory.",
     "wait for requests to fall, lower requests that pods do not use, or raise "
     "`nodeUtilization.utilization`",
-    "CPU and memory requests of its pods are both under `nodeUtilization.utilization`",
+    "the CPU and memory requests of its pods are both below `nodeUtilization.utilization`",
 )
 KEEPING_POD: Final = Reason(
     "keeping-pod",
-    "A pod keeps its node: it is a bare pod, a pod of kube-system, has local storage, or must not "
-    "be evicted.",
-    "see which: ebb explain pod {namespace}/{name}; if the pod may be evicted, annotate it with "
+    "A pod prevents the removal of its node: it has no controller, belongs to kube-system, has "
+    "local storage, or must not be evicted.",
+    "see why: ebb explain pod {namespace}/{name}; if the pod may be evicted, annotate it with "
     'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"; or set `keepStandalone`, '
     "`keepSystem` or `keepLocalStorage` to false",
     "the pod is gone, or may be evicted",
@@ -54,14 +54,16 @@ class Settings:
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Nodes may be removed while their CPU and memory requests are both below this share."""
     leave: Annotated[Annotated[Fraction, SHARE] | None, at_least("utilization")] = None
-    """A marked node keeps its mark while its requests are below this share. The default is 5
-    points above `utilization`: 55%."""
+    """A marked node is released when its CPU or memory requests reach this share. The default is 5
+    percentage points above `utilization`: 55%."""
     keep_standalone: Flag = True
-    """Whether pods without a controller keep their node."""
+    """Whether pods without a controller prevent the removal of their node."""
     keep_system: Flag = True
-    """Whether pods of kube-system keep their node, except DaemonSet and static pods."""
+    """Whether pods of kube-system, except DaemonSet and static pods, prevent the removal of their
+    node."""
     keep_local_storage: Flag = True
-    """Whether pods with local storage (hostPath, emptyDir on disk) keep their node."""
+    """Whether pods with local storage (hostPath, emptyDir on disk) prevent the removal of their
+    node."""
 
     def limit(self, *, marked: bool) -> Fraction:
         """Return the share that the requests must be below."""

@@ -44,17 +44,17 @@ POOL_DISABLED: Final = Reason(
 )
 OVER_LIMIT: Final = Reason(
     "over-limit",
-    "The node's pods request too much of its CPU. A node becomes a candidate under the limit of "
-    "its pool, and remains one, or marked, until it is over the limit.",
+    "The CPU requests on the node are not below the `limit` of its pool. A candidate, and a "
+    "marked node, remain so until their requests are above the limit.",
     "wait for requests to fall; or raise the pool's `limit`, and `required` with it",
-    "the node's CPU requests are under the `limit` of its pool",
+    "the node's CPU requests are below the `limit` of its pool",
 )
 TOO_FEW_UNDER_LIMIT: Final = Reason(
     "too-few-under-limit",
-    "Too few nodes of the pool are under its limit, so the others might have no room for the "
+    "Too few nodes of the pool are below its `limit`, so the others might have no room for the "
     "node's pods.",
     "wait for requests to fall; or lower the pool's `required`, but not below 1 / (1 - `limit`)",
-    "at least `required` unmarked schedulable nodes of the pool are under `limit`",
+    "at least `required` unmarked schedulable nodes of the pool are below `limit`",
 )
 _REASONS: Final = (POOL_NOT_CONFIGURED, POOL_DISABLED, OVER_LIMIT, TOO_FEW_UNDER_LIMIT)
 
@@ -66,10 +66,10 @@ class CountedPool:
     enabled: Flag = False
     """Whether nodes of the pool may be removed. If true, `limit` and `required` must be set."""
     limit: Annotated[Fraction, SHARE] | None = None
-    """Share of CPU requests over allocatable; nodes below it count, marked nodes above it are
-    released."""
+    """Ratio of CPU requests to allocatable CPU. Nodes below it count as underutilized; marked
+    nodes above it are released."""
     required: Annotated[int, whole_number(1, REQUIRED_MAX)] | None = None
-    """Minimum number of unmarked nodes under the limit for a node to be removed."""
+    """Minimum number of unmarked nodes below the limit. With fewer, no node is removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class UnderutilizedCount(Policy):
 
     @staticmethod
     def due_at(since: int, unneeded_time_seconds: int) -> int:
-        """Return the time at which the delay ends, unix seconds."""
+        """Return the time at which the unneeded time ends, unix seconds."""
         return since + unneeded_time_seconds
 
     def nominates(self, node: int, *, marked: bool) -> bool:

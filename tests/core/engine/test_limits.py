@@ -1028,9 +1028,9 @@ def test_blockers_name_headroom_room_time_and_limit() -> None:
     no_room = blockers_of(reconcile.plan(full, config()), "n0")[-1]
     assert no_room == Blocker(NO_ROOM, "no other remaining node admits it and has room", "d/p")
     late = reconcile.reconcile(SIX, config(), LeaderState(), NOW, in_time=lambda: False)
-    assert Blocker(TIME_BOX, "the pass ended before the node was tried") in blockers_of(
-        late.plan, "n0"
-    )
+    assert Blocker(
+        TIME_BOX, "the reconciliation ended before the node was checked"
+    ) in blockers_of(late.plan, "n0")
     assert not late.plan.complete
     assert blockers_of(reconcile.plan(SIX, config(), removals_max=2), "n5") == [
         Blocker(LIMIT, "the plan already removes as many nodes as allowed")

@@ -88,17 +88,17 @@ class TestClaimLookUp:
     @pytest.mark.parametrize(
         ("storage", "message"),
         [
-            (Storage(), "claim d/c: it is not known"),
+            (Storage(), "claim d/c: it does not exist or was not read"),
             (stored(claim(volume="")), "claim d/c: it is not bound to a volume"),
             (stored(claim(deleting=True)), "claim d/c: it is being deleted"),
-            (stored(claim()), "claim d/c: its volume pv is not known"),
+            (stored(claim()), "claim d/c: its volume pv does not exist or was not read"),
             (
                 stored(claim(), Volume(name="pv", fault="is of cheese")),
                 "claim d/c: its volume pv is of cheese",
             ),
             (
                 stored(claim(), Volume(name="pv", disk=DISK), csi_nodes={}),
-                "claim d/c: no CSINode is known, so how many volumes of ebs a node takes",
+                "claim d/c: no CSINode was read, so the attach limit of ebs is unknown",
             ),
         ],
     )
@@ -119,8 +119,8 @@ class TestClaimLookUp:
         claiming = replace(claiming, unsupported=("spec.schedulerName", CLAIMS_FIELD))
         found = resolved(claiming, stored(claim(), Volume(name="pv")))
         assert [one.message for one in pod_blockers(found)] == [
-            "claim d/x: it is not known",
-            "claim d/y: it is not known",
+            "claim d/x: it does not exist or was not read",
+            "claim d/y: it does not exist or was not read",
             "uses fields that Ebb cannot evaluate: spec.schedulerName",
         ]
 

@@ -1,1 +1,1 @@
-"""Read and write single objects of the API server that more than one program needs."""
+"""Read and write single objects of the API server, for several programs: Nodes, Pods, Events."""

@@ -58,7 +58,7 @@ def test_claims_are_looked_up_when_scheduler_is_configured() -> None:
         replace(scheduled_by(OWN), ties=ties, unsupported=(CLAIMS_FIELD, SCHEDULER_FIELD)), OWN
     )
     assert found.unsupported == (CLAIMS_FIELD,)
-    assert found.ties.faults == (f"claim {found.namespace}/c: it is not known",)
+    assert found.ties.faults == (f"claim {found.namespace}/c: it does not exist or was not read",)
 
 
 def test_scheduler_is_unknown_when_its_name_is_too_long() -> None:
