@@ -54,7 +54,7 @@ def test_score_does_not_decrease_when_node_fills(score: str, used: int, whole: i
         ("pack", {0: 2, 11: 2, 12: 3, 50: 6, 88: 9, 89: 10, 100: 10, 150: 10}),
     ],
 )
-def test_score_by_utilization(name: str, found: dict[int, int]) -> None:
+def test_score_depends_on_utilization(name: str, found: dict[int, int]) -> None:
     whole = Resources(100, 100)
     assert {used: scored(name, Resources(used), whole) for used in found} == found
 
@@ -88,7 +88,7 @@ def test_fullness_is_that_of_most_used_resource(used: dict[str, int], found: int
         pytest.param(None, 8, [2] * 9, id="still above marked nodes"),
     ],
 )
-def test_pack_score_by_fullness_owner_kind_and_price(
+def test_pack_score_depends_on_fullness_owner_kind_and_lost_steps(
     alike: bool | None,
     dearer: int,
     found: list[int],
