@@ -1,4 +1,4 @@
-"""Writes docs/metrics.md from what the programs tell: `python -m tests.support.metrics_page`."""
+"""Generate docs/metrics.md from the programs' metrics: `python -m tests.support.metrics_page`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
