@@ -56,7 +56,7 @@ e2e-tools: setup ## build the control plane's programs and Karpenter into a cach
 e2e: e2e-tools ## the programs against a real API server, scheduler and autoscaler; pytest's options in ARGS
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
 
-chaos: e2e-tools ## every trouble of a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS
+chaos: e2e-tools ## every fault for a minute on a real control plane, a quarter of an hour; --seed N --rounds M in ARGS
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)
 
 days: setup ## 1,000 simulated days with faults and restarts, half an hour; --seed N --runs M in ARGS
@@ -69,7 +69,7 @@ laws: setup ## the laws on 20,000 random clusters, or 3,000 histories of cluster
 hostile: setup ## the hostile suite at its full size: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
 
-mutate: setup ## mutants of engine, marks and writes, for hours; goes on where it was; --again or --report in ARGS
+mutate: setup ## mutants of changed files of engine, marks and writes, or of the files in ARGS
 	$(BIN)/python -m tests.mutation $(ARGS)
 
 fix: setup ## format, repair what the linter can, write the generated pages of docs/
