@@ -676,7 +676,7 @@ class TestFixes:
         owned["metadata"]["ownerReferences"] = [owner]
         config = tmp_path / "ebb.yaml"
         config.write_text(
-            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nhardAfter: 30m\n"
+            "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nnoScheduleAfter: 30m\n"
         )
         file = of(tmp_path, marked("m"), node("n"), owned)
         assert main(

@@ -136,7 +136,7 @@ class TestFaults:
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         config = tmp_path / "ebb.yaml"
-        config.write_text("apiVersion: x\nkind: EbbConfiguration\ndelay: soon\n")
+        config.write_text("apiVersion: x\nkind: EbbConfiguration\nunneededTime: soon\n")
         assert main(["plan", "--from-file", path, "--config", str(config)]) == 2
         lines = capsys.readouterr().err.splitlines()
         assert len(lines) == 2

@@ -76,7 +76,7 @@ def test_excessnodes_marks_0_of_5_nodes_at_60_percent_and_1_at_55_percent(
     nodes = ("a", "b", "c", "d", "e")
     add_nodes(api, *nodes)
     spread(api, nodes, 550, 550, 550, 550, 200)
-    controller = start("ExcessNodes", spacing="0s")
+    controller = start("ExcessNodes", markInterval="0s")
     assert settled(controller, api, 0) == []
     assert controller.metric("ebb_excess_nodes") == 2
     for name in nodes:
@@ -151,7 +151,7 @@ def test_nodeutilization_marks_nodes_whose_pods_fit_together_elsewhere(
         api.create(PODS, one)
     spread(api, ["x"], 3150, 400)  # bare pods make their nodes unremovable
     spread(api, ["y"], 100)
-    controller = start("NodeUtilization", delay="2s")
+    controller = start("NodeUtilization", unneededTime="2s")
     assert settled(controller, api, 2) == ["a", "c"]
     api.delete(f"{PODS}/x-1", gracePeriodSeconds=0)
     assert settled(controller, api, 3) == ["a", "b", "c"]
