@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import core
 from cli.explain.explainer import Explainer, NodeAnswer
@@ -90,7 +90,6 @@ class TestTable:
         assert all(f"### `{code}`" in found for code in REASONS)
 
 
-@settings(deadline=None)
 @given(clusters())
 def test_every_node_and_pod_is_explained_consistently_with_plan(cluster: Cluster) -> None:
     config = thesis_config()
@@ -118,7 +117,6 @@ def test_every_node_and_pod_is_explained_consistently_with_plan(cluster: Cluster
             assert not each.stays_with_node
 
 
-@settings(deadline=None)
 @given(clusters())
 def test_pending_pod_is_placed_on_feasible_node_if_there_is_any(cluster: Cluster) -> None:
     for one in cluster.pods:

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -207,7 +207,6 @@ CHANGES = st.lists(
 """Changes of nodes: name, mark (None: the node is deleted), and when it was marked."""
 
 
-@settings(deadline=None)
 @given(CHANGES, st.sampled_from(["pack", "marks"]))
 def test_scores_after_mark_changes_equal_scores_of_new_list(
     changes: list[tuple[str, str | None, int]], score: str

@@ -68,7 +68,6 @@ def mutated(draw: st.DrawFn) -> list[Json]:
 
 @settings(
     max_examples=CLUSTERS,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(mutated())
@@ -87,7 +86,7 @@ def test_pass_succeeds_on_any_mutated_cluster(objects: list[Json]) -> None:
         assert [node.name for node in found.nodes] == [node.name for node in cluster.nodes]
 
 
-@settings(max_examples=max(20, CLUSTERS // 20), deadline=None)
+@settings(max_examples=max(20, CLUSTERS // 20))
 @given(mutated(), mutated())
 def test_watch_events_yield_same_cluster_as_list(before: list[Json], after: list[Json]) -> None:
     """Watch events of the changed objects, compared with a list of them."""

@@ -53,7 +53,7 @@ REVIEWS = [json.loads(path.read_bytes())
 CALLS = [json.loads(path.read_bytes())
          for path in sorted((FOLDER / "extender" / "messages").glob("*.json"))]  # fmt: skip
 EXAMPLES = max(500, settings().max_examples)
-MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 
 class Front:

@@ -129,7 +129,7 @@ PODS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=3),
     st.lists(PODS, min_size=1, max_size=5),
@@ -149,7 +149,7 @@ def test_bound_is_at_most_cost_of_best_cluster_of_whole_nodes(
     assert least(runs) == least(runs[::-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=2),
     st.lists(PODS, min_size=1, max_size=4),

@@ -68,7 +68,7 @@ def test_deployment_has_requested_number_of_pods() -> None:
     assert world.result.lost_millis_ms == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 30))
 def test_rollout_replaces_all_pods_within_surge_and_unavailability(wanted: int) -> None:
     begins = 10 * MINUTE_MS

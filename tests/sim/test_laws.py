@@ -106,7 +106,7 @@ def zones_out_of_step() -> Cluster:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(partly_going(), configs(), PACE)
 @example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), RateLimits())
 def test_plan_never_exceeds_threshold_or_budget(
@@ -124,7 +124,7 @@ def test_plan_never_exceeds_threshold_or_budget(
             assert one.name not in held.backing_off
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(clusters(), configs(), st.integers(1, 3), st.sets(st.integers(0, 24)))
 async def test_marks_in_window_never_exceed_budget(
     cluster: Cluster, config: Config, limit: int, elections: set[int]
@@ -265,7 +265,7 @@ class Released:
         self.controller.config = self.config
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     FOREIGN_TAINTS,
     FOREIGN_WORDS,
@@ -324,7 +324,7 @@ def packed_two_ways() -> Cluster:
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(clusters(), configs(), st.sampled_from(Mark))
 @example(
     packed_two_ways(),
@@ -346,7 +346,7 @@ def test_plan_is_same_after_its_nodes_are_marked(
     assert again.removals == plan.removals
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters(), configs(), st.booleans(), st.booleans())
 async def test_writes_stop_when_load_is_constant(
     cluster: Cluster, config: Config, inherited: bool, webhook_up: bool
@@ -385,7 +385,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     return replace(view.snapshot(KNOWN)(), attach_limits=cluster.attach_limits)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters(), configs(), st.randoms(use_true_random=False))
 async def test_passes_do_not_depend_on_order_of_events(
     cluster: Cluster, config: Config, chance: random.Random
@@ -463,7 +463,7 @@ def day(
 
 @pytest.mark.parametrize("no_schedule_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
-@settings(max_examples=5, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=5, phases=UNSHRUNK)
 @given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
 def test_day_with_faults_ends_without_disruption_or_leftovers(
     how: ScaleDown,

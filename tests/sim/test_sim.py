@@ -109,7 +109,7 @@ ARRIVALS = st.lists(
 ).map(lambda found: tuple(sorted(found, key=lambda arrival: arrival.at_ms)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ARRIVALS, st.lists(st.sampled_from(SHAPES), min_size=1, max_size=5), st.integers(0, 9))
 def test_no_pod_is_lost_and_no_node_overcommitted(
     arrivals: tuple[Arrival, ...], nodes: list[Resources], seed: int

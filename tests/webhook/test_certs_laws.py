@@ -139,7 +139,7 @@ class World:
         await self.look(able[0])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(apart=st.lists(APART, min_size=REPLICAS, max_size=REPLICAS), steps=STEPS)
 def test_every_leaf_is_trusted_and_replicas_converge(
     apart: list[int], steps: list[tuple[str, int, int, bytes]]
