@@ -61,7 +61,8 @@ def run(files: Sequence[str]) -> None:
     names = [f"{file.removesuffix('.py').replace('/', '.')}.*" for file in files]
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = [sys.executable, "-c", RUN, " ".join(files), " ".join(names)]
-    subprocess.run(command, env=environment, check=True)
+    if code := subprocess.run(command, env=environment, check=False).returncode:
+        raise SystemExit(code)
 
 
 def report(files: Sequence[str]) -> None:
@@ -97,6 +98,9 @@ def main() -> None:
         parser.error(f"no such file: {', '.join(missing)}")
     if not files:
         parser.error("no changed file to mutate; name files")
+    sources = config().source_paths
+    if other := [file for file in files if not any(map(Path(file).is_relative_to, sources))]:
+        parser.error(f"not in source_paths of pyproject.toml: {', '.join(other)}")
     os.nice(NICE)
     config().only_mutate = list(files)
     run(files)
