@@ -68,7 +68,7 @@ laws: setup ## the laws on 20,000 random clusters or 3,000 histories of clusters
 hostile: setup ## the hostile suite in full: 10,000 mutated clusters, reviews and calls
 	EBB_HOSTILE_CLUSTERS=10000 $(BIN)/python -m pytest tests/hostile --hypothesis-profile=hostile $(ARGS)
 
-mutate: setup ## mutants of engine, marks and writes, for hours; resumes; --again or --report in ARGS
+mutate: setup ## mutants of changed files of engine, marks and writes, or of the files in ARGS
 	$(BIN)/python -m tests.mutation $(ARGS)
 
 fix: setup ## format, repair what the linter can, and write the generated pages

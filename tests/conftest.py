@@ -1,12 +1,15 @@
-"""For all tests."""
+"""Settings and fixtures of all tests."""
 
 import signal
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+# No test may depend on wall time, so an example has no deadline in any profile. Hypothesis itself
+# registers `default` and `ci`, and loads one of them; `ci` has no deadline.
+settings.register_profile("default", settings.get_profile("default"), deadline=None)
 settings.register_profile("hostile", max_examples=10_000, deadline=None)
-# A mutant must fail, and need not fail beautifully.
+# A mutant must fail, but its example need not be minimal.
 settings.register_profile(
     "mutation",
     deadline=None,
@@ -16,8 +19,8 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and so would all
-# programs that they start: some tests send it.
+# A background shell starts its children with SIGINT ignored. Some tests send SIGINT to programs
+# that they start, so this process must not pass that on.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -30,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def seeds(request: pytest.FixtureRequest) -> range:
     """Return the seeds of the random clusters; only tests marked as laws take them.
 
-    A law of which a seed is a history of several passes bounds their number with `seeds_max`.
+    A law whose seed is a history of several passes limits their number with `seeds_max`.
     """
     law = request.node.get_closest_marker("law")
     assert law, "a test that takes seeds needs the marker `law`: make laws selects by it"

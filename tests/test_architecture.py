@@ -1,4 +1,4 @@
-"""docs/architecture.md follows two ways through the files; here they are gone, and compared."""
+"""docs/architecture.md names the files of two code paths; these tests run both and compare."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ from tests.support.following import opened
 ROOT = Path(__file__).parents[1]
 OURS = re.compile(rf"{re.escape(str(ROOT))}/((?:core|webhook|controller|extender)/.+\.py)")
 FILES_MAX = 18
-"""An event that crosses more of them is followed by nobody."""
+"""Maximum number of files on a path, so that readers can follow it."""
 EVENT_ENDS: Final = {
     ("core/edge/kube/watch.py", "lines"),
     ("core/edge/decode/kinds.py", "made"),
@@ -49,7 +49,7 @@ EVENT_ENDS: Final = {
     ("core/writes/life_cycle.py", "states"),
     ("core/edge/kube/client.py", "ask"),
 }
-"""Where the branches of the way end; what stands above them on the stack has been crossed."""
+"""Functions at the ends of the path; their callers on the stack are part of it."""
 CALL_ENDS: Final = {
     ("core/edge/http.py", "read_body"),
     ("extender/wire.py", "pod_to_schedule"),
@@ -66,7 +66,7 @@ def on_the_page(title: str) -> list[str]:
 
 @contextmanager
 def crossed(ends: set[tuple[str, str]]) -> Iterator[set[str]]:
-    """Collect our files on the stack whenever one of the functions is called, in any thread."""
+    """Collect the project's files on the stack of each call of these functions, in any thread."""
     files: set[str] = set()
     numbers = {name for _, name in ends}
 
@@ -113,7 +113,7 @@ def asking(name: str, cpu: str, node: str | None) -> Json:
     return made
 
 
-async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
+async def test_files_of_pod_event_match_architecture_page() -> None:
     config = Config(
         mode=Mode.ENFORCE,
         usability=UsabilityMode.NONE,
@@ -135,7 +135,9 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
         for kind in KINDS:
             await api.watched(kind.resource)
         tasks.append(asyncio.create_task(Loop(view, controller, clock, metrics).run()))
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that tell
+        asyncio.get_running_loop().set_default_executor(
+            ThreadPoolExecutor()
+        )  # new threads have the profile function
         with crossed(EVENT_ENDS) as files:
             api.put(PODS.resource, asking("waits", "3500m", None))
             await api.until(lambda: api.count("patch") > 0)
@@ -146,7 +148,7 @@ async def test_a_pod_event_goes_the_way_that_the_page_follows() -> None:
     assert len(page) <= FILES_MAX
 
 
-async def test_a_call_goes_the_way_that_the_page_follows() -> None:
+async def test_files_of_prioritize_call_match_architecture_page() -> None:
     view = View(ExtenderConfig(), TAINT_KEY)
     for kind in (NODES, PODS):
         view.freshness.alive(kind, 0.0)
@@ -162,7 +164,7 @@ async def test_a_call_goes_the_way_that_the_page_follows() -> None:
     assert files == set(on_the_page("From a prioritize call to its answer"))
 
 
-def test_every_place_that_the_page_names_is_there() -> None:
+def test_paths_on_architecture_page_exist() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     named = re.findall(r"`((?:core|webhook|controller|extender|cli|tests)/[^`]*)`", page)
     assert [one for one in named if not (ROOT / one).exists()] == []

@@ -1,4 +1,4 @@
-"""The rules of the house that no tool checks for us; CONTRIBUTING.md states them."""
+"""Rules of CONTRIBUTING.md that no linter checks."""
 
 import ast
 import re
@@ -26,7 +26,7 @@ def modules() -> list[Path]:
 
 
 def ours(folder: Path) -> Iterator[Path]:
-    """Every file of the repository; what starts with a dot is a tool's, but for CI's own."""
+    """Yield every file of the repository, without dot files except those of CI."""
     for path in folder.iterdir():
         if path.name in NOT_OURS or path.name.endswith(".egg-info"):
             continue
@@ -39,7 +39,7 @@ def ours(folder: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_functions_stay_short(path: Path) -> None:
+def test_functions_are_short(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -47,12 +47,12 @@ def test_functions_stay_short(path: Path) -> None:
 
 
 COMPARES_SECONDS = {"core/engine/reconcile.py", "core/engine/arrivals.py"}
-"""`step` decides whether to skip a pass; `arrivals` registers the ends of its slots itself."""
+"""`reconcile` decides whether to skip a pass; `arrivals` registers the ends of its slots."""
 
 
 @pytest.mark.parametrize("room", ["engine", "guards", "packing", "policies"])
-def test_rules_ask_now_and_compare_no_seconds_of_their_own(room: str) -> None:
-    """Or the end of a limit would not be known where the next pass is scheduled."""
+def test_rules_do_not_compare_seconds_with_current_time(room: str) -> None:
+    """Otherwise the scheduler of the next pass would not know when a limit ends."""
     for path in sorted((ROOT / "core" / room).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         found = [
@@ -65,7 +65,7 @@ def test_rules_ask_now_and_compare_no_seconds_of_their_own(room: str) -> None:
 
 
 def _spelled(part: ast.AST) -> set[str]:
-    """Return the words of a plain number that holds the present: now_seconds, now.seconds."""
+    """Return the name before `seconds` in an expression: now_seconds, now.seconds."""
     if isinstance(part, ast.Attribute) and part.attr == "seconds":
         return {ast.unparse(part.value).split(".")[-1].strip("_")}
     if isinstance(part, ast.Name) and part.id.endswith("_seconds"):
@@ -82,8 +82,8 @@ VALUES = {
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "tests" / "support").glob("reference*.py")), ids=lambda path: path.stem
 )
-def test_the_plain_plan_shares_values_alone_with_what_it_judges(path: Path) -> None:
-    """What is imported for types alone stands deeper, under a condition."""
+def test_reference_plan_imports_only_values(path: Path) -> None:
+    """Imports for type checking are inside a condition, which this test does not visit."""
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom):
             assert node.module in VALUES or not (node.module or "").startswith(ROOMS)
@@ -91,7 +91,7 @@ def test_the_plain_plan_shares_values_alone_with_what_it_judges(path: Path) -> N
             assert not any(one.name.startswith(ROOMS) for one in node.names)
 
 
-def test_no_text_names_a_workplace() -> None:
+def test_no_file_contains_absolute_local_path() -> None:
     for path in ours(ROOT):
         try:
             text = path.read_text("utf-8")
@@ -100,13 +100,13 @@ def test_no_text_names_a_workplace() -> None:
         assert WORKPLACE.findall(text) == [], path.relative_to(ROOT)
 
 
-def test_the_lock_file_pins_by_hash_and_names_no_registry() -> None:
+def test_lock_file_pins_by_hash_and_names_no_registry() -> None:
     for number, line in enumerate((ROOT / "requirements.lock").read_text().splitlines(), start=1):
         assert LOCKED.fullmatch(line), f"line {number}: {line}"
         assert "://" not in line
 
 
-def test_every_target_of_the_makefile_says_what_it_does() -> None:
+def test_every_make_target_has_description() -> None:
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     assert phony
@@ -114,7 +114,7 @@ def test_every_target_of_the_makefile_says_what_it_does() -> None:
     assert set(phony[1].split()) == set(told)
 
 
-def test_the_readme_and_the_contributors_page_name_what_ci_runs() -> None:
+def test_readme_and_contributing_name_commands_of_ci() -> None:
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     commands = [line for line in lines if line.startswith("make ")]
     assert commands == ["make check-full", "make e2e"]
@@ -124,14 +124,14 @@ def test_the_readme_and_the_contributors_page_name_what_ci_runs() -> None:
             assert re.search(rf"{command}(?![\w-])", text), f"{name} does not name {command}"
 
 
-def test_no_test_patches() -> None:
+def test_tests_do_not_patch() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if path != Path(__file__):
             text = path.read_text("utf-8")
             assert not re.search(r"\bunittest\.mock\b|\bmonkeypatch\b|\bmocker\b", text), path
 
 
-def test_the_contributors_page_has_the_first_line_of_each_package() -> None:
+def test_contributing_has_first_line_of_each_package() -> None:
     page = packages_page.PAGE.read_text("utf-8")
     assert page == packages_page.with_table(page), "make fix writes it anew"
     assert packages_page.table() in page
@@ -141,8 +141,8 @@ def named_in(page: Path) -> set[str]:
     return set(re.findall(r"`([^`\s]+)`", page.read_text()))
 
 
-def test_what_the_threat_model_says_holds_them_is_there() -> None:
-    """Files and bounds are named as they are called in the tree."""
+def test_files_and_bounds_in_threat_model_exist() -> None:
+    """Compare the file and constant names on the page with the repository."""
     names = named_in(ROOT / "docs" / "threat-model.md")
     rooms = "|".join((*ROOMS, "tests", "components"))
     files = {name for name in names if re.match(rf"(?:{rooms})/", name)}
@@ -154,7 +154,7 @@ def test_what_the_threat_model_says_holds_them_is_there() -> None:
 
 
 def bounds_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Yield each bound that a page names, and the file that it names next in the same line."""
+    """Yield each bound on a page with the file name that follows in the same line."""
     for line in page.read_text().splitlines():
         names = re.findall(r"`([^`\s]+)`", line)
         for place, name in enumerate(names):
@@ -165,6 +165,6 @@ def bounds_of(page: Path) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("bound", "file"), sorted(set(bounds_of(ROOT / "docs" / "threat-model.md")))
 )
-def test_a_bound_stands_where_the_threat_model_says(bound: str, file: str) -> None:
+def test_bound_is_defined_in_file_named_by_threat_model(bound: str, file: str) -> None:
     assert file, "no file is named after it"
     assert re.search(rf"^{bound}: Final\b", (ROOT / file).read_text(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""docs/metrics.md: it is what the code says, and what it points to is there."""
+"""docs/metrics.md agrees with the code, and its references exist."""
 
 import re
 from pathlib import Path
@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[1]
 EVENT = re.compile(r'^[A-Z]+: Final = "((?:[A-Z][a-z]+){2,})"$', re.MULTILINE)
 
 
-def test_the_page_is_what_the_programs_tell() -> None:
+def test_metrics_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "make fix writes it anew"
 
 
-def test_every_label_and_every_event_is_explained() -> None:
+def test_every_label_and_event_is_documented() -> None:
     assert {label for one in rows() for label in one.labels} == {*LABELS}
     assert EVENTS.keys() == EVENT_REASONS.keys()
     sources = [path for room in ("controller", "webhook") for path in (ROOT / room).rglob("*.py")]
@@ -25,7 +25,7 @@ def test_every_label_and_every_event_is_explained() -> None:
     assert code - {"AdmissionReview"} == {reason for reason, *_ in OTHER_EVENTS}
 
 
-def test_what_is_alerted_on_is_told() -> None:
+def test_metrics_in_alerts_exist() -> None:
     told = {one.name for one in rows()}
     for when, _, _ in ALERTS:
         named = set(re.findall(r"\bebb_\w+", when))
@@ -33,7 +33,7 @@ def test_what_is_alerted_on_is_told() -> None:
         assert named <= told
 
 
-def test_the_ports_that_are_scraped_are_those_of_the_pods() -> None:
+def test_scraped_ports_match_ports_of_pods() -> None:
     blocks = [
         yaml.safe_load(one)
         for one in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)

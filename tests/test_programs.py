@@ -1,4 +1,4 @@
-"""The programs as a person starts them: own processes, a kubeconfig, a configuration, SIGTERM."""
+"""The programs as processes, with a kubeconfig, a configuration and SIGTERM."""
 
 import asyncio
 import base64
@@ -43,14 +43,14 @@ controller: {{metricsListen: "127.0.0.1:0", interval: 1s}}
 
 
 class Program:
-    """A started program and what it logs."""
+    """A running program and its log."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[dict[str, Any]] = []
 
     async def said(self, message: str) -> dict[str, Any]:
-        """Read its log until a message comes; return the line."""
+        """Read the log until a message occurs; return its line."""
         assert self.process.stderr is not None
         async with asyncio.timeout(30):
             while raw := await self.process.stderr.readline():
@@ -99,7 +99,7 @@ async def api() -> AsyncIterator[FakeApi]:
         yield made
 
 
-async def test_the_extender_answers_from_what_it_watches(api: FakeApi, tmp_path: Path) -> None:
+async def test_extender_scores_watched_nodes(api: FakeApi, tmp_path: Path) -> None:
     async with running("extender", api, tmp_path) as program, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{(await program.said('listening'))['port']}"
         await api.watched(NODES)
@@ -110,7 +110,7 @@ async def test_the_extender_answers_from_what_it_watches(api: FakeApi, tmp_path:
             assert wire.scores(await answer.read()) == {"full": 2}
 
 
-async def test_the_webhook_taints_and_calls_for_nothing_but_its_certificates(
+async def test_webhook_taints_marked_node_and_calls_api_only_for_certificates(
     api: FakeApi, tmp_path: Path
 ) -> None:
     async with running("webhook", api, tmp_path) as program, aiohttp.ClientSession() as session:
@@ -135,7 +135,7 @@ async def test_the_webhook_taints_and_calls_for_nothing_but_its_certificates(
     }
 
 
-async def test_the_controller_marks_and_guards(api: FakeApi, tmp_path: Path) -> None:
+async def test_controller_marks_and_protects_node(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path) as program, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{(await program.said('listening'))['port']}"
         async with session.get(f"{url}/readyz?verbose") as ready:
@@ -158,7 +158,7 @@ def recorded(api: FakeApi) -> str | None:
     return annotations.get(KEY_ANNOTATION)
 
 
-async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -> None:
+async def test_controller_acquires_and_releases_lease(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path) as program:
         await program.said("started leading")
         assert api.documents[LEASE]["spec"]["holderIdentity"]
@@ -167,7 +167,7 @@ async def test_the_lease_is_taken_and_given_back(api: FakeApi, tmp_path: Path) -
     assert api.documents[LEASE]["spec"]["holderIdentity"] == ""
 
 
-async def test_another_taint_key_than_the_recorded_one_is_a_line_and_exit_code_2(
+async def test_controller_exits_with_2_when_taint_key_differs_from_recorded_key(
     api: FakeApi, tmp_path: Path
 ) -> None:
     config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "taintKey": "own/new"}
@@ -180,7 +180,7 @@ async def test_another_taint_key_than_the_recorded_one_is_a_line_and_exit_code_2
     assert "ebb release --all --taint-key own/old" in line
 
 
-async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
+async def test_controller_writes_nothing_in_mode_observe(api: FakeApi, tmp_path: Path) -> None:
     async with running("controller", api, tmp_path, mode="observe") as program:
         assert (await program.said("would write"))["node"] == "spare"
     marked = [node["metadata"]["labels"].get(MARK_LABEL) for node in api.objects[NODES].values()]
@@ -196,7 +196,7 @@ async def test_observing_writes_nothing(api: FakeApi, tmp_path: Path) -> None:
         ("--kubeconfig", None, r"ebb\.yaml: "),
     ],
 )
-async def test_a_bad_file_is_a_line_and_exit_code_2(
+async def test_program_exits_with_2_and_one_line_when_file_is_invalid(
     module: str, option: str, text: str | None, problem: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "ebb.yaml"
@@ -224,7 +224,7 @@ async def test_a_bad_file_is_a_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("host", "why"), [("127.0.0.1", "address already in use"), ("no..name", None)]
 )
-async def test_an_address_that_cannot_be_had_is_a_line_and_exit_code_2(
+async def test_program_exits_with_2_and_one_line_when_address_is_unavailable(
     module: str, setting: str, host: str, why: str | None, api: FakeApi, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -243,7 +243,7 @@ async def test_an_address_that_cannot_be_had_is_a_line_and_exit_code_2(
 async def ended(
     module: str, api: FakeApi, folder: Path, config: dict[str, Any]
 ) -> tuple[int | None, str]:
-    """Run a program that ends by itself; return its exit code and all that it said."""
+    """Run a program until it exits; return its exit code and its standard error."""
     (folder / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
     (folder / "ebb.yaml").write_text(json.dumps(config))
     arguments = ["--kubeconfig", str(folder / "kubeconfig"), "--config", str(folder / "ebb.yaml")]

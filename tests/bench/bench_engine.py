@@ -1,7 +1,7 @@
-"""A cold full judgement with joint plan: `python -m tests.bench.bench_engine [sizes]`.
+"""Measure a cold, full plan: `python -m tests.bench.bench_engine [SIZES]`.
 
-Cold: nothing is kept from an earlier pass; full: every node that stays has all its reasons.
-Beside it the plain engine of tests/support/reference.py, run whole on the smallest size.
+Cold means without state of an earlier pass; full means with all reasons for unremovable nodes. The
+benchmark also compares with the reference plan of tests/support/reference.py on a small cluster.
 """
 
 import gc
@@ -25,16 +25,16 @@ from tests.support.reference import Reference
 
 SIZES = (1000, 5000, 15_000)
 REFERENCE_NODES = 200
-"""The plain engine takes minutes beyond."""
+"""Size of the comparison; the reference plan takes minutes on larger clusters."""
 TURNS = 3
 REACHES_NODES = 5000
 POLICY_NODES = 5000
 BUDGET_SECONDS = {5000: 0.6}
-"""Joint plan, no limit, times K (explanations of the nodes that stay are on top of it)."""
+"""Budget by nodes, times K, for a plan without limits and without the reasons."""
 
 
 def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
-    """Return the best of some turns, with the collector off while it runs, and the plan."""
+    """Return the shortest time of several runs without garbage collection, and the plan."""
     best, plan = math.inf, None
     for _ in range(TURNS):
         gc.collect()
@@ -48,7 +48,7 @@ def timed(made: Cluster, config: Config) -> tuple[float, Plan]:
 
 
 def by_reaches() -> list[list[str]]:
-    """Return a row a regime: the same pods on the same nodes, with one reach and with twelve."""
+    """Return a row per regime that compares one reach with twelve, for the same pods."""
     rows = []
     for regime in REGIMES:
         made = cluster(REACHES_NODES, regime)
@@ -70,7 +70,7 @@ def by_reaches() -> list[list[str]]:
 
 
 def by_policies() -> list[list[str]]:
-    """Return a row a regime: a look under either policy, the second one with places remembered."""
+    """Return a row per regime that compares NodeUtilization with ClusterThreshold."""
     rows = []
     for regime in REGIMES:
         made, places = cluster(POLICY_NODES, regime), NodeUtilization.name
@@ -100,9 +100,9 @@ def by_policies() -> list[list[str]]:
 def looked(
     made: Cluster, config: Config, memory: LeaderState | None = None
 ) -> tuple[float, PassResult]:
-    """Return the best of some turns and what the look has found, an hour after the *memory*.
+    """Return the shortest processor time of several passes, and the result of the last.
 
-    The processor's time, as ratios are asked for.
+    A pass with *memory* is an hour after it.
     """
     best, found = math.inf, None
     for _ in range(TURNS):
@@ -152,16 +152,22 @@ def main() -> None:
                 ratios[-1].append(f"{growth:.2f}")
     print(file=sys.stderr)
     columns = ["regime", "threshold", "nodes", "pods", "removed", "ms", "ms / K", "budget", "MiB"]
-    show(f"cold full judgement with joint plan, K = {k:.2f}", columns, rows)
-    columns = ["regime", "threshold", "nodes", "plain ms", "ms", "ratio", "growth exponent"]
-    show("against the plain engine (same answers), and growth", columns, ratios)
-    columns = ["regime", "reaches", "removed", "ms, one", "ms, twelve", "ratio"]
-    show(f"{REACHES_NODES:,} nodes, one reach and twelve, at 80%", columns, by_reaches())
-    columns = ["regime", "utilization", "listed", "removed", "ms, ClusterThreshold",
-               "ms, first look", "ms, a later one", "ratios"]  # fmt: skip
-    title = (
-        f"{POLICY_NODES:,} nodes, a look under NodeUtilization beside one under ClusterThreshold"
+    show(f"cold plan with all reasons, K = {k:.2f}", columns, rows)
+    columns = ["regime", "threshold", "nodes", "reference ms", "ms", "ratio", "growth exponent"]
+    show(
+        "comparison with the reference plan (same result), and growth with the number of nodes",
+        columns,
+        ratios,
     )
+    columns = ["regime", "reaches", "removed", "ms, one", "ms, twelve", "ratio"]
+    show(
+        f"{REACHES_NODES:,} nodes, one reach and twelve reaches, threshold 80%",
+        columns,
+        by_reaches(),
+    )
+    columns = ["regime", "utilization", "listed", "removed", "ms, ClusterThreshold",
+               "ms, first pass", "ms, later pass", "ratios"]  # fmt: skip
+    title = f"{POLICY_NODES:,} nodes, a pass with NodeUtilization and with ClusterThreshold"
     show(title, columns, by_policies())
 
 

@@ -1,8 +1,8 @@
-"""The extender's prioritize over HTTP on loopback: `python -m tests.bench.bench_extender`.
+"""Measure prioritize calls over HTTP: `python -m tests.bench.bench_extender`.
 
-Ebb, the same handler on Go's net/http, and an aiohttp handler that does nothing, by turns; the
-client is a blocking connection that is kept open, as the scheduler's. Then `pack`, which looks at
-the pod, beside `marks`, on nodes of one shape and of eight.
+It compares Ebb, the same handler on Go's net/http, and an empty aiohttp handler, in turns, over a
+persistent connection like the scheduler's. Then it compares the score `pack`, which depends on the
+pod, with `marks`, on nodes of one shape and of eight shapes.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from tests.support.clock import FakeClock
 PATH = "/prioritize"
 TURNS = 5
 CALLS = {100: 400, 500: 400, 1000: 300, 5000: 120}
-"""Of one turn, by names."""
+"""Calls per turn, by number of node names."""
 FULL_NODES, FULL_CALLS = 500, 20
 BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
 BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
@@ -54,7 +54,7 @@ MARKS = {
 
 
 def ebb() -> web.Application:
-    """Return the extender as it is after a list of Nodes."""
+    """Return the extender after a list of Nodes."""
     view = View(ExtenderConfig(score="marks"), TAINT_KEY)
     view.replaced(NODES, [node(name, labels={MARK_LABEL: mark}) for name, mark in MARKS.items()])
     view.freshness.alive(NODES, 0.0)
@@ -62,7 +62,7 @@ def ebb() -> web.Application:
 
 
 def packing(shapes: int) -> web.Application:
-    """Return the extender with `pack`, half of each node asked for; they are of so many shapes."""
+    """Return the extender with `pack`, for half-full nodes of several shapes."""
     view = View(ExtenderConfig(score="pack"), TAINT_KEY)
     sizes = [4000 * (1 + number % shapes) for number in range(len(NAMES))]
     labels = [{MARK_LABEL: MARKS[name]} if name in MARKS else None for name in NAMES]
@@ -79,7 +79,7 @@ def packing(shapes: int) -> web.Application:
 
 
 def full_nodes(names: list[str]) -> bytes:
-    """Write a call with whole Nodes of about 8 kB each."""
+    """Return a call with whole Nodes of about 8 kB each."""
     items = [
         {
             "metadata": {"name": name, "labels": {f"label-{n}": "value" for n in range(20)}},
@@ -95,14 +95,14 @@ def full_nodes(names: list[str]) -> bytes:
 
 
 def bodies() -> dict[str, tuple[bytes, int]]:
-    """Return the calls by their label, each with how often it is made in a turn."""
+    """Return the bodies by label, with the number of calls per turn."""
     found = {f"{n:,}": (wire.names_body(NAMES[:n], POD), calls) for n, calls in CALLS.items()}
     found[f"{FULL_NODES} full nodes"] = full_nodes(NAMES[:FULL_NODES]), FULL_CALLS
     return found
 
 
 def check_same(ports: Mapping[str, int], body: bytes) -> None:
-    """Fail unless Ebb and Go answer the same."""
+    """Check that Ebb and Go return the same scores."""
     if "Go" in ports:
         ours, theirs = (wire.scores(serving.call(ports[who], PATH, body)) for who in ("Ebb", "Go"))
         assert ours == theirs
@@ -110,7 +110,7 @@ def check_same(ports: Mapping[str, int], body: bytes) -> None:
 
 
 def row(label: str, ports: Mapping[str, int], body: bytes, calls: int, k: float) -> list[str]:
-    """Measure one body on all servers, and write it down."""
+    """Measure one body on all servers; return a row of the table."""
     check_same(ports, body)
     lines = {who: [serving.Connection(port, PATH, body)] for who, port in ports.items()}
     taken = serving.measure(lines, TURNS, calls)
@@ -125,7 +125,7 @@ def row(label: str, ports: Mapping[str, int], body: bytes, calls: int, k: float)
 
 
 def packed(k: float) -> None:
-    """Measure `pack` beside `marks`, and print that."""
+    """Compare `pack` with `marks`, and print the table."""
     with contextlib.ExitStack() as stack:
         apps: dict[str, Callable[[], web.Application]] = {
             "marks": ebb,
@@ -144,8 +144,8 @@ def packed(k: float) -> None:
                  f"{found.ms(50) / k:.3f}", f"{found.ms(50) / least:.2f}"]
                 for who, found in taken.items()
             ]  # fmt: skip
-    columns = ["score", "names", "p50", "p99", "p50 / K", "to marks"]
-    show(f"`pack` beside `marks`, ms; K = {k:.2f}", columns, rows)
+    columns = ["score", "names", "p50", "p99", "p50 / K", "ratio to marks"]
+    show(f"scores `pack` and `marks`, ms; K = {k:.2f}", columns, rows)
 
 
 def main() -> None:
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def against_others(k: float) -> None:
-    """Measure `marks` beside Go and a handler that does nothing, and print that."""
+    """Compare `marks` with Go and with an empty handler, and print the table."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ranks = enumerate(MARKS.items())

@@ -1,8 +1,8 @@
-"""First sync of 150,000 pods over a real socket, and the cost of one watch event.
+"""Measure the first sync of 150,000 pods, and one watch event.
 
-Run: python -m tests.bench.bench_kube [PODS]. The views of controller and extender are measured,
-each in a process of its own. The server is another process, so that neither its time nor its
-memory is counted; pods are 5 kB each, as real ones with managedFields are.
+`python -m tests.bench.bench_kube [PODS]` measures the views of controller and extender, each in
+its own process. The server is another process, so that its time and memory do not count. Pods have
+5 kB, like real pods with managedFields.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ POD_BYTES = 5_000
 EVENTS = 20_000
 LOOPS = 1_000_000
 LOOP_SECONDS = 0.009
-"""What K is relative to: an empty loop of a million, inside a function."""
+"""Duration of a million empty loops on the reference machine, for K."""
 
 
 def machine_factor() -> float:
-    """Return K, the best of five."""
+    """Return K, how much slower this machine is, as the best of five runs."""
 
     def loop() -> float:
         start = time.perf_counter()
@@ -108,12 +108,12 @@ def pod_object(number: int, version: int) -> Json:
 
 
 def page_of(start: int, end: int) -> bytes:
-    """Return the items of a page as JSON, made from a few pods by replacing what differs."""
+    """Return the items of a page as JSON."""
     return b",".join(orjson.dumps(pod_object(number, number + 1)) for number in range(start, end))
 
 
 def serve(channel: Connection, count: int) -> None:
-    """Serve the list of pods, made before the clock runs; a page is sent as it lies there."""
+    """Serve the list of pods in pages that are encoded in advance."""
     pages = [
         page_of(start, min(start + PAGE_OBJECTS, count)) for start in range(0, count, PAGE_OBJECTS)
     ]
@@ -146,21 +146,21 @@ def resident_mb() -> float:
 
 
 def peak_mb() -> float:
-    """Return the peak of this program; ru_maxrss would hold its parent's too."""
+    """Return the peak memory of this process; ru_maxrss would include the parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = next(line for line in lines if line.startswith("VmHWM"))
     return int(found.split()[1]) * 1024 / 1e6
 
 
 class Views(NamedTuple):
-    """What a program keeps of the watches."""
+    """The view of a program, with its freshness and metrics."""
 
     inventory: Inventory
     freshness: Freshness
     metrics: WatchMetrics
 
     def feed(self, kind: Kind[Any, Any]) -> WatchSink:
-        """Return the feed of one kind."""
+        """Return the WatchSink of a kind."""
         return WatchSink(self.inventory, kind, self.freshness, SystemClock(), self.metrics)
 
 
@@ -181,7 +181,7 @@ PROGRAMS: Final[Mapping[str, Callable[[], Views]]] = {
 
 
 class Synced(WatchSink):
-    """A feed of pods, which also says when the list is in."""
+    """A WatchSink of pods with an event for the end of the list."""
 
     def __init__(self, views: Views) -> None:
         super().__init__(views.inventory, PODS, views.freshness, SystemClock(), views.metrics)
@@ -193,7 +193,7 @@ class Synced(WatchSink):
 
 
 async def first_sync(client: Client, feed: Synced) -> tuple[float, float]:
-    """Return wall and processor seconds from the first byte asked for to the indexed model."""
+    """Return wall and processor seconds from the first request to the complete view."""
     wall, used = time.perf_counter(), time.process_time()
     task = asyncio.create_task(follow(client, PODS, feed))
     await feed.done.wait()
@@ -204,7 +204,7 @@ async def first_sync(client: Client, feed: Synced) -> tuple[float, float]:
 
 
 def per_event_micros(tell: Callable[[bytes], None], lines: Iterable[bytes]) -> float:
-    """Return the microseconds of one event, the best of three turns."""
+    """Return the microseconds per event, the best of three runs."""
     given = list(lines)
 
     def turn() -> float:
@@ -220,7 +220,7 @@ Rows = list[tuple[str, str, str]]
 
 
 def measured(channel: Connection, port: int, program: str) -> None:
-    """Measure one program's view, in the process that calls this; the rows go into *channel*."""
+    """Measure the view of a program in this process; send the rows through *channel*."""
     channel.send(asyncio.run(measure(port, PROGRAMS[program]())))
 
 
@@ -238,7 +238,7 @@ async def measure(port: int, views: Views) -> Rows:
             ("first sync, wall", f"{wall:.2f} s", f"{wall / k:.2f} s x K, budget 2"),
             ("first sync, processor", f"{used:.2f} s", f"{used / k:.2f} s x K"),
             ("memory before the sync", f"{before:.0f} MB", ""),
-            ("memory after", f"{resident_mb():.0f} MB", "budget 250"),
+            ("memory after the sync", f"{resident_mb():.0f} MB", "budget 250"),
             ("memory, peak", f"{peak_mb():.0f} MB", "budget 250"),
         ]
         cases: dict[str, tuple[Kind[Any, Any], WatchSink, list[bytes]]] = {

@@ -1,8 +1,7 @@
-"""The live loop on real programs: two loads of eight minutes each, with Ebb and without.
+"""Compare runs with and without Ebb on a real control plane, for two loads.
 
-`python -m tests.bench.bench_live [LOAD:RUN ...]`, of LOADS and RUNS; about nine minutes each. The
-autoscaler is a stand-in, or Karpenter; what it removes has been unneeded for 20 s. Needs
-`make e2e-tools`.
+`python -m tests.bench.bench_live [LOAD:RUN ...]` takes about nine minutes per run. The autoscaler
+is a stand-in or Karpenter, and removes nodes that are unneeded for 20 s. Needs `make e2e-tools`.
 """
 
 import argparse
@@ -41,29 +40,29 @@ SETTINGS: Final = {
     "thresholds": {"cpu": "90%", "memory": "90%"},
     "reserve": RESERVE,
 }
-"""Beside `AT_ONCE`, for a loop in which 20 s stand for the ten minutes that an autoscaler waits:
-the reserve's defaults are a thirtieth. MostAllocated keeps no room at all; with 85 % Ebb keeps two
-nodes of 28 more."""
+"""Settings in addition to `AT_ONCE`. An unneeded time of 20 s represents ten minutes, so the
+durations of the reserve are a thirtieth of their defaults. With 85% instead of 90%, Ebb would need
+two more nodes of 28; MostAllocated has no headroom at all."""
 BUILDING: Final = {"mode": Mode.OBSERVE, "reserve": {"lookback": "0s"}}
-"""Until the load begins: neither are all nodes empty, nor do as many pods come again."""
+"""Settings until the load begins, as initial nodes are empty and initial pods are no arrivals."""
 COMPONENTS = ("components/extender", "components/pod-deletion-cost", "components/capacity-buffers")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One way to shrink."""
+    """One variant of the comparison."""
 
     title: str
     scale_down: ScaleDown = ScaleDown.EMPTY
     profile: Json | None = None
-    """kube-scheduler's; None: its own."""
+    """Profile of kube-scheduler; None is its default."""
     score: str | None = None
-    """None: without Ebb."""
+    """Score of the extender; None is a run without Ebb."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     karpenter: bool = False
-    """Karpenter takes its own nodes that are empty, in the stand-in's place."""
+    """Whether Karpenter is the autoscaler instead of the stand-in."""
     waits: Fraction = Fraction(1)
-    """For what part of its default time the autoscaler waits until it takes an empty node."""
+    """Unneeded time of the autoscaler, relative to its default."""
 
 
 MOST_ALLOCATED: Final = Run("MostAllocated, empties only", profile=most_allocated())
@@ -73,11 +72,11 @@ PUBLISHING: Final = Run(
     score="pack",
     settings={
         "reserve": {**RESERVE, "capacityBuffers": "enabled"},
-        "thresholds": {"cpu": "98%", "memory": "98%"},  # nodes come before there is no room
+        "thresholds": {"cpu": "98%", "memory": "98%"},  # buffers add nodes before pods are Pending
     },
 )
 ADVISED: Final = Fraction(1, 5)
-"""Two minutes of ten: what docs/install.md says of `--scale-down-unneeded-time`."""
+"""Two minutes of ten: the value of `--scale-down-unneeded-time` that docs/install.md advises."""
 RUNS: Final = {
     "autoscaler": Run("autoscaler 50%", ScaleDown.UTILIZATION),
     "mostallocated": MOST_ALLOCATED,
@@ -98,12 +97,12 @@ GOALS: Final = {
     "autoscaler": {"ramp": "0.92", "day": "0.92"},
     "mostallocated": {"ramp": "1.00", "day": "0.93"},
 }
-"""Of Ebb's node-seconds, to those of each."""
+"""Goals for the node-seconds of Ebb relative to other runs, by load."""
 
 
 @contextmanager
 def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
-    """Run kube-scheduler, with the programs of Ebb or without; yield what lets Ebb begin."""
+    """Run kube-scheduler with or without Ebb; yield a function that starts Ebb's marking."""
     with ExitStack() as stack:
         if run.score is None:
             apply(plane)
@@ -144,13 +143,13 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Play each run on each load, and print the table."""
+    """Run each variant with each load, and print the table."""
     every = [f"{load}:{run}" for load in LOADS for run in RUNS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plays", nargs="*", metavar="LOAD:RUN", help=", ".join(every))
     asked = parser.parse_args().plays or every
     if unknown := set(asked).difference(every):
-        parser.error(f"no such play: {', '.join(sorted(unknown))}; there are {', '.join(every)}")
+        parser.error(f"unknown run: {', '.join(sorted(unknown))}; allowed: {', '.join(every)}")
     print(f"{'':32} {HEAD}")
     found: dict[tuple[str, str], Outcome] = {}
     for one in asked:
@@ -165,7 +164,9 @@ def main() -> None:
                 continue
             ratio = outcome.node_seconds / found[load, other].node_seconds
             goal = f"(goal for Ebb: {goals[load]})"
-            print(f"{load}, {RUNS[name].title} to {RUNS[other].title}: {ratio:.3f} {goal}")
+            print(
+                f"{load}, {RUNS[name].title} relative to {RUNS[other].title}: {ratio:.3f} {goal}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Ebb against what it is measured by, seed by seed: cost, Pending pod-seconds and scale-ups.
+"""Compare Ebb with other setups in the simulation: cost, pending pod-seconds and scale-ups.
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--trace DIR]`: the demo's load, or what `ebb demo --trace DIR` plays, each
-seed with the three columns, and the worst ratio of all.
-`--capacity-buffers` and the two after it set the reserve of Ebb's column.
+[--thresholds PERCENT] [--trace DIR]` simulates the demo's load, or that of `ebb demo --trace DIR`.
+It prints the ratios for each seed and the worst ratios.
+`--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -33,13 +33,13 @@ FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
 
 
 def ratios(found: dict[str, Result], to: str) -> list[Fraction]:
-    """Return Ebb's figures over another column's."""
+    """Return the results of Ebb relative to another setup."""
     ours, others = found[WHOLE.name], found[to]
     return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
 
 
 def line(cells: Iterable[Fraction]) -> str:
-    """Write ratios side by side."""
+    """Format ratios as a line."""
     return " ".join(f"{float(cell):>10.2f}" for cell in cells)
 
 
@@ -48,7 +48,7 @@ def _load(folder: Path | None, seed: int, days: int) -> Workload:
 
 
 def main() -> None:
-    """Play each seed and print its ratios, then the worst of all."""
+    """Simulate each seed and print its ratios, then the worst ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--days", type=int, default=2)
@@ -61,7 +61,7 @@ def main() -> None:
     )
     parser.add_argument("--window", type=int, default=default.window_seconds)
     parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
-    parser.add_argument("--trace", type=Path, metavar="DIR", help="as of `ebb demo`")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="as for `ebb demo`")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
     asked = parser.parse_args()
     share = Fraction(asked.thresholds, 100)
@@ -79,8 +79,8 @@ def main() -> None:
         extender=ExtenderConfig(score=asked.score),
     )
     head = " ".join(f"{name:>10}" for name in FIGURES)
-    print(f"{'seed':<6} {'to ' + AUTOSCALER.name:^32} | {'to ' + MOST_ALLOCATED.name:^32}")
-    print(f"{'':<6} {head} | {head} | evicted, Pending because of a mark", flush=True)
+    print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
+    print(f"{'':<6} {head} | {head} | evicted, pending by a mark", flush=True)
     rows = []
     for seed in asked.seeds:
         load = replace(_load(asked.trace, seed, asked.days), tick_ms=1000 * asked.tick)

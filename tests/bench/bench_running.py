@@ -1,11 +1,10 @@
-"""Controller and webhook as they run: `python -m tests.bench.bench_running [SECONDS [NODES]]`.
+"""Measure running programs: `python -m tests.bench.bench_running [SECONDS [NODES]]`.
 
-It takes five minutes. Each program is a process of its own. The controller leads and makes a pass
-every 10 s, against an API server of a third process with 5,000 nodes and 150,000 pods: without
-events, with 50 pod events a second, and with reviews of the webhook beside those. A pass runs in a
-thread other than that of the controller's event loop: this tells which reviews fell into a pass.
-A server that does nothing is asked by turns with the webhook: the time that both wait is the
-machine's. The API server gets the processor time that no other process wants.
+It takes five minutes. Controller, webhook and a fake API server with 5,000 nodes and 150,000 pods
+are separate processes. The controller runs a pass every 10 s: without events, with 50 pod events a
+second, and with webhook reviews in addition. Passes run in a worker thread, so the processor time
+of threads shows which reviews overlap a pass. An empty server is called in turns with the webhook:
+delays of both are due to the machine. The API server has the lowest priority.
 """
 
 import asyncio
@@ -46,36 +45,35 @@ from webhook.app import MUTATE_PATH
 NODES: Final = 5000
 EVENTS_A_SECOND: Final = 50
 REVIEWS_A_SECOND: Final = 100
-"""To each server, one at a time."""
+"""Rate for each server; reviews are sequential."""
 PHASE_SECONDS: Final = 100
 SETTLE_SECONDS: Final = 25
-"""After the first pass: its memory and its garbage are not those of the others."""
+"""Wait after the first pass, whose memory and garbage differ from later passes."""
 SEEN_SECONDS: Final = 20
-"""How long a new leader looks on until it knows what comes; as long as that lasts, each pass is
-made anew."""
+"""Time for which a new leader observes arrivals; meanwhile it skips no pass."""
 NODE_BYTES: Final = 12_000
-"""A review has the new and the old Node: 24 kB."""
+"""Size of a Node; a review contains the new and the old Node, 24 kB."""
 MEMORY_REVIEWS: Final = 10_000
 MEMORY_CONNECTIONS: Final = 8
 MADE: Final = "2020-01-01T00:00:00Z"
-"""The nodes: no cool-down counts its seconds."""
+"""Creation time of the nodes, so that no cooldown applies."""
 NICEST: Final = 19
 SAMPLE_SECONDS: Final = 0.01
 BUSY_SHARE: Final = 0.05
-"""A pass runs in a sample in which the other threads had at least so much of it."""
+"""Processor share of worker threads above which a sample belongs to a pass."""
 BUDGET_PERCENT: Final = {0: 1.0, EVENTS_A_SECOND: 10.0}
-"""Of a core, times K, by events a second."""
+"""Budget in percent of a core, times K, by events per second."""
 BUDGET_P99_MS: Final = 2.0
-"""From the last byte of a review to its answer, while the controller makes a pass; times K."""
+"""Budget from the last byte of a review to its response during a pass, times K."""
 BUDGET_MB: Final = {"controller": 224 * 2**20 / 1e6, "webhook": 95.0}
-"""Resident memory: of the controller, what the program had that was controller and webhook."""
+"""Budget of resident memory; the controller's is from the time before the programs were split."""
 ZONES: Final = "abc"
-WEBHOOK, NOTHING = "webhook", "a server that does nothing"
-DURING, OUTSIDE = "during a pass of the controller", "outside"
+WEBHOOK, NOTHING = "webhook", "empty server"
+DURING, OUTSIDE = "during a pass of the controller", "between passes"
 
 
 def a_node(number: int) -> Json:
-    """Return a Node of 20 CPU, three quarters of which its pods ask for."""
+    """Return a Node of 20 CPU, of which its pods request three quarters."""
     name = f"node-{number}"
     labels = {
         "kubernetes.io/hostname": name,
@@ -91,7 +89,7 @@ def a_node(number: int) -> Json:
 
 
 class Cluster(FakeApi):
-    """The pods are pages that lie there as bytes; they change by events alone."""
+    """A fake API server whose pods are encoded pages; only events change pods."""
 
     def __init__(self, nodes: int) -> None:
         super().__init__()
@@ -99,7 +97,7 @@ class Cluster(FakeApi):
             self.put("nodes", a_node(number))
         self.pods = count = nodes * PODS_PER_NODE
         pods = (pod_object(number, number + 1) for number in range(count))
-        items = sorted((key_of(pod), orjson.dumps(pod)) for pod in pods)  # as etcd has them
+        items = sorted((key_of(pod), orjson.dumps(pod)) for pod in pods)  # in the order of etcd
         self._pods = [
             b",".join(item for _, item in items[start : start + PAGE_OBJECTS])
             for start in range(0, count, PAGE_OBJECTS)
@@ -118,7 +116,7 @@ class Cluster(FakeApi):
         return web.Response(body=body, content_type="application/json")
 
     def changes(self) -> Iterator[bytes]:
-        """Yield a rollout for ever: a status that says nothing new, then one pod for another."""
+        """Yield events of an endless rollout: a status update, then one pod replaces another."""
         for turn in itertools.count():
             old, new = turn % self.pods, self.pods + turn
             yield self._event("MODIFIED", pod_object((turn * 7 + 3) % self.pods, 1))
@@ -147,11 +145,11 @@ class Cluster(FakeApi):
 
 
 def serve(channel: Channel, nodes: int) -> None:
-    """Serve the cluster; what comes through *channel* is how many events a second there are."""
+    """Serve the cluster; *channel* receives the number of events per second."""
     os.nice(NICEST)
 
     async def run() -> None:
-        logging.disable()  # it ends after the webhook, whose watches break off
+        logging.disable()  # watches end with errors when the benchmark stops
         async with Cluster(nodes) as api:
             rate, changes = 0, api.changes()
             channel.send(api.url)
@@ -168,27 +166,27 @@ def serve(channel: Channel, nodes: int) -> None:
 
 
 class Server(NamedTuple):
-    """One that takes reviews."""
+    """A server that answers reviews."""
 
     port: int
     pid: int
-    """Its first thread is that of the loop."""
+    """Process id; the first thread runs the event loop."""
 
 
 class Review(NamedTuple):
-    """One that was answered."""
+    """An answered review; times in seconds."""
 
     begun: float
     seconds: float
-    """From its first byte to its answer."""
+    """Time from the first byte of the request to the response."""
     answering: float
-    """From its last byte, which has been written to the socket then, to its answer."""
+    """Time from the last written byte of the request to the response."""
     waited: float
-    """The part in which the reviewer or the event loop waited for a core."""
+    """Time for which the client or the event loop waited for a core."""
 
 
 class Reviewer:
-    """One connection to one server."""
+    """A client with one connection to a server."""
 
     def __init__(self, server: Server, ca: bytes) -> None:
         body = a_review(NODE_BYTES)
@@ -208,7 +206,7 @@ class Reviewer:
 
 
 def ask(channel: Channel, servers: Mapping[str, Server], ca: bytes, seconds: float) -> None:
-    """Send reviews at a low rate to each by turns, and back what came of them."""
+    """Send reviews to the servers in turns at a low rate, and send the results to *channel*."""
     reviewers = {who: Reviewer(server, ca) for who, server in servers.items()}
     found: dict[str, list[Review]] = {who: [] for who in servers}
     end, due = time.perf_counter() + seconds, time.perf_counter()
@@ -222,11 +220,11 @@ def ask(channel: Channel, servers: Mapping[str, Server], ca: bytes, seconds: flo
 
 @dataclass
 class Watched:
-    """The threads of a program beside its first one, as /proc tells of them."""
+    """The worker threads of a program, sampled from /proc."""
 
     program: Running
     busy: list[tuple[float, float]] = field(default_factory=list)
-    """Stretches in which threads beside the first one ran, in order."""
+    """Intervals in which worker threads ran, in order."""
 
     def follow(self, stop: Event) -> None:
         """Sample until *stop*."""
@@ -249,14 +247,14 @@ class Watched:
         return total / 1e9
 
     def within(self, begun: float, seconds: float) -> bool:
-        """Say whether a pass ran in that stretch."""
+        """Return whether a pass ran in this interval."""
         place = bisect_left(self.busy, (begun + seconds, math.inf))
         return place > 0 and self.busy[place - 1][1] > begun
 
 
 @contextlib.contextmanager
 def following(program: Running) -> Iterator[Watched]:
-    """Sample the threads of a program meanwhile."""
+    """Sample the threads of a program inside of the context."""
     watched, stop = Watched(program), Event()
     sampler = Thread(target=watched.follow, args=(stop,), daemon=True)
     sampler.start()
@@ -269,17 +267,17 @@ def following(program: Running) -> Iterator[Watched]:
 
 @dataclass(frozen=True)
 class Phase:
-    """What one stretch of the run has cost."""
+    """Processor time and passes of one phase of the run."""
 
     name: str
     events: int
     percent: float
     passes: Sequence[float]
-    """Seconds of those that took at least as long as a sample."""
+    """Durations of passes in seconds, without very short ones."""
 
 
 def phase(name: str, events: int, watched: Watched, seconds: float) -> Phase:
-    """Look on for so long."""
+    """Measure the program for *seconds*."""
     watched.busy.clear()
     begun, used = time.perf_counter(), watched.program.seconds()
     time.sleep(seconds)
@@ -289,13 +287,13 @@ def phase(name: str, events: int, watched: Watched, seconds: float) -> Phase:
 
 
 def has_judged(controller: Running) -> bool:
-    """Say whether the engine has made its first pass."""
+    """Return whether the controller has finished its first pass."""
     return controller.metric("ebb_reconcile_duration_seconds_count") > 0
 
 
 @contextlib.contextmanager
 def nothing(folder: Path, pair: tls.Pair) -> Iterator[Server]:
-    """Run a server that does nothing, in a process of its own."""
+    """Run an empty server in its own process."""
     pem = folder / "pair.pem"
     pem.write_bytes(pair.certificate + pair.key)
     spawning = multiprocessing.get_context("spawn")
@@ -311,13 +309,13 @@ def nothing(folder: Path, pair: tls.Pair) -> Iterator[Server]:
 
 
 Asked = Mapping[tuple[str, str], Sequence[Review]]
-"""By server, and whether a pass ran meanwhile."""
+"""Reviews by server, and by whether a pass ran."""
 
 
 def reviews(
     watched: Watched, servers: Mapping[str, Server], pair: tls.Pair, seconds: float
 ) -> Asked:
-    """Ask for so long, from a process of its own."""
+    """Send reviews for *seconds* from another process."""
     spawning = multiprocessing.get_context("spawn")
     channel, far = spawning.Pipe()
     asking = spawning.Process(target=ask, args=(far, servers, pair.ca, seconds), daemon=True)
@@ -336,7 +334,7 @@ def reviews(
 
 
 class Memory(NamedTuple):
-    """What a program held at a moment, in MB."""
+    """Memory of a program in MB."""
 
     program: str
     when: str
@@ -345,13 +343,13 @@ class Memory(NamedTuple):
 
     @classmethod
     def of(cls, program: str, when: str, running: Running) -> "Memory":
-        """Read it now."""
+        """Read the current memory."""
         now, most = (running.mib(key) * 2**20 / 1e6 for key in ("VmRSS", "VmHWM"))
         return cls(program, when, now, most)
 
 
 def many_reviews(port: int, ca: bytes) -> None:
-    """Send so many reviews as the webhook's memory is measured after."""
+    """Send the reviews after which the webhook's memory is measured."""
     body, trust = a_review(NODE_BYTES), trusting(ca)
     lines = [serving.Connection(port, MUTATE_PATH, body, trust) for _ in range(MEMORY_CONNECTIONS)]
     serving.measure({WEBHOOK: lines}, 1, MEMORY_REVIEWS)
@@ -359,7 +357,7 @@ def many_reviews(port: int, ca: bytes) -> None:
 
 @contextlib.contextmanager
 def api_server(nodes: int) -> Iterator[tuple[Channel, str]]:
-    """Run the API server. Yields: what takes how many events a second there are, and its URL."""
+    """Run the API server; yield the channel for the event rate, and the URL."""
     spawning = multiprocessing.get_context("spawn")
     channel, far = spawning.Pipe()
     server = spawning.Process(target=serve, args=(far, nodes), daemon=True)
@@ -373,7 +371,7 @@ def api_server(nodes: int) -> Iterator[tuple[Channel, str]]:
 
 @dataclass
 class Found:
-    """All that is measured."""
+    """All results."""
 
     phases: list[Phase]
     memory: list[Memory]
@@ -381,7 +379,7 @@ class Found:
 
 
 def measure(folder: Path, nodes: int, seconds: float) -> Found:
-    """Run the programs and measure them, each phase for so long."""
+    """Run the programs and measure them, each phase for *seconds*."""
     pair = tls.make_pair(["localhost"], int(time.time()))
     how = {"mode": "enforce", "reserve": {"window": f"{SEEN_SECONDS}s"}}
     with (
@@ -420,7 +418,7 @@ def main() -> None:
 
 
 def report(nodes: int, k: float, phases: Sequence[Phase]) -> None:
-    columns = ["", "events a second", "% of a core", "/ K", "budget", "passes", "longest s"]
+    columns = ["", "events/s", "% of a core", "/ K", "budget", "passes", "longest s"]
     rows = [
         [
             one.name,
@@ -433,7 +431,7 @@ def report(nodes: int, k: float, phases: Sequence[Phase]) -> None:
         ]
         for one in phases
     ]
-    title = f"the running controller, {nodes:,} nodes, {nodes * PODS_PER_NODE:,} pods, K = {k:.2f}"
+    title = f"running controller, {nodes:,} nodes, {nodes * PODS_PER_NODE:,} pods, K = {k:.2f}"
     show(title, columns, rows)
 
 
@@ -449,7 +447,7 @@ def report_memory(memory: Sequence[Memory]) -> None:
         ]
         for one in memory
     ]
-    show("memory", ["", "after", "MB", "MiB", "at most MB", "budget MB"], rows)
+    show("memory", ["", "after", "MB", "MiB", "peak MB", "budget MB"], rows)
 
 
 def report_reviews(k: float, asked: Asked) -> None:
@@ -475,8 +473,8 @@ def report_reviews(k: float, asked: Asked) -> None:
     columns = ["", "calls", "p50", "p99", "longest", "p99 / K", "budget"]
     columns += ["whole p50", "whole p99", "own p50", "own p99"]
     title = (
-        "a review of 24 kB, ms, from its last byte to its answer; whole: from its first byte; "
-        "own: whole, without what reviewer and event loop waited for a core"
+        "review of 24 kB, ms from its last byte to the response; whole: from its first byte; "
+        "own: whole without the waits of client and event loop for a core"
     )
     show(title, columns, rows)
 

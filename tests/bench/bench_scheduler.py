@@ -1,8 +1,8 @@
-"""Pods that a real kube-scheduler binds in a second, by what answers as its extender.
+"""Measure the pods per second that a real kube-scheduler binds, with different extenders.
 
 `python -m tests.bench.bench_scheduler [--turns N] [--pods N] [--nodes N]`; needs `make e2e-tools`.
-All programs share the machine's cores, and nobody pins them. Each turn has its own nodes and pods,
-pending before the scheduler starts; it lasts from the first binding to the last, as a watch tells.
+All programs share the cores of the machine. Each turn has its own nodes, and pods that are Pending
+before the scheduler starts. A watch measures the time from the first binding to the last.
 """
 
 import argparse
@@ -37,20 +37,20 @@ PATH = "/prioritize"
 SENDERS = 16
 LIMIT_SECONDS = 120.0
 ASTRAY_PERCENT_MAX = 1
-"""Pods on marked nodes with an extender; more: it was not asked."""
+"""Maximum percentage of pods on marked nodes; more shows that the extender was not called."""
 BUDGET_RATIO = 0.95
-"""Of what Go's extender allows."""
+"""Goal for Ebb's rate relative to Go's."""
 EBB, GO, NONE = "Ebb", "Go", "none"
 OTHERS = ("kwok", "kube-controller-manager")
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 
 Contender = Callable[[], contextlib.AbstractContextManager[int | None]]
-"""Runs an extender inside, and yields its port; None: there is no extender."""
+"""Type of a context that runs an extender and yields its port, or None without an extender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came of it."""
+    """The result of a turn."""
 
     pods_per_second: float
     on_marked: int
@@ -60,7 +60,7 @@ Results = dict[str, list[Turn]]
 
 
 class Field:
-    """The nodes: every tenth marked, every fifth of those hard; what their scores must be."""
+    """The nodes and their expected scores: every tenth is marked, every fiftieth NoSchedule."""
 
     def __init__(self, count: int) -> None:
         names = [f"node-{number:05}" for number in range(count)]
@@ -82,13 +82,13 @@ class Field:
             yield found
 
     def check(self, port: int) -> None:
-        """Fail unless the extender answers what it must."""
+        """Check that the extender returns the expected scores."""
         body = wire.names_body(list(self.scores))
         assert wire.scores(serving.call(port, PATH, body)) == self.scores
 
 
 def contenders(plane: Plane, field: Field, peer: serving.Peer | None) -> dict[str, Contender]:
-    """Return what is compared, by name."""
+    """Return the compared extenders by name."""
 
     @contextlib.contextmanager
     def ebb() -> Iterator[int]:
@@ -124,7 +124,7 @@ def _listens(port: int) -> bool:
 
 
 def at_once(call: Callable[[Json], object], objects: Iterable[Json]) -> None:
-    """Call for each, over several connections."""
+    """Call the function for each object, over several connections."""
     with ThreadPoolExecutor(SENDERS) as senders:
         list(senders.map(call, objects))
 
@@ -134,7 +134,7 @@ def set_up(api: Api, field: Field, pods: int) -> None:
 
     def add(found: Json) -> None:
         api.create(NODES, found)
-        # The API server taints a new Node itself, until a controller has seen it ready.
+        # The API server taints a new Node until a controller has seen it Ready.
         api.merge(f"{NODES}/{found['metadata']['name']}", {"spec": {"taints": None}})
 
     at_once(add, field.objects())
@@ -143,14 +143,14 @@ def set_up(api: Api, field: Field, pods: int) -> None:
 
 
 def end_others(plane: Plane) -> None:
-    """End what has no part in scheduling and would only take its share of the cores."""
+    """Stop programs that are not needed for scheduling and would use the cores."""
     for program in list(plane.programs):
         if program.name in OTHERS:
             plane.end(program, signal.SIGKILL)
 
 
 def bindings(api: Api, pods: int, watching: threading.Event) -> dict[str, tuple[float, str]]:
-    """Watch until all pods are bound; return when each was, and to which node."""
+    """Watch until all pods are bound; return time and node of each binding."""
     bound: dict[str, tuple[float, str]] = {}
 
     def told(_: str, found: Json) -> None:
@@ -166,7 +166,7 @@ def bindings(api: Api, pods: int, watching: threading.Event) -> dict[str, tuple[
 
 
 def turn(plane: Plane, field: Field, pods: int, contender: Contender) -> Turn:
-    """Let the scheduler bind the pods once."""
+    """Run one turn: let the scheduler bind all pods."""
     set_up(plane.api, field, pods)
     watching = threading.Event()
     try:
@@ -184,9 +184,9 @@ def turn(plane: Plane, field: Field, pods: int, contender: Contender) -> Turn:
 
 
 def play(plane: Plane, field: Field, peer: serving.Peer | None, turns: int, pods: int) -> Results:
-    """Run all turns; each round begins with another contender."""
+    """Run all turns; each round begins with another extender."""
     apply(plane, "manifests/examples/self-managed")
-    plane.api.delete(REGISTRATION)  # nothing here taints: the marks work by scores alone
+    plane.api.delete(REGISTRATION)  # without taints, so that only scores count
     end_others(plane)
     found = contenders(plane, field, peer)
     results: Results = {name: [] for name in found}
@@ -200,7 +200,7 @@ def play(plane: Plane, field: Field, peer: serving.Peer | None, turns: int, pods
 
 
 def rows(results: Results) -> list[list[str]]:
-    """Write the table: the least, the median and the most, and medians against each other."""
+    """Return the rows: minimum, median and maximum, and ratios of medians."""
     medians = {name: statistics.median(rates(turns)) for name, turns in results.items()}
     found = []
     for name, turns in results.items():
@@ -243,8 +243,8 @@ def main() -> None:
         finally:
             plane.stop()
     against = peer.version if peer else "no Go"
-    title = f"kube-scheduler, pods/s: {asked.pods:,} pods, {asked.nodes:,} nodes, 10 % marked"
-    columns = ["extender", "", "min", "median", "max", ": Go", "budget", ": none", "on marked"]
+    title = f"kube-scheduler, pods/s: {asked.pods:,} pods, {asked.nodes:,} nodes, 10% marked"
+    columns = ["extender", "", "min", "median", "max", "to Go", "budget", "to none", "on marked"]
     show(f"{title}; {asked.turns} turns; {against}; K = {k:.2f}", columns, rows(results))
 
 

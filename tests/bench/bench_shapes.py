@@ -1,7 +1,7 @@
-"""Clusters of odd shapes, one pass on each: `python -m tests.bench.bench_shapes`.
+"""Measure one pass on clusters of unusual shapes: `python -m tests.bench.bench_shapes`.
 
-Beside it one on a plain cluster of as many nodes; and with twice the nodes, how that grows: 1.0 is
-in proportion to the nodes, 2.0 to their square.
+It compares each with a plain cluster of the same size, and with twice the nodes. The growth
+exponent is 1.0 for linear and 2.0 for quadratic growth.
 """
 
 import gc
@@ -57,14 +57,14 @@ from tests.bench.machine import factor, show
 from tests.support.builders import marked, node, pod, select
 
 NODES: Final = 500
-"""And twice as many."""
+"""Nodes of the small cluster; the large cluster has twice as many."""
 PODS: Final = 10
-"""On each node, of 400 m and 1 GB; a node has 16 cores and 64 GB."""
+"""Pods per node, of 400m and 1 GB; a node has 16 cores and 64 GB."""
 TURNS: Final = 3
 POOLS: Final = 40
 PORTS: Final = 1000
 WAITING: Final = 20
-"""Pods a node that wait."""
+"""Pending pods per node."""
 TERMS: Final = 64
 
 Shape = tuple[Cluster, Config]
@@ -79,7 +79,7 @@ def a_node(number: int, **labels: str) -> Node:
 def a_pod(
     number: int, place: int, *, cpu: int = 400, placing: NodeConstraints = NO_NODE_CONSTRAINTS
 ) -> Pod:
-    """Return a pod on the node of that number."""
+    """Return a pod on the node with this number."""
     return pod(f"p-{number}-{place}", f"node-{number:05}", cpu, 1000, placing=placing)
 
 
@@ -92,7 +92,7 @@ def plain(size: int) -> Shape:
 
 
 def one_on_each_node(size: int, company: PodConstraints) -> Shape:
-    """Return a cluster with a Deployment of one pod a node."""
+    """Return a cluster with a Deployment that has one pod on each node."""
     made = [a_pod(number, PODS) for number in range(size)]
     own = [replace(one, company=company, labels={"app": "own"}) for one in made]
     return Cluster.of(map(a_node, range(size)), [*many(size), *own]), Config()
@@ -110,7 +110,7 @@ def spread(size: int) -> Shape:
 
 
 def ports(size: int) -> Shape:
-    """Return a cluster whose pods have one of a thousand host ports each."""
+    """Return a cluster whose pods each have one of a thousand host ports."""
     found = [
         replace(
             one, company=PodConstraints(host_ports=(HostPort(7000 + turn * 7 % PORTS, "UDP"),))
@@ -121,7 +121,7 @@ def ports(size: int) -> Shape:
 
 
 def tenants(size: int) -> Shape:
-    """Return a cluster in which every two nodes have a taint, and pods, of their own."""
+    """Return a cluster with a tenant per two nodes, with its own taint and pods."""
     nodes, pods = [], []
     for number in range(size):
         tenant = f"t{number // 2}"
@@ -135,7 +135,7 @@ def tenants(size: int) -> Shape:
 
 
 def prices(size: int) -> Shape:
-    """Return a cluster of which the dear half is full, and the cheap one is not."""
+    """Return a cluster whose expensive half is full and whose cheap half is not."""
     nodes, pods = [], []
     for number in range(size):
         life = "own" if number % 2 else "spot"
@@ -152,7 +152,7 @@ def prices(size: int) -> Shape:
 
 
 def counted(size: int) -> Shape:
-    """Return a pool under UnderutilizedCount; on half of its nodes is a pod that is kept apart."""
+    """Return a pool for UnderutilizedCount; half of its nodes have a pod with anti-affinity."""
     nodes = [a_node(number, pool="p", half="ab"[number % 2]) for number in range(size)]
     company = PodConstraints(apart=(PodAffinityTerm(select("own"), HOST_LABEL),))
     own = [
@@ -174,7 +174,7 @@ def counted(size: int) -> Shape:
 
 
 def pools(size: int) -> Shape:
-    """Return a cluster of forty pools, one with thresholds, and pods for half of them each."""
+    """Return a cluster of forty pools, one with thresholds, and pods that select half of them."""
     nodes = [a_node(number, pool=f"p{number % POOLS}") for number in range(size)]
     pods = many(size)
     for first in range(POOLS):
@@ -194,7 +194,7 @@ def pools(size: int) -> Shape:
 
 
 def sets(size: int) -> Shape:
-    """Return a cluster in which one namespace asks for other nodes with each of its pods."""
+    """Return a cluster in which each pod of a namespace excludes another node."""
     pods = many(size)
     for number in range(size):
         away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))
@@ -204,13 +204,13 @@ def sets(size: int) -> Shape:
 
 
 def waiting(number: int, memory: int = 1) -> Pod:
-    """Return a pod of a tenant that every node has refused."""
+    """Return an unschedulable pod of a tenant."""
     made = pod(f"w-{number:05}", None, 590, memory, namespace="tenant")
     return replace(made, unschedulable=True)
 
 
 def sizes(size: int) -> Shape:
-    """Return a cluster where twenty pods a node wait, no two of one size, and just find room."""
+    """Return a cluster with twenty Pending pods per node, of different sizes, that just fit."""
     pods = [waiting(number, memory=1000 + number % 500) for number in range(WAITING * size)]
     own = [
         replace(one, requests=replace(one.requests, memory_bytes=one.requests.memory_bytes + n))
@@ -220,7 +220,7 @@ def sizes(size: int) -> Shape:
 
 
 def terms(size: int) -> Shape:
-    """Return a cluster where four pods a node wait, each with labels and terms of its own."""
+    """Return a cluster with four Pending pods per node, each with its own labels and terms."""
     chance = random.Random(1)
     known = [
         PodAffinityTerm(
@@ -241,7 +241,7 @@ def terms(size: int) -> Shape:
 
 
 def ending(size: int) -> Shape:
-    """Return a cluster where three nodes of ten are marked, and half of the marks end."""
+    """Return a cluster in which three of ten nodes are marked and half of the marks must end."""
     nodes = [a_node(number) for number in range(size)]
     first = range(3 * size // 10)
     nodes[: len(first)] = [marked(nodes[number], Mark.SOFT, 1) for number in first]
@@ -254,20 +254,20 @@ def ending(size: int) -> Shape:
 
 
 def tenants_pod(number: int, size: int, **changes: Any) -> Pod:
-    """Return a small pod of the tenant who spends the evaluation budget."""
+    """Return a small pod of the tenant that uses up the evaluation budget."""
     made = a_pod(number % size, PODS + number // size, cpu=10)
     return replace(made, namespace="tenant", **changes)
 
 
 def beside(size: int, spending: Iterable[Pod]) -> Shape:
-    """Return a plain cluster with the pods of a tenant who spends the whole budget."""
+    """Return a plain cluster with the pods of a tenant that uses up the evaluation budget."""
     made = build_cluster([*map(a_node, range(size))], [*many(size), *spending])
     assert not any(one.too_much for one in made.pods)
     return made, Config()
 
 
 def spent_nodes(size: int) -> Shape:
-    """Return a cluster where each pod of a tenant admits other nodes, by one requirement."""
+    """Return a cluster where each pod of a tenant excludes other nodes by one requirement."""
     chance, pods = random.Random(1), []
     for number in range(BUDGET // (NODE_TEMPLATE_COST + NODE_REQUIREMENT_COST) - 1):
         names = sorted(f"node-{one:05}" for one in chance.sample(range(size), 15))
@@ -277,7 +277,7 @@ def spent_nodes(size: int) -> Shape:
 
 
 def spent_ports(size: int) -> Shape:
-    """Return a cluster where each pod of a tenant takes 64 host ports of its own."""
+    """Return a cluster where each pod of a tenant uses 64 other host ports."""
     pods = []
     for number in range((BUDGET - NODE_TEMPLATE_COST) // (64 * HOST_PORT_COST)):
         address = f"10.0.{number // 256}.{number % 256}"
@@ -287,7 +287,7 @@ def spent_ports(size: int) -> Shape:
 
 
 def spent_terms(size: int, namespaces: tuple[str, ...] | None = ("tenant",)) -> Shape:
-    """Return a cluster where each pod of a tenant has 32 terms of its own, about one pod each."""
+    """Return a cluster where each pod of a tenant has 32 other terms that select one pod each."""
     foreign = namespaces != ("tenant",)
     cost = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0) + COUNTED_POD_COST
     pods = []
@@ -300,12 +300,12 @@ def spent_terms(size: int, namespaces: tuple[str, ...] | None = ("tenant",)) -> 
 
 
 def spent_foreign(size: int) -> Shape:
-    """Return the same with terms about the pods of all namespaces."""
+    """Return the cluster of `spent_terms` with terms for all namespaces."""
     return spent_terms(size, None)
 
 
 def spent_counted(size: int) -> Shape:
-    """Return a cluster where terms of a tenant's pods are about nearly all of its 5,000 pods."""
+    """Return a cluster where terms of a tenant's pods select nearly all of its 5,000 pods."""
     terms = (BUDGET - NODE_TEMPLATE_COST) // (POD_REQUIREMENT_COST + 5000 * COUNTED_POD_COST)
     pods = []
     for number in range(5000):
@@ -317,7 +317,7 @@ def spent_counted(size: int) -> Shape:
 
 
 def spent_claims(size: int) -> Shape:
-    """Return a cluster where each pod of a tenant names 256 claims that do not exist."""
+    """Return a cluster where each pod of a tenant names 256 missing claims."""
     pods = []
     for number in range((BUDGET - NODE_TEMPLATE_COST) // (256 * CLAIM_COST)):
         ties = DisruptionFacts(claims=tuple(ClaimUse(f"c-{number}-{one}") for one in range(256)))
@@ -336,7 +336,7 @@ SHAPES: Final[tuple[Callable[[int], Shape], ...]] = (
 
 
 def seconds(shape: Shape) -> float:
-    """Return the best of some turns of the processor's time."""
+    """Return the shortest processor time of several passes."""
     best = math.inf
     for _ in range(TURNS):
         gc.collect()
@@ -347,7 +347,7 @@ def seconds(shape: Shape) -> float:
 
 
 def rows() -> Iterable[list[str]]:
-    """Yield a row a shape."""
+    """Yield a row per shape."""
     beside = 0.0
     for make in SHAPES:
         small, large = make(NODES), make(2 * NODES)
@@ -366,7 +366,14 @@ def rows() -> Iterable[list[str]]:
 
 
 def main() -> None:
-    columns = ["shape", "pods", f"ms, {NODES:,} nodes", f"ms, {2 * NODES:,}", "to plain", "growth"]
+    columns = [
+        "shape",
+        "pods",
+        f"ms, {NODES:,} nodes",
+        f"ms, {2 * NODES:,}",
+        "ratio to plain",
+        "growth exponent",
+    ]
     show(f"one cold pass, processor time, K = {factor():.2f}", columns, list(rows()))
 
 

@@ -1,7 +1,7 @@
-"""Reviews of a Node over TLS: `python -m tests.bench.bench_webhook`.
+"""Measure admission reviews over TLS: `python -m tests.bench.bench_webhook`.
 
-The program `ebb-webhook`, its handler on Go's net/http (HTTP/1.1, as the API server speaks to a
-Service), and an aiohttp handler that does nothing, by turns, over one connection and over eight.
+It compares `ebb-webhook`, its handler on Go's net/http (HTTP/1.1, which the API server uses), and
+an empty aiohttp handler, in turns, over one connection and over eight.
 """
 
 import base64
@@ -25,10 +25,10 @@ TURNS = 5
 CALLS = 400
 CONNECTIONS = (1, 8)
 NODE_BYTES = (12_000, 24_000)
-"""A review has the new and the old Node: two times as much."""
+"""Sizes of a Node; a review contains the new and the old Node."""
 BUDGET_P99_MS = 2.0
 BUDGET = {1: 1.0, 8: 1.1}
-"""Ebb's throughput to Go's, by connections, for the smaller Node."""
+"""Goal for Ebb's rate relative to Go's, by connections, for the smaller Node."""
 MESSAGES = Path(__file__).parents[1] / "webhook" / "messages"
 MEASURED = "mark_added_foreign_taints.json"
 
@@ -45,7 +45,7 @@ def a_review(node_bytes: int) -> bytes:
 
 
 def answered(body: bytes) -> Any:
-    """Return an answer's meaning: the patch decoded."""
+    """Return a response with the patch decoded."""
     found = orjson.loads(body)
     if "patch" in found["response"]:
         found["response"]["patch"] = orjson.loads(base64.b64decode(found["response"]["patch"]))
@@ -53,7 +53,7 @@ def answered(body: bytes) -> Any:
 
 
 class Servers:
-    """Their ports, and whom a client trusts."""
+    """The running servers by name, with their ports and CA."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -75,7 +75,7 @@ class Servers:
         return serving.Connection(port, MUTATE_PATH, body, self.trusting)
 
     def check_same(self, body: bytes) -> None:
-        """Fail unless Ebb and Go answer the same."""
+        """Check that Ebb and Go return the same response."""
         if self.peer:
             ours, theirs = (
                 answered(serving.call(self.ports[who], MUTATE_PATH, body, self.trusting))

@@ -1,4 +1,4 @@
-"""What every benchmark needs: the machine's factor, and a table."""
+"""Helpers of all benchmarks: the factor of the machine, and a table."""
 
 import sys
 import time
@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 LOOP_SECONDS = 0.009
-"""An empty loop of a million on the machine that the budgets were set on."""
+"""Duration of a million empty loops on the machine that the budgets refer to."""
 
 
 def factor() -> float:
-    """Return K: how much slower this machine is; the best of five."""
+    """Return K, how much slower this machine is, as the best of five runs."""
 
     def loop() -> float:
         start = time.perf_counter()
@@ -24,13 +24,13 @@ def factor() -> float:
 
 
 def resident_mib() -> float:
-    """Return this process's resident memory now."""
+    """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
 
 
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print an aligned table; the first two columns left."""
+    """Print a table; the first two columns are left-aligned."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number < 2 else "right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Programs of Ebb in processes of their own, started by `python -m` as in an image."""
+"""Run programs of Ebb as processes."""
 
 import contextlib
 import os
@@ -21,30 +21,30 @@ from tests.support.fake_objects import KUBECONFIG
 START_SECONDS: Final = 120
 POLL_SECONDS: Final = 0.1
 NOWHERE: Final = f"http://{LOOPBACK}:9"
-"""The API server of a program that calls none."""
+"""URL for a program that does not call the API server."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A program that runs."""
+    """A running program."""
 
     process: "subprocess.Popen[bytes]"
     plain: str
-    """Where it serves health and metrics: host:port."""
+    """Address of health and metrics, host:port."""
     log: Path
 
     @property
     def pid(self) -> int:
-        """Return the id of the process; its first thread is that of the event loop."""
+        """Return the process id, which is also the id of the event loop's thread."""
         return self.process.pid
 
     def get(self, path: str) -> str:
-        """GET from the plain port. Raises: OSError."""
+        """GET from the address of health and metrics. Raises: OSError."""
         with urllib.request.urlopen(f"http://{self.plain}{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
     def metric(self, series: str) -> float:
-        """Return the value of one series; 0 for one that is not there. Raises: OSError."""
+        """Return the value of a series, or 0 if it does not exist. Raises: OSError."""
         for line in self.get("/metrics").splitlines():
             name, _, value = line.rpartition(" ")
             if name == series:
@@ -52,7 +52,7 @@ class Running:
         return 0.0
 
     def wait(self, reached: Callable[["Running"], object]) -> None:
-        """Wait until the program has reached something. Raises: AssertionError, with its log."""
+        """Wait until a condition is true. Raises: AssertionError, with the log of the program."""
         for _ in range(int(START_SECONDS / POLL_SECONDS)):
             assert self.process.poll() is None, self.log.read_text()
             with contextlib.suppress(OSError):
@@ -62,19 +62,19 @@ class Running:
         raise AssertionError(self.log.read_text())
 
     def mib(self, key: str) -> float:
-        """Return VmRSS or VmHWM."""
+        """Return VmRSS or VmHWM in MiB."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         found = next(line for line in lines if line.startswith(key))
         return int(found.split()[1]) / 1024
 
     def seconds(self) -> float:
-        """Return the processor time that the process has used."""
+        """Return the processor time of the process."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ready(program: Running) -> bool:
-    """Say whether the program is ready."""
+    """Return whether the program is ready."""
     return bool(program.get("/readyz"))
 
 
@@ -82,9 +82,9 @@ def ready(program: Running) -> bool:
 def running(
     module: str, folder: Path, section: Mapping[str, Any], url: str, **settings: Any
 ) -> Iterator[Running]:
-    """Run a program against the API server at *url* until it is no longer needed.
+    """Run a program with the API server at *url* inside of the context.
 
-    *section*: its own section of the configuration, to which the plain port is added.
+    *section* is its section of the configuration; the address of metrics is added.
     """
     kubeconfig = folder / f"{module}.kubeconfig"
     kubeconfig.write_text(KUBECONFIG.format(url=url))
@@ -112,9 +112,9 @@ def running(
 
 @contextlib.contextmanager
 def webhook(folder: Path, pair: tls.Pair) -> Iterator[tuple[Running, int]]:
-    """Run a webhook with a certificate from files, for which it needs no API server.
+    """Run a webhook with certificate files, which needs no API server.
 
-    Yields: the program, and the port where it serves admission.
+    Yields: the program, and the port of admission.
     """
     port, section = free_port(), {}
     for name, content in (("certFile", pair.certificate), ("keyFile", pair.key)):

@@ -1,7 +1,7 @@
-"""Servers in processes of their own, and the one client that drives them all alike.
+"""Run servers as processes, and measure all of them with the same client.
 
-The servers share a core and are called one after the other, in turns; the client has another
-core. Requests are written once, answers are read and not decoded: what is timed is the server.
+The servers share a core and are called in turns; the client uses another core. Requests are
+encoded once and responses are not decoded, so that mainly the server is measured.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
 CORES: Final = sorted(os.sched_getaffinity(0))
 WARM_UP_SHARE: Final = 5
-"""Before the first turn: a turn's calls divided by this."""
+"""The warm-up has the calls of a turn divided by this."""
 ANSWER_BYTES_MAX: Final = 2**20
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
@@ -41,7 +41,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 @contextlib.contextmanager
 def on_server_core() -> Iterator[None]:
-    """Let what is started inside run on one core, and this process on the others."""
+    """Run processes that are started inside on one core, and this process on the others."""
     os.sched_setaffinity(0, CORES[-1:])
     try:
         yield
@@ -53,7 +53,7 @@ def on_server_core() -> Iterator[None]:
 def python_server(
     make_app: Callable[[], web.Application], pem: Path | None = None
 ) -> Iterator[int]:
-    """Run an application in a process of its own, over TLS if given a *pem*. Yields: its port."""
+    """Run an application in its own process, with TLS if given a *pem*; yield its port."""
     spawning = multiprocessing.get_context("spawn")
     channel, far = spawning.Pipe()
     process = spawning.Process(target=serve, args=(far, make_app, pem), daemon=True)
@@ -67,7 +67,7 @@ def python_server(
 
 
 def serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path | None) -> None:
-    """Serve until the process is ended; the port goes into the channel."""
+    """Serve until the process is terminated; send the port through the channel."""
     context = None
     if pem:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -77,7 +77,7 @@ def serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path |
         server = http.Server(make_app(), ANY_PORT, context)
         await server.start()
         gc.collect()
-        gc.freeze()  # as the programs do after their first list
+        gc.freeze()  # like the programs after their first list
         channel.send(server.port)
         await asyncio.Event().wait()
 
@@ -85,7 +85,7 @@ def serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path |
 
 
 def nothing_app(body: bytes, path: str) -> web.Application:
-    """Return the floor of aiohttp: read the request, answer as shortly as can be."""
+    """Return the minimal aiohttp application: read the request, return a constant."""
 
     async def nothing(request: web.Request) -> web.Response:
         await request.read()
@@ -105,7 +105,7 @@ class Peer:
 
     @contextlib.contextmanager
     def serve(self, *arguments: str) -> Iterator[int]:
-        """Run it with one server on any port. Yields: the port."""
+        """Run one of its servers on a free port; yield the port."""
         with on_server_core():
             process = subprocess.Popen(
                 [self.program, *arguments], stdout=subprocess.PIPE, text=True
@@ -119,14 +119,13 @@ class Peer:
 
 
 def build_peer(folder: Path) -> Peer | None:
-    """Build the Go program into *folder*; without a Go that can, say so in one line.
+    """Build the Go program into *folder*; return None and print a line if this is not possible.
 
-    The second version of encoding/json is Go's default from 1.27 on and the faster one: an older
-    Go is asked for it.
+    The faster encoding/json v2 is the default from Go 1.27 on; older versions need an experiment.
     """
     go = shutil.which("go")
     if go is None:
-        print("no Go on the PATH: its columns are left out", file=sys.stderr)
+        print("Go is not on the PATH: its columns are omitted", file=sys.stderr)
         return None
     command = [go, "build", "-trimpath", "-o", str(folder / "peer"), "."]
     made = None
@@ -139,14 +138,14 @@ def build_peer(folder: Path) -> Peer | None:
             version = subprocess.check_output([go, "env", "GOVERSION"], text=True).strip()
             return Peer(folder / "peer", f"{version}{json}")
     why = made.stderr.strip().splitlines()[-1:] if made else []
-    print("Go cannot build the peer:", *why, "- its columns are left out", file=sys.stderr)
+    print("Go cannot build the peer:", *why, "- its columns are omitted", file=sys.stderr)
     return None
 
 
 class Connection:
-    """A connection that is kept open, with one request that is sent again and again.
+    """A persistent connection that sends the same request repeatedly.
 
-    Without a body it is a GET.
+    Without a body the request is a GET.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class Connection:
         self.socket.sendall(self._request)
 
     def receive(self) -> memoryview:
-        """Return the answer's body, which is valid until the next; the status must be 200."""
+        """Return the body of the response, valid until the next call; the status must be 200."""
         view = memoryview(self._buffer)
         have, end, body = 0, 0, 0
         while not end or have < end:
@@ -186,7 +185,7 @@ class Connection:
 
 
 def call(port: int, path: str, body: bytes, context: ssl.SSLContext | None = None) -> bytes:
-    """Ask once, on a connection of its own."""
+    """Send one request on a new connection; return the body of the response."""
     connection = Connection(port, path, body, context)
     with connection.socket:
         connection.send()
@@ -195,7 +194,7 @@ def call(port: int, path: str, body: bytes, context: ssl.SSLContext | None = Non
 
 @dataclass(slots=True)
 class Taken:
-    """What calls took, over all turns."""
+    """Durations of calls over all turns."""
 
     seconds: list[float] = field(default_factory=list)
     elapsed: float = 0.0
@@ -206,12 +205,12 @@ class Taken:
         return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1000
 
     def per_second(self) -> float:
-        """Return how many calls were answered in a second."""
+        """Return the calls per second."""
         return len(self.seconds) / self.elapsed
 
 
 def measure(lines: Mapping[str, Sequence[Connection]], turns: int, calls: int) -> dict[str, Taken]:
-    """Drive each server over its connections, by turns, so that a slow moment hits all."""
+    """Measure the servers in turns, so that slow moments of the machine affect all of them."""
     taken = {name: Taken() for name in lines}
     for connections in lines.values():
         _turn(connections, calls // WARM_UP_SHARE, Taken())
@@ -241,7 +240,7 @@ def _once(connection: Connection, taken: Taken) -> None:
 
 
 def _all_at_once(connections: Sequence[Connection], calls: int, taken: Taken) -> None:
-    """Keep a request under way on each connection until *calls* have been sent."""
+    """Keep a request in progress on each connection until *calls* are sent."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             selector.register(connection.socket, selectors.EVENT_READ, connection)

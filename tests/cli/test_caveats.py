@@ -1,4 +1,4 @@
-"""What a look cannot tell, and which nodes stand aside: one row a case."""
+"""Caveats: what the input cannot show, and which nodes provide no capacity."""
 
 from dataclasses import replace
 
@@ -45,38 +45,64 @@ def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> 
 @pytest.mark.parametrize(
     ("pods", "kinds", "found"),
     [
-        pytest.param(WHOLE, ALL, set(), id="nothing to say"),
-        pytest.param(WHOLE, None, set(), id="live"),
-        pytest.param(WHOLE[1:], ALL, {"one-namespace"}, id="forgotten -A"),
-        pytest.param(WHOLE[1:], None, set(), id="a live cluster is whole"),
+        pytest.param(WHOLE, ALL, set(), id="complete input"),
+        pytest.param(WHOLE, None, set(), id="live cluster"),
+        pytest.param(WHOLE[1:], ALL, {"one-namespace"}, id="dump of one namespace"),
+        pytest.param(WHOLE[1:], None, set(), id="live cluster of one namespace"),
         pytest.param(
             (WHOLE[1], pod("y", "a", 1, 1, namespace="e")),
             ALL,
             {"no-daemonsets"},
-            id="some of all",
+            id="dump without DaemonSet pods",
         ),
-        pytest.param(WHOLE, ALL - {"PodDisruptionBudget"}, {"no-budgets"}, id="no pdb"),
-        pytest.param(WHOLE, ALL - {"CSINode"}, set(), id="no pod uses a claim"),
-        pytest.param((*WHOLE, BOUND), ALL, set(), id="claims and what is behind them"),
-        pytest.param((*WHOLE, BOUND), ALL - {"CSINode"}, {"no-volumes"}, id="no csinodes"),
-        pytest.param((*WHOLE, BOUND), ALL - {"PersistentVolume"}, {"no-volumes"}, id="no pv"),
-        pytest.param((*WHOLE, pod("z", "a", 0, 1)), ALL, {"no-requests"}, id="no cpu"),
-        pytest.param((*WHOLE, pod("z", None, 1, 0)), None, {"no-requests"}, id="no memory, waits"),
         pytest.param(
-            (*WHOLE, pod("z", "a", 0, 0, daemon=True)), ALL, set(), id="it goes with its node"
+            WHOLE,
+            ALL - {"PodDisruptionBudget"},
+            {"no-budgets"},
+            id="dump without PodDisruptionBudgets",
         ),
-        pytest.param((*WHOLE, pod("z", "b", 4100, 1)), None, {"overcommitted"}, id="cpu"),
-        pytest.param((*WHOLE, pod("z", "b", 1, 8100)), ALL, {"overcommitted"}, id="memory"),
-        pytest.param((*WHOLE, pod("z", "b", 4000, 8000)), ALL, set(), id="full is not over"),
+        pytest.param(WHOLE, ALL - {"CSINode"}, set(), id="dump without CSINodes, no claims"),
+        pytest.param((*WHOLE, BOUND), ALL, set(), id="claims and volumes"),
+        pytest.param(
+            (*WHOLE, BOUND), ALL - {"CSINode"}, {"no-volumes"}, id="claims without CSINodes"
+        ),
+        pytest.param(
+            (*WHOLE, BOUND),
+            ALL - {"PersistentVolume"},
+            {"no-volumes"},
+            id="claims without PersistentVolumes",
+        ),
+        pytest.param(
+            (*WHOLE, pod("z", "a", 0, 1)), ALL, {"no-requests"}, id="pod without CPU request"
+        ),
+        pytest.param(
+            (*WHOLE, pod("z", None, 1, 0)),
+            None,
+            {"no-requests"},
+            id="Pending pod without memory request",
+        ),
+        pytest.param(
+            (*WHOLE, pod("z", "a", 0, 0, daemon=True)),
+            ALL,
+            set(),
+            id="DaemonSet pod without requests",
+        ),
+        pytest.param(
+            (*WHOLE, pod("z", "b", 4100, 1)), None, {"overcommitted"}, id="CPU overcommitted"
+        ),
+        pytest.param(
+            (*WHOLE, pod("z", "b", 1, 8100)), ALL, {"overcommitted"}, id="memory overcommitted"
+        ),
+        pytest.param((*WHOLE, pod("z", "b", 4000, 8000)), ALL, set(), id="full node"),
     ],
 )
-def test_what_is_said(
+def test_caveats_are_reported_when_input_is_incomplete(
     pods: tuple[Pod, ...], kinds: frozenset[str] | None, found: set[str]
 ) -> None:
     assert set(codes(pods, kinds)) == found
 
 
-def test_nodes_aside_are_named_once_each_by_what_weighs_most() -> None:
+def test_node_without_capacity_is_reported_once_for_its_main_reason() -> None:
     taint = Taint("karpenter.sh/disrupted", "", "NoSchedule")
     found = codes(
         WHOLE,
@@ -104,7 +130,7 @@ def test_nodes_aside_are_named_once_each_by_what_weighs_most() -> None:
     )
 
 
-def test_names_are_few_and_the_fullest_first() -> None:
+def test_caveat_lists_few_nodes_and_nodes_with_most_pods_first() -> None:
     pods = [
         pod(f"p{number}-{more}", f"n{number}", 0, 0)
         for number in range(30)
@@ -135,7 +161,9 @@ def test_names_are_few_and_the_fullest_first() -> None:
         (WHOLE[1:], ALL, "all pods (1) are in namespace d;"),
     ],
 )
-def test_one_pod_is_told_as_one(pods: tuple[Pod, ...], kinds: frozenset[str], told: str) -> None:
+def test_caveat_uses_singular_when_one_pod_is_affected(
+    pods: tuple[Pod, ...], kinds: frozenset[str], told: str
+) -> None:
     (said,) = codes(pods, kinds).values()
     assert said.message.startswith(told)
 
@@ -150,7 +178,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_is_one_policys_alone_is_said_not_to_be_heard_under_another(policy: str) -> None:
+def test_caveat_names_settings_that_selected_policy_ignores(policy: str) -> None:
     heard = POLICIES[policy].thresholds
     for said in ({}, SAID, *({name: value} for name, value in SAID.items())):
         config = parse({**HEAD, **said, "policy": policy}, "x")

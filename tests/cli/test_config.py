@@ -1,4 +1,4 @@
-"""`ebb config`: the schema as every form, and files with and without faults."""
+"""`ebb config`: the schema in each output format, and the validation of files."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.support.plan_cli import ebb
 HEAD = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
 
 
-def test_the_schema_is_printed_as_json() -> None:
+def test_schema_is_printed_as_json() -> None:
     done = ebb("config", "schema")
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout) == schema()
 
 
-def test_the_schema_is_a_page_and_a_table_too() -> None:
+def test_schema_is_printed_as_markdown_and_table() -> None:
     assert ebb("config", "schema", "-o", "markdown").stdout.decode() == page()
     table = ebb("config", "schema", "-o", "table").stdout.decode()
     assert [line.split()[0] for line in table.splitlines()[1:]] == [one.path for one in settings()]
@@ -27,7 +27,7 @@ def test_the_schema_is_a_page_and_a_table_too() -> None:
 @pytest.mark.parametrize(
     ("texts", "out", "faults"),
     [
-        pytest.param([HEAD], ["0: ok"], [], id="good"),
+        pytest.param([HEAD], ["0: ok"], [], id="valid file"),
         pytest.param(
             [HEAD + "mod: x\nmode: enforced\n", HEAD, "a: ["],
             ["1: ok"],
@@ -36,11 +36,11 @@ def test_the_schema_is_a_page_and_a_table_too() -> None:
                 "0: mod: unknown field; allowed: apiVersion, kind, mode, policy, ",
                 "2: line 1: ",
             ],
-            id="every fault of every file",
+            id="several errors in several files",
         ),
     ],
 )
-def test_files_are_good_or_all_their_faults_are_told(
+def test_validate_reports_every_error_of_every_file(
     texts: list[str], out: list[str], faults: list[str], tmp_path: Path
 ) -> None:
     paths = [tmp_path / str(number) for number in range(len(texts))]
@@ -57,7 +57,7 @@ def test_files_are_good_or_all_their_faults_are_told(
     assert done.returncode == (2 if faults else 0)
 
 
-def test_a_configuration_is_read_from_standard_input() -> None:
+def test_validate_reads_standard_input() -> None:
     done = ebb("config", "validate", "-", stdin=HEAD.encode())
     assert (done.returncode, done.stdout) == (0, b"standard input: ok\n")
     done = ebb("config", "validate", "-", stdin=b"kind: x")

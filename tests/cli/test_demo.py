@@ -1,4 +1,4 @@
-"""`ebb demo`, as a person runs it."""
+"""`ebb demo`, run as a command."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_demo_tells_draws_and_says_how(
+def test_demo_prints_table_and_writes_picture(
     rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture = rules.with_name("demo.png")
@@ -51,15 +51,15 @@ def test_the_demo_tells_draws_and_says_how(
         (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
     ],
 )
-def test_what_the_demo_cannot_do_is_one_line(
+def test_demo_rejects_invalid_options_with_one_line(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", *arguments]) == 2
     assert problem in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_the_demo_at_once_and_quietly(rules: Path) -> None:
-    for everybody in (True, False):  # a terminal tells the whole group, kill(1) one process
+def test_demo_exits_without_output_when_interrupted(rules: Path) -> None:
+    for everybody in (True, False):  # a terminal signals the process group, kill(1) one process
         with demo(rules) as process:
             first_hours(process)
             if everybody:
@@ -71,16 +71,16 @@ def test_ctrl_c_ends_the_demo_at_once_and_quietly(rules: Path) -> None:
         assert list(rules.parent.iterdir()) == [rules]
 
 
-def test_a_run_that_is_ended_from_outside_is_one_line(rules: Path) -> None:
+def test_demo_reports_one_line_when_simulation_process_is_killed(rules: Path) -> None:
     with demo(rules) as process:
         first_hours(process)
-        os.kill(max(processes(process.pid)), signal.SIGKILL)  # the last that was started: a run
+        os.kill(max(processes(process.pid)), signal.SIGKILL)  # the process started last simulates
         _, told = process.communicate(timeout=60)
     assert process.returncode == 2
     assert told == b"ebb: a process of the simulation was ended from outside\n"
 
 
-def test_a_reader_that_has_seen_enough_ends_the_demo(rules: Path) -> None:
+def test_demo_exits_with_0_when_reader_closes_pipe(rules: Path) -> None:
     with demo(rules) as process:
         first_hours(process)
         assert process.stdout is not None
@@ -92,7 +92,7 @@ def test_a_reader_that_has_seen_enough_ends_the_demo(rules: Path) -> None:
 
 
 def demo(rules: Path) -> subprocess.Popen[bytes]:
-    """Start a demo of three days: it does not end by itself before the test has ended it."""
+    """Start a demo of three days, which runs longer than any test here."""
     picture = str(rules.with_name("demo.png"))
     options = ["--days", "3", "--config", str(rules), "--output", picture]
     pipe = subprocess.PIPE
@@ -110,7 +110,7 @@ def first_hours(process: subprocess.Popen[bytes]) -> None:
 
 
 def processes(parent: int) -> list[int]:
-    """The children of a process, as Linux tells them."""
+    """Return the child processes of a process, read from /proc."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""`ebb explain` as its users meet it: one node or one pod asked about."""
+"""`ebb explain`, run as a command for one node or one pod."""
 
 import re
 from pathlib import Path
@@ -75,7 +75,9 @@ def of(tmp_path: Path, *items: Json) -> Path:
 
 
 class TestNode:
-    def test_one_that_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_removable_node_is_explained_with_placements(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         found = explained(capsys, path, "node", C)
         assert found["kind"] == "NodeExplanation"
         assert found["verdict"] == {"removable": True, "order": 1}
@@ -89,7 +91,7 @@ class TestNode:
         assert found["mark"]["value"] is None
         assert found["rank"] == {"price": 0.0, "requested": 0.125}
 
-    def test_one_that_stays_has_all_reasons_with_what_helps(
+    def test_unremovable_node_is_explained_with_all_reasons_and_fixes(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         found = explained(capsys, path, "node", D)
@@ -104,7 +106,7 @@ class TestNode:
             for reason in found["reasons"]
         )
 
-    def test_it_agrees_with_the_plan(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_reasons_match_plan(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "--from-file", path, "-o", "json"]) == 0
         plan = orjson.loads(capsys.readouterr().out)
         for kept in plan["unremovable"]:
@@ -112,7 +114,9 @@ class TestNode:
             codes = [(one["code"], one["message"]) for one in found["reasons"]]
             assert codes == [(one["code"], one["message"]) for one in kept["reasons"]]
 
-    def test_the_table(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_table_shows_verdict_reasons_and_placements(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         text = table(capsys, path, "node", D)
         for part in (
             "verdict not removable: ",
@@ -128,7 +132,9 @@ class TestNode:
         assert "removable, number 1 in the plan" in text
         assert re.search(rf"^shop/c1 ({A}|{B})$", text, re.MULTILINE)
 
-    def test_a_mark(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_marked_node_is_explained_with_details_of_its_mark(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         guarded = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
         file = of(tmp_path, marked("m", **guarded), node("n"), pod("p", "m"))
         assert explained(capsys, file, "node", "m")["mark"] == {
@@ -161,7 +167,7 @@ class TestNode:
             (node("m"), "scale-ins delete 2 pods of this node after those of marked nodes\n"),
         ],
     )
-    def test_whom_scale_ins_take(
+    def test_table_counts_pods_with_deletion_cost(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], one: Json, told: str
     ) -> None:
         pods = [pod(name, "m") for name in "abc"]
@@ -180,7 +186,7 @@ class TestNode:
             ("aws-node-termination-handler/spot-itn", False),
         ],
     )
-    def test_a_node_that_is_leaving_need_not_be_being_deleted(
+    def test_leaving_node_counts_as_being_deleted_only_when_autoscaler_taints_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], taint: str, deleted: bool
     ) -> None:
         leaves = node("m", spec={"taints": [{"key": taint, "effect": "NoSchedule"}]})
@@ -188,7 +194,7 @@ class TestNode:
         mark = explained(capsys, file, "node", "m")["mark"]
         assert (mark["leaving"], mark["beingDeleted"]) == (True, deleted)
 
-    def test_a_node_that_is_kept_for_pods_to_be_expected(
+    def test_empty_node_is_explained_with_its_reserve(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         told = "it is reserved for 3 pods: 2 of 1 + 2Gi, 1 of 500m + 1Gi"
@@ -206,7 +212,7 @@ class TestNode:
         filled = of(tmp_path, kept, node("n"), pod("p", "m"))
         assert explained(capsys, filled, "node", "m")["reservedFor"] == []
 
-    def test_a_mark_whose_taint_and_details_are_lost(
+    def test_marked_node_is_explained_when_taint_and_details_are_missing(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         bare = node("m", metadata={"name": "m", "labels": {MARK_LABEL: "hard"}})
@@ -226,7 +232,7 @@ class TestNode:
             (SINCE + 400 * 86_400, "", False),
         ],
     )
-    def test_a_node_is_left_alone_where_the_engine_holds_to_it(
+    def test_backoff_is_shown_only_when_engine_applies_it(
         self,
         until: int,
         mark: str,
@@ -234,7 +240,7 @@ class TestNode:
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        """Not past the time, nor of a time that no leader may have written, nor of a mark."""
+        """A backoff ends; it is ignored on a marked node, and if longer than allowed."""
         annotations = {BACKOFF_ANNOTATION: f"2 {until}", GUARD_ANNOTATION: "true"}
         labels = {MARK_LABEL: mark} if mark else {}
         metadata = {"name": "m", "labels": labels, "annotations": annotations}
@@ -247,7 +253,7 @@ class TestNode:
         assert ("\nskipped until 2023-11-1" in text) is left_alone
         assert "scale-down protection not by Ebb\n" in text
 
-    def test_a_node_that_is_being_deleted(
+    def test_pod_is_planned_elsewhere_when_its_node_is_being_deleted(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
@@ -258,7 +264,9 @@ class TestNode:
 
 
 class TestPod:
-    def test_one_whose_node_goes(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_pod_of_removable_node_is_explained_with_planned_node(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         found = explained(capsys, path, "pod", "shop/c1")
         assert found["kind"] == "PodExplanation"
         assert (found["node"], found["pending"], found["movable"]) == (C, False, True)
@@ -269,7 +277,7 @@ class TestPod:
         assert set(found["feasibleNodes"]) == {A, B}
         assert found["rejectedBy"] == [{"rule": "cordoned", "nodes": 1}]
 
-    def test_one_that_finds_no_place(
+    def test_pod_is_explained_with_refusing_filter_when_no_node_admits_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         pinned = pod("p", "m", nodeSelector={"disk": "nvme"})
@@ -284,7 +292,7 @@ class TestPod:
         assert "could run on no node\n" in text
         assert "node-selector 2\n" in text
 
-    def test_one_that_waits_and_the_marked_nodes_that_could_take_it(
+    def test_pending_pod_is_explained_with_marked_nodes_that_have_room(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         items = [marked("m"), node("n"), pod("p", "n", "3"), pod("w", None, "2")]
@@ -296,7 +304,7 @@ class TestPod:
         assert "node none: the pod is Pending\n" in text
         assert "or if released m\n" in text
 
-    def test_one_that_nothing_can_take(
+    def test_pending_pod_is_explained_when_no_node_has_enough_capacity(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = of(tmp_path, node("n"), pod("p", "n"), pod("w", None, "9"))
@@ -305,10 +313,10 @@ class TestPod:
         assert (found["target"], found["whyNoTarget"]) == (None, why)
 
     @pytest.mark.parametrize(("name", "on"), [("p299", "n24"), ("p300", None)])
-    def test_one_of_those_that_ask_for_too_many_sets_of_nodes_together(
+    def test_pod_is_not_movable_when_cluster_has_too_many_reaches(
         self, name: str, on: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The node's own verdict says so too; for one that waits no place is looked for."""
+        """The reasons of its node include the code too. A Pending pod is not placed."""
         file = of(tmp_path, *many_reaches())
         found = explained(capsys, file, "pod", f"shop/{name}")
         (reason,) = found["reasons"]
@@ -317,10 +325,10 @@ class TestPod:
         assert ("asks-too-much" in found["nodeReasons"]) is (on is not None)
         assert "movable no: asks-too-much\n" in table(capsys, file, "pod", f"shop/{name}")
 
-    def test_one_that_the_plan_moves_twice(
+    def test_pending_pod_is_explained_with_last_node_when_plan_moves_it_twice(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """It waits, is placed on the fullest node, and goes on with that node's own pod."""
+        """The plan places it on the fullest node, and then removes that node."""
         items = [node("x"), node("y"), node("z"), pod("big", "x", "1500m"), pod("w", None, "100m")]
         for number in range(5):
             items += [pod(f"y{number}", "y", "250m"), pod(f"z{number}", "z", "200m")]
@@ -333,7 +341,7 @@ class TestPod:
         assert found["target"] == last["shop/w"] != "x"
 
     @pytest.mark.parametrize("asked", [{"pool": "a"}, {"pool": "b"}])
-    def test_one_that_nothing_can_take_is_told_who_admits_it(
+    def test_pod_without_reach_is_explained_with_number_of_admitting_nodes(
         self, asked: Json, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         nodes = [
@@ -346,14 +354,14 @@ class TestPod:
         assert found["reach"] is None, "it makes none"
 
     @pytest.mark.parametrize(("owner", "place"), [([], None), ([OWNER], "n")])
-    def test_one_whose_node_has_left_the_cluster(
+    def test_pod_is_explained_when_its_node_no_longer_exists(
         self,
         owner: list[Json],
         place: str | None,
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        """The plan has a place for what is made anew, and a bare pod is not."""
+        """A controller recreates its pod, so the plan places it. Nothing recreates a bare pod."""
         left = pod("left", "gone")
         left["metadata"]["ownerReferences"] = owner
         file = of(tmp_path, node("n"), pod("p", "n"), left)
@@ -364,7 +372,7 @@ class TestPod:
         assert "movable not needed: its node no longer exists" in told
         assert ("planned node n" in told) == bool(place)
 
-    def test_one_that_goes_with_its_node(
+    def test_daemonset_pod_is_explained_as_removed_with_its_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         owned = pod("p", "n")
@@ -381,7 +389,7 @@ class TestPod:
             capsys, file, "pod", "shop/p"
         )
 
-    def test_one_that_cannot_move(
+    def test_pod_with_resource_claims_is_explained_as_not_movable(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         held = pod("p", "n", resourceClaims=[{"name": "gpu"}])
@@ -415,7 +423,7 @@ class TestNames:
             ("pod", "shop/c9", "similar names: shop/c1"),
         ],
     )
-    def test_an_unknown_name_is_a_line_with_what_comes_near(
+    def test_unknown_name_is_reported_in_one_line_with_similar_names(
         self, what: str, name: str, told: str, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["explain", what, name, "--from-file", path]) == 2
@@ -434,7 +442,7 @@ class TestNames:
             ["explain", "node", "x", "--from-file", "f", "--kubeconfig", "k"],
         ],
     )
-    def test_a_bad_command_line(
+    def test_invalid_command_line_is_rejected_with_usage(
         self, arguments: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(arguments) == 2
@@ -442,7 +450,7 @@ class TestNames:
 
 
 class TestOutput:
-    def test_a_pipe_gets_whole_plain_lines(self, path: str) -> None:
+    def test_pipe_receives_plain_lines_without_wrapping(self, path: str) -> None:
         done = ebb("explain", "node", D, "--from-file", path, COLUMNS="40", FORCE_COLOR="1")
         text = done.stdout.decode()
         assert (done.returncode, done.stderr) == (0, b"")
@@ -450,13 +458,13 @@ class TestOutput:
         assert f"kubectl uncordon {D}\n" in text
         assert all(line == line.rstrip() for line in text.splitlines())
 
-    def test_a_terminal_gets_its_own_width(self, path: str) -> None:
+    def test_terminal_receives_styled_lines_of_its_width(self, path: str) -> None:
         text = on_terminal("explain", "node", D, "--from-file", path, COLUMNS="80", TERM="xterm")
         assert "\x1b[1m" in text
         lines = [line for line in text.split("\r\n") if "\x1b" not in line]
         assert max(len(line) for line in lines if path not in line) <= 80
 
-    def test_a_pod_stands_above_its_place_where_both_are_too_wide(self, tmp_path: Path) -> None:
+    def test_pod_is_printed_above_its_node_when_line_is_too_wide(self, tmp_path: Path) -> None:
         one, two = ("n" * 50 + end for end in "ab")
         file = tmp_path / "dump.json"
         file.write_bytes(dump(node(one), node(two), pod("p" * 40, one)))
@@ -495,7 +503,7 @@ class TestReaches:
             ("fargate", [], "none: no movable pod could run here, so the node is in no total"),
         ],
     )
-    def test_of_a_node(
+    def test_node_is_explained_with_its_reaches(
         self,
         name: str,
         reaches: list[tuple[str, int]],
@@ -509,10 +517,10 @@ class TestReaches:
         assert found["reached"] == bool(reaches)
         assert f"\nreaches {told}\n" in table(capsys, file, "node", name)
 
-    def test_the_one_that_refuses_is_named(
+    def test_reason_names_reach_that_exceeds_threshold(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Of 20 cores that pods can reach 8 are asked for, of the 12 that are general 7."""
+        """Pods request 8 of 20 cores in all reaches, and 7 of the 12 in reach `general`."""
         file = of(tmp_path, *POOLS)
         reasons = {one["code"]: one["message"] for one in
                    explained(capsys, file, "node", "w3")["reasons"]}  # fmt: skip
@@ -527,7 +535,7 @@ class TestReaches:
             ("t", NAME, 2, f"{NAME} (2 nodes)"),
         ],
     )
-    def test_of_a_pod(
+    def test_pod_is_explained_with_its_reach(
         self,
         name: str,
         reach: str,
@@ -542,7 +550,7 @@ class TestReaches:
         assert found["admittedBy"] == admitted
         assert f"\nreach {told}\n" in table(capsys, file, "pod", f"shop/{name}")
 
-    def test_a_virtual_node_refuses_a_pod_as_what_it_is(
+    def test_virtual_node_refuses_pod_by_rule_virtual_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         found = explained(capsys, of(tmp_path, *POOLS), "pod", "shop/a")
@@ -550,7 +558,7 @@ class TestReaches:
 
 
 class TestFixes:
-    """A fix can be typed as it stands: it names the node, the pod, and the key or owner."""
+    """A fix is a command to copy: it contains the names of the node, the pod, the key or owner."""
 
     @pytest.mark.parametrize(
         ("changed", "code", "fix"),
@@ -577,7 +585,7 @@ class TestFixes:
             ),
         ],
     )
-    def test_of_a_node(
+    def test_fix_removes_annotation_or_label_that_protects_node(
         self,
         changed: Json,
         code: str,
@@ -592,7 +600,9 @@ class TestFixes:
         assert told["fix"].endswith(fix)
         assert fix in table(capsys, file, "node", "n")
 
-    def test_of_a_stateful_set(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_fix_restarts_statefulset(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         owned = pod("db-0", "n")
         owner = {"kind": "StatefulSet", "name": "db", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
@@ -601,7 +611,7 @@ class TestFixes:
             (told,) = explained(capsys, file, *what)[field]
             assert told["fix"].endswith("kubectl -n shop rollout restart statefulset db")
 
-    def test_where_pods_are_evicted_it_says_which_would_not_be(
+    def test_pods_that_cannot_be_evicted_are_listed_when_eviction_is_enabled(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         owned = pod("db-0", "n")
@@ -633,10 +643,10 @@ class TestFixes:
         assert "budget db allows 0" in text
 
     @pytest.mark.parametrize("name", ["m", "n"])
-    def test_a_pod_is_not_drained_while_another_of_its_controller_is_not_ready(
+    def test_pod_is_not_evicted_when_another_pod_of_its_controller_is_not_ready(
         self, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Nor from a node without a mark, which nobody drains yet."""
+        """The answer is the same for a node without a mark, which Ebb does not drain yet."""
         making, *serving = (pod(f"web-{on}", on) for on in ("o", "m", "n"))
         for one in (making, *serving):
             one["metadata"]["ownerReferences"] = [OWNER]
@@ -651,10 +661,10 @@ class TestFixes:
         assert (told["code"], told["pod"]) == ("evict-unsettled", f"shop/web-{name}")
         assert told["message"] == "pod web-o of ReplicaSet web is not Ready"
 
-    def test_a_name_is_one_word_for_a_shell(
+    def test_fix_quotes_owner_name_for_shell(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The API takes any text for an owner's name."""
+        """The API server accepts any text as the name of an owner."""
         owned = pod("db-0", "n")
         owner = {"kind": "StatefulSet", "name": "x; reboot $(id)", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
@@ -662,7 +672,7 @@ class TestFixes:
         (told,) = explained(capsys, file, "pod", "shop/db-0")["remarks"]
         assert told["fix"].endswith("rollout restart statefulset 'x; reboot $(id)'")
 
-    def test_of_a_daemon_set_that_does_not_tolerate_the_taint(
+    def test_fix_adds_toleration_when_daemonset_does_not_tolerate_taint(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         owned = pod("logs", "m")
@@ -680,7 +690,7 @@ class TestFixes:
         assert f"add a toleration for {TAINT_KEY} to the DaemonSet of pod logs in shop;" in told
 
 
-def test_a_pod_without_its_namespace_is_told_what_is_wanted(path: str) -> None:
+def test_pod_name_without_namespace_is_rejected_with_suggestion(path: str) -> None:
     done = ebb("explain", "pod", "a1", "--from-file", path)
     told = (
         b"ebb: pod a1: the namespace is missing; allowed: NAMESPACE/NAME; did you mean shop/a1?\n"

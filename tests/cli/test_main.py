@@ -1,4 +1,4 @@
-"""The command itself: what it imports, how a shell completes it, outputs that take nothing."""
+"""The command `ebb`: its imports, shell completion, and outputs that cannot be written."""
 
 import os
 import subprocess
@@ -61,29 +61,33 @@ class TestImports:
         ],
         ids=" ".join,
     )
-    def test_no_client_simulation_or_plotting(self, arguments: list[str]) -> None:
+    def test_help_and_reasons_import_no_client_simulation_or_plotting(
+        self, arguments: list[str]
+    ) -> None:
         found = imported(*arguments)
-        assert "click" in found  # or the names are not told
+        assert "click" in found  # shows that the names of modules were printed
         assert not found & HEAVY
 
     @pytest.mark.parametrize("asked", ["--help", "--version"])
-    def test_the_settings_are_not_built_to_show_the_help(self, asked: str) -> None:
+    def test_help_and_version_do_not_import_pydantic(self, asked: str) -> None:
         assert "pydantic" not in imported(asked)
 
     @pytest.mark.parametrize("command", [["plan"], ["status"], ["explain", "pod", "shop/c1"]])
-    def test_none_for_a_dump_either(self, command: list[str], path: str) -> None:
+    def test_commands_import_no_client_when_cluster_is_read_from_dump(
+        self, command: list[str], path: str
+    ) -> None:
         found = imported(*command, "--from-file", path)
         assert "msgspec" in found
         assert not found & HEAVY
 
-    def test_help_imports_no_command_and_little_of_the_core(self) -> None:
+    def test_help_imports_no_command_and_two_core_modules(self) -> None:
         found = imported("--help")
         assert not found & {"msgspec", "orjson", "pydantic", "rich", "yaml"}
         ours = {name for name in found if name.startswith(("cli.", "core."))}
         assert ours == {"cli.__main__", "core.model", "core.model.errors"}
 
 
-class TestOutputsThatTakeNothing:
+class TestUnwritableOutput:
     COMMANDS = (
         ["--help"],
         ["plan", "--help"],
@@ -96,26 +100,32 @@ class TestOutputsThatTakeNothing:
     )
 
     @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-    def test_a_full_one_is_one_line(self, arguments: list[str], path: str) -> None:
+    def test_command_reports_one_line_when_device_is_full(
+        self, arguments: list[str], path: str
+    ) -> None:
         with Path("/dev/full").open("wb") as full:
             done = run(arguments, path, stdout=full)
         told = b"ebb: standard output: No space left on device\n"
         assert (done.returncode, without_warnings(done.stderr)) == (2, told)
 
     @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-    def test_a_closed_one_is_one_line(self, arguments: list[str], path: str) -> None:
+    def test_command_reports_one_line_when_standard_output_is_closed(
+        self, arguments: list[str], path: str
+    ) -> None:
         done = run(["-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments], path, command=("sh",))
         assert (done.returncode, done.stderr) == (2, b"ebb: standard output is closed\n")
 
     @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=" ".join)
-    def test_a_broken_pipe_is_silent(self, arguments: list[str], path: str) -> None:
+    def test_command_exits_silently_when_pipe_is_broken(
+        self, arguments: list[str], path: str
+    ) -> None:
         ours, theirs = os.pipe()
         os.close(ours)
         with os.fdopen(theirs, "wb") as pipe:
             done = run(arguments, path, stdout=pipe)
         assert (done.returncode, without_warnings(done.stderr)) == (0, b"")
 
-    def test_a_fault_with_nowhere_to_go_is_an_exit_code(self, path: str) -> None:
+    def test_command_exits_with_2_when_standard_error_is_closed(self, path: str) -> None:
         script = ["-c", 'exec "$@" 2>&-', "sh", *COMMAND, "plan", "--from-file", "/no/such"]
         done = run(script, path, command=("sh",), stdout=subprocess.PIPE)
         assert (done.returncode, done.stdout) == (2, b"")
@@ -143,10 +153,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "utf-8"])
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_names_that_standard_output_has_no_letters_for_are_escaped(
+def test_output_escapes_characters_that_encoding_lacks(
     encoding: str, form: str, tmp_path: Path
 ) -> None:
-    """A byte that is no UTF-8, and letters that the encoding has not."""
+    """The file names contain a byte that is not UTF-8, and characters outside of the encoding."""
     file = tmp_path / "\udcff \u00fc \u6f22 \U0001f600.json"
     file.write_bytes(dump(*ITEMS))
     config = tmp_path / "\udcff.yaml"
@@ -175,7 +185,9 @@ class TestCompletion:
             (["plan", "-o", "j"], ["json"]),
         ],
     )
-    def test_bash_completes(self, words: list[str], offered: list[str], tmp_path: Path) -> None:
+    def test_bash_completes_commands_and_options(
+        self, words: list[str], offered: list[str], tmp_path: Path
+    ) -> None:
         program = tmp_path / "ebb"
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
         program.chmod(0o755)
@@ -188,7 +200,7 @@ class TestCompletion:
         )
         assert (done.stdout.decode().split(), done.stderr) == (offered, b"")
 
-    def test_a_shell_that_is_not_known_is_refused(self) -> None:
+    def test_completion_rejects_unknown_shell(self) -> None:
         assert ebb(_EBB_COMPLETE="dash_source").returncode == 1
 
 
@@ -204,7 +216,9 @@ class TestCompletion:
         (["plan", "--max-cpu", "0%"], "ebb plan: error: Invalid value for '--max-cpu': '0%'; "),
     ],
 )  # fmt: skip
-def test_a_command_line_that_is_refused(arguments: list[str], problem: str) -> None:
+def test_invalid_command_line_is_rejected_with_usage_and_reason(
+    arguments: list[str], problem: str
+) -> None:
     done = ebb(*arguments)
     usage, told = done.stderr.decode().splitlines()
     assert usage.startswith("Usage: ebb")

@@ -1,4 +1,4 @@
-"""`ebb migrate`: what users of other tools have, as a configuration or as one line."""
+"""`ebb migrate`: the settings of other tools become a configuration, or one line of error."""
 
 import json
 from pathlib import Path
@@ -37,11 +37,11 @@ REFINER = {
     "minimum_non_tainted_nodes": "3",
     "excess_nodes_threshold": "2",
 }
-"""As it is shipped."""
+"""Node Refiner's settings as its manifest ships them."""
 
 
 class TestNodeRefiner:
-    def test_what_it_ships(self) -> None:
+    def test_shipped_configmap_is_converted(self) -> None:
         fields, comments = made(refiner(**REFINER))
         assert fields == {
             "mode": "observe",
@@ -73,7 +73,7 @@ class TestNodeRefiner:
             ("minimum_non_tainted_nodes", "7", {"budgets": {"minUntaintedNodes": 7}}),
         ],
     )
-    def test_each_key(self, key: str, value: object, expected: dict[str, Any]) -> None:
+    def test_key_is_converted(self, key: str, value: object, expected: dict[str, Any]) -> None:
         policy = {"mode": "enforce", "policy": "ExcessNodes"}
         assert made(refiner(**{key: value}))[0] == policy | expected
 
@@ -101,16 +101,16 @@ class TestNodeRefiner:
             ("excess_nodes_threshold", "1/2"),
         ],
     )
-    def test_what_cannot_be_read_is_one_line(self, key: str, value: object) -> None:
+    def test_invalid_value_is_reported_in_one_line(self, key: str, value: object) -> None:
         line = fault(refiner(**REFINER | {key: value}))
         told = "missing" if value is None else repr(value)
         assert line.startswith(f"{key}: {told[:20]}")
         assert "; allowed: " in line
 
-    def test_a_flat_file_as_json_is_taken_too(self) -> None:
+    def test_json_file_without_configmap_is_converted(self) -> None:
         assert made(json.dumps(REFINER)) == made(yaml.safe_dump(REFINER))
 
-    def test_a_list_of_kubectl_and_several_documents_are_searched(self) -> None:
+    def test_settings_are_found_in_list_and_in_several_documents(self) -> None:
         alone = made(refiner(**REFINER))
         other = {"kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"}, "data": {"a": "b"}}
         several = yaml.safe_dump(other) + "---\n" + refiner(**REFINER)
@@ -120,19 +120,19 @@ class TestNodeRefiner:
             assert fields == alone[0]
             assert "ConfigMap kube-root-ca.crt: holds no settings" in comments
 
-    def test_a_setting_that_it_does_not_know_is_a_comment(self) -> None:
+    def test_unknown_key_becomes_comment(self) -> None:
         fields, comments = made(refiner(time_gapp="5\n  mode: enforce", drainer_enabled="False"))
         assert fields == {"mode": "observe", "policy": "ExcessNodes"}
         assert "# - time_gapp=5\\n  mode: enforce: " in comments
 
 
-def test_every_equivalent_is_a_setting() -> None:
+def test_every_target_of_migration_is_setting_of_ebb() -> None:
     known = {one.path for one in settings()}
     taken = {".".join(one.path) for tool in TOOLS for one in tool.taken.values()}
     assert taken <= known
 
 
-def test_its_page_has_every_equivalent() -> None:
+def test_migration_page_lists_every_converted_setting() -> None:
     rows = (ROOT / "docs" / "migrate.md").read_text().splitlines()
     for tool in TOOLS:
         for key, one in tool.taken.items():
@@ -143,27 +143,29 @@ def test_its_page_has_every_equivalent() -> None:
     ("text", "told"),
     [
         pytest.param("", "holds no settings of Node Refiner", id="empty"),
-        pytest.param("a: b\n", "holds no settings of Node Refiner", id="another file"),
-        pytest.param("a: [", "line 1: ", id="no YAML"),
-        pytest.param('{"a": ', "line 1: ", id="no JSON"),
+        pytest.param("a: b\n", "holds no settings of Node Refiner", id="unrelated file"),
+        pytest.param("a: [", "line 1: ", id="invalid YAML"),
+        pytest.param('{"a": ', "line 1: ", id="invalid JSON"),
         pytest.param("a: &x 1\nb: *x\n", "line 2: ", id="aliases"),
         pytest.param(
-            refiner(**REFINER) + "---\n" + refiner(time_gap="1"), "time_gap: ", id="twice"
+            refiner(**REFINER) + "---\n" + refiner(time_gap="1"), "time_gap: ", id="two ConfigMaps"
         ),
-        pytest.param("[" * 5000, "not YAML: ", id="deep"),
-        pytest.param('{"time_gap":' + "[" * 900 + "]" * 900 + "}", "time_gap: ", id="deep value"),
+        pytest.param("[" * 5000, "not YAML: ", id="deeply nested file"),
+        pytest.param(
+            '{"time_gap":' + "[" * 900 + "]" * 900 + "}", "time_gap: ", id="deeply nested value"
+        ),
     ],
 )
-def test_other_faults_are_one_line_too(text: str, told: str) -> None:
+def test_invalid_file_is_reported_in_one_line(text: str, told: str) -> None:
     assert fault(text).startswith(told)
 
 
-def test_a_file_and_a_command_line_have_a_largest_size() -> None:
+def test_file_and_command_line_are_rejected_when_too_large() -> None:
     assert fault("--a=" + "b" * COMMAND_LINE_MAX).startswith("a command line longer than 131072 ")
     assert run(b"#" * (CONFIG_BYTES_MAX + 1)) == (2, "", "ebb: given: larger than 1048576 bytes\n")
 
 
-def test_a_plan_takes_it_from_standard_input_to_file(tmp_path: Path) -> None:
+def test_plan_accepts_configuration_converted_from_standard_input(tmp_path: Path) -> None:
     done = ebb("migrate", "-", stdin=refiner(**REFINER).encode())
     assert (done.returncode, done.stderr) == (0, b"")
     config, cluster = tmp_path / "ebb.yaml", tmp_path / "dump.json"
@@ -222,7 +224,7 @@ WRITTEN = OBJECTS.map(lambda one: json.dumps(one).encode()) | OBJECTS.map(
 @example(b'\xef\xbb\xbf{"time_gap": "10"}')
 @example(b"\x1f\x8b\x08")
 @example(b"--- !a b")
-def test_any_file_is_a_configuration_or_one_line(raw: bytes) -> None:
+def test_any_input_yields_valid_configuration_or_one_line(raw: bytes) -> None:
     code, out, err = run(raw)
     if code == 0:
         assert err == ""

@@ -1,4 +1,4 @@
-"""`ebb migrate` of Cluster Autoscaler's flags, wherever users have them."""
+"""`ebb migrate` with the flags of Cluster Autoscaler, in every format that users have."""
 
 import json
 from typing import Any
@@ -73,7 +73,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_flags_are_found_where_users_have_them(place: str) -> None:
+def test_flags_are_found_in_every_format(place: str) -> None:
     fields, comments = made(PLACES[place])
     assert fields == EXPECTED
     for flag in ("expander=least-waste", "max-scale-down-parallelism=3", "cloud-provider=aws"):
@@ -100,11 +100,11 @@ def test_flags_are_found_where_users_have_them(place: str) -> None:
         ("--skip-nodes-with-local-storage=F", {"nodeUtilization": {"keepLocalStorage": False}}),
     ],
 )
-def test_each_flag(flags: str, expected: dict[str, Any]) -> None:
+def test_flag_is_converted(flags: str, expected: dict[str, Any]) -> None:
     assert made(flags)[0] == NONE | expected
 
 
-def test_with_the_threshold_0_only_empty_nodes_went() -> None:
+def test_threshold_0_is_converted_to_mode_observe() -> None:
     fields, comments = made("--scale-down-utilization-threshold=0 --scale-down-enabled=true")
     assert fields == NONE | {"mode": "observe"}
     assert "# - scale-down-utilization-threshold=0: with 0 only nodes without requests" in comments
@@ -131,18 +131,18 @@ CUSTOM = "skip-nodes-with-custom-controller-pods"
         ("expendable-pods-priority-cutoff=-5", "the autoscaler ignores pods of lower priority; "),
     ],
 )
-def test_a_rule_of_which_nodes_may_go_is_none_of_evictions(flag: str, told: str) -> None:
+def test_flag_that_blocks_removal_of_nodes_becomes_comment(flag: str, told: str) -> None:
     assert f"# - {flag}: {told}in Ebb " in made(f"--{flag}")[1]
 
 
-def test_what_keeps_nodes_by_default_is_told_once() -> None:
+def test_flag_on_by_default_becomes_one_comment() -> None:
     told = "whether pods of unknown controllers block the removal of their node; in Ebb"
     assert f"# - {CUSTOM}, on by default: {told} " in made("--scan-interval=10s")[1]
     for value in ("true", "false"):
         assert made(f"--{CUSTOM}={value}")[1].count(CUSTOM) == 1
 
 
-def test_what_is_no_flag_is_a_comment() -> None:
+def test_argument_that_is_no_known_flag_becomes_comment() -> None:
     comments = made("cluster-autoscaler run --scan-interval=10s 2>&1 --new-one x --v")[1]
     assert "# - 2>&1: " in comments
     assert "# - new-one=x: " in comments
@@ -176,5 +176,5 @@ def test_what_is_no_flag_is_a_comment() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(text: str, told: str) -> None:
+def test_invalid_input_is_reported_in_one_line(text: str, told: str) -> None:
     assert fault(text).startswith(told)

@@ -1,4 +1,4 @@
-"""`ebb migrate` of estafette's node compactor."""
+"""`ebb migrate` with the settings of estafette's node compactor."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ POOLS = {
     "nodepool1": {"enabled": True, LIMIT: 0.75, REQUIRED: 5},
     "nodepool2": {"enabled": True, LIMIT: 0.6, REQUIRED: 3},
 }
-"""As its page has them."""
+"""The pools that the compactor's README documents."""
 
 
 def config_map(data: str) -> str:
@@ -42,7 +42,7 @@ def pools_of(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("indent", [None, 4, "\t"])
-def test_its_page_as_json_or_config_map(indent: int | str | None) -> None:
+def test_documented_pools_are_converted_from_json_and_configmap(indent: int | str | None) -> None:
     text = json.dumps({"nodePools": POOLS}, indent=indent)
     fields, comments = made(text)
     assert fields == {
@@ -59,7 +59,7 @@ def test_its_page_as_json_or_config_map(indent: int | str | None) -> None:
     assert made(config_map(text)) == (fields, comments)
 
 
-def test_times_stand_in_its_environment() -> None:
+def test_durations_are_read_from_environment_of_deployment() -> None:
     times = {
         "MINIMUM_NODE_AGE_SECONDS": "0",
         "NEEDED_MARKED_TIME_FOR_REMOVAL_SECONDS": "600",
@@ -73,7 +73,7 @@ def test_times_stand_in_its_environment() -> None:
     assert "# - unneededTime: " not in comments
 
 
-def test_the_values_of_its_chart() -> None:
+def test_helm_values_are_converted() -> None:
     fields, comments = made(
         yaml.safe_dump(
             {
@@ -102,15 +102,15 @@ def test_the_values_of_its_chart() -> None:
         (on(1e-3, 100), {"enabled": True, "limit": "0.1%", "required": 100}),
     ],
 )
-def test_a_pool(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_pool_is_converted(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     assert pools_of(pool(**fields)) == {"a": expected}
 
 
-def test_without_an_enabled_pool_it_told_metrics_alone() -> None:
+def test_mode_is_observe_when_no_pool_is_enabled() -> None:
     assert made(pool(**{LIMIT: 0.6}))[0]["mode"] == "observe"
 
 
-def test_nodes_without_the_label_are_a_pool_too() -> None:
+def test_pool_with_empty_name_is_converted() -> None:
     text = json.dumps({"nodePools": {"": POOLS["nodepool1"], "on": {}}})
     assert pools_of(text).keys() == {"", "on"}
 
@@ -139,11 +139,11 @@ def test_nodes_without_the_label_are_a_pool_too() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_one_line(text: str, told: str) -> None:
+def test_invalid_input_is_reported_in_one_line(text: str, told: str) -> None:
     assert fault(text).startswith(told)
 
 
-def test_what_it_does_not_know_is_a_comment() -> None:
+def test_unknown_field_becomes_comment() -> None:
     text = json.dumps({"nodePools": {"a": {"enabeld": True}}, "other": [1]})
     comments = made(text)[1]
     assert "# - nodePools.a.enabeld=True: " in comments

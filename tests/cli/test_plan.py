@@ -1,4 +1,4 @@
-"""`ebb plan` as its users meet it: files in, a table out, faults on one line."""
+"""`ebb plan`, run as a command: it reads files, prints a table, and reports errors in one line."""
 
 import gzip
 import os
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> str:
 
 
 class TestFiles:
-    def test_gzip_and_several_files_give_the_same_plan(
+    def test_plan_is_same_for_gzip_and_several_files(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         whole = plan_of(capsys, "--from-file", path)
@@ -46,7 +46,9 @@ class TestFiles:
         rest.write_bytes(dump(*ITEMS[4:]))
         assert plan_of(capsys, "--from-file", str(nodes), "--from-file", str(rest)) == whole
 
-    def test_standard_input(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plan_reads_standard_input(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         whole = plan_of(capsys, "--from-file", path)
         for raw in (dump(*ITEMS), gzip.compress(dump(*ITEMS))):
             done = ebb("plan", "--from-file", "-", "-o", "json", stdin=raw)
@@ -63,14 +65,18 @@ FAULTS = [
         dump(ITEMS[0]), "{file}: contains no pods; create it with: kubectl", id="no pods"
     ),
     pytest.param(
-        dump(*ITEMS)[:-7], "{file}: is not complete, valid JSON: Input data was trun", id="cut"
+        dump(*ITEMS)[:-7],
+        "{file}: is not complete, valid JSON: Input data was trun",
+        id="truncated file",
     ),
-    pytest.param(gzip.compress(dump(*ITEMS))[:-20], "{file}: gzip ends too early", id="cut gzip"),
+    pytest.param(
+        gzip.compress(dump(*ITEMS))[:-20], "{file}: gzip ends too early", id="truncated gzip"
+    ),
     pytest.param(b"\x1f\x8bjunk", "{file}: damaged gzip", id="damaged gzip"),
     pytest.param(
         dump(node(A), node(A), ITEMS[4]),
         f"{{file}}: node {A}: occurs more than once in",
-        id="one name twice",
+        id="duplicate Node",
     ),
 ]
 UNREADABLE = [
@@ -84,14 +90,14 @@ UNREADABLE = [
         dump(node(A), pod("p", A, cpu="-1")),
         "{file}: Pod shop/p: spec.containers[0].resources.requests.cpu: '-1' is negative",
         "pod-unreadable",
-        id="negative",
+        id="negative request",
     ),
 ]
 
 
 class TestFaults:
     @pytest.mark.parametrize(("raw", "told"), FAULTS)
-    def test_one_line_and_exit_code_2(
+    def test_invalid_dump_is_reported_in_one_line_with_exit_code_2(
         self, raw: bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "dump"
@@ -103,7 +109,7 @@ class TestFaults:
         assert err.count("\n") == 1
 
     @pytest.mark.parametrize(("raw", "told", "code"), UNREADABLE)
-    def test_what_cannot_be_read_is_a_warning_and_keeps_its_node(
+    def test_unreadable_object_is_warning_and_its_node_is_unremovable(
         self,
         raw: bytes,
         told: str,
@@ -120,11 +126,13 @@ class TestFaults:
         assert first.startswith("ebb: cannot read: " + told.format(file=file))
         assert all(line.startswith("Warning: ") for line in others)
 
-    def test_a_file_that_is_not_there(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_missing_file_is_reported_in_one_line(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["plan", "--from-file", "/does/not/exist"]) == 2
         assert capsys.readouterr().err == "ebb: /does/not/exist: No such file or directory\n"
 
-    def test_every_fault_of_a_configuration_has_its_line(
+    def test_every_error_of_configuration_is_reported(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         config = tmp_path / "ebb.yaml"
@@ -134,7 +142,7 @@ class TestFaults:
         assert len(lines) == 2
         assert all(line.startswith(f"ebb: {config}: ") for line in lines)
 
-    def test_a_name_cannot_steer_the_terminal(
+    def test_control_characters_of_node_name_are_escaped(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "dump"
@@ -144,7 +152,7 @@ class TestFaults:
         assert lines
         assert all(line.isprintable() for line in lines)
 
-    def test_standard_input_is_named(self) -> None:
+    def test_error_names_standard_input(self) -> None:
         done = ebb("plan", "--from-file", "-", stdin=b"{}")
         assert done.returncode == 2
         assert done.stderr.startswith(b"ebb: standard input: contains no nodes")
@@ -160,7 +168,7 @@ class TestFaults:
             ["plan", "--from-file", "f", "-o", "yaml"],
         ],
     )
-    def test_a_bad_command_line(
+    def test_invalid_command_line_is_rejected_with_usage(
         self, arguments: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(arguments) == 2
@@ -168,13 +176,13 @@ class TestFaults:
         assert usage.startswith("Usage: ebb")
         assert ": error: " in problem
 
-    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_version_is_printed(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--version"]) == 0
         assert capsys.readouterr().out.startswith("ebb ")
 
 
 class TestTable:
-    def test_it_says_what_a_person_asks(
+    def test_table_shows_totals_removals_and_reasons(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["plan", "--from-file", path]) == 0
@@ -187,7 +195,9 @@ class TestTable:
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: the node is cordoned" in text
 
-    def test_no_node_can_go(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_table_reports_no_removable_node_when_threshold_is_too_low(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["plan", "--from-file", path, "--max-cpu", "1%"]) == 0
         assert "No node is removable." in capsys.readouterr().out
 
@@ -195,10 +205,10 @@ class TestTable:
         ("limits", "stays_marked"),
         [
             ("", True),
-            ("  thresholds: {cpu: 80%, memory: 80%}\n", False),  # the pool has its own
+            ("  thresholds: {cpu: 80%, memory: 80%}\n", False),  # the pool has its own thresholds
         ],
     )
-    def test_limits_for_leaving_follow_those_of_the_command_line(
+    def test_release_thresholds_follow_thresholds_of_command_line(
         self, limits: str, stays_marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         marked = node(A)
@@ -214,7 +224,7 @@ class TestTable:
         told = ("--from-file", str(dumped), "--config", str(config), "--max-cpu", "95%")
         assert plan_of(capsys, *told)["markedInfeasible"] == ([] if stays_marked else [A])
 
-    def test_what_is_out_of_the_ordinary_is_said(
+    def test_table_reports_infeasible_marks_and_pending_pods(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         marked = node("marked", spec={"unschedulable": True})
@@ -232,7 +242,7 @@ class TestTable:
         assert main(["plan", "-o", "json", "--from-file", str(dumped)]) == 0
         assert orjson.loads(capsys.readouterr().out)["markedInfeasible"] == ["marked"]
 
-    def test_a_pipe_gets_whole_plain_lines(self, path: str) -> None:
+    def test_pipe_receives_plain_lines_without_wrapping(self, path: str) -> None:
         done = ebb("plan", "--from-file", path, COLUMNS="40", FORCE_COLOR="1")
         text = done.stdout.decode()
         assert done.returncode == 0
@@ -240,14 +250,14 @@ class TestTable:
         assert all(line == line.rstrip() for line in text.splitlines())
         assert all(name in text for name in (A, C, D))
 
-    def test_a_terminal_gets_emphasis_and_its_own_width(self, path: str) -> None:
+    def test_terminal_receives_styled_lines_of_its_width(self, path: str) -> None:
         text = on_terminal("plan", "--from-file", path, COLUMNS="80", TERM="xterm")
         assert "\x1b[1m" in text
         assert max(len(line) for line in text.split("\r\n") if "\x1b" not in line) <= 80
 
 
-class TestEnds:
-    def test_a_reader_that_has_seen_enough(self, path: str) -> None:
+class TestInterruption:
+    def test_plan_exits_with_0_when_reader_closes_pipe(self, path: str) -> None:
         for output in ("table", "json"):
             with started("plan", "--from-file", path, "-o", output) as process:
                 assert process.stdout is not None
@@ -256,7 +266,7 @@ class TestEnds:
                 assert without_warnings(process.stderr.read()) == b""
             assert process.returncode == 0
 
-    def test_ctrl_c(self, tmp_path: Path) -> None:
+    def test_plan_exits_with_130_when_interrupted(self, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         with started("plan", "--from-file", str(pipe)) as process:
@@ -277,7 +287,7 @@ prices:
 
 
 class TestPrices:
-    """Four nodes, one of them of a size without a price; C can go."""
+    """Four nodes: B has no price, C is removable."""
 
     @pytest.fixture
     def priced(self, tmp_path: Path) -> list[str]:
@@ -293,19 +303,23 @@ class TestPrices:
         config.write_text(PRICES)
         return ["--from-file", str(file), "--config", str(config)]
 
-    def test_as_money(self, priced: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_table_shows_cost_of_nodes(
+        self, priced: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(["plan", *priced]) == 0
         assert (
             "At the configured prices all nodes cost 1,200.6922; without the removable nodes they "
             "cost 1,200.5961, which is 0.0961 less.\n"
         ) in capsys.readouterr().out
 
-    def test_in_json(self, priced: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json_has_cost_of_nodes(
+        self, priced: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
         money = {"before": 1200.6922, "after": 1200.5961, "removed": 0.0961}
         assert plan_of(capsys, *priced)["prices"] == money
         assert plan_of(capsys, *priced, "--max-removals", "0")["prices"]["removed"] == 0
 
-    def test_nothing_where_none_are_configured(
+    def test_plan_shows_no_cost_when_no_prices_are_configured(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert plan_of(capsys, "--from-file", path)["prices"] is None

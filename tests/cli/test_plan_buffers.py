@@ -1,4 +1,4 @@
-"""`ebb plan`, `explain` and `status` where CapacityBuffers ask for room: what people are told."""
+"""`ebb plan`, `explain` and `status` in a cluster with CapacityBuffers."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ LIKE = {**TEMPLATE, "template": {"spec": pod("x", None, "3")["spec"]}}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a dump of a cluster, and one of its buffers beside it."""
+    """Return a folder with a dump of a cluster and a dump of its buffers."""
     (tmp_path / "cluster.json").write_bytes(dump(*NODES, pod("a", "n0", "2")))
     (tmp_path / "buffers.json").write_bytes(
         dump(
@@ -36,7 +36,7 @@ def from_files(folder: Path, *names: str) -> list[str]:
     return [part for name in names for part in ("--from-file", str(folder / name))]
 
 
-def test_what_buffers_keep_is_in_the_plan_of_a_dump(
+def test_plan_reserves_nodes_for_capacitybuffers_of_dump(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone = plan_of(capsys, *from_files(folder, "cluster.json"))
@@ -52,7 +52,7 @@ def test_what_buffers_keep_is_in_the_plan_of_a_dump(
     assert len(plan["removals"]) == 0
 
 
-def test_people_see_each_buffer_and_why_not_all_is_kept(
+def test_plan_and_explain_show_each_buffer_and_why_it_is_not_fully_reserved(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = from_files(folder, "cluster.json", "buffers.json")
@@ -70,7 +70,7 @@ def test_people_see_each_buffer_and_why_not_all_is_kept(
     assert "CapacityBuffer shop/" in capsys.readouterr().out
 
 
-def test_many_buffers_are_counted_not_listed(
+def test_plan_counts_further_buffers_when_there_are_many(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[Any] = [written(name=f"b{n:02}") for n in range(BUFFERS_SHOWN + 3)]
@@ -89,7 +89,7 @@ def own(namespace: str, name: str, spec: int, **status: Any) -> Any:
 
 @pytest.fixture
 def published(folder: Path) -> list[str]:
-    """Return the options that read the cluster, others' buffers, and some with Ebb's label."""
+    """Return the options that read the cluster, its buffers, and buffers with Ebb's label."""
     (folder / "own.json").write_bytes(
         dump(
             own("ebb-system", "ebb-reserve-a", 4, replicas=4),
@@ -101,7 +101,7 @@ def published(folder: Path) -> list[str]:
     return from_files(folder, "cluster.json", "buffers.json", "own.json")
 
 
-def test_the_status_has_others_buffers_as_the_plan_has_them_and_ebbs_own_beside_them(
+def test_status_lists_buffers_published_by_ebb_apart_from_other_buffers(
     published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = plan_of(capsys, *published)
@@ -124,7 +124,7 @@ def test_the_status_has_others_buffers_as_the_plan_has_them_and_ebbs_own_beside_
     ]
 
 
-def test_where_ebb_is_can_be_said(
+def test_status_accepts_buffers_only_in_namespace_of_ebb(
     published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["status", *published, "-o", "json", "--namespace", "shop"]) == 0
@@ -132,7 +132,7 @@ def test_where_ebb_is_can_be_said(
     assert [one["accepted"] for one in status["published"]] == [0, 0, 0, 9]
 
 
-def test_people_see_in_the_status_who_asks_for_room_and_whether_there_is_any(
+def test_status_table_shows_buffers_and_whether_they_are_accepted(
     published: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["status", *published]) == 0

@@ -1,4 +1,4 @@
-"""`ebb plan -o json`: the contract."""
+"""`ebb plan -o json`: the fields that scripts rely on."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def bold(tmp_path: Path) -> str:
-    """Return a configuration that keeps nothing spare."""
+    """Return a configuration without headroom, with thresholds of 100%."""
     file = tmp_path / "bold.yaml"
     file.write_text(
         "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\nheadroom: 0\n"
@@ -30,7 +30,7 @@ def bold(tmp_path: Path) -> str:
 
 
 class TestPolicy:
-    def test_another_policy_can_be_tried_with_its_own_defaults(
+    def test_policy_option_selects_policy_with_its_defaults(
         self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         for given in ((), ("--config", bold)):
@@ -45,10 +45,10 @@ class TestPolicy:
             assert "no-excess" in codes
             assert "threshold" not in codes
 
-    def test_a_file_that_can_be_read_once_is_enough_for_it(
+    def test_policy_option_reads_configuration_from_pipe(
         self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """As a shell gives it by `--config <(command)`."""
+        """A pipe can be read once; a shell passes one for `--config <(command)`."""
         given = ("--from-file", path, "--policy", "ExcessNodes", "--config")
         plain = plan_of(capsys, *given, bold)
         pipe, end = os.pipe()
@@ -58,16 +58,16 @@ class TestPolicy:
         os.close(pipe)
         assert piped == plain
 
-    def test_the_configured_one_may_be_named_too(
+    def test_policy_option_accepts_configured_policy(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         named = plan_of(capsys, "--from-file", path, "--policy", "ClusterThreshold")
         assert named == plan_of(capsys, "--from-file", path)
 
-    def test_what_a_policy_tells_of_pools_is_a_table(
+    def test_table_shows_metrics_of_policy_by_pool(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The nodes of the dump carry no label, so they are of the pool without a name."""
+        """The nodes of the dump have no label, so they are in the pool with the empty name."""
         file = tmp_path / "counted.yaml"
         file.write_text(
             "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
@@ -81,7 +81,9 @@ class TestPolicy:
 
 
 class TestJson:
-    def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plan_has_documented_fields(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         plan = plan_of(capsys, "--from-file", path)
         assert plan["apiVersion"] == "kube-ebb.io/v1alpha1"
         assert plan["kind"] == "Plan"
@@ -89,7 +91,7 @@ class TestJson:
         assert plan["mode"] == "offline"
         assert plan["before"] == {
             "nodes": 3,
-            # The cordoned node gives nothing, and its pod must go elsewhere.
+            # The cordoned node provides no capacity, and its pod must be placed elsewhere.
             "capacity": {"cpu": 12000, "memory": 48 * 2**30},
             "requests": {"cpu": 4000, "memory": 5 * 2**30},
             "usable": {"cpu": 12000, "memory": 21 * 2**30},
@@ -103,7 +105,7 @@ class TestJson:
         assert plan["after"]["requests"] == plan["before"]["requests"]
         assert [entry["node"] for entry in plan["unremovable"]] == [A, B, D]
 
-    def test_usable_capacity_and_its_share(
+    def test_usable_capacity_equals_capacity_when_usability_is_none(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         config = tmp_path / "ebb.yaml"
@@ -117,12 +119,14 @@ class TestJson:
         share = plan["before"]["usableUtilization"]
         assert share == {"cpu": round(4 / 12, 6), "memory": round(5 / 48, 6)}
 
-    def test_usability_is_said(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_plan_has_derived_usability(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         usability = plan_of(capsys, "--from-file", path)["usability"]
         assert usability["derived"] is True
         assert usability["minCPU"] == 450
 
-    def test_every_node_goes_or_stays_with_a_reason(
+    def test_every_node_is_removable_or_has_reason(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = plan_of(capsys, "--from-file", path)
@@ -136,10 +140,10 @@ class TestJson:
         assert about_pod["pod"] == "shop/d1"
         assert all(set(one) <= {"code", "message", "pod"} for one in kept[D])
 
-    def test_moved_pods_move_again_with_the_next_node(
+    def test_moved_pod_is_placed_again_when_its_new_node_is_removed(
         self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Following the placements leaves every pod on a node that stays."""
+        """After all placements, every pod is on a node that the plan keeps."""
         plan = plan_of(capsys, "--from-file", path, "--config", bold)
         assert len(plan["removals"]) == 2
         where = {"shop/a1": A, "shop/b1": B, "shop/b2": B, "shop/c1": C, "shop/d1": D}
@@ -149,7 +153,7 @@ class TestJson:
             where.update({one["pod"]: one["node"] for one in removal["placements"]})
         assert set(where.values()) <= {entry["node"] for entry in plan["unremovable"]}
 
-    def test_the_order_of_the_input_does_not_matter(
+    def test_plan_does_not_depend_on_order_of_input(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         other = tmp_path / "other.json"
@@ -159,7 +163,9 @@ class TestJson:
         assert main(["plan", "-o", "json", "--from-file", str(other)]) == 0
         assert capsys.readouterr().out == first
 
-    def test_limits(self, path: str, bold: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_options_limit_removals_and_thresholds(
+        self, path: str, bold: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert not plan_of(capsys, "--from-file", path, "--max-removals", "0")["removals"]
         full = ("--config", bold)
         assert len(plan_of(capsys, "--from-file", path, *full)["removals"]) == 2
@@ -170,7 +176,7 @@ class TestJson:
         assert not strict["removals"]
         assert strict["thresholds"] == {"cpu": 0.8, "memory": 0.005}
 
-    def test_pending_pods_are_placed_first(
+    def test_pending_pod_is_placed_first(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "dump.json"

@@ -1,4 +1,4 @@
-"""The table of reaches: whole names at any width, the tightest first to be shown."""
+"""The table of reaches: names are not broken at any width, the tightest reaches are shown."""
 
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ TWO = [
 ]
 
 
-def test_one_row_a_reach_where_there_is_room() -> None:
+def test_reach_is_one_row_when_table_is_wide() -> None:
     assert list(reaches.table(TWO).lines(200)) == [
         f"{'reach':<63}   nodes         cpu  memory  threshold",
         f"{'general':<63}  6 -> 4  50% -> 75%   12.5%        80%",
@@ -47,7 +47,7 @@ def test_one_row_a_reach_where_there_is_room() -> None:
     ]
 
 
-def test_names_stay_whole_on_a_narrow_terminal() -> None:
+def test_reach_name_is_not_broken_when_table_is_narrow() -> None:
     found = list(reaches.table(TWO).lines(80))
     assert found == [
         "reach   nodes         cpu  memory  threshold",
@@ -59,13 +59,13 @@ def test_names_stay_whole_on_a_narrow_terminal() -> None:
     assert max(map(len, found)) <= 80
 
 
-def test_a_reach_without_capacity_has_no_share() -> None:
+def test_reach_without_capacity_shows_dash() -> None:
     empty = reach("gone", totals(0, 0, 0, 0, 0))
     assert list(reaches.table([empty]).lines(80))[1].split() == ["gone", "0", "-", "-", "80%"]
 
 
 @pytest.mark.parametrize("count", [REACHES_SHOWN, REACHES_SHOWN + 3])
-def test_the_tightest_are_shown_in_the_order_of_the_plan(count: int) -> None:
+def test_tightest_reaches_are_shown_in_order_of_plan(count: int) -> None:
     loose = [reach(f"r{n:02}", totals(2, 100 * n, 8000, 0)) for n in range(count)]
     shown = tightest(loose)
     assert shown == loose[-REACHES_SHOWN:]
@@ -74,14 +74,14 @@ def test_the_tightest_are_shown_in_the_order_of_the_plan(count: int) -> None:
     assert (told[-1] == "and 3 more; -o json lists all of them") == (count > REACHES_SHOWN)
 
 
-def test_what_has_no_capacity_left_for_its_requests_is_tightest() -> None:
+def test_reach_with_requests_and_no_capacity_is_tightest() -> None:
     closed = reach("closed", totals(0, 500, 0))
     full = reach("full", totals(2, 8000, 8000))
     assert tightest([full, closed], 1) == [closed]
 
 
-def test_shares_are_compared_and_a_reach_without_capacity_has_none_left_for_any_request() -> None:
-    """One that nobody asks anything of is not short of anything."""
+def test_tightness_is_distance_to_threshold_and_reach_without_requests_is_loose() -> None:
+    """A reach without requests needs no capacity."""
     loose = reach("loose", totals(2, 4000, 8000))
     tight = reach("tight", totals(2, 3000, 4000))
     over = reach("over", totals(2, 3600, 4000))

@@ -1,4 +1,4 @@
-"""The table of codes is complete, and what is said with it holds on any cluster."""
+"""The table of reason codes is complete, and explanations agree with the plan of any cluster."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import core
 from cli.explain.explainer import Explainer, NodeAnswer
@@ -48,7 +48,7 @@ HARD = Taint(TAINT_KEY, "1", "NoSchedule")
 
 
 def _defined() -> Iterator[Reason]:
-    """Yield every Reason that a module of the core holds, alone or in a tuple, however deep."""
+    """Yield every Reason defined in a module of the core, alone or in nested tuples."""
     for found in walk_packages(core.__path__, "core."):
         yield from _reasons(tuple(vars(import_module(found.name)).values()))
 
@@ -62,37 +62,36 @@ def _reasons(value: object) -> Iterator[Reason]:
 
 
 class TestTable:
-    def test_every_reason_of_the_core_is_listed_and_no_other(self) -> None:
+    def test_table_lists_exactly_reasons_of_core(self) -> None:
         assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
 
-    def test_no_code_stands_there_twice(self) -> None:
+    def test_codes_are_unique(self) -> None:
         lists = (NOT_REMOVABLE, NOT_RELEASED, NOT_HARDENED, LIFETIME, EVICTION)
         assert len(REASONS) == sum(map(len, lists))
 
     @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)
-    def test_a_reason_is_told_in_whole_words(self, reason: Reason) -> None:
+    def test_reason_has_code_meaning_and_fix(self, reason: Reason) -> None:
         told = with_placeholders(reason)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason.code)
         assert re.fullmatch(r"[A-Z][^{}]*\.", told.meaning)
         for text in (told.fix, told.lifted):
             assert re.fullmatch(r"[^{}]*[^{}.]", text)
 
-    def test_advice_names_the_node_and_the_pod(self) -> None:
+    def test_advice_names_node_and_pod(self) -> None:
         assert advice(Blocker(CORDONED, "m"), "n1").fix == "uncordon the node: kubectl uncordon n1"
         assert (
             "-n shop delete pod web-0"
             in advice(Blocker(POD_UNSUPPORTED, "m", "shop/web-0"), "n1").fix
         )
 
-    def test_the_page_is_what_the_table_says(self) -> None:
+    def test_reasons_page_is_up_to_date(self) -> None:
         found = (ROOT / "docs" / "reasons.md").read_text("utf-8")
         assert found == page(), "make fix writes it anew"
         assert all(f"### `{code}`" in found for code in REASONS)
 
 
-@settings(deadline=None)
 @given(clusters())
-def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> None:
+def test_every_node_and_pod_is_explained_consistently_with_plan(cluster: Cluster) -> None:
     config = thesis_config()
     survey = ClusterSnapshot(cluster, config, Now(NOW))
     plan = reconcile.make_plan(survey)
@@ -118,9 +117,8 @@ def test_every_node_and_pod_of_any_cluster_has_its_answer(cluster: Cluster) -> N
             assert not each.stays_with_node
 
 
-@settings(deadline=None)
 @given(clusters())
-def test_a_pod_that_waits_alone_is_placed_on_a_node_that_could_take_it(cluster: Cluster) -> None:
+def test_pending_pod_is_placed_on_feasible_node_if_there_is_any(cluster: Cluster) -> None:
     for one in cluster.pods:
         if one.node is None and not one.unsupported:
             others = tuple(p for p in cluster.pods if p.node is not None or p == one)
@@ -150,13 +148,13 @@ def explained(cluster: Cluster, name: str, config: Config | None = None) -> Node
 
 
 class TestExplainer:
-    def test_what_is_not_there_has_no_answer(self) -> None:
+    def test_unknown_node_and_pod_have_no_answer(self) -> None:
         cluster = Cluster.of([node("a")], [])
         explainer = explainer_of(cluster, Config())
         assert explainer.node("b") is None
         assert explainer.pod("d/p") is None
 
-    def test_a_pod_that_finds_no_place_says_so(self) -> None:
+    def test_node_is_explained_with_pod_that_no_node_admits(self) -> None:
         pinned = NodeConstraints(node_selector=(("only", "here"),))
         cluster = Cluster.of(
             [node("a", labels={"only": "here"}), node("b")],
@@ -167,7 +165,7 @@ class TestExplainer:
         assert [tuple(target) for target in answer.placements] == [("d/q", "b")]
         assert {blocker.code for blocker in answer.blockers} >= {"no-room"}
 
-    def test_a_hard_marked_node_counts_as_one_that_could_be_released(self) -> None:
+    def test_noschedule_marked_node_is_feasible_if_released(self) -> None:
         marked = node("m", labels={MARK_LABEL: Mark.HARD.value}, taints=(HARD,))
         cluster = Cluster.of([marked, node("a", 100)], [pod("p", None, 500, 100)])
         config = thesis_config()
@@ -179,7 +177,9 @@ class TestExplainer:
         assert answer.rejections == (("insufficient cpu", 1),)
 
     @pytest.mark.parametrize(("after", "found"), [(None, []), (0, ["hard-daemonset"])])
-    def test_why_a_mark_stays_soft(self, after: int | None, found: list[str]) -> None:
+    def test_node_is_explained_with_reasons_against_noschedule(
+        self, after: int | None, found: list[str]
+    ) -> None:
         marked = node("m", labels={MARK_LABEL: Mark.SOFT.value})
         agent = pod("agent", "m", 100, 100, daemon=True)
         cluster = Cluster.of([marked, node("a")], [agent])
@@ -187,7 +187,7 @@ class TestExplainer:
         assert [blocker.code for blocker in answer.against_hard] == found
 
 
-def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> None:
+def test_removable_node_is_explained_with_exhausted_budget() -> None:
     budgets = replace(UNLIMITED, cluster=Budget(max_marked=Limit(1)))
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
     cluster = Cluster.of([marked(node("a"), Mark.SOFT, 1), node("b"), node("c")], [])
@@ -209,27 +209,25 @@ def test_what_holds_the_engine_back_now_is_said_of_a_node_that_would_go() -> Non
         (replace(UNLIMITED, cluster=Budget(max_in_window=Limit(2))), "budget-window"),
     ],
 )
-def test_what_holds_a_node_back_counts_those_that_go_before_it(
-    budgets: Budgets, later: str
-) -> None:
+def test_budget_counts_removable_nodes_earlier_in_plan(budgets: Budgets, later: str) -> None:
     cluster = Cluster.of([node(name) for name in "abcde"], [])
     assert waits(cluster, budgets) == [[], [], [later], [later]]
 
 
-def test_after_the_first_mark_the_others_wait_for_the_spacing() -> None:
+def test_further_nodes_wait_for_mark_interval() -> None:
     cluster = Cluster.of([node(name) for name in "abc"], [])
     budgets = replace(UNLIMITED, mark_interval_seconds=60)
     assert waits(cluster, budgets) == [[], ["mark-interval"]]
 
 
-def test_a_node_waits_for_no_zone_of_which_one_goes_before_it() -> None:
+def test_node_does_not_wait_for_zone_balance_when_earlier_removal_restores_it() -> None:
     nodes = [node(f"{zone}{n}", labels={ZONE_LABEL: zone}) for n, zone in enumerate("aaabb")]
     cluster = Cluster.of(nodes, [pod("p", "a0", 100, 100)])
     assert waits(cluster, replace(UNLIMITED, balance_zones=True)) == [[], [], [], []]
 
 
-def test_since_when_a_pod_waits_is_not_known_so_no_node_waits_for_it() -> None:
-    """Not by one look: the engine that leads may have seen it begin long ago."""
+def test_pending_delay_is_not_applied_when_pod_pending_time_is_unknown() -> None:
+    """One snapshot does not show since when a pod is Pending; the leader knows it."""
     waiting = replace(pod("p", None, 100, 100), unschedulable=True)
     cluster = Cluster.of([node(name) for name in "abc"], [waiting])
     budgets = replace(UNLIMITED, cooldown=Cooldown(delay_after_pending_seconds=600))
@@ -237,7 +235,7 @@ def test_since_when_a_pod_waits_is_not_known_so_no_node_waits_for_it() -> None:
 
 
 def waits(cluster: Cluster, budgets: Budgets) -> list[list[str]]:
-    """Return by codes what holds back those that go, in the plan's order."""
+    """Return the codes of the rate limits of each removable node, in the order of the plan."""
     config = Config(usability=UsabilityMode.NONE, budgets=budgets)
     explainer = explainer_of(cluster, config)
     answers = [found for one in cluster.nodes if (found := explainer.node(one.name))]

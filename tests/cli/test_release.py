@@ -1,4 +1,4 @@
-"""`ebb release` over a real socket: the only command that writes."""
+"""`ebb release`, the only command that writes, over a real socket."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -91,12 +91,12 @@ def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
 
 @pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))])
 def installed(request: pytest.FixtureRequest, kubeconfig: str) -> tuple[str, tuple[str, ...]]:
-    """Where Ebb is, and how the command line says which cluster that is, and where in it."""
+    """Return Ebb's namespace, and the options that name the cluster and the namespace."""
     home, told = request.param
     return home, ("--kubeconfig", kubeconfig, *told)
 
 
-async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
+async def test_release_all_deletes_only_buffers_and_templates_of_ebb(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -115,7 +115,7 @@ async def test_buffers_of_ebb_go_with_all_and_those_of_others_stay(
     assert [list(api.objects[kind]) for kind in kinds] == [[f"{home}/theirs"]] * 2
 
 
-async def test_templates_go_where_there_is_no_such_kind_as_a_buffer_any_more(
+async def test_release_all_deletes_templates_when_capacitybuffer_crd_is_missing(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -142,7 +142,7 @@ def costs(api: FakeApi, name: str) -> dict[str, str]:
     return found
 
 
-async def test_all_of_ours_goes_and_nothing_else(
+async def test_release_all_removes_only_keys_of_ebb(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig)
@@ -158,7 +158,7 @@ async def test_all_of_ours_goes_and_nothing_else(
 
 @pytest.mark.parametrize("told", [("--all",), ("n1",)])
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_finished_keeps_no_cost(
+async def test_release_removes_deletion_cost_of_finished_pod(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
@@ -177,10 +177,10 @@ async def test_a_pod_that_has_finished_keeps_no_cost(
     assert costs(api, "theirs") == {COST_ANNOTATION: "-7"}
 
 
-async def test_everything_is_removed_that_ebb_wrote_before_the_controller_was_a_program(
+async def test_release_all_removes_everything_that_earlier_version_wrote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Recorded from a real API server: one program marked Nodes and answered reviews then."""
+    """The objects are recorded from a real API server, when one program did all the work."""
     text = RECORDED.read_text()
     assert all(
         key in text for key in (*OUR_ANNOTATIONS, *GUARDS, MARK_LABEL, COST_OURS_ANNOTATION)
@@ -210,7 +210,7 @@ async def test_everything_is_removed_that_ebb_wrote_before_the_controller_was_a_
 
 
 def without_ours(node: dict[str, Any]) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Return a Node's labels, annotations and taints, apart from all that Ebb may write."""
+    """Return a Node's labels, annotations and taints without the keys that Ebb may write."""
     metadata = node["metadata"]
     annotations = metadata.get("annotations", {})
     ours = {*OUR_ANNOTATIONS, *(GUARDS if GUARD_OURS_ANNOTATION in annotations else ())}
@@ -229,7 +229,7 @@ def is_without_ours(node: dict[str, Any]) -> bool:
     return without_ours(node) == found
 
 
-async def test_a_dry_run_writes_nothing(
+async def test_dry_run_writes_nothing(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = await run(capsys, "release", "--all", "--dry-run", "--kubeconfig", kubeconfig)
@@ -239,7 +239,7 @@ async def test_a_dry_run_writes_nothing(
     assert out.splitlines()[-1] == "2 nodes and 2 pods would be released"
 
 
-async def test_one_node_and_its_pods(
+async def test_release_of_node_leaves_other_nodes_unchanged(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = await run(capsys, "release", "n1", "--kubeconfig", kubeconfig)
@@ -251,7 +251,7 @@ async def test_one_node_and_its_pods(
 
 
 def record(api: FakeApi, home: str, key: str) -> str:
-    """Let the Lease record a taint key; return its path."""
+    """Create a Lease that records a taint key; return its path."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
     spec = {"holderIdentity": "", "leaseTransitions": 7}
     metadata = {"annotations": {KEY_ANNOTATION: key, "theirs": "1"}}
@@ -272,7 +272,7 @@ def keys_left(api: FakeApi) -> list[str]:
     return [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
 
 
-async def test_taints_of_the_recorded_key_go(
+async def test_release_removes_taints_of_recorded_key(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -285,7 +285,7 @@ async def test_taints_of_the_recorded_key_go(
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "old", "still in use"
 
 
-async def test_a_key_that_is_named_is_removed_from_nodes_and_from_the_record(
+async def test_release_removes_given_taint_key_from_nodes_and_lease(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -303,7 +303,7 @@ async def test_a_key_that_is_named_is_removed_from_nodes_and_from_the_record(
     assert api.documents[path]["spec"]["leaseTransitions"] == 7
 
 
-async def test_a_record_of_another_key_stays(
+async def test_release_leaves_other_recorded_key_unchanged(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -315,7 +315,7 @@ async def test_a_record_of_another_key_stays(
     assert api.documents[path]["metadata"]["annotations"][KEY_ANNOTATION] == "new"
 
 
-async def test_a_key_stays_recorded_while_a_taint_of_it_is_left(
+async def test_taint_key_remains_recorded_when_node_is_not_released(
     api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
 ) -> None:
     home, where = installed
@@ -339,10 +339,10 @@ def marked_under_another_key(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-async def test_a_taint_that_may_be_ours_under_a_key_that_nobody_told_is_named(
+async def test_release_reports_taint_of_unknown_key_that_may_be_of_ebb(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], dry_run: tuple[str, ...]
 ) -> None:
-    """As after the manifests are gone, and with them the Lease that has the keys."""
+    """The Lease that records the key is deleted together with the manifests."""
     api.put("nodes", marked_under_another_key("n3"))
     code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *dry_run)
     assert code == 0
@@ -354,7 +354,7 @@ async def test_a_taint_that_may_be_ours_under_a_key_that_nobody_told_is_named(
     assert left == ["theirs", OWN_KEY]
 
 
-async def test_the_configuration_says_under_which_key_the_taint_stands(
+async def test_release_reads_taint_key_from_configuration(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     api.put("nodes", marked_under_another_key("n3"))
@@ -368,7 +368,7 @@ async def test_the_configuration_says_under_which_key_the_taint_stands(
     assert is_clean(api, "n3")
 
 
-async def test_a_node_that_changes_meanwhile_is_read_again(
+async def test_release_retries_node_when_write_conflicts(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.fail_next("patch", 409)
@@ -389,7 +389,7 @@ async def test_a_node_that_changes_meanwhile_is_read_again(
         ),
     ],
 )
-async def test_what_is_refused(
+async def test_release_rejects_invalid_arguments(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
@@ -403,7 +403,7 @@ async def test_what_is_refused(
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
 @pytest.mark.parametrize(("turn", "name"), [(0, "node n1"), (2, "node n2"), (4, "pod default/p1")])
-async def test_what_one_object_is_refused_stops_no_other(
+async def test_release_continues_when_write_of_one_object_is_rejected(
     api: FakeApi,
     kubeconfig: str,
     capsys: pytest.CaptureFixture[str],
@@ -426,7 +426,7 @@ async def test_what_one_object_is_refused_stops_no_other(
     assert released == all_of_ours - {name}
 
 
-async def test_a_node_that_others_write_all_the_time_stops_no_other(
+async def test_release_continues_when_node_conflicts_on_every_try(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.fail_next("patch", 409, times=TRIES_MAX)
@@ -436,7 +436,7 @@ async def test_a_node_that_others_write_all_the_time_stops_no_other(
     assert is_clean(api, "n2")
 
 
-async def test_a_buffer_that_is_refused_keeps_no_cost_on_pods(
+async def test_release_continues_with_pods_when_deletion_of_buffer_is_forbidden(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metadata = {"name": "b", "namespace": NAMESPACE, "labels": {BUFFER_OURS_LABEL: ""}}
@@ -458,7 +458,7 @@ async def test_a_buffer_that_is_refused_keeps_no_cost_on_pods(
         'nodes "m" is forbidden: is not allowed to modify taints',
     ],
 )
-async def test_nodes_that_admission_denies_stop_no_other_however_many_they_are(
+async def test_release_continues_when_admission_denies_many_nodes(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     denied = 2 * FORBIDDEN_MAX
@@ -498,7 +498,7 @@ DENIED = "denied request: no"
         (500, 'admission webhook "keep.example.com" denied the request: no'),
     ],
 )
-async def test_whatever_status_admission_denies_a_node_with_the_others_are_released(
+async def test_release_continues_when_admission_denies_node_with_any_status(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int, words: str
 ) -> None:
     api.put("nodes", marked("n2"))
@@ -517,7 +517,7 @@ async def test_whatever_status_admission_denies_a_node_with_the_others_are_relea
 @pytest.mark.parametrize(
     "words", ["Unauthorized", 'nodes "n1" is forbidden: User "x" cannot patch resource "nodes"']
 )
-async def test_a_token_that_is_not_valid_ends_it_at_once(
+async def test_release_stops_when_token_is_invalid(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     forbid(api, words, times=2, status=401)
@@ -529,7 +529,7 @@ async def test_a_token_that_is_not_valid_ends_it_at_once(
 
 
 @pytest.mark.parametrize("status", [401, 500])
-async def test_what_the_next_object_would_meet_too_ends_at_once(
+async def test_release_stops_when_error_applies_to_all_objects(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
     api.fail_next("patch", status)
@@ -548,7 +548,7 @@ async def test_what_the_next_object_would_meet_too_ends_at_once(
         "what a proxy on the way says",
     ],
 )
-async def test_a_right_that_is_missing_ends_it(
+async def test_release_stops_when_permission_is_missing(
     api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     for number in range(FORBIDDEN_MAX):

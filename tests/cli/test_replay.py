@@ -1,4 +1,4 @@
-"""`ebb replay`, as a person runs it."""
+"""`ebb replay`, run as a command."""
 
 import os
 import re
@@ -32,8 +32,8 @@ def dated(one: Json, hours: int) -> Json:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of a cluster of four nodes: its owner's names are as bad as names can be."""
-    here = tmp_path_factory.mktemp("dumps <b>$x^2$ \udcff")  # a byte that is no UTF-8
+    """Return a folder with dumps of a cluster of four nodes; its name needs escaping."""
+    here = tmp_path_factory.mktemp("dumps <b>$x^2$ \udcff")  # a byte that is not UTF-8
     names = [f"n{number}" for number in range(4)]
     nodes = [node(name, metadata={"name": name, "labels": {"size": "small"}}) for name in names]
     for hours in range(HOURS + 1):
@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(here)
 
 
-def test_a_replay_tells_compares_and_recommends(
+def test_replay_compares_variants_and_writes_recommended_configuration(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, file = tmp_path / "page.html", tmp_path / "ebb.yaml"
@@ -66,14 +66,14 @@ def test_a_replay_tells_compares_and_recommends(
 
 
 def priced(tmp_path: Path, label: str) -> str:
-    """Write a configuration in which a node with that label costs a quarter an hour."""
+    """Write a configuration in which a node with this label costs 0.25 an hour."""
     file = tmp_path / "prices.yaml"
     head = "apiVersion: kube-ebb.io/v1alpha1\nkind: EbbConfiguration\n"
     file.write_text(f'{head}prices: [{{nodeSelector: {{{label}}}, price: "0.25"}}]\n')
     return str(file)
 
 
-def test_costs_are_in_the_prices_of_the_file_under_every_way(
+def test_cost_uses_configured_prices_in_every_variant(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--seeds", "1", "-o", "json", "--config", priced(tmp_path, "size: small")]
@@ -84,7 +84,7 @@ def test_costs_are_in_the_prices_of_the_file_under_every_way(
         assert mean["cost"] == pytest.approx(mean["node-hours"] / 4)
 
 
-def test_prices_of_no_node_that_is_played_are_refused(
+def test_prices_are_rejected_when_they_match_no_simulated_node(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = priced(tmp_path, "size: other")
@@ -102,7 +102,7 @@ def test_prices_of_no_node_that_is_played_are_refused(
         (["headroom=0,2"], 2, set()),
     ],
 )
-def test_the_usual_is_swept_beside_settings_of_ones_own(
+def test_sweep_usual_is_combined_with_given_settings(
     asked: list[str], count: int, thresholds: set[str]
 ) -> None:
     found = sweep_variants(asked, EMPTY, "built in")
@@ -110,7 +110,7 @@ def test_the_usual_is_swept_beside_settings_of_ones_own(
     assert {dict(one.settings).get("thresholds") for one in found} - {None} == thresholds
 
 
-def test_evictions_that_are_not_played_are_told_where_they_are_enabled(
+def test_replay_notes_that_enabled_evictions_are_not_simulated(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, file = tmp_path / "in.yaml", tmp_path / "out.yaml"
@@ -126,7 +126,7 @@ def test_evictions_that_are_not_played_are_told_where_they_are_enabled(
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_file_that_may_not_be_written_is_refused_before_hours_are_played(
+def test_output_file_is_rejected_before_simulation_when_not_writable(
     there: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / "page"
@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_written_is_refused_before_hours_are_played(
     assert asked == [file if there else tmp_path]
 
 
-def test_a_full_disk_costs_the_file_alone(
+def test_replay_writes_other_outputs_when_disk_is_full(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "ebb.yaml"
@@ -156,7 +156,7 @@ def test_a_full_disk_costs_the_file_alone(
 
 
 class Elements(HTMLParser):
-    """What a page would ask others for."""
+    """The elements of a page that would load other resources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,9 +184,7 @@ def assert_offline(page: str) -> None:
     assert "dumps &lt;b&gt;$x^2$" in page
 
 
-def test_a_replay_for_programs_is_one_document(
-    folder: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replay_prints_one_json_document(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "--dumps", folder, "--seeds", "2", "-o", "json"]) == 0
     found = orjson.loads(capsys.readouterr().out)
     assert (found["kind"], found["seeds"]) == ("Replay", [1, 2])
@@ -215,7 +213,7 @@ def test_a_replay_for_programs_is_one_document(
         (["--trace", "x", "--recommend", "/"], "/: is a directory"),
     ],
 )
-def test_what_cannot_be_replayed_is_one_line(
+def test_invalid_options_are_rejected_with_reason(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", *arguments]) == 2
@@ -232,7 +230,7 @@ def played(name: str) -> VariantResult:
 
 
 @pytest.mark.parametrize("spread", [False, True])
-def test_ways_that_do_not_fit_side_by_side_stand_in_blocks(spread: bool) -> None:
+def test_variants_are_printed_in_blocks_when_table_is_too_wide(spread: bool) -> None:
     names = [f"Ebb, way-number-{number}" for number in range(10)]
     ways = [played(name) for name in names]
     for width in (1, 40, 80, 120):

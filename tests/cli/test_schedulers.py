@@ -1,4 +1,4 @@
-"""Every look judges pods by the schedulers that the configuration names, live or of a dump."""
+"""The configured schedulers apply to a live cluster and to a dump alike."""
 
 import asyncio
 from pathlib import Path
@@ -46,7 +46,7 @@ async def asked(folder: Path, where: str, schedulers: str, *command: str) -> Jso
     ("schedulers", "holds"),
     [("[default-scheduler]", True), ("[default-scheduler, bin-packing]", False)],
 )
-async def test_a_pod_of_a_scheduler_that_is_named_holds_no_node(
+async def test_pod_of_configured_scheduler_does_not_block_removal(
     tmp_path: Path, where: str, schedulers: str, holds: bool
 ) -> None:
     plan = await asked(tmp_path, where, schedulers, "plan")

@@ -1,4 +1,4 @@
-"""Which cluster a command looks at: a live one over a real socket, and how it is found."""
+"""The input of a command: how it finds a cluster, and reads it over a real socket."""
 
 import asyncio
 import io
@@ -60,7 +60,7 @@ async def seen(capsys: pytest.CaptureFixture[str], kubeconfig: str, *arguments: 
 
 
 class TestLive:
-    async def test_all_commands_read_all_pages(
+    async def test_commands_read_all_pages_of_list(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = await seen(capsys, kubeconfig, "plan")
@@ -74,7 +74,7 @@ class TestLive:
         found = await seen(capsys, kubeconfig, "explain", "node", "n03")
         assert found["pods"]["all"] == len(range(3, PODS_COUNT, 12))
 
-    async def test_status_says_who_leads(
+    async def test_status_shows_leader(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         renewed = 1_700_000_000
@@ -92,7 +92,7 @@ class TestLive:
             "problem": None,
         }
 
-    async def test_a_lease_that_is_not_there_or_forbidden_is_no_fault(
+    async def test_status_reports_problem_when_lease_is_missing_or_forbidden(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         leader = (await seen(capsys, kubeconfig, "status"))["leader"]
@@ -102,7 +102,7 @@ class TestLive:
         assert leader["lease"] == f"other/{LEASE_NAME}"
         assert "403" in leader["problem"]
 
-    async def test_a_list_that_expires_half_way_is_begun_again(
+    async def test_list_is_restarted_when_continue_token_expires(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         for _ in range(2):  # nodes, and the first page of pods
@@ -112,7 +112,7 @@ class TestLive:
         assert plan["before"]["requests"]["cpu"] == PODS_COUNT
 
     @pytest.mark.parametrize("status", [403, 410])
-    async def test_a_refusal_is_a_line_and_exit_code_2(
+    async def test_rejected_list_is_reported_in_one_line_with_exit_code_2(
         self,
         api: FakeApi,
         kubeconfig: str,
@@ -124,7 +124,7 @@ class TestLive:
         assert (code, out) == (2, "")
         assert err == f"ebb: API server answered {status}: the fake API says {status}\n"
 
-    async def test_room_for_buffers_is_kept_where_there_are_any(
+    async def test_plan_reads_capacitybuffers_when_kind_exists(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         api.put("podtemplates", TEMPLATE)
@@ -135,7 +135,7 @@ class TestLive:
         code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
         assert (code, err) == (0, ""), "most clusters have no such kind"
 
-    async def test_that_buffers_may_not_be_read_is_said_and_no_fault(
+    async def test_plan_reports_forbidden_capacitybuffers_and_continues(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         api.denied.add("capacitybuffers")
@@ -144,7 +144,7 @@ class TestLive:
         told = "API server answered 403: the fake API says 403"
         assert err == f"ebb: cannot read: capacitybuffers: {told}\n"
 
-    async def test_objects_that_cannot_be_read_are_named_and_keep_their_node(
+    async def test_unreadable_pods_are_reported_and_block_removal_of_their_node(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         for number in range(7):
@@ -159,7 +159,9 @@ class TestLive:
         assert err.count("\n") == 6
         assert "pod-unreadable" in out
 
-    async def test_nobody_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def test_unreachable_api_server_is_reported_in_one_line(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         file = tmp_path / "kubeconfig"
         file.write_text(KUBECONFIG.format(url="http://127.0.0.1:9"))
         code, _, err = await run(capsys, "status", "--kubeconfig", str(file))
@@ -167,7 +169,7 @@ class TestLive:
         assert err.startswith("ebb: API server: ")
         assert err.count("\n") == 1
 
-    async def test_the_environment_names_the_kubeconfig(
+    async def test_kubeconfig_is_read_from_environment(
         self, api: FakeApi, kubeconfig: str
     ) -> None:
         done = await asyncio.to_thread(ebb, "status", "-o", "json", KUBECONFIG=kubeconfig)
@@ -179,7 +181,7 @@ class TestLive:
 class TestContexts:
     @pytest.fixture
     def two(self, kubeconfig: str, tmp_path: Path) -> str:
-        """Return two files; the first has the current context, where nobody answers."""
+        """Return two files; the first has the current context, whose server is unreachable."""
         other = tmp_path / "other"
         nobody = KUBECONFIG.format(url="http://127.0.0.1:9").replace("name: it", "name: nobody")
         other.write_text(nobody.replace(": it", ": nobody"))
@@ -188,7 +190,7 @@ class TestContexts:
     @pytest.mark.parametrize(
         "command", [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all"]]
     )
-    async def test_a_context_of_several_files(
+    async def test_context_option_selects_context_of_several_files(
         self, api: FakeApi, two: str, command: list[str]
     ) -> None:
         done = await asyncio.to_thread(ebb, *command, KUBECONFIG=two)
@@ -198,20 +200,20 @@ class TestContexts:
         assert (done.returncode, done.stderr) == (0, b"")
         assert api.count("list")
 
-    async def test_the_answer_names_it(self, api: FakeApi, two: str) -> None:
+    async def test_source_names_context(self, api: FakeApi, two: str) -> None:
         done = await asyncio.to_thread(
             ebb, "status", "-o", "json", "--context", "it", KUBECONFIG=two
         )
         assert json.loads(done.stdout)["source"] == f"live cluster, {two}, context it"
         assert api.count("list")
 
-    async def test_one_that_is_not_there_is_one_line(self, two: str) -> None:
+    async def test_unknown_context_is_reported_in_one_line(self, two: str) -> None:
         done = await asyncio.to_thread(ebb, "plan", "--context", "no", KUBECONFIG=two)
         told = f"ebb: {two}: no context 'no'; there are: nobody, it\n"
         assert (done.returncode, done.stderr.decode()) == (2, told)
 
     @pytest.mark.parametrize("command", ["missing-plugin", "false", "echo"])
-    async def test_a_plugin_that_fails_is_the_fault(
+    async def test_failing_credential_plugin_is_reported_in_one_line(
         self, api: FakeApi, tmp_path: Path, command: str
     ) -> None:
         user = f'{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: "{command}"}}}}'
@@ -245,7 +247,7 @@ class TestProgress:
             ({NODES: 1, PODS: 1500}, "reading the cluster: 1 nodes, 1,500 pods"),
         ],
     )
-    async def test_a_terminal_is_told_and_left_clean(
+    async def test_progress_is_shown_on_terminal_and_erased(
         self, found: dict[Kind[Any, Any], int], shown: str
     ) -> None:
         terminal = _Terminal()
@@ -255,7 +257,7 @@ class TestProgress:
         assert terminal.getvalue().startswith(f"\r\x1b[K{shown}")
         assert terminal.getvalue().endswith("\r\x1b[K")
 
-    async def test_a_pipe_is_told_nothing(self) -> None:
+    async def test_progress_is_not_written_to_pipe(self) -> None:
         pipe = io.StringIO()
         async with progress_shown({NODES: Listed()}, pipe, 0.0):
             await asyncio.sleep(0)
@@ -263,7 +265,7 @@ class TestProgress:
 
 
 class TestKubeconfig:
-    def test_by_kubectls_rules(self, tmp_path: Path) -> None:
+    def test_kubeconfig_is_found_by_rules_of_kubectl(self, tmp_path: Path) -> None:
         home = tmp_path / "home"
         usual = home / ".kube" / "config"
         in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(home)}
@@ -280,14 +282,14 @@ class TestKubeconfig:
             ({}, "no cluster: there is no --kubeconfig, no \\$KUBECONFIG, no "),
         ],
     )
-    def test_where_there_is_none(self, environment: dict[str, str], told_: str) -> None:
+    def test_missing_kubeconfig_is_rejected(self, environment: dict[str, str], told_: str) -> None:
         with pytest.raises(InvalidInputError, match=f"^{told_}"):
             kubeconfig_of(None, environment)
 
     @pytest.mark.parametrize(
         ("arguments", "dump"), [(["plan"], True), (["release", "--all"], False)]
     )
-    def test_a_dump_is_named_where_it_would_do(
+    def test_error_suggests_dump_when_command_accepts_dump(
         self, arguments: list[str], dump: bool, tmp_path: Path
     ) -> None:
         nowhere = ebb_command.make_context("ebb", arguments, obj={"HOME": str(tmp_path)})

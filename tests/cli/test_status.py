@@ -1,4 +1,4 @@
-"""`ebb status` on a dump: counts, marks, reasons."""
+"""`ebb status` of a dump: counts, marks, reasons."""
 
 import re
 import time
@@ -86,7 +86,9 @@ def status_of(capsys: pytest.CaptureFixture[str], path: str) -> Any:
 
 
 class TestJson:
-    def test_the_contract(self, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_status_has_documented_fields(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         status = status_of(capsys, path)
         assert status["apiVersion"] == "kube-ebb.io/v1alpha1"
         assert status["kind"] == "Status"
@@ -120,7 +122,7 @@ class TestJson:
         assert reasons["reserve"] == 1
         assert (reasons["opted-out"], reasons["being-deleted"]) == (1, 2)
 
-    def test_a_node_that_has_filled_is_kept_for_nobody_whatever_it_still_says(
+    def test_reserve_annotation_is_ignored_when_node_has_pods(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         held = [node(name, metadata={"name": name, "annotations": HELD}) for name in ("a", "b")]
@@ -130,12 +132,10 @@ class TestJson:
         assert status["counts"]["reserved"] == 1
         assert {one["code"]: one["nodes"] for one in status["reasons"]}["reserve"] == 1
 
-    def test_who_is_not_looked_a_place_for_finds_none_by_nobodys_word(
+    def test_pending_pods_that_are_not_placed_do_not_count_as_unplaceable(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """A DaemonSet's pod comes with its node, a claim that waits says not yet where, and what
-        autoscalers count for nothing is placed nowhere.
-        """
+        """The plan does not place DaemonSet pods, expendable pods and pods with unbound claims."""
         daemon, claims = pod("d", None), [{"persistentVolumeClaim": {"claimName": "c"}}]
         daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "controller": True}]
         cheap = pod("cheap", None, priority=-11)
@@ -146,14 +146,14 @@ class TestJson:
         assert main(["status", "--from-file", str(file)]) == 0
         assert "4, of which 1 fit on no node" in capsys.readouterr().out
 
-    def test_nor_does_one_whose_nodes_are_not_told_apart(
+    def test_pod_beyond_reach_limit_does_not_count_as_unplaceable(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "d"
         file.write_bytes(dump(*many_reaches()))
         assert status_of(capsys, str(file))["pendingPods"] == {"all": 1, "unschedulable": 0}
 
-    def test_marks_of_one_second_stand_in_the_order_of_their_plan(
+    def test_marks_of_same_second_are_listed_in_order_of_plan(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         items = [mark(name, 9, 99, order=place) for name, place in (("a", 3), ("b", 1), ("c", 2))]
@@ -162,9 +162,7 @@ class TestJson:
         marks = status_of(capsys, str(file))["marks"]
         assert [one["node"] for one in marks] == ["b", "c", "a"]
 
-    def test_it_agrees_with_the_plan(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_status_matches_plan(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         file = tmp_path / "d"
         file.write_bytes(dump(*ITEMS))
         status = status_of(capsys, str(file))
@@ -182,7 +180,7 @@ class TestJson:
 
 
 class TestTable:
-    def test_what_there_is_at_a_glance(
+    def test_table_shows_counts_marks_and_reasons(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["status", "--from-file", path]) == 0
@@ -202,7 +200,7 @@ class TestTable:
         ):
             assert any(line.startswith(start) for line in lines), start
 
-    def test_a_cluster_without_marks_says_little(
+    def test_table_omits_marks_when_cluster_has_none(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         file = tmp_path / "d"
@@ -212,13 +210,13 @@ class TestTable:
         assert re.search("^marked +0$", out, re.MULTILINE)
         assert "overdue" not in out
 
-    def test_many_marks_are_cut_and_said_so(self) -> None:
+    def test_table_truncates_many_marks(self) -> None:
         items = [mark(f"m{number:02}", 100, 200) for number in range(23)]
         done = ebb("status", "--from-file", "-", stdin=dump(*items, node("n"), pod("p", "n")))
         assert done.returncode == 0
         assert b"\nand 3 more; -o json lists all of them\n" in done.stdout
 
-    def test_a_terminal_gets_its_own_width(self, path: str) -> None:
+    def test_terminal_receives_lines_of_its_width(self, path: str) -> None:
         text = on_terminal("status", "--from-file", path, COLUMNS="70", TERM="xterm")
         lines = [line for line in text.split("\r\n") if "\x1b" not in line]
         assert max(len(line) for line in lines if path not in line) <= 70
@@ -248,17 +246,17 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
         (leads(None, "", "forbidden"), "unknown (Lease ns/l: forbidden)"),
     ],
 )
-def test_who_leads(told: str, line: str) -> None:
+def test_leader_line_shows_state_of_lease(told: str, line: str) -> None:
     assert told == line
 
 
 MADE = 1_700_000_000
-"""When the dump of long ago was made: 2023-11-14 22:13:20 UTC."""
+"""Time of the old dump: 2023-11-14 22:13:20 UTC."""
 
 
 @pytest.fixture
 def long_ago(tmp_path: Path) -> str:
-    """Marks of all ages, a back-off and a pod that is being deleted, as they were then."""
+    """Return an old dump with marks of several ages, a backoff and a terminating pod."""
     beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2023-11-14T22:13:20Z"}
     apart = mark("m-new", MADE + 60, MADE + HOUR)
     alone = {"name": "alone", "annotations": {BACKOFF_ANNOTATION: f"1 {MADE + HOUR}"}}
@@ -282,7 +280,7 @@ def long_ago(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_times_in_a_dump_count_from_when_it_was_made(
+def test_ages_are_relative_to_time_of_dump(
     long_ago: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = status_of(capsys, long_ago)
@@ -296,7 +294,7 @@ def test_times_in_a_dump_count_from_when_it_was_made(
     assert re.search(r"\bbackoff\b", alone), alone
 
 
-def test_a_pod_that_was_going_then_is_not_late_for_it_now(long_ago: str) -> None:
+def test_terminating_pod_is_not_overdue_at_time_of_dump(long_ago: str) -> None:
     said = ebb("explain", "pod", "shop/going", "--from-file", long_ago).stdout.decode()
     assert "pod-terminating" in said
     assert "pod-long-terminating" not in said

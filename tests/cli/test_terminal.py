@@ -1,4 +1,4 @@
-"""Tables: whole words at any width, whatever stands beside them."""
+"""Tables: words are not broken at any width."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def made(*rows: tuple[str, ...], left: tuple[int, ...] = (0, 2)) -> Table:
     return Table("name", "number", "text", rows=rows, left=left)
 
 
-def test_a_text_gives_way() -> None:
+def test_text_is_wrapped_when_table_is_narrow() -> None:
     assert list(made(("node-a", "7", TEXT)).lines(45)) == [
         "name    number  text",
         "node-a       7  one of the many words that",
@@ -29,23 +29,23 @@ def test_a_text_gives_way() -> None:
     ]
 
 
-def test_a_name_is_whole_and_the_text_beside_it_keeps_a_width() -> None:
+def test_name_is_not_broken_and_text_keeps_minimum_width() -> None:
     lines = list(made((NAME, "7", TEXT), ("short", "8", TEXT)).lines(80))
     assert sum(line.startswith(f"{NAME}       7  ") for line in lines) == 1
     assert max(map(len, lines)) == len(NAME) + len("  number  ") + TEXT_CHARS_MIN
 
 
-def test_a_name_in_a_text_makes_its_own_line_longer_and_no_other() -> None:
+def test_long_name_in_text_exceeds_width_only_on_its_line() -> None:
     lines = list(made(("a", "7", f"node {NAME} is full"), ("b", "8", TEXT)).lines(60))
     assert [line.strip() for line in lines if len(line) > 60] == [NAME]
 
 
-def test_with_all_the_room_a_row_is_a_line() -> None:
+def test_row_is_one_line_when_table_is_wide() -> None:
     rows = [(LABEL, "7", TEXT), (NAME, "8", TEXT)]
     assert len(list(made(*rows).lines(10_000))) == 3
 
 
-def test_a_name_above_its_row() -> None:
+def test_name_is_printed_above_row_when_table_is_narrow() -> None:
     rows = [("a name of several words", "12")]
     table = Table("reach", "nodes", rows=rows, names_above=True)
     assert list(table.lines(20)) == ["reach  nodes", "a name of several words", "          12"]
@@ -53,8 +53,8 @@ def test_a_name_above_its_row() -> None:
 
 
 @pytest.mark.parametrize("names_above", [False, True])
-def test_no_terminal_is_too_narrow(names_above: bool) -> None:
-    """The name and its longest word are wider than the heading over them."""
+def test_table_is_printed_at_any_width(names_above: bool) -> None:
+    """The name and its longest word are wider than their heading."""
     rows = [("a-name-of-one-word", "7", TEXT), ("one of several words", "8", "short")]
     table = Table("name", "number", "text", rows=rows, left=(0, 2), names_above=names_above)
     for width in range(1, 81):
@@ -67,7 +67,7 @@ ROWS = st.lists(st.tuples(WORDS, st.integers(0, 10**6), WORDS), min_size=1, max_
 
 
 @given(ROWS, st.integers(20, 250))
-def test_every_word_stands_whole_once_in_its_order(
+def test_table_contains_every_word_once_and_unbroken(
     rows: list[tuple[list[str], int, list[str]]], width: int
 ) -> None:
     table = made(*((" ".join(a), str(n), " ".join(b)) for a, n, b in rows))
@@ -84,7 +84,7 @@ LONG = [
     pod("q" * 63, LABEL),
     pod("r" * 63, "third", nodeSelector={"kubernetes.io/hostname": NAME}),
 ]
-"""A node of 253 characters, the most that the API allows, and one of 63."""
+"""Nodes with names of 253 characters, the most that the API allows, and of 63."""
 
 
 @pytest.mark.parametrize("columns", ["80", "200"])
@@ -99,7 +99,7 @@ LONG = [
     ],
     ids=lambda command: " ".join(command)[:20],
 )
-def test_no_command_breaks_a_name(command: list[str], columns: str, tmp_path: Path) -> None:
+def test_commands_do_not_break_names(command: list[str], columns: str, tmp_path: Path) -> None:
     file = tmp_path / "dump.json"
     file.write_bytes(dump(*LONG))
     text = on_terminal(*command, "--from-file", str(file), COLUMNS=columns, TERM="xterm")
@@ -112,16 +112,14 @@ def test_no_command_breaks_a_name(command: list[str], columns: str, tmp_path: Pa
 
 @pytest.mark.parametrize("columns", ["1", "20", "50", "53"])
 @pytest.mark.parametrize("command", ["plan", "status"])
-def test_a_cluster_is_told_in_a_narrow_terminal(
-    command: str, columns: str, tmp_path: Path
-) -> None:
+def test_commands_print_in_narrow_terminal(command: str, columns: str, tmp_path: Path) -> None:
     file = tmp_path / "dump.json"
     file.write_bytes(dump(*LONG))
     assert on_terminal(command, "--from-file", str(file), COLUMNS=columns, TERM="xterm")
 
 
-def test_nothing_that_is_written_steers_the_terminal() -> None:
-    """Messages hold what others have put into objects."""
+def test_control_characters_are_escaped() -> None:
+    """Messages contain text of objects that other users write."""
     evil = "x\x1b]0;title\x07\x9b2J"
     assert list(made((evil, "7", evil)).lines(80))[1].isprintable()
     assert render(lambda out: say(out, evil)) == "x\\x1b]0;title\\x07\\x9b2J\n"

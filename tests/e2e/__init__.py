@@ -1,1 +1,1 @@
-"""Ebb against the real programs; `make e2e` runs it."""
+"""End-to-end tests of Ebb with real Kubernetes programs; `make e2e` runs them."""

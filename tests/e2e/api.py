@@ -1,4 +1,4 @@
-"""A person's view of the API server: plain calls, and waiting for what a watch tells."""
+"""A client of the API server: plain calls, and waiting on watches."""
 
 import json
 import time
@@ -18,7 +18,7 @@ WAIT_SECONDS = 30.0
 
 
 class RefusedError(Exception):
-    """The API server said no."""
+    """The API server has rejected a call."""
 
     def __init__(self, status: int, body: Json) -> None:
         super().__init__(f"{status}: {body.get('message', body)}")
@@ -26,7 +26,7 @@ class RefusedError(Exception):
 
 
 class Api:
-    """One user's calls."""
+    """Calls as one user."""
 
     def __init__(self, url: str, ca: str, user: Signed | None = None, token: str = "") -> None:
         self._pool = urllib3.PoolManager(
@@ -49,7 +49,7 @@ class Api:
         content: str = "application/json",
         headers: Sequence[tuple[str, str]] = (),
     ) -> Json:
-        """Call, and return the decoded answer. Raises: RefusedError."""
+        """Send a request, and return the decoded response. Raises: RefusedError."""
         response = self._pool.request(
             method,
             self._url + path,
@@ -67,7 +67,7 @@ class Api:
         return found
 
     def text(self, path: str) -> str:
-        """GET what is no JSON."""
+        """GET a resource that is not JSON."""
         response = self._pool.request("GET", self._url + path, headers=self._headers)
         return response.data.decode()
 
@@ -84,7 +84,7 @@ class Api:
         return self.call("POST", path, body)
 
     def delete(self, path: str, **options: Any) -> None:
-        """DELETE; what is not there is not missed."""
+        """DELETE; a missing object is no error."""
         try:
             self.call("DELETE", path, options or None)
         except RefusedError as fault:
@@ -99,9 +99,10 @@ class Api:
         told: Callable[[str, Json], None] = lambda *_: None,
         **query: str,
     ) -> dict[str, Json]:
-        """Wait until the objects, by name, are so; return them. Raises: AssertionError.
+        """Wait until *reached* is true for the objects by name. Raises: AssertionError.
 
-        *told* hears of every change as well: ADDED, MODIFIED or DELETED, and the object.
+        Returns the objects. *told* is called with every change: ADDED, MODIFIED or DELETED, and
+        the object.
         """
         objects: dict[str, Json] = {}
         end = time.monotonic() + seconds
@@ -122,12 +123,12 @@ class Api:
                 if time.monotonic() > end:
                     break
         summary = json.dumps(list(objects.values()))[:3000]
-        raise AssertionError(f"{path}: not so within {seconds} s: {summary}")
+        raise AssertionError(f"{path}: condition not reached within {seconds} s: {summary}")
 
     def _told(
         self, path: str, seconds: float, query: Mapping[str, str]
     ) -> Iterator[tuple[str, Json]]:
-        """Yield events, and LISTED once when the list has been told."""
+        """Yield an event per listed object, then LISTED, then the events of a watch."""
         listed = self.get(f"{path}?{urlencode(query)}")
         for item in listed.get("items") or ():
             yield "ADDED", item
@@ -138,7 +139,7 @@ class Api:
     def watched(
         self, path: str, version: str, seconds: float, query: Mapping[str, str]
     ) -> Generator[tuple[str, Json]]:
-        """Yield the events since that version, until there has been none for so long."""
+        """Yield the events since a version, until there is none for *seconds*."""
         asked = {
             **query,
             "watch": "true",

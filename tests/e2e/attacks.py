@@ -1,7 +1,7 @@
-"""What a tenant and a kubelet can write at its worst: a table, so that more can be added.
+"""Table of hostile writes of a tenant and of a kubelet.
 
-The tenant may create pods and claims in one namespace, and nothing else; the kubelet is the node
-`rogue`, which carries Ebb's mark. Each attack may spoil the verdict of `rogue` alone.
+The tenant may only create pods and claims in one namespace; the kubelet is that of the marked node
+`rogue`. An attack may change the verdict of `rogue`, and of no other node.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,11 +27,11 @@ THEIR_CLAIMS: Final = f"/api/v1/namespaces/{TENANT}/persistentvolumeclaims"
 OWN_NODE: Final = f"{NODES}/{ROGUE}"
 HOSTNAME: Final = "kubernetes.io/hostname"
 DEPTH_MAX: Final = 9000
-"""The API server takes somewhat more: it decodes up to 10,000."""
+"""Nesting depth; the API server decodes up to 10,000 levels."""
 ZONE: Final = "topology.kubernetes.io/zone"
 COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 WORST: Final = "\x00\x1b[31m\u202e\ufeff\ud7ff%s{}'\"\\\n\r\t\U0001f4a3" * 8
-"""A text that steers terminals, breaks lines, formats and quotes."""
+"""A text with control characters, line breaks, format specifiers and quotes."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Attack:
-    """Who writes what, and whether the API server lets them."""
+    """The writes of an attacker, and whether the API server rejects all of them."""
 
     name: str
     who: str
@@ -54,7 +54,7 @@ class Attack:
     refused: bool = False
 
     def words(self) -> list[str]:
-        """Return the annotations of the rogue node that it writes, if it writes nothing else."""
+        """Return the annotations that it writes on the rogue node, if it writes nothing else."""
         bodies = [call.body for call in self.calls() if call.path == OWN_NODE]
         only = [body["metadata"].get("annotations", {}) for body in bodies]
         alone = all(list(body["metadata"]) == ["annotations"] for body in bodies)
@@ -70,7 +70,7 @@ def _nested(depth: int) -> list[Json]:
 
 
 def _pod(name: str, *, on: str = ROGUE, **how: Any) -> Call:
-    """Return a pod that asks for nothing."""
+    """Return the creation of a pod without requests."""
     metadata = how.pop("metadata", {})
     made = pod(name, cpu="0", node_name=on, **how)
     made["metadata"] = {**made["metadata"], "namespace": TENANT, **metadata}
@@ -78,7 +78,7 @@ def _pod(name: str, *, on: str = ROGUE, **how: Any) -> Call:
 
 
 def _everywhere(name: str, **how: Any) -> Iterable[Call]:
-    """Yield the pod bound to the rogue node, and once more without a node."""
+    """Yield the creation of a pod on the rogue node, and of a Pending copy."""
     yield _pod(name, **how)
     yield _pod(f"{name}-waits", on="", **how)
 
@@ -143,12 +143,12 @@ def _asks(quantity: str) -> Iterable[Call]:
 
 
 def _own(**metadata: Any) -> Iterable[Call]:
-    """Change the kubelet's own Node."""
+    """Yield a change of the kubelet's own Node."""
     yield Call("PATCH", OWN_NODE, {"metadata": metadata}, MERGE)
 
 
 def _said(field: str, value: str) -> Callable[[], Iterable[Call]]:
-    """Write the annotation with the mark's details, of which one number is this."""
+    """Return an attack that writes the details of the mark with this number."""
     numbers = {"since": "1700000000", "deadline": "4000000000", "order": "0", field: value}
     said = ",".join(f'"{name}":{number}' for name, number in numbers.items())
     text = f'{{{said},"owner":"o","policy":"p","reason":"r"}}'
@@ -168,7 +168,7 @@ NUMBERS: Final = (
     *(("deadline", value) for value in ("-1", "NaN", "1.5")),
     *(("order", value) for value in ("1" + "0" * 5000, "[]")),
 )
-"""One of each class; tests/core/marks/test_marks.py has all of them in each place."""
+"""One value of each class; tests/core/marks/test_marks.py covers all values and fields."""
 
 ATTACKS: Final = (
     Attack("pod whose managedFields nest 1,000 deep", TENANT,
@@ -193,7 +193,7 @@ ATTACKS: Final = (
                {"key": f"k{n}", "operator": "Exists"} for n in range(2000)])),
     Attack("5,000 node selector labels", TENANT,
            lambda: [_pod("selects", on="", nodeSelector={f"k{n}": "v" for n in range(5000)})]),
-    Attack("2,000 claims of one pod, none of which is there", TENANT,
+    Attack("2,000 missing claims of one pod", TENANT,
            lambda: _everywhere("claims", volumes=_volumes(*(f"c{n}" for n in range(2000))))),
     Attack("a claim that waits for its first consumer", TENANT,
            lambda: [_claim("later"), *_everywhere("consumer", volumes=_volumes("later"))]),
@@ -204,17 +204,17 @@ ATTACKS: Final = (
     Attack("300 containers", TENANT, lambda: [_pod("containers", containers=[
         {"name": f"c{n}", "image": "none"} for n in range(300)])]),
     Attack("requests of 2^63 - 1", TENANT, lambda: _asks("9223372036854775807")),
-    Attack("requests of 10^40, refused or cut by the API server", TENANT, lambda: _asks("1e40")),
+    Attack("requests of 10^40, rejected or truncated", TENANT, lambda: _asks("1e40")),
     Attack("requests of a nano", TENANT, lambda: _asks("1n")),
     Attack("the worst annotations", TENANT,
            lambda: _everywhere("worst", metadata={"annotations": {"worst": WORST}})),
     Attack("the longest name", TENANT, lambda: [_pod("x" * 63 + ".x" * 95)]),
-    Attack("words for autoscalers and Ebb of no meaning", TENANT,
+    Attack("meaningless annotations for autoscalers and Ebb", TENANT,
            lambda: _everywhere("words", metadata={"annotations": {
                "cluster-autoscaler.kubernetes.io/safe-to-evict": WORST,
                "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": "," * 5000,
                "karpenter.sh/do-not-disrupt": WORST, "kube-ebb.io/keep": WORST}})),
-    Attack("deletion costs, forged as ours", TENANT,
+    Attack("forged deletion costs of Ebb", TENANT,
            lambda: _everywhere("costs", metadata={"annotations": {
                COST: "-2147483648", "kube-ebb.io/deletion-cost": "-2147483648"}})),
     Attack("deletion costs that are no numbers", TENANT,
@@ -230,17 +230,17 @@ ATTACKS: Final = (
            lambda: _own(annotations={DETAILS_ANNOTATION: "[" * 250_000})),
     Attack("details nested in an object", KUBELET,
            lambda: _own(annotations={DETAILS_ANNOTATION: '{"since":' * 20_000})),
-    Attack("back-off for ever", KUBELET,
+    Attack("backoff in the far future", KUBELET,
            lambda: _own(annotations={BACKOFF_ANNOTATION: "1 9999999999999999999999"})),
-    Attack("back-off of no numbers", KUBELET,
+    Attack("backoff that is no number", KUBELET,
            lambda: _own(annotations={BACKOFF_ANNOTATION: "٣ Infinity"})),
-    Attack("guard forged as ours", KUBELET, lambda: _own(annotations={
+    Attack("forged protection of Ebb", KUBELET, lambda: _own(annotations={
         GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "9" * 100})),
-    Attack("guard with the worst words", KUBELET, lambda: _own(annotations={
+    Attack("protection with the worst text", KUBELET, lambda: _own(annotations={
         GUARD_ANNOTATION: WORST, GUARD_OURS_ANNOTATION: WORST})),
     Attack("status emptied", KUBELET, lambda: _status(capacity=None, allocatable=None)),
-    Attack("room of nothing", KUBELET, lambda: _room(cpu="0", memory="0", pods="0")),
-    Attack("room of 2^63 - 1", KUBELET, lambda: _room(
+    Attack("capacity of 0", KUBELET, lambda: _room(cpu="0", memory="0", pods="0")),
+    Attack("capacity of 2^63 - 1", KUBELET, lambda: _room(
         cpu="9223372036854775807", memory="9223372036854775807", pods="9223372036854775807")),
     Attack("2,000 extended resources", KUBELET, lambda: _room(
         cpu="4", memory="16Gi", pods="110", **{f"example.org/r{n}": "1" for n in range(2000)})),

@@ -1,4 +1,4 @@
-"""CapacityBuffers, a kind that an autoscaler brings along: what a cluster knows of it."""
+"""The CRD of CapacityBuffers, which an autoscaler installs on real clusters."""
 
 from core.edge.decode.kinds import BUFFERS
 from tests.e2e.api import Api, Json, RefusedError
@@ -37,15 +37,15 @@ DEFINITION: Json = {
         "versions": VERSIONS,
     },
 }
-"""As open as can be: what the API server lets through is to be read all the same."""
+"""The CRD with an open schema, so that Ebb must handle anything that is stored."""
 
 
 def define(plane: Plane) -> None:
-    """Install the kind if it is not there, and wait until it is served."""
+    """Install the CRD if it is missing, and wait until it is served."""
     if not plane.kubectl("get", "crd", NAME, "--ignore-not-found"):
         plane.api.create(DEFINITIONS, DEFINITION)
     plane.kubectl("wait", "--for=condition=Established", f"crd/{NAME}")
-    until(lambda: _served(plane.api), "the kind is served")
+    until(lambda: _served(plane.api), "CapacityBuffers are served")
 
 
 def _served(api: Api) -> bool:

@@ -1,4 +1,4 @@
-"""Chaos for longer: every trouble of a minute, in an order that the seed decides: `make chaos`."""
+"""Run every fault for a minute, in an order that depends on a seed: `make chaos`."""
 
 import argparse
 import sys
@@ -15,11 +15,13 @@ OUTAGE_SECONDS: Final = 60.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the rounds. Returns: 1 at the first thing that does not hold, which is then told."""
+    """Run the rounds; print the first violation and return 1."""
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--outage", type=float, default=OUTAGE_SECONDS, help="seconds")
+    parser.add_argument(
+        "--outage", type=float, default=OUTAGE_SECONDS, help="seconds of each fault"
+    )
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="ebb-chaos-") as folder:
         plane = Plane(Path(folder))
@@ -40,8 +42,8 @@ def _play(town: Town, rounds: int, seconds: float) -> int:
                 print(fault)
                 return 1
             held = ", ".join(f"{one.ebb.program.rss_bytes() >> 20}" for one in town.programs)
-            print(f"{trouble.__name__:<32}{took:6.1f} s to judge again; MiB {held}", flush=True)
-    print(f"seed {town.seed}: {rounds} x {len(TROUBLES)} troubles, {len(town.crowd.known)} pods")
+            print(f"{trouble.__name__:<32}{took:6.1f} s to next pass; MiB {held}", flush=True)
+    print(f"seed {town.seed}: {rounds} x {len(TROUBLES)} faults, {len(town.crowd.known)} pods")
     return 0
 
 

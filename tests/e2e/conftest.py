@@ -1,4 +1,4 @@
-"""One control plane for all tests of a run; each test clears what it made."""
+"""Fixtures: one control plane for all tests of a run; each test removes its objects."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.e2e.plane import Plane
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run only where `make e2e` asks for it: these tests need the real programs."""
+    """Mark all tests here as e2e: they need the programs of a control plane."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -34,6 +34,6 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 @pytest.fixture
 def api(plane: Plane) -> Iterator[Api]:
-    """The administrator's calls, on a cluster without nodes and pods."""
+    """Yield the API as administrator, for a cluster without nodes and pods."""
     yield plane.api
     clear(plane.api)

@@ -1,4 +1,4 @@
-"""Pods that come and go while things break, and who took each of them away."""
+"""A background load of pods, which records the pods that it deletes itself."""
 
 import contextlib
 import random
@@ -15,22 +15,22 @@ PAUSE_SECONDS: Final = 0.15
 
 
 class Crowd:
-    """Pods that come and go, a few every second; their owner alone takes them away."""
+    """A thread that creates and deletes a few pods every second; nothing else may delete them."""
 
     def __init__(self, api: Api, seed: int) -> None:
         self._api, self._chance = api, random.Random(seed)
         self._running, self._end = threading.Event(), threading.Event()
         self.known: dict[str, bool] = {}
-        """Pods whose creation was answered, and whether the load itself has deleted them."""
+        """Created pods, and whether the load has deleted them."""
         self._unsure: list[str] = []
-        """Pods whose deletion was not answered: once more, or they would stay for ever."""
+        """Pods whose deletion was not acknowledged; it is retried."""
         self._number = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Come and go for a while."""
+        """Run the load inside of the context."""
         self._running.set()
         try:
             yield
@@ -38,7 +38,7 @@ class Crowd:
             self._running.clear()
 
     def end(self) -> None:
-        """Stop for good."""
+        """End the thread."""
         self._end.set()
         self._running.set()
         self._thread.join(60)
@@ -46,7 +46,7 @@ class Crowd:
     def _run(self) -> None:
         while not self._end.is_set():
             self._running.wait()
-            with contextlib.suppress(Exception):  # whatever the API server says, it goes on
+            with contextlib.suppress(Exception):  # the load continues after errors
                 self._step()
             self._end.wait(PAUSE_SECONDS)
 
@@ -59,7 +59,7 @@ class Crowd:
             self.known[name] = False
         elif alive or self._unsure:
             name = self._unsure.pop() if self._unsure else self._chance.choice(alive)
-            self.known[name] = True  # before the answer, which may get lost
+            self.known[name] = True  # before the response, which may be lost
             try:
                 self._api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
             except Exception:

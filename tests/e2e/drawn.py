@@ -1,4 +1,4 @@
-"""What makes up a drawn cluster."""
+"""The objects of a randomly drawn cluster."""
 
 from dataclasses import dataclass, field
 
@@ -20,9 +20,9 @@ class Drawn:
     claims: list[Json] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
-    """Pods, by namespace/name, that are not let onto a node although there may be room."""
+    """Pods, by namespace/name, that remain Pending although there may be room."""
     leaving: set[str] = field(default_factory=set)
-    """Pods that are being deleted, on nodes that stay; they stand until nothing holds them."""
+    """Terminating pods, which exist until their finalizer is removed."""
 
 
 def name_of(found: Json) -> str:

@@ -1,4 +1,4 @@
-"""Requests on many connections at once, as fast as a program answers them."""
+"""A flood of requests on many connections."""
 
 import selectors
 import threading
@@ -15,7 +15,7 @@ POLL_SECONDS: Final = 0.1
 
 @dataclass
 class Flood:
-    """What was sent and came back."""
+    """The result of a flood."""
 
     answered: int = 0
     fault: Exception | None = None
@@ -23,7 +23,7 @@ class Flood:
 
 @contextmanager
 def flooding(connect: Callable[[], Connection]) -> Iterator[Flood]:
-    """Send requests from a thread: on each connection the next one follows the answer at once."""
+    """Send requests from a thread; on each connection the next follows the response at once."""
     flood, stop = Flood(), threading.Event()
     connections = [connect() for _ in range(CONNECTIONS)]
 

@@ -1,4 +1,4 @@
-"""Starts a program of ours as in a pod, whose files stand in a folder: FOLDER MODULE ARGUMENTS."""
+"""Start a program as in a pod, with the pod's files in a folder: FOLDER MODULE ARGUMENTS."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""Ebb installed from manifests/ as a person does, with programs on loopback in the pods' place."""
+"""Install Ebb from manifests/, with processes on the loopback interface instead of pods."""
 
 import os
 import signal
@@ -34,24 +34,24 @@ ACCOUNTS: Final = {
 """The ServiceAccount of each program, by the program's module."""
 IN_FORCE_SECONDS = 20.0
 Start = Callable[..., Ebb]
-"""Starts a controller; keyword arguments replace settings."""
+"""Type of a function that starts a controller; keyword arguments replace settings."""
 
 
 class Programs(NamedTuple):
-    """The programs of the base manifests, each in a process of its own."""
+    """The programs of the base manifests, each in its own process."""
 
     controller: Ebb
     webhook: Ebb
 
 
 def apply(plane: Plane, folder: str = "manifests", namespace: str = NAMESPACE) -> None:
-    """Apply a kustomization; no kubelet runs its pods here, so the Deployments go again."""
+    """Apply a kustomization, then delete its Deployments, as no kubelet runs their pods."""
     plane.kubectl("apply", "-k", folder)
     plane.kubectl("-n", namespace, "delete", "deployment", "--all")
 
 
 def point(plane: Plane, port: int, **changed: Any) -> None:
-    """Let the registration call loopback: nothing routes to a Service here."""
+    """Point the MutatingWebhookConfiguration to a loopback port, as Services do not work here."""
     found = plane.api.get(REGISTRATION)
     (webhook,) = found["webhooks"]
     bundle = webhook["clientConfig"].get("caBundle")
@@ -63,9 +63,9 @@ def point(plane: Plane, port: int, **changed: Any) -> None:
 
 
 def in_force(plane: Plane, *, called: bool = True) -> None:
-    """Wait until the API server calls the webhook, or calls it no more.
+    """Wait until the API server calls the webhook, or no longer calls it.
 
-    A registration takes a second or three.
+    A changed MutatingWebhookConfiguration takes effect after one to three seconds.
     """
     add_nodes(plane.api, "probe")
 
@@ -109,7 +109,7 @@ def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
 
 
 def plain_url(module: str, settings: Json) -> str:
-    """Return where a program serves health and metrics."""
+    """Return the URL at which a program serves health and metrics."""
     section = settings[module]
     address = section["listen" if module == "extender" else "metricsListen"]
     return f"{'https' if section.get('certFile') else 'http'}://{address}"
@@ -140,7 +140,7 @@ def start_program(
 
 @contextmanager
 def ending(plane: Plane, *started: Ebb) -> Iterator[None]:
-    """Kill the programs afterwards that still run then: SIGTERM would wait for callers."""
+    """Kill the programs that still run at the end, as SIGTERM would wait for clients."""
     try:
         yield
     finally:
@@ -168,13 +168,13 @@ def starting(plane: Plane, settings: Json) -> Iterator[Start]:
 
 
 def port_of(settings: Json) -> int:
-    """Return where the webhook serves admission."""
+    """Return the port at which the webhook serves admission."""
     return int(settings["webhook"]["listen"].rpartition(":")[2])
 
 
 @contextmanager
 def admitting(plane: Plane) -> Iterator[Ebb]:
-    """Install, start the webhook alone, wait until it is called; afterwards remove all of it."""
+    """Install Ebb, start only the webhook, wait until it is called; uninstall afterwards."""
     settings = config()
     apply(plane)
     point(plane, port_of(settings))
@@ -190,9 +190,9 @@ def admitting(plane: Plane) -> Iterator[Ebb]:
 
 @contextmanager
 def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[Programs]:
-    """Install, start one controller and one webhook, wait until the API server calls the webhook.
+    """Install Ebb, start one controller and one webhook, wait until the webhook is called.
 
-    Afterwards remove all of it.
+    Remove everything afterwards.
     """
     settings = config(**how)
     apply(plane, folder)
@@ -211,7 +211,7 @@ def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[P
 
 @contextmanager
 def policy(plane: Plane) -> Iterator[None]:
-    """Install the policy that taints in the API server, in place of the webhook."""
+    """Install the MutatingAdmissionPolicy instead of the webhook."""
     folder = plane.folder / "policy"
     overlay(folder, "components/admission-policy")
     apply(plane, str(folder))
@@ -224,7 +224,7 @@ def policy(plane: Plane) -> Iterator[None]:
 
 
 def overlay(folder: Path, *components: str, **more: Any) -> None:
-    """Write a kustomization of the base, some components and more fields, as a person would."""
+    """Write a kustomization of the base, some components, and further fields."""
     folder.mkdir(exist_ok=True)
     root = os.path.relpath(ROOT / "manifests", folder)
     document = {
@@ -238,6 +238,6 @@ def overlay(folder: Path, *components: str, **more: Any) -> None:
 
 
 def remove(plane: Plane) -> None:
-    """Remove what the manifests have put there, but for the namespace."""
+    """Delete the objects of the manifests, except the namespace."""
     for path in (REGISTRATION, SECRET, LEASE):
         plane.api.delete(path)

@@ -1,7 +1,7 @@
-"""Karpenter, a real autoscaler: its nodes are Node objects, and kwok plays their kubelets.
+"""Run Karpenter; its nodes are Node objects, and kwok simulates their kubelets.
 
-It makes nodes for pods that nothing has room for, and takes those that are empty. What it knows
-is the API server's: a pool (NodePool), and a claim (NodeClaim) for each node.
+Karpenter adds nodes for unschedulable pods and removes empty nodes. Its state is in the API
+server: a NodePool, and a NodeClaim for each node.
 """
 
 import json
@@ -25,17 +25,17 @@ POOL: Final = "e2e"
 POOL_LABEL: Final = "karpenter.sh/nodepool"
 FINALIZER: Final = "karpenter.sh/termination"
 TAKEN_SECONDS: Final = 90.0
-"""An empty node is found within 10 s, looked at again after 15 s, and drained for at least 5 s."""
+"""An empty node is found within 10 s, validated after 15 s, and drained for at least 5 s."""
 TYPE: Final = "m-4x"
 KEPT: Final = {"cpu": "100m", "memory": "10Mi"}
-"""What a node has less than its type; so nodes are of the load's shape."""
+"""Resources that Karpenter reserves on a node; with it nodes have the shape of the load."""
 ROOM: Final = {"cpu": "4100m", "memory": "16394Mi", "pods": "110"}
 NEVER: Final = "Never"
 
 
 @contextmanager
 def karpenter(plane: Plane) -> Iterator[None]:
-    """Install its CRDs and run it, with a pool; afterwards take everything of its away."""
+    """Install the CRDs, run Karpenter with a NodePool; remove everything afterwards."""
     crds = plane.bin / tools.CRDS
     plane.kubectl("apply", "-f", str(crds))
     plane.api.wait(DEFINITIONS, lambda found: found and all(map(_established, found.values())))
@@ -74,7 +74,7 @@ def karpenter(plane: Plane) -> Iterator[None]:
 
 
 def set_pool(api: Api, after: str = NEVER) -> None:
-    """Make the pool, or change how long a node must have been empty before it is taken."""
+    """Create the NodePool, or change after which time it removes empty nodes."""
     disruption = {
         "consolidationPolicy": "WhenEmpty",
         "consolidateAfter": after,
@@ -91,7 +91,7 @@ def set_pool(api: Api, after: str = NEVER) -> None:
 
 
 def add_empty(api: Api, count: int) -> list[str]:
-    """Claim so many nodes of the pool without a pod that needs them; return their names."""
+    """Create NodeClaims without pods that need them; return the names of their nodes."""
     before = {one["metadata"]["name"] for one in api.get(NODES)["items"]}
     labels = {POOL_LABEL: POOL}
     spec = {**_shape(), "resources": {"requests": ROOM}, "expireAfter": NEVER}
@@ -107,7 +107,7 @@ def add_empty(api: Api, count: int) -> list[str]:
 
 
 def drop_pool(api: Api) -> None:
-    """Take the pool away, and its nodes with all pods."""
+    """Delete the NodePool with its nodes and all pods."""
     api.delete(f"{POOLS}/{POOL}")
     clear(api)
     api.delete(CLAIMS)
@@ -120,7 +120,7 @@ def _head(kind: str) -> Json:
 
 
 def _shape() -> Json:
-    """Return what a claim and the pool's template say alike."""
+    """Return the fields that a NodeClaim and the template of the NodePool share."""
     reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": POOL}
     chosen = {"node.kubernetes.io/instance-type": TYPE, "karpenter.sh/capacity-type": "on-demand"}
     requirements = [{"key": k, "operator": "In", "values": [v]} for k, v in chosen.items()]
@@ -128,7 +128,7 @@ def _shape() -> Json:
 
 
 def _types(folder: Path) -> Path:
-    """Write the one type of node that there is."""
+    """Write the only instance type."""
     offered = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "zone-a"}
     requirements = [{"key": k, "operator": "In", "values": [v]} for k, v in offered.items()]
     offering = {"Price": 0.2, "Available": True, "Requirements": requirements}

@@ -1,4 +1,4 @@
-"""A line from a program to the API server on which everything may go wrong."""
+"""A proxy between a program and the API server that can simulate failures."""
 
 import contextlib
 import http.client
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 CHUNK: Final = 65536
 SLOW_SECONDS: Final = 0.5
 UPSTREAM_SECONDS: Final = 330
-"""A watch may be silent for as long as it may last."""
+"""Read timeout; a watch may be silent for its whole duration."""
 HOP_BY_HOP: Final = ("connection", "content-length", "transfer-encoding")
 
 
 class State(StrEnum):
-    """How the line is."""
+    """The state of the proxy."""
 
     WHOLE = "whole"
-    CUT = "every connection is cut, and none is taken"
-    HANGING = "nothing comes through; what was sent arrives when that is over"
-    SLOW = "each call takes its time"
+    CUT = "connections are closed, and new connections are rejected"
+    HANGING = "requests and responses are delayed until the state ends"
+    SLOW = "each call is delayed"
     THROTTLED = "the server answers 429"
     BROKEN = "the server answers 500"
 
@@ -45,7 +45,7 @@ class Line:
         self._changed = threading.Condition()
         self._state = State.WHOLE
         self.retry_after = "1"
-        """Seconds, for whoever is throttled."""
+        """Value of Retry-After, in seconds."""
         self._open: set[socket.socket] = set()
         self._server = _Server(self)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,12 +59,12 @@ class Line:
 
     @property
     def state(self) -> State:
-        """Say how it is."""
+        """Return the current state."""
         return self._state
 
     @contextlib.contextmanager
     def be(self, state: State) -> "Iterator[None]":
-        """Be so for a while."""
+        """Set the state inside of the context."""
         self._become(state)
         try:
             yield
@@ -72,7 +72,7 @@ class Line:
             self._become(State.WHOLE)
 
     def end(self) -> None:
-        """Cut everything for good."""
+        """Close all connections and end the proxy."""
         self._become(State.CUT)
         self._ended.close()
 
@@ -86,19 +86,19 @@ class Line:
                 line.shutdown(socket.SHUT_RDWR)
 
     def opened(self, line: socket.socket) -> None:
-        """Take a connection. Raises: ConnectionError when it is cut."""
+        """Register a connection. Raises: ConnectionError in state CUT."""
         with self._changed:
             if self._state is State.CUT:
                 raise ConnectionResetError
             self._open.add(line)
 
     def closed(self, line: socket.socket) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         with self._changed:
             self._open.discard(line)
 
     def wait(self) -> State:
-        """Wait while it hangs; return how it is. Raises: ConnectionError when it is cut."""
+        """Wait while HANGING; return the state. Raises: ConnectionError in state CUT."""
         with self._changed:
             self._changed.wait_for(lambda: self._state is not State.HANGING)
             if self._state is State.CUT:
@@ -122,7 +122,7 @@ class _Server(http.server.ThreadingHTTPServer):
         super().__init__((LOOPBACK, 0), _Handler)
 
     def handle_error(self, *_: Any) -> None:
-        """Keep quiet: connections end as they like."""
+        """Ignore errors of connections that end early."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -155,7 +155,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _call  # noqa: N815 the library's names
 
     def _refuse(self, status: int) -> None:
-        body = json.dumps({"kind": "Status", "code": status, "message": "the line says no"})
+        body = json.dumps({"kind": "Status", "code": status, "message": "rejected by the proxy"})
         self.send_response(status)
         self.send_header("Retry-After", self.server.line.retry_after)
         self.send_header("Content-Length", str(len(body)))
@@ -173,7 +173,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server.line.wait()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.write(b"0\r\n\r\n")
-        answer.close()  # read to its end, so that the connection takes the next call
+        answer.close()  # read completely, so that the connection can be reused
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+        """Suppress the log."""

@@ -1,4 +1,4 @@
-"""The live loop: a recorded load on real programs, and an autoscaler."""
+"""The live loop: run a recorded load on a real control plane with an autoscaler."""
 
 import csv
 import threading
@@ -19,13 +19,13 @@ from tests.e2e.standin import TIMERS, StandIn
 
 LOADS = Path(__file__).parent / "load"
 AROUND_SECONDS = 30.0
-"""For the start state, which is built before second 0."""
+"""Extra time to build the initial state before second 0."""
 WORD_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a load; times in seconds."""
+    """One row of a load file; times in seconds."""
 
     second: float
     event: str
@@ -38,7 +38,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Load:
-    """What happens when, on how many nodes."""
+    """A load: its events, the number of nodes, and durations in seconds."""
 
     events: tuple[Event, ...]
     nodes: int = 40
@@ -47,7 +47,7 @@ class Load:
 
     @classmethod
     def named(cls, name: str) -> "Load":
-        """Read a whole load: `ramp` falls, `day` falls and rises again."""
+        """Read a load file: `ramp` falls, `day` falls and rises again."""
         with (LOADS / f"{name}.csv").open(newline="") as file:
             rows = [
                 Event(
@@ -64,9 +64,9 @@ class Load:
         return cls(tuple(rows))
 
     def part(self, of: int, faster: int) -> "Load":
-        """Return the same on a part of the nodes, in less time; an empty node waits half as long.
+        """Return the load for a fraction of the nodes, in less time; the unneeded time is halved.
 
-        Every so-manieth job, from the second on: a part that falls as the whole does.
+        It contains every *of*-th job, so that it falls like the whole load.
         """
         jobs = [event for event in self.events if event.event == "job"]
         rest = [event for event in self.events if event.event in ("deploy", "scale")]
@@ -84,25 +84,25 @@ class Load:
 
 
 class Autoscaler(Protocol):
-    """What shrinks and grows the cluster in a run."""
+    """An autoscaler that the test drives."""
 
     def act(self) -> float:
-        """Do what is due; return in how many seconds something is again."""
+        """Carry out due actions; return the seconds until the next action."""
 
 
 Start = Callable[[Api, Observer, Load], Autoscaler | None]
-"""Starts it, on the nodes that are there; None: it acts by itself."""
+"""Type of a function that starts an autoscaler; it returns None if that runs by itself."""
 
 
 def stand_in(how: ScaleDown) -> Start:
-    """Return what starts the stand-in that removes in this way."""
+    """Return a function that starts the stand-in autoscaler in this mode."""
     return lambda api, observer, load: StandIn(
         api, observer, how, replace(TIMERS, unneeded_ms=round(1000 * load.unneeded))
     )
 
 
 def karpenter_takes(api: Api, _: Observer, load: Load) -> None:
-    """Let Karpenter begin to take its nodes that are empty."""
+    """Enable the removal of empty nodes by Karpenter."""
     set_pool(api, f"{load.unneeded:.0f}s")
 
 
@@ -119,17 +119,17 @@ def play(
     begin: Callable[[], None] = lambda: None,
     add: Callable[[Api, int], object] = _add_nodes,
 ) -> Outcome:
-    """Add the nodes, play the load, and return what came of it.
+    """Add the nodes, run the load, and return the outcome.
 
-    *say* hears how it goes on. At the load's second 0, when the start state has been built, the
-    autoscaler starts, and *begin* is called: before, every node would look as if it could go.
+    *say* receives progress. At second 0, when the initial state exists, the autoscaler starts and
+    *begin* is called; before that, all nodes would look unneeded.
     """
     add(api, load.nodes)
     observer = Observer(api)
     for path in (NODES, PODS):
         seconds = load.seconds + AROUND_SECONDS
         threading.Thread(target=observer.follow, args=(path, seconds), daemon=True).start()
-    until(lambda: len(observer.nodes) == load.nodes, "the nodes are seen")
+    until(lambda: len(observer.nodes) == load.nodes, "all nodes are observed")
     drive = _Drive(api, load, observer, say)
     drive.until(0.0)
     begin()
@@ -140,7 +140,7 @@ def play(
 
 
 class _Drive:
-    """Lets events happen when it is time, from a second before the first one on."""
+    """Carries out events at their time, starting a second before the first event."""
 
     def __init__(
         self, api: Api, load: Load, observer: Observer, say: Callable[[str], None]
@@ -151,7 +151,7 @@ class _Drive:
         self._next_word = 0.0
 
     def until(self, end: float, autoscaler: Autoscaler | None = None) -> None:
-        """Play until that second."""
+        """Run the load until that second."""
         observer = self._observer
         while (second := self._second()) < end:
             self._happen(second)

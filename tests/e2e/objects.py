@@ -1,4 +1,4 @@
-"""Objects that the tests put into the cluster, and where they stand."""
+"""Objects that the tests create, and their API paths."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
 
 
 def node(name: str, *, cpu: str = "4", memory: str = "16Gi", **metadata: Any) -> Json:
-    """Return a Node of the load's shape."""
+    """Return a Node with the shape that the loads use."""
     room = {"cpu": cpu, "memory": memory, "pods": "110"}
     labels = {"kubernetes.io/hostname": name, **metadata.pop("labels", {})}
     return {
@@ -40,20 +40,20 @@ def pod(name: str, *, cpu: str = "1", node_name: str = "", **spec: Any) -> Json:
 
 
 def mark(api: Api, name: str, value: str | None = "soft") -> Json:
-    """Mark a Node as the engine does, or take the mark away; return it as stored."""
+    """Mark a Node as the controller does, or remove the mark; return the stored Node."""
     details = DETAILS if value else None
     metadata = {"labels": {MARK_LABEL: value}, "annotations": {DETAILS_ANNOTATION: details}}
     return api.merge(f"{NODES}/{name}", {"metadata": metadata})
 
 
 def taints(found: Json) -> list[Json]:
-    """Return a Node's taints without when they were added."""
+    """Return the taints of a Node without timeAdded."""
     listed = found["spec"].get("taints") or []
     return [{name: value for name, value in t.items() if name != "timeAdded"} for t in listed]
 
 
 def ready(found: Json) -> bool:
-    """Say whether a Node takes pods: kwok and the controller manager have seen it."""
+    """Return whether kwok and the controller manager have made a Node Ready and schedulable."""
     return found["status"].get("phase") == "Running" and not any(
         taint["key"].startswith("node.kubernetes.io/") for taint in taints(found)
     )
@@ -67,7 +67,7 @@ def add_nodes(api: Api, *names: str, **how: Any) -> None:
 
 
 def clear(api: Api) -> None:
-    """Remove pods and Nodes of a test."""
+    """Delete the workloads, pods and Nodes of a test."""
     for path in (DEPLOYMENTS, JOBS):
         api.delete(path, propagationPolicy="Background")
     api.delete(PODS, gracePeriodSeconds=0)

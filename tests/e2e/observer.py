@@ -1,4 +1,4 @@
-"""What a run of the live loop comes to, as the watches of Nodes and Pods tell it."""
+"""Measure a run of the live loop with watches of Nodes and Pods."""
 
 import threading
 import time
@@ -15,18 +15,18 @@ EVICTIONS = "apiserver_request_total{"
 
 @dataclass
 class Outcome:
-    """What is counted from the load's second 0 on; seconds."""
+    """Counts from second 0 of the load on; times in seconds."""
 
     node_seconds: float = 0.0
     nodes: int = 0
     removed: int = 0
     emptied: int = 0
-    """Of the removed nodes those that carried a mark."""
+    """Removed nodes that were marked."""
     killed: int = 0
     """Pods that were running on a node when it was deleted."""
     evicted: int = 0
     waits: dict[str, float] = field(default_factory=dict)
-    """By pod: from creation to binding."""
+    """Time from creation to binding, by pod."""
     waited: set[str] = field(default_factory=set)
     """Pods for which the scheduler found no node at first."""
     marks: int = 0
@@ -53,7 +53,7 @@ HEAD = (
 
 
 def evictions(api: Api) -> int:
-    """Return how many evictions the API server has been asked for, whoever asked."""
+    """Return the number of eviction requests to the API server, of all clients."""
     lines = api.text("/metrics").splitlines()
     return sum(
         int(float(line.rsplit(" ", 1)[1]))
@@ -63,7 +63,7 @@ def evictions(api: Api) -> int:
 
 
 class Observer:
-    """Follows Nodes and Pods, and notes what counts."""
+    """Watches Nodes and Pods, and updates the outcome."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -72,14 +72,14 @@ class Observer:
         self.pods: dict[str, Json] = {}
         self.outcome = Outcome()
         self.refused = threading.Event()
-        """Set when the scheduler has found no node for a pod; whoever waits for it clears it."""
+        """Set when the scheduler has found no node for a pod; the waiting thread clears it."""
         self._created: dict[str, float] = {}
         self._last = 0.0
         self._evictions = 0
         self.counting = self._ended = False
 
     def follow(self, path: str, seconds: float) -> None:
-        """Follow one kind until the time is over."""
+        """Watch one kind for *seconds*."""
         take = self._node if path == NODES else self._pod
         end = time.monotonic() + seconds
 
@@ -89,17 +89,17 @@ class Observer:
             return
         except HTTPError as fault:
             if not self._ended:
-                self.outcome.faults.append(f"{path} was not followed to the end: {fault}")
+                self.outcome.faults.append(f"{path} was not watched to the end: {fault}")
 
     def begin(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         self._evictions = evictions(self._api)
         with self.lock:
             self._last = time.monotonic()
             self.counting = True
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         with self.lock:
             self._tick()
             self.counting, self._ended = False, True
@@ -110,12 +110,12 @@ class Observer:
                     self.outcome.waits[name] = self._last - self._created[name]
 
     def seen(self) -> tuple[list[Json], list[Json], dict[str, float]]:
-        """Return Nodes, Pods, and since when each pod has been there, as monotonic time."""
+        """Return the Nodes, the Pods, and the creation time of each pod as monotonic time."""
         with self.lock:
             return list(self.nodes.values()), list(self.pods.values()), dict(self._created)
 
     def summary(self) -> str:
-        """Say how many nodes there are, and how many of them are marked."""
+        """Return the numbers of nodes and of marked nodes as text."""
         with self.lock:
             marked = sum(_marked(one) for one in self.nodes.values())
             return f"{len(self.nodes)} nodes, {marked} marked"

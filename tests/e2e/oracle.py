@@ -1,8 +1,7 @@
-"""kube-scheduler as the judge: which nodes its own filters leave to a pod, and a binding to ours.
+"""kube-scheduler as oracle: the nodes that pass its filters for a pod, and a chosen binding.
 
-It is asked through an extender of the test's own, which hears the nodes that have passed the
-scheduler's filters and leaves one of them. A pod that names its node in its own affinity would be
-another pod: topology spread counts on the nodes that the affinity admits.
+The test runs an extender, which receives the nodes that have passed the filters and returns one of
+them. Node affinity would not do: topology spread only counts nodes that match the affinity.
 """
 
 import contextlib
@@ -17,42 +16,42 @@ from tests.e2e.stub import served
 
 ALL_PODS = "/api/v1/pods"
 Choice = Callable[[list[str]], str | None]
-"""Which of the nodes, by name, the pod goes to; None: it waits."""
+"""Type of a function that chooses a node by name, or None to leave the pod Pending."""
 
 
 class Verdict(NamedTuple):
-    """What became of a pod."""
+    """The decision of kube-scheduler about a pod."""
 
     node: str | None
-    """Where the scheduler has bound it."""
+    """Node to which the scheduler has bound the pod."""
     allowed: frozenset[str]
-    """The nodes that its filters have let pass."""
+    """Nodes that have passed the filters."""
     message: str
-    """Why it is not bound, in the scheduler's words."""
+    """Message of the scheduler if the pod is not bound."""
 
 
 def nowhere(_: list[str]) -> None:
-    """Let the pod wait."""
+    """Leave the pod Pending."""
 
 
 def only(node: str) -> Choice:
-    """Take this node if it is left."""
+    """Choose this node if it has passed the filters."""
     return lambda left: node if node in left else None
 
 
 class Oracle:
-    """The extender's side, and the questions."""
+    """Places pods through kube-scheduler, and serves its extender."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._choices: dict[str, Choice] = {}
         self._seen: dict[str, frozenset[str]] = {}
-        """By uid of the pod."""
+        """Nodes that have passed the filters, by uid of the pod."""
         self._told: Generator[tuple[str, Json]] | None = None
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[Json]:
-        """Serve; yield what stands about it in the scheduler's configuration."""
+        """Serve the extender; yield its stanza for the scheduler's configuration."""
         oracle = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -67,7 +66,7 @@ class Oracle:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet."""
+                """Suppress the log."""
 
         server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         server.daemon_threads = True
@@ -80,25 +79,25 @@ class Oracle:
             }
 
     def answer(self, asked: Json) -> Json:
-        """Leave one node at most."""
+        """Answer a filter call with at most one node."""
         meta, names = asked["Pod"]["metadata"], sorted(asked["NodeNames"])
         self._seen[meta["uid"]] = frozenset(names)
         chosen = self._choices.get(key_of(asked["Pod"]), nowhere)(names)
         left = [name for name in names if name == chosen]
         return {
             "NodeNames": left,
-            "FailedNodes": {name: "not where it should go" for name in names if name not in left},
+            "FailedNodes": {name: "not chosen by the test" for name in names if name not in left},
         }
 
     def follow(self) -> None:
-        """Hear of all pods from now on."""
+        """Watch all pods from now on."""
         if self._told is not None:
             self._told.close()
         version = self._api.get(ALL_PODS)["metadata"]["resourceVersion"]
         self._told = self._api.watched(ALL_PODS, version, WAIT_SECONDS, {})
 
     def place(self, pod: Json, choice: Choice) -> Verdict:
-        """Create the pod, unbound, and wait for what the scheduler says."""
+        """Create the pod without a node, and wait for the scheduler's decision."""
         self._choices[key_of(pod)] = choice
         spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
         path = pods_of(pod["metadata"]["namespace"])
@@ -114,7 +113,7 @@ class Oracle:
         for _, found in self._told:
             if found["metadata"]["uid"] == uid and _decided(found):
                 return found
-        raise AssertionError(f"pod {uid}: no word of the scheduler for {WAIT_SECONDS} s")
+        raise AssertionError(f"pod {uid}: no decision of the scheduler within {WAIT_SECONDS} s")
 
 
 def key_of(pod: Json) -> str:
@@ -123,7 +122,7 @@ def key_of(pod: Json) -> str:
 
 
 def pods_of(namespace: str) -> str:
-    """Return where the pods of a namespace stand."""
+    """Return the API path of the pods in a namespace."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
@@ -132,7 +131,7 @@ def _decided(pod: Json) -> bool:
 
 
 def _refusal(pod: Json) -> str:
-    """Return why the scheduler has not bound the pod; empty: it has not said no."""
+    """Return the scheduler's reason for not binding the pod, or an empty text."""
     for one in pod["status"].get("conditions") or ():
         if one["type"] == "PodScheduled" and one["status"] == "False":
             assert one["reason"] == "Unschedulable", one

@@ -17,14 +17,14 @@ PEM = serialization.Encoding.PEM
 
 @dataclass(frozen=True)
 class Signed:
-    """A certificate and its key, as files."""
+    """Files of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
 class Authority:
-    """A CA in a folder, and what it signs."""
+    """A CA in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Authority:
     def sign(
         self, file: str, name: str, *, group: str = "", hosts: tuple[str, ...] = ()
     ) -> Signed:
-        """Make a certificate for a user with a group, or for a server with its hosts."""
+        """Create a certificate for a user with a group, or for a server with its host names."""
         key = rsa.generate_private_key(65537, 2048)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         if group:
@@ -73,7 +73,7 @@ class Authority:
 
 
 def write_key(path: Path, key: rsa.RSAPrivateKey) -> None:
-    """Write a private key for its owner only."""
+    """Write a private key that only its owner can read."""
     path.touch(mode=0o600)
     path.write_bytes(
         key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -83,7 +83,7 @@ def write_key(path: Path, key: rsa.RSAPrivateKey) -> None:
 def write_kubeconfig(
     path: Path, url: str, ca: Path, user: Signed | None = None, token: str = ""
 ) -> Path:
-    """Write a kubeconfig with everything inside."""
+    """Write a self-contained kubeconfig."""
 
     def inside(file: Path) -> str:
         return base64.b64encode(file.read_bytes()).decode()

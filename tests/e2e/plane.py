@@ -1,4 +1,4 @@
-"""A control plane of real programs on loopback, for one run of the tests."""
+"""A control plane of real programs on the loopback interface, for one test run."""
 
 import json
 import os
@@ -28,36 +28,36 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS = 60
 STOP_SECONDS = 20
 POLL_SECONDS = 0.05
-"""How often a program that tells nobody is asked whether it is there."""
+"""Interval for polling programs that have no event."""
 ROOT = Path(__file__).parents[2]
 KCM_OFF = "-node-ipam-controller,-node-route-controller,-service-lb-controller"
 PORTS: Final = range(20_000, 32_000)
-"""Below those that Linux gives to who connects: one of these is there still when a program starts
-that is told to listen on it."""
+"""Ports below the ephemeral range of Linux, so that a client cannot take one before a program
+listens on it."""
 _UNTRIED: Final = cycle(random.sample(PORTS, len(PORTS)))
 
 
 def free_port() -> int:
-    """Return a port that nobody has now, another one each time."""
+    """Return an unused port, a different one for each call."""
     for port in _UNTRIED:
         with socket.socket() as probe, suppress(OSError):
             probe.bind((LOOPBACK, port))
             return port
-    raise AssertionError("the ports do not end")
+    raise AssertionError("unreachable: the ports are a cycle")
 
 
 def until(reached: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> Any:
-    """Ask again until the answer is true; for programs that cannot be waited for."""
+    """Poll until the condition is true; return its value. Raises: AssertionError."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := reached():
             return found
         time.sleep(POLL_SECONDS)
-    raise AssertionError(f"{what}: not within {seconds} s")
+    raise AssertionError(f"{what}: condition not reached within {seconds} s")
 
 
 class Program:
-    """A process with its log."""
+    """A process and its log file."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, **env: str) -> None:
         self.name, self._command, self._env = name, list(command), env
@@ -65,7 +65,7 @@ class Program:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start it, with its output in the log."""
+        """Start the process; its output goes to the log."""
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
                 self._command,
@@ -79,7 +79,7 @@ class Program:
 
     @property
     def running(self) -> bool:
-        """Say whether it has not ended."""
+        """Return whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def send(self, number: int) -> None:
@@ -88,7 +88,7 @@ class Program:
         self._process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int | None:
-        """End it and return its exit status."""
+        """Stop the process; return its exit status."""
         if self._process is None:
             return None
         if self.running:
@@ -101,19 +101,19 @@ class Program:
             return self._process.wait()
 
     def rss_bytes(self) -> int:
-        """Return how much memory it holds."""
+        """Return the resident memory of the process."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
         return int(line.split()[1]) * 1024
 
     def tail(self) -> str:
-        """Return the end of the log, for a failure's message."""
+        """Return the end of the log, for error messages."""
         return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
 
 
 class Plane:
-    """etcd, API server, controller manager and kwok; schedulers and Ebb come on top."""
+    """etcd, API server, controller manager and kwok; tests add schedulers and Ebb."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, tools.find()
@@ -129,10 +129,9 @@ class Plane:
         self.apiserver = self._apiserver()
 
     def audited(self, offset: int = 0) -> Iterator[Json]:
-        """Yield the events of the audit log from that byte on.
+        """Yield the events of the audit log from a byte offset on.
 
-        Without those whose object nests deeper than this process reads (tenants send such ones),
-        and without a line that is being written.
+        Skip events with objects that nest too deeply for this process, and an incomplete line.
         """
         *lines, _ = self.audit.read_bytes()[offset:].split(b"\n")
         for line in lines:
@@ -140,31 +139,31 @@ class Plane:
                 yield json.loads(line)
 
     def user(self, name: str, *, group: str = "") -> Signed:
-        """Make a credential."""
+        """Create a client certificate."""
         return self.authority.sign(name.replace(":", "-"), name, group=group)
 
     def api_as(self, user: Signed | None, token: str = "") -> Api:
-        """Return the calls of a user."""
+        """Return the API as a user."""
         return Api(self.url, str(self.authority.certificate), user, token)
 
     def kubeconfig(
         self, name: str, user: Signed | None = None, token: str = "", url: str = ""
     ) -> Path:
-        """Write a kubeconfig; without a credential the administrator's."""
+        """Write a kubeconfig, by default with the credential of the administrator."""
         user = None if token else user or self.admin
         path = self.folder / f"{name}.kubeconfig"
         certificate = self.authority.certificate
         return write_kubeconfig(path, url or self.url, certificate, user, token)
 
     def token(self, namespace: str, account: str, **spec: Any) -> str:
-        """Ask for a token of a service account, as its pods get one."""
+        """Request a token of a ServiceAccount, as kubelets do for pods."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         token: str = self.api.create(path, body)["status"]["token"]
         return token
 
     def kubectl(self, *arguments: str, check: bool = True) -> str:
-        """Run kubectl as the administrator and return what it says."""
+        """Run kubectl as administrator; return its output."""
         done = subprocess.run(
             [self.bin / "kubectl", "--kubeconfig", self.kubeconfig("kubectl"), *arguments],
             capture_output=True,
@@ -178,7 +177,7 @@ class Plane:
         return done.stdout + done.stderr
 
     def start(self) -> Self:
-        """Start everything and wait until the API server is ready."""
+        """Start the control plane, and wait until the API server is ready."""
         self.run("etcd", self._etcd())
         self.programs.append(self.apiserver.start())
         self.wait_ready()
@@ -197,25 +196,25 @@ class Plane:
                 raise AssertionError(f"kube-apiserver ended:\n{self.apiserver.tail()}")
             try:
                 return self.api.text("/readyz") == "ok"
-            except Exception:  # noqa: BLE001 not there yet
+            except Exception:  # noqa: BLE001 not ready yet
                 return False
 
         until(ready, "kube-apiserver /readyz")
 
     def stop(self) -> None:
-        """End everything, last started first."""
+        """Stop all programs, the last started first."""
         for program in reversed(self.programs):
             program.stop(signal.SIGTERM if program.name.startswith("ebb") else signal.SIGKILL)
         self.programs.clear()
 
     def run(self, name: str, command: Sequence[str], **env: str) -> Program:
-        """Start a program that ends with the plane."""
+        """Start a program that is stopped with the control plane."""
         program = Program(name, command, self.folder, **env).start()
         self.programs.append(program)
         return program
 
     def end(self, program: Program, number: int = signal.SIGTERM) -> int | None:
-        """End one program before the plane."""
+        """Stop one program before the control plane."""
         self.programs.remove(program)
         return program.stop(number)
 
@@ -228,7 +227,7 @@ class Plane:
     ) -> Program:
         """Start kube-scheduler with these extenders, and wait until it schedules.
 
-        It answers to its default name, and to those in *also*, by *profile*.
+        It schedules for its default name and the names in *also*, with *profile*.
         """
         user = self.user("system:kube-scheduler")
         config = {
@@ -341,7 +340,7 @@ class Plane:
 
 
 class Ebb:
-    """One of our programs, started as a person does, with its own port for health."""
+    """A running program of Ebb, with a port for health and metrics."""
 
     def __init__(
         self, plane: Plane, program: Program, health: str, settings: Json, path: Path
@@ -350,10 +349,10 @@ class Ebb:
         self.settings, self._path = settings, path
         self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
         self._told_anew = 0.0
-        """From when on the program does not answer with what it told last."""
+        """Time when the program stops serving cached metrics."""
 
     def get(self, path: str) -> tuple[int, str]:
-        """GET from the program's plain port."""
+        """GET from the program's port for health and metrics."""
         try:
             with urllib.request.urlopen(
                 self._health + path, timeout=5, context=self._trust
@@ -365,7 +364,7 @@ class Ebb:
             return 0, str(fault)
 
     def wait_ready(self) -> Self:
-        """Wait until it says so."""
+        """Wait until the program is ready."""
 
         def ready() -> bool:
             if not self.program.running:
@@ -376,7 +375,7 @@ class Ebb:
         return self
 
     def metric(self, series: str) -> float:
-        """Return the value of one series now; 0 for one that is not there."""
+        """Return the current value of a series, or 0 if it does not exist."""
         return self._metrics().get(series, 0.0)
 
     def metric_sum(self, name: str, label: str) -> float:
@@ -400,11 +399,11 @@ class Ebb:
         return {series: float(value) for series, _, value in samples}
 
     def configure(self, **changed: Any) -> None:
-        """Write its configuration file anew, with changes, as a person's editor does."""
+        """Replace the configuration file with a changed one."""
         _write_config(self._path, {**self.settings, **changed})
 
     def stop(self, number: int = signal.SIGTERM) -> int | None:
-        """End it."""
+        """Stop the program; return its exit status."""
         return self._plane.end(self.program, number)
 
 
@@ -425,7 +424,7 @@ def start_ebb(
     health: str,
     **env: str,
 ) -> Ebb:
-    """Start a program by `python -m`, with a configuration file."""
+    """Start a program with `python -m` and a configuration file."""
     path = plane.folder / f"{name}.yaml"
     _write_config(path, config)
     command = [

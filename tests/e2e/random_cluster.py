@@ -1,7 +1,7 @@
-"""Random clusters as Kubernetes objects: from a seed, and with all in them that the fit knows.
+"""Random clusters as Kubernetes objects, with every constraint that core.fit supports.
 
-The scheduler itself says where most pods stand; some are bound to a node that it might refuse, as
-happens in clusters whose labels and taints change after the pods have come.
+kube-scheduler places most pods. Some pods are bound to a node that it might reject, as in clusters
+whose labels and taints have changed after scheduling.
 """
 
 import random
@@ -27,7 +27,7 @@ GPU = "example.org/gpu"
 DAEMON = {"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"}
 KEEP = {"kube-ebb.io/keep": "true"}
 HOLD = "e2e.kube-ebb.io/hold"
-"""A finalizer."""
+"""Finalizer that keeps a deleted pod Terminating."""
 CPUS = ("50m", "50m", "100m", "100m", "250m", "250m", "500m", "1")
 MEMORIES = ("64Mi", "64Mi", "128Mi", "500M", "1Gi")
 PORTS = (
@@ -82,7 +82,7 @@ def _node(chance: random.Random, name: str) -> Json:
 
 
 def _dedicate(chance: random.Random, nodes: list[Json]) -> None:
-    """Taint all nodes of one place: a domain that some pods cannot enter."""
+    """Taint all nodes of one topology domain, so that some pods cannot use it."""
     key, value = chance.choice((("rack", "1"), ("disk", "ssd"), (ZONE, "a"), (ZONE, "b")))
     taint = chance.choice(TAINTS)
     for node in nodes:
@@ -109,7 +109,7 @@ def _app(chance: random.Random, drawn: Drawn, name: str) -> None:
     labels = {"app": name, **({"tier": chance.choice("xy")} if chance.random() < 0.7 else {})}
     template = _template(chance, drawn, labels)
     claims = chance.choice((None,) * 5 + (own_claim, own_claim, shared_claim))
-    # Spread says something only where there are more pods than places.
+    # Topology spread has an effect only with more pods than domains.
     few, many = (4, 9) if "topologySpreadConstraints" in template else (2, 5)
     for number in range(chance.randint(few, many)):
         track = {"track": chance.choice("12")} if chance.random() < 0.8 else {}
@@ -136,7 +136,7 @@ def _app(chance: random.Random, drawn: Drawn, name: str) -> None:
 
 
 def _template(chance: random.Random, drawn: Drawn, labels: dict[str, str]) -> Json:
-    """Return a spec with a wish or two: pods with many wishes find no place at all."""
+    """Return a spec with one or two constraints; pods with more would fit nowhere."""
     spec: Json = {
         "terminationGracePeriodSeconds": 0,
         "containers": [_container(chance)],
@@ -178,7 +178,7 @@ def _wish_ports(chance: random.Random, _: Drawn, __: str, spec: Json) -> None:
 
 
 def _wish_spread(chance: random.Random, drawn: Drawn, app: str, spec: Json) -> None:
-    """Ask for spread, and often for some nodes alone too: its policies are about those."""
+    """Add topology spread, often with node constraints, which its policies refer to."""
     spec["topologySpreadConstraints"] = spread(chance, app)
     if chance.random() < 0.4:
         _wish_selector(chance, drawn, app, spec)
@@ -226,7 +226,7 @@ def _container(chance: random.Random) -> Json:
 
 
 def _daemons(chance: random.Random, drawn: Drawn) -> list[Json]:
-    """Return pods that live and go with their nodes; others may feel their ports and wishes."""
+    """Return DaemonSet pods; their ports and anti-affinity may affect other pods."""
     spec: Json = {"containers": [_container(chance)], "terminationGracePeriodSeconds": 0}
     spec["tolerations"] = [{"operator": "Exists"}]
     if chance.random() < 0.3:
@@ -249,7 +249,7 @@ def _daemons(chance: random.Random, drawn: Drawn) -> list[Json]:
 
 
 def _bind(chance: random.Random, drawn: Drawn, pod: Json) -> None:
-    """Bind the pod to any node, but for one whose taint would have it evicted at once."""
+    """Bind the pod to any node whose taints would not evict it."""
     node = chance.choice(drawn.nodes)
     if not tolerates_evicting(pod["spec"].get("tolerations", ()), node["spec"]["taints"]):
         return

@@ -1,7 +1,7 @@
-"""Random mixed clusters for the question of reach: large empty nodes, pods that ask for little.
+"""Random clusters to test reaches: large empty nodes, and pods with small requests.
 
-Pools behind taints and labels, nodes that are no machines, nodes in every state that a taint can
-tell; resources, other pods and volumes play no part.
+The clusters have pools with taints and labels, virtual nodes, and nodes in every state that a
+taint can express. Resources, other pods and volumes have no influence.
 """
 
 import random
@@ -25,8 +25,8 @@ PASSING = (
     {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"},
     {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"},
 )
-"""What stays on a node until somebody takes it away; what the control plane itself keeps, of
-conditions, is not among them, but for the cordon."""
+"""Transient taints that remain until a client removes them. The control plane manages taints of
+conditions itself, so they are not included."""
 OTHERS = (
     {"key": "team", "value": "a", "effect": "NoSchedule"},
     {"key": "team", "value": "b", "effect": "NoExecute"},
@@ -83,7 +83,7 @@ def _node(chance: random.Random, name: str) -> Json:
 
 
 def pods(chance: random.Random, drawn: list[Json]) -> list[Json]:
-    """Return pods with a wish or two about their node."""
+    """Return pods with one or two node constraints."""
     hosts = [name_of(one) for one in drawn]
     return [_pod(chance, f"p{number}", hosts) for number in range(20)]
 

@@ -1,4 +1,4 @@
-"""Random wishes of pods: selectors, affinities, tolerations, spread, as they stand on the wire."""
+"""Random constraints of pods in Kubernetes JSON: selectors, affinity, tolerations, spread."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from tests.e2e.api import Json
 
 NAMESPACES = ("default", "e2e-other")
 SCHEDULE_LABELS = {"disk": ("ssd", "hdd"), "rack": ("1", "2", "3"), "old": ("true",)}
-"""Labels of nodes besides those of the platform."""
+"""Further labels of nodes."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TAINTS: tuple[Json, ...] = (
@@ -35,7 +35,7 @@ RESTARTS_ALL: Json = {
         {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     ],
 }
-"""Of a container: its node must declare the FEATURE."""
+"""Fields of a container whose node must declare the FEATURE."""
 TOPOLOGIES = (
     "kubernetes.io/hostname",
     "kubernetes.io/hostname",
@@ -47,12 +47,12 @@ TOPOLOGIES = (
 
 
 def tolerations(chance: random.Random) -> list[Json]:
-    """Return one or two."""
+    """Return one or two tolerations."""
     return chance.sample(TOLERATIONS, chance.choice((1, 1, 2)))
 
 
 def tolerates_evicting(tolerated: Iterable[Json], taints: Iterable[Json]) -> bool:
-    """Say whether no taint that evicts is on the node, or the pod stands them all."""
+    """Return whether the pod tolerates all NoExecute taints of a node."""
     return all(one["effect"] != "NoExecute" for one in taints) or any(
         one.get("effect") in (None, "NoExecute")
         and one.get("key") in (None, "batch")
@@ -62,7 +62,7 @@ def tolerates_evicting(tolerated: Iterable[Json], taints: Iterable[Json]) -> boo
 
 
 def pods(chance: random.Random, app: str) -> Json:
-    """Return a label selector, mostly about the pods of this application or of another."""
+    """Return a label selector, mostly for the pods of this application or of another."""
     other = chance.choice("abcdef")
     if chance.random() < 0.8:
         return chance.choice((
@@ -81,7 +81,7 @@ def pods(chance: random.Random, app: str) -> Json:
 
 
 def node_affinity(chance: random.Random, hosts: Sequence[str]) -> Json:
-    """Return required terms, any of which suffices, and sometimes preferred ones."""
+    """Return required terms, and sometimes preferred terms."""
     terms = [_node_term(chance, hosts) for _ in range(chance.choice((1, 1, 2)))]
     required = {REQUIRED: {"nodeSelectorTerms": terms}}
     if chance.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Random claims, the volumes that they are bound to, and how many of them a node takes."""
+"""Random claims with bound volumes, and CSINodes with attach limits."""
 
 import random
 
@@ -6,11 +6,11 @@ from tests.e2e.api import Json
 from tests.e2e.drawn import HOSTNAME, REGION, ZONE, Drawn, name_of
 
 DISK, NAS = "disk.example.org", "nas.example.org"
-"""CSI drivers: with limits, and without."""
+"""CSI drivers with and without attach limits."""
 
 
 def csi_node(chance: random.Random, name: str) -> Json:
-    """Return what drivers a node has; one of them may be missing."""
+    """Return the CSINode of a node; drivers may be missing."""
     drivers: list[Json] = []
     if chance.random() < 0.85:
         drivers.append(
@@ -25,21 +25,21 @@ def csi_node(chance: random.Random, name: str) -> Json:
 
 
 def own_claim(chance: random.Random, drawn: Drawn, pod: Json) -> list[str]:
-    """Return the names of one or two claims of this pod alone."""
+    """Return the names of one or two claims that only this pod uses."""
     names = [f"{name_of(pod)}-{number}" for number in range(chance.choice((1, 1, 2)))]
     mode = chance.choice(("ReadWriteOnce", "ReadWriteMany"))
     return [_claim(chance, drawn, pod, name, mode) for name in names]
 
 
 def shared_claim(chance: random.Random, drawn: Drawn, pod: Json) -> list[str]:
-    """Return the name of a claim that all pods of the template use; one may wait for another."""
+    """Return the name of a claim that all pods of the template share."""
     name = f"{pod['metadata']['labels']['app']}-shared"
     mode = chance.choice((*["ReadWriteMany"] * 4, "ReadWriteOncePod", "ReadWriteOnce"))
     return [_claim(chance, drawn, pod, name, mode)]
 
 
 def _claim(chance: random.Random, drawn: Drawn, pod: Json, name: str, mode: str) -> str:
-    """Add a claim and its volume, unless they are there; return the claim's name."""
+    """Add a claim and its volume if they are missing; return the name of the claim."""
     namespace, full = pod["metadata"]["namespace"], f"s{drawn.seed}-{name}"
     if any(name_of(one) == full for one in drawn.claims):
         return full

@@ -1,8 +1,8 @@
-"""Records what the real API server and kube-scheduler send: `python -m tests.e2e.record`.
+"""Record requests of a real API server and kube-scheduler: `python -m tests.e2e.record`.
 
-Writes recorded_*.json into tests/webhook/messages and tests/extender/messages, byte for byte as
-they came. The registration is the shipped one, but for its rules and conditions: status writes and
-kubelets' updates, which it keeps away, are sent too. Needs `make e2e-tools`.
+It writes recorded_*.json into tests/webhook/messages and tests/extender/messages, byte for byte.
+The MutatingWebhookConfiguration is the shipped one with wider rules and without conditions, so
+that status writes and updates of kubelets are recorded too. Needs `make e2e-tools`.
 """
 
 import base64
@@ -29,7 +29,7 @@ from webhook import wire
 from webhook.app import MUTATE_PATH
 
 BYTES_MAX = 30_000
-"""Of one message: these are for people to read, too."""
+"""Maximum size of a message, so that people can read it."""
 WEBHOOK_FOLDER = ROOT / "tests" / "webhook" / "messages"
 EXTENDER_FOLDER = ROOT / "tests" / "extender" / "messages"
 NAME = "recorded"
@@ -40,7 +40,7 @@ FEW = {"example.org/few": "yes"}
 
 
 class Recorder:
-    """Keeps what is sent to it by POST, and answers by *reply*."""
+    """Stores the bodies of POST requests, and responds with *reply*."""
 
     def __init__(self, reply: Callable[[bytes], bytes], serving: Signed | None = None) -> None:
         self.bodies: list[bytes] = []
@@ -59,7 +59,7 @@ class Recorder:
                 self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None:
-                """Keep quiet."""
+                """Suppress the log."""
 
         self._server = http.server.ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._server.daemon_threads = True
@@ -71,7 +71,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Serve in a thread."""
+        """Serve in a thread inside of the context."""
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -82,7 +82,7 @@ class Recorder:
 
 
 def keep(folder: Path, name: str, body: bytes) -> None:
-    """Write a message."""
+    """Write a message to its file."""
     assert len(body) <= BYTES_MAX, f"{name}: {len(body)} bytes"
     path = folder / f"recorded_{name}.json"
     path.write_bytes(body)
@@ -90,7 +90,7 @@ def keep(folder: Path, name: str, body: bytes) -> None:
 
 
 def record_reviews(plane: Plane) -> None:
-    """Provoke one AdmissionReview after the other and keep each."""
+    """Provoke the AdmissionReviews one by one, and store them."""
     serving = plane.authority.sign("recorder", "recorder", hosts=(LOOPBACK,))
     recorder = Recorder(lambda body: wire.review(body, TAINT_KEY).body, serving)
     with recorder.serving():
@@ -126,7 +126,7 @@ def record_reviews(plane: Plane) -> None:
 
 
 def last(bodies: list[bytes], user: str, resource: str) -> bytes:
-    """Return the last review of a user's write; kwok and the controller manager write too."""
+    """Return the last review of a user, as kwok and the controller manager write too."""
     for body in reversed(list(bodies)):
         asked = json.loads(body)["request"]
         by_user = asked["userInfo"]["username"].startswith(user)
@@ -136,7 +136,7 @@ def last(bodies: list[bytes], user: str, resource: str) -> bytes:
 
 
 def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
-    """Return the writes in their order: each finds the Node as the one before has left it."""
+    """Return the writes in their order; each changes the result of the previous write."""
     api = plane.api
     kubelet = plane.api_as(plane.user(f"system:node:{NAME}", group="system:nodes"))
     note = {"metadata": {"annotations": {"example.org/note": "1"}}}
@@ -164,19 +164,19 @@ def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
 
 
 def created(api: Api) -> None:
-    """Create the Node anew, with the mark."""
+    """Recreate the Node with the mark."""
     api.delete(NODE)
     api.wait(NODES, lambda found: NAME not in found)
     api.create(NODES, node(NAME, labels={MARK_LABEL: "soft"}))
 
 
 def taint(api: Api, *taints: Json) -> Json:
-    """Set the whole list of the Node's taints."""
+    """Replace the list of taints."""
     return api.call("PATCH", NODE, {"spec": {"taints": list(taints)}}, content=MERGE)
 
 
 def applied(api: Api, *taints: Json) -> None:
-    """Apply the taints as their only owner."""
+    """Server-side apply the taints as their only owner."""
     body = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -187,14 +187,14 @@ def applied(api: Api, *taints: Json) -> None:
 
 
 def updated(api: Api) -> None:
-    """Write the whole Node, with no taint."""
+    """Update the whole Node without taints."""
     found = api.get(NODE)
     del found["spec"]["taints"]
     api.call("PUT", NODE, found)
 
 
 def record_calls(plane: Plane) -> None:
-    """Let kube-scheduler ask, by names and with whole Nodes."""
+    """Record the calls of kube-scheduler, with names and with whole Nodes."""
     names = [f"node-{number}" for number in range(NAMES_COUNT)]
     add_nodes(plane.api, *names[FULL_COUNT:])
     add_nodes(plane.api, *names[:FULL_COUNT], labels=FEW)
@@ -210,7 +210,7 @@ def record_calls(plane: Plane) -> None:
 
 
 def all_bound(found: Mapping[str, Json]) -> bool:
-    """Say whether there are pods, each on a node."""
+    """Return whether there are pods and all of them are bound."""
     return bool(found) and all("nodeName" in one["spec"] for one in found.values())
 
 

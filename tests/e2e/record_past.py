@@ -1,7 +1,8 @@
-"""Records what kubectl, kube-state-metrics and Prometheus tell of one cluster's ten minutes.
+"""Record ten minutes of a cluster with kubectl, kube-state-metrics and Prometheus.
 
-`python -m tests.e2e.record_past PROGRAMS`: a folder with the two programs that `make e2e-tools`
-does not build. Writes tests/sim/recorded/past, by the commands of docs/replay.md.
+`python -m tests.e2e.record_past PROGRAMS`: PROGRAMS is a folder with kube-state-metrics and
+Prometheus, which `make e2e-tools` does not build. It runs the commands of docs/replay.md and
+writes tests/sim/recorded/past.
 """
 
 import gzip
@@ -31,7 +32,7 @@ JOBS = "/apis/batch/v1/namespaces/batch/jobs"
 POOL = "example.com/nodePool"
 GPU = "nvidia.com/gpu"
 WAITS = "shop/never"
-"""A pod that no node admits."""
+"""A pod that fits on no node."""
 
 
 def node(number: int, pool: str, cpu: str, memory: str, **more: Any) -> Json:
@@ -90,13 +91,13 @@ def workload(kind: str, name: str, pods: Json, **spec: Any) -> Json:
 
 
 class Load:
-    """What happens in the cluster, in order."""
+    """The workload of the cluster."""
 
     def __init__(self, api: Api) -> None:
         self._api, self._jobs = api, 0
 
     def begin(self) -> None:
-        """Create what is there at the beginning."""
+        """Create the initial objects."""
         for one in nodes():
             self._api.create(NODES, one)
         self._api.wait(NODES, lambda found: len(found) == 7 and all(map(ready, found.values())))
@@ -123,7 +124,7 @@ class Load:
             self._api.create("/api/v1/namespaces/shop/pods", bare)
 
     def jobs(self, count: int, life: str, *, gpu: bool = False) -> None:
-        """Create Jobs of a pod each that runs for so long, and goes half a minute later."""
+        """Create Jobs with one pod of this lifetime; they are deleted 30 s after they finish."""
         asked = {GPU: "1"} if gpu else {}
         tolerations = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}] if gpu else []
         for _ in range(count):
@@ -150,7 +151,7 @@ class Load:
         self._api.delete(f"/api/v1/namespaces/shop/pods/{name}")
 
     def lose(self, name: str) -> None:
-        """Take away a Node, and its pods, as an autoscaler does."""
+        """Delete a Node and its pods, as an autoscaler does."""
         self._api.merge(f"{NODES}/{name}", {"spec": {"unschedulable": True}})
         for pod in self._api.get("/api/v1/pods")["items"]:
             if pod["spec"].get("nodeName") == name:
@@ -164,7 +165,7 @@ class Load:
 
 
 class Watchers:
-    """kube-state-metrics, and a Prometheus for each way to keep its labels."""
+    """kube-state-metrics, and two Prometheus, with and without honor_labels."""
 
     def __init__(self, plane: Plane, programs: Path) -> None:
         self._plane, self._programs = plane, programs
@@ -188,7 +189,7 @@ class Watchers:
         return self._plane.run(f"kube-state-metrics-{number}", command)
 
     def restart(self) -> None:
-        """End kube-state-metrics, and start it elsewhere, as a Deployment does."""
+        """Restart kube-state-metrics at another address, as a Deployment does."""
         self._plane.end(self._metrics)
         time.sleep(DOWN)
         self._metrics = self._start_metrics(1)
@@ -218,14 +219,14 @@ def written(seconds: float) -> str:
 
 
 def dump(plane: Plane) -> None:
-    """Write what kubectl says now."""
+    """Write a dump by kubectl."""
     at = written(time.time()).replace(":", "-")
     said = plane.kubectl("get", "nodes,pods", "-A", "-o", "json")
     (OUT / "dumps" / f"{at}.json.gz").write_bytes(gzip.compress(said.encode(), mtime=0))
 
 
 def ask(url: str, folder: str, begins: float) -> None:
-    """Run what docs/replay.md tells people to run."""
+    """Run the commands of docs/replay.md."""
     shown = re.findall(r"(?ms)^PROMETHEUS=.*?\n(.*?^done)$", DOCS.read_text())
     asked = {"PROMETHEUS": url, "START": written(begins), "END": written(time.time())}
     with tempfile.TemporaryDirectory() as here:
@@ -238,7 +239,7 @@ DOCS = ROOT / "docs" / "replay.md"
 
 
 def acts(load: Load, watchers: Watchers) -> list[tuple[int, Callable[[], None]]]:
-    """Return what happens, and after how many seconds."""
+    """Return the actions with their times in seconds."""
     return [
         (10, lambda: load.jobs(2, "200s", gpu=True)),
         (50, lambda: load.scale("web", 10)),
@@ -262,7 +263,7 @@ def acts(load: Load, watchers: Watchers) -> list[tuple[int, Callable[[], None]]]
 
 
 def record(plane: Plane, programs: Path) -> None:
-    """Let all of it happen, and write down what is told of it."""
+    """Run all actions, and record dumps and metrics."""
     plane.scheduler()
     load = Load(plane.api)
     load.begin()
@@ -281,7 +282,7 @@ def record(plane: Plane, programs: Path) -> None:
 
 
 def main() -> None:
-    """Record it."""
+    """Record everything."""
     (programs,) = map(Path, sys.argv[1:])
     for name in ("dumps", "prometheus", "aside"):
         shutil.rmtree(OUT / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""One of our programs as in a pod: mounted files, and a line of its own to the API server."""
+"""A program of Ebb as in a pod: with mounted files, and its own proxy to the API server."""
 
 import signal
 import sys
@@ -20,14 +20,14 @@ SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 
 class Mounted:
-    """Files as a mounted ConfigMap has them: behind one symbolic link, which is swapped."""
+    """Files like those of a mounted ConfigMap, behind a symbolic link that is swapped."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder, self._number = folder, 0
 
     def swap(self, files: Mapping[str, str]) -> None:
-        """Put other texts in the files' place, as the kubelet does."""
+        """Replace the files atomically, as the kubelet does."""
         self._number += 1
         version = self.folder / f"..version_{self._number}"
         version.mkdir()
@@ -41,7 +41,7 @@ class Mounted:
 
 
 class Replica:
-    """One program; it can be killed, started anew, configured, and given another token."""
+    """A program that can be killed, restarted, reconfigured, and given a new token."""
 
     def __init__(self, plane: Plane, module: str, settings: Json, name: str) -> None:
         self._plane, self.module, self.settings, self.name = plane, module, settings, name
@@ -53,12 +53,12 @@ class Replica:
         self.ebb = self.start()
 
     def configure(self, **changed: Any) -> None:
-        """Swap its configuration."""
+        """Replace the configuration."""
         kind = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
         self.etc.swap({"config.yaml": yaml.safe_dump({**kind, **self.settings, **changed})})
 
     def start(self) -> Ebb:
-        """Start the program; again, after it was killed."""
+        """Start the program."""
         address = urlsplit(self.line.url)
         config = self.etc.folder / "config.yaml"
         launcher = [sys.executable, "-m", "tests.e2e.incluster", str(self._pod.folder)]
@@ -74,15 +74,15 @@ class Replica:
         return Ebb(self._plane, program, url, self.settings, config)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the program with SIGKILL."""
         self.ebb.stop(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start it anew, as a kubelet does."""
+        """Restart the program, as a kubelet does."""
         self.ebb = self.start()
 
     def rotate_token(self) -> Callable[[], None]:
-        """Give it another token; return what makes the one before invalid, and waits for it."""
+        """Mount a new token; return a function that invalidates the old token and waits for it."""
         before, secret = self._token, self._bound
         self._give_token()
 
@@ -100,7 +100,7 @@ class Replica:
         return end
 
     def _give_token(self) -> None:
-        """Mount a token that ends with the Secret that it is bound to."""
+        """Mount a token that is bound to a Secret, so that it can be invalidated."""
         self._tokens += 1
         name = f"{self.name}-token-{self._tokens}"
         made = self._plane.api.create(SECRETS, {"metadata": {"name": name}})
@@ -117,5 +117,5 @@ class Replica:
 
 
 def leads(one: Replica) -> bool:
-    """Say whether a replica says that it leads."""
+    """Return whether a replica reports that it leads."""
     return one.ebb.metric("ebb_leader") == 1

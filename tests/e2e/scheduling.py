@@ -1,4 +1,4 @@
-"""kube-scheduler with our extender and the profile that we ship, or as others would set it."""
+"""Run kube-scheduler with the extender and the shipped profile, or with other profiles."""
 
 import signal
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ MOST_ALLOCATED_WEIGHT: Final = 10
 
 
 def stanza(port: int, scheme: str = "http", **changed: Any) -> Json:
-    """Return the extender stanza that we ship, for a program on loopback."""
+    """Return the shipped extender stanza, for a program on the loopback interface."""
     shipped = yaml.safe_load(CONFIGURATION.read_text())["extenders"][0]
     return {**shipped, "urlPrefix": f"{scheme}://{LOOPBACK}:{port}", **changed}
 
 
 def shipped_profile() -> Json:
-    """Return the profile that we ship: the fuller node first, where scores are equal."""
+    """Return the shipped profile, which prefers the fuller node."""
     (found,) = yaml.safe_load(CONFIGURATION.read_text())["profiles"]
     return dict(found)
 
 
 def most_allocated() -> Json:
-    """Return what a person would set who wants full nodes and has no extender.
+    """Return a profile that packs nodes without the extender.
 
-    It is our profile, but that fullness outweighs what spreads the pods of a Deployment.
+    It is the shipped profile with a fullness weight that outweighs the spread of Deployments.
     """
     plugin = {"name": "NodeResourcesFit", "weight": MOST_ALLOCATED_WEIGHT}
     found = shipped_profile()

@@ -1,7 +1,7 @@
-"""The stand-in for a Cluster Autoscaler: the simulation's own, on a real API server's objects.
+"""A stand-in for Cluster Autoscaler: the simulated autoscaler acts on a real API server.
 
-That one is held to what a real one did (tests/sim/test_recorded_load.py). Its clouds' nodes are
-Node objects that kwok makes ready.
+tests/sim/test_recorded_load.py compares the simulated autoscaler with a real one. Its nodes are
+Node objects that kwok makes Ready.
 """
 
 import heapq
@@ -34,16 +34,16 @@ TIMERS = Timers(
     reaction_ms=(2000, 2600),
     startup_ms=(200, 1000),
 )
-"""Shortened as those of the real one were that the loads have been played on."""
+"""Timers, shortened like those of the recorded runs."""
 SHAPE = amount(4000, 16_384, 0, 110) + DAEMON_REQUESTS
-"""A node as tests.e2e.objects makes it; the simulation expects an agent on each."""
+"""Shape of the nodes of tests.e2e.objects, plus the DaemonSet requests of the simulation."""
 SEED = 1
 TRIES_MAX = 5
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 
 class StandIn:
-    """Plays an autoscaler that removes nodes in one way, as often as `act` is called."""
+    """An autoscaler with one scale-down mode; `act` drives it."""
 
     def __init__(
         self, api: Api, observer: Observer, how: ScaleDown, timers: Timers = TIMERS
@@ -59,7 +59,7 @@ class StandIn:
         self.after(0, self._scan)
 
     def act(self) -> float:
-        """Do what is due; return in how many seconds something is again."""
+        """Carry out due actions; return the seconds until the next action."""
         self._look()
         for pod in self.state.pods.values():
             if pod.unschedulable and pod.uid not in self._refused:
@@ -76,7 +76,7 @@ class StandIn:
         self.after(self._autoscaler.scan_ms, self._scan)
 
     def _buffers(self) -> list[Json]:
-        """Return all CapacityBuffers; none where the API server does not know them."""
+        """Return all CapacityBuffers, or none if the API server does not serve them."""
         try:
             found: list[Json] = self._api.get(BUFFER_KIND.path)["items"]
         except RefusedError as fault:
@@ -86,13 +86,13 @@ class StandIn:
         return found
 
     def _pods_of(self, buffer: Json) -> list[Pod]:
-        """Return the pods that one stands for, of the template that it names."""
+        """Return the pods that a buffer represents."""
         meta, spec = buffer["metadata"], buffer["spec"]
         path = f"/api/v1/namespaces/{meta['namespace']}/{TEMPLATE_KIND.resource}"
         try:
             template = self._api.get(f"{path}/{spec['podTemplateRef']['name']}")["template"]
         except RefusedError as fault:
-            if fault.status != 404:  # it has gone meanwhile
+            if fault.status != 404:  # deleted meanwhile
                 raise
             return []
         who = {"name": meta["name"], "namespace": meta["namespace"]}
@@ -101,7 +101,7 @@ class StandIn:
         return [replace(pod, name=f"{pod.name}-{n}") for n in range(spec["replicas"])]
 
     def _look(self) -> None:
-        """Take in what the observer has seen."""
+        """Update the state from the observer."""
         nodes, pods, since = self._observer.seen()
         state = self.state
         state.places = {
@@ -118,18 +118,18 @@ class StandIn:
                 place.free -= pod.requests
                 place.pods[pod.key] = pod
 
-    # What sim.autoscaler.World asks for
+    # The methods of sim.autoscaler.World
 
     def now_ms(self) -> int:
-        """Return the time since it began."""
+        """Return the milliseconds since the start."""
         return round(1000 * (time.monotonic() - self._begin))
 
     def after(self, delay_ms: int, act: Callable[[], None]) -> None:
-        """Do something later."""
+        """Schedule an action."""
         heapq.heappush(self._later, (self.now_ms() + delay_ms, next(self._order), act))
 
     def write(self, node: Node) -> None:
-        """Update the taints that it has changed, and cordon what it deletes."""
+        """Write changed taints, and cordon a node that is being deleted."""
         before, now = set(self.state.places[node.name].node.taints), set(node.taints)
         added = [
             {"key": one.key, "value": one.value, "effect": str(one.effect)} for one in now - before
@@ -158,13 +158,13 @@ class StandIn:
                 return
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod by the API; its controller makes another."""
+        """Evict a pod through the eviction API."""
         path = POD_KIND.path_of(pod.key)
         who = {"name": pod.name, "namespace": pod.namespace}
         try:
             self._api.create(f"{path}/eviction", {**EVICTION, "metadata": who})
         except RefusedError as fault:
-            if fault.status != 404:  # it has ended meanwhile
+            if fault.status != 404:  # deleted meanwhile
                 raise
 
     def end_node(self, name: str) -> None:
@@ -172,17 +172,17 @@ class StandIn:
         self._api.delete(f"{NODES}/{name}")
 
     def template(self, shape: Resources) -> Node:
-        """Return what every new Node looks like."""
+        """Return the template of new Nodes."""
         return Node(name="new", allocatable=shape)
 
     def new_node(self, shape: Resources) -> str:
         """Create a Node."""
         name = f"n-{next(self._numbers):02}"
         self._api.create(NODES, node(name))
-        until(lambda: name in self._observer.nodes, f"{name} is seen")
+        until(lambda: name in self._observer.nodes, f"{name} is observed")
         empty = shape - DAEMON_REQUESTS
         self.state.places[name] = Place(Node(name=name, allocatable=empty), 0, empty)
         return name
 
     def ready_node(self, name: str) -> None:
-        """Leave it to kwok."""
+        """Do nothing, as kwok makes the node Ready."""

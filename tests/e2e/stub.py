@@ -1,4 +1,4 @@
-"""Servers that answer badly, and a way to cut connections."""
+"""HTTP servers with fixed responses, and a TCP proxy that can be cut."""
 
 import contextlib
 import http.server
@@ -17,7 +17,7 @@ from tests.e2e.plane import LOOPBACK, free_port
 def answering(
     body: bytes, *, status: int = 200, delay: float = 0, serving: Signed | None = None
 ) -> Iterator[int]:
-    """Answer every POST with the same bytes; yield the port."""
+    """Respond to every POST with the same bytes; yield the port."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -32,7 +32,7 @@ def answering(
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Suppress the log."""
 
     server = http.server.ThreadingHTTPServer((LOOPBACK, 0), Handler)
     server.daemon_threads = True
@@ -56,7 +56,7 @@ def served(server: socketserver.BaseServer) -> Iterator[None]:
 
 
 class Wire:
-    """A TCP line to a server that can be cut and mended."""
+    """A TCP proxy to a server that can be cut and restored."""
 
     def __init__(self, target: int) -> None:
         self._target = (LOOPBACK, target)
@@ -67,12 +67,12 @@ class Wire:
         self.mend()
 
     def mend(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         self._listener = socket.create_server((LOOPBACK, self.port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def cut(self) -> None:
-        """Cut all connections and take none."""
+        """Close all connections and accept none."""
         assert self._listener is not None
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -107,5 +107,5 @@ class Wire:
         for line in (source, target):
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
-        source.close()  # the other direction closes its own
+        source.close()  # the thread of the other direction closes the target
         self._open.discard(source)

@@ -1,4 +1,4 @@
-"""Marks, taints and other people's writes, as the real API server stores them."""
+"""Marks, taints and writes of other clients, as a real API server stores them."""
 
 import json
 from collections.abc import Iterator
@@ -16,20 +16,22 @@ NODE = f"{NODES}/n"
 
 @pytest.fixture(scope="module", autouse=True, params=["webhook", "policy"])
 def tainted_by(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Both ways from mark to taint must answer alike: our program, and the policy in CEL."""
+    """Run each test with the webhook and with the admission policy; both must behave the same."""
     with admitting(plane) if request.param == "webhook" else policy(plane):
         yield request.param
 
 
 @pytest.fixture
 def marked(api: Api) -> Api:
-    """A cluster with one marked Node, n."""
+    """Return the API of a cluster with one marked Node, n."""
     add_nodes(api, "n")
     mark(api, "n")
     return api
 
 
-def test_mark_and_taint_are_one_stored_revision(plane: Plane, api: Api, tainted_by: str) -> None:
+def test_mark_and_taint_are_stored_in_one_revision(
+    plane: Plane, api: Api, tainted_by: str
+) -> None:
     add_nodes(api, "n")
     answer = mark(api, "n")
     assert taints(answer) == [TAINT]
@@ -45,11 +47,11 @@ def test_mark_and_taint_are_one_stored_revision(plane: Plane, api: Api, tainted_
 
 
 def audited(plane: Plane, name: str) -> list[Json]:
-    """Return the audit log's events about a Node."""
+    """Return the audit events of a Node."""
     return [event for event in plane.audited() if event["objectRef"].get("name") == name]
 
 
-def test_a_full_update_keeps_our_taint_and_everybody_elses(marked: Api) -> None:
+def test_taints_remain_when_full_update_omits_taint_of_ebb(marked: Api) -> None:
     found = marked.get(NODE)
     found["spec"]["taints"] = [THEIRS]
     assert taints(marked.call("PUT", NODE, found)) == [THEIRS, TAINT]
@@ -58,12 +60,12 @@ def test_a_full_update_keeps_our_taint_and_everybody_elses(marked: Api) -> None:
     assert taints(marked.call("PUT", NODE, found)) == [TAINT]
 
 
-def test_a_strategic_merge_patch_keeps_both(marked: Api) -> None:
+def test_taints_remain_when_strategic_merge_patch_adds_taint(marked: Api) -> None:
     answer = marked.call("PATCH", NODE, {"spec": {"taints": [THEIRS]}}, content=STRATEGIC)
     assert taints(answer) == [THEIRS, TAINT]
 
 
-def test_server_side_apply_keeps_both(marked: Api) -> None:
+def test_taints_remain_when_server_side_apply_adds_taint(marked: Api) -> None:
     body = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -75,7 +77,9 @@ def test_server_side_apply_keeps_both(marked: Api) -> None:
     assert taints(answer) == [THEIRS, TAINT]
 
 
-def test_kubectl_cannot_take_the_taint_but_can_set_others(plane: Plane, marked: Api) -> None:
+def test_kubectl_cannot_remove_taint_of_marked_node_and_can_add_others(
+    plane: Plane, marked: Api
+) -> None:
     plane.kubectl("taint", "node", "n", f"{TAINT_KEY}-")
     assert taints(marked.get(NODE)) == [TAINT]
     plane.kubectl("taint", "node", "n", "example.org/theirs=1:NoSchedule")
@@ -83,22 +87,22 @@ def test_kubectl_cannot_take_the_taint_but_can_set_others(plane: Plane, marked: 
     assert TAINT in taints(marked.get(NODE))
 
 
-def test_removing_the_mark_removes_our_taint_only(marked: Api) -> None:
+def test_removing_mark_removes_only_taint_of_ebb(marked: Api) -> None:
     marked.merge(NODE, {"spec": {"taints": [TAINT, THEIRS]}})
     assert taints(mark(marked, "n", None)) == [THEIRS]
 
 
-def test_a_changed_mark_changes_the_effect_in_place(marked: Api) -> None:
+def test_changing_mark_changes_effect_of_taint(marked: Api) -> None:
     marked.merge(NODE, {"spec": {"taints": [TAINT, THEIRS]}})
     assert taints(mark(marked, "n", "hard")) == [{**TAINT, "effect": "NoSchedule"}, THEIRS]
 
 
-def test_a_node_created_with_the_mark_is_tainted(api: Api) -> None:
+def test_node_is_tainted_when_created_with_mark(api: Api) -> None:
     body = node("n", labels={MARK_LABEL: "soft"})
     assert TAINT_KEY in [taint["key"] for taint in taints(api.create(NODES, body))]
 
 
-def test_a_dry_run_is_answered_and_stores_nothing(api: Api) -> None:
+def test_dry_run_is_answered_and_not_stored(api: Api) -> None:
     add_nodes(api, "n")
     metadata = {"labels": {MARK_LABEL: "soft"}}
     answer = api.merge(f"{NODE}?dryRun=All", {"metadata": metadata})
@@ -107,7 +111,7 @@ def test_a_dry_run_is_answered_and_stores_nothing(api: Api) -> None:
 
 
 class TestKubelet:
-    """What a kubelet may do on its own Node: never our mark, always its own updates."""
+    """A kubelet may update its own Node, but not the mark."""
 
     @pytest.fixture
     def kubelet(self, plane: Plane, marked: Api) -> Api:
@@ -116,24 +120,24 @@ class TestKubelet:
 
     @pytest.mark.parametrize("path", [NODE, f"{NODE}/status"])
     @pytest.mark.parametrize("value", ["hard", None])
-    def test_cannot_change_the_mark(self, kubelet: Api, path: str, value: str | None) -> None:
+    def test_kubelet_cannot_change_mark(self, kubelet: Api, path: str, value: str | None) -> None:
         with pytest.raises(RefusedError, match="not allowed to modify labels") as refused:
             kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: value}}})
         assert refused.value.status == 403
 
     @pytest.mark.parametrize("path", [NODE, f"{NODE}/status"])
-    def test_cannot_set_the_mark(self, kubelet: Api, api: Api, path: str) -> None:
+    def test_kubelet_cannot_set_mark(self, kubelet: Api, api: Api, path: str) -> None:
         mark(api, "n", None)
         with pytest.raises(RefusedError, match="not allowed to modify labels"):
             kubelet.merge(path, {"metadata": {"labels": {MARK_LABEL: "soft"}}})
 
-    def test_its_updates_of_a_marked_node_pass(self, kubelet: Api) -> None:
+    def test_kubelet_can_update_marked_node(self, kubelet: Api) -> None:
         answer = kubelet.merge(NODE, {"metadata": {"annotations": {"kubelet": "1"}}})
         assert answer["metadata"]["annotations"]["kubelet"] == "1"
         status = {"status": {"nodeInfo": {"kubeletVersion": "v1"}}}
         assert taints(kubelet.merge(f"{NODE}/status", status)) == [TAINT]
 
-    def test_its_updates_pass_even_where_the_taint_is_missing(
+    def test_kubelet_can_update_marked_node_when_taint_is_missing(
         self, plane: Plane, kubelet: Api, api: Api
     ) -> None:
         mark(api, "n", None)
@@ -147,7 +151,7 @@ class TestKubelet:
 
 
 def mark_without_webhook(plane: Plane) -> Json:
-    """Mark the Node as a member of the kubelets' group whom no rule binds: not matched."""
+    """Mark the Node as an administrator in the group of kubelets, which the webhook ignores."""
     headers = [
         ("Impersonate-User", "somebody"),
         ("Impersonate-Group", "system:nodes"),

@@ -1,4 +1,4 @@
-"""CapacityBuffers on a real API server: others' are room, Ebb's own are told and go again."""
+"""CapacityBuffers on a real API server: Ebb reserves nodes for them, and publishes its own."""
 
 import signal
 from collections.abc import Iterator, Mapping
@@ -23,13 +23,13 @@ OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/{TEMPLATES.resource}"
 THEIR_TEMPLATES = f"/api/v1/namespaces/default/{TEMPLATES.resource}"
 READY = {"type": "ReadyForProvisioning", "status": "True", "reason": "Resolved"}
 SEEN_SECONDS = 3 * ABSENT_SECONDS
-"""A kind that comes later is seen within two of them."""
+"""Timeout for a kind that is installed later; the controller checks every ABSENT_SECONDS."""
 SETTINGS: Mapping[str, Any] = {"mode": Mode.ENFORCE, "usability": "none"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def installed(plane: Plane) -> Iterator[None]:
-    """Install with the component, and not yet the kind."""
+    """Install Ebb with the component, but without the CRD."""
     folder = plane.folder / "buffers"
     overlay(folder, "components/capacity-buffers")
     apply(plane, str(folder))
@@ -48,7 +48,7 @@ def start(plane: Plane) -> Iterator[Start]:
 
 @pytest.fixture
 def kind(plane: Plane) -> None:
-    """Install the kind."""
+    """Install the CRD."""
     define(plane)
 
 
@@ -57,7 +57,7 @@ def marked(nodes: Mapping[str, Json]) -> set[str]:
 
 
 def ask(api: Api, replicas: int) -> None:
-    """Ask for room as a person does, and accept it as an autoscaler's controller does."""
+    """Create a buffer as a user does, and accept it as an autoscaler does."""
     api.create(
         THEIR_TEMPLATES,
         {"metadata": {"name": "room"}, "template": {"spec": pod("x", cpu="3")["spec"]}},
@@ -75,12 +75,12 @@ def ask(api: Api, replicas: int) -> None:
     api.merge(f"{THEIRS}/room/status", {"status": status})
 
 
-def test_room_is_left_once_there_is_the_kind_and_given_back(
+def test_controller_reserves_nodes_for_capacitybuffer_until_it_is_deleted(
     start: Start, plane: Plane, api: Api
 ) -> None:
-    """Two pods of 3 cores beside one of 500m on nodes of 4: two nodes have to stay.
+    """The buffer needs two nodes of 4 cores: two pods of 3 cores, beside a pod of 500m.
 
-    The engine leads and marks before anybody has installed the kind.
+    The controller leads and marks before the CRD is installed.
     """
     ebb = start()
     add_nodes(api, "a", "b", "c", "d")
@@ -98,7 +98,7 @@ def test_room_is_left_once_there_is_the_kind_and_given_back(
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_comes_is_told_autoscalers_and_taken_away_without_a_trace(
+def test_controller_publishes_capacitybuffer_and_deletes_it_when_disabled(
     start: Start, api: Api
 ) -> None:
     reserve = {"window": "60s", "lookback": "1h", "capacityBuffers": "enabled"}

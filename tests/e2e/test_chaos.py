@@ -1,4 +1,4 @@
-"""Whatever breaks on a real control plane: no mark without an owner, no pod that waits."""
+"""Faults on a real control plane: marks are never orphaned, no pod remains Pending."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.e2e.troubles import TROUBLES, Trouble
 
 SEED = int(os.environ.get("EBB_CHAOS_SEED", "1"))
 OUTAGE_SECONDS = 6.0
-"""As long as the lease; `make chaos` takes a minute."""
+"""Length of each fault, as long as the lease; `make chaos` uses a minute."""
 RELOAD_SECONDS = 30.0
 
 
@@ -26,7 +26,7 @@ def town(plane: Plane) -> Iterator[Town]:
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
-def test_all_is_well_again(
+def test_ebb_recovers_from_fault(
     town: Town, trouble: Trouble, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trouble(town, OUTAGE_SECONDS)
@@ -35,8 +35,8 @@ def test_all_is_well_again(
         print(f"\n{trouble.__name__}: judging again after {took:.1f} s")
 
 
-def test_a_configuration_swapped_as_a_config_map_is(town: Town) -> None:
-    """A broken one changes nothing; mode observe takes all of ours away; enforce marks again."""
+def test_controller_reloads_configuration_when_configmap_changes(town: Town) -> None:
+    """An invalid file changes nothing; `observe` removes all metadata; `enforce` marks again."""
     leader = town.leader()
     reload = "ebb_config_last_reload_successful"
     leader.etc.swap({"config.yaml": "mode: ["})
@@ -56,7 +56,7 @@ def carries_ours(found: dict[str, object]) -> bool:
     return any(key in text for key in OURS)
 
 
-def test_sigterm_of_the_leader_is_no_trouble_at_all(town: Town) -> None:
+def test_other_controller_leads_when_leader_receives_sigterm(town: Town) -> None:
     leader = town.leader()
     with town.crowd.on():
         leader.ebb.stop(signal.SIGTERM)

@@ -1,9 +1,9 @@
-"""Ebb against kube-scheduler on random clusters: what Ebb would place, the scheduler accepts, and
-the reach of a pod is where the scheduler would let it go.
+"""Ebb compared with kube-scheduler on random clusters.
 
-Each seed makes a cluster on the API server; its plan is carried out pod by pod, in the plan's own
-order, and the scheduler decides. At every step both are asked about all nodes, not about the
-planned one alone; at the end about every pod that may move.
+kube-scheduler must accept every placement of a plan, and the reach of a pod must be the nodes
+that pass its filters. Each seed creates a cluster on the API server. The plan is carried out pod
+by pod, in its order, and kube-scheduler decides. At each step both are asked about all nodes, not
+only about the planned node.
 """
 
 import json
@@ -47,18 +47,18 @@ CONFIG = Config(
     usability=UsabilityMode.NONE,
     budgets=UNLIMITED,
 )
-"""Nothing holds a node but what the scheduler would say."""
+"""A configuration in which only scheduling constraints make a node unremovable."""
 STRICTER = (
-    "attach limit",  # a node without the driver would never start the pod (core.model.volumes)
-    "another pod's anti-affinity",  # namespaces chosen by their labels count as all of them
-    "host port",  # the scheduler forgets a port that two pods hold when the first of them goes
+    "attach limit",  # a node without the driver could not start the pod (core.model.volumes)
+    "another pod's anti-affinity",  # Ebb treats a namespace selector as all namespaces
+    "host port",  # the scheduler forgets a port of two pods when the first is deleted
 )
-"""Where Ebb alone refuses a place, and may."""
+"""Reasons for which Ebb may reject a node that kube-scheduler accepts."""
 
 
 @pytest.fixture(scope="module")
 def oracle(plane: Plane) -> Iterator[Oracle]:
-    """The scheduler, and the namespaces with the account that pods run as."""
+    """Run the scheduler; create the namespaces of the pods."""
     for name in NAMESPACES[1:]:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         plane.api.create("/api/v1/namespaces", body)
@@ -78,7 +78,7 @@ def may_move(found: Pod) -> bool:
 
 
 def carry_out(world: World, decided: Plan) -> None:
-    """Do what the plan says, in its order. Raises: DifferenceError."""
+    """Carry out the plan in its order. Raises: DifferenceError."""
     world.lift(one.pod for one in decided.pending)
     for one in decided.pending:
         world.move(one.pod, one.node)
@@ -90,9 +90,7 @@ def carry_out(world: World, decided: Plan) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_scheduler_accepts_whatever_the_plan_places(
-    api: Api, oracle: Oracle, seed: int
-) -> None:
+def test_scheduler_accepts_every_placement_of_plan(api: Api, oracle: Oracle, seed: int) -> None:
     world = World(api, oracle, draw(seed))
     try:
         world.build()
@@ -105,11 +103,11 @@ def test_the_scheduler_accepts_whatever_the_plan_places(
     finally:
         world.clear()
     print(
-        f"seed {seed}: {len(decided.removals)} of {len(world.cluster.nodes)} nodes go,"
-        f" {sum(len(one.placements) for one in decided.removals)} pods move,"
-        f" {len(decided.pending)} pending ones are placed,"
-        f" {world.asked} pods asked about, {world.pairs} places allowed by both,"
-        f" {len(world.stricter)} that Ebb alone refuses: {world.stricter}"
+        f"seed {seed}: {len(decided.removals)} of {len(world.cluster.nodes)} nodes are removable,"
+        f" {sum(len(one.placements) for one in decided.removals)} pods are moved,"
+        f" {len(decided.pending)} Pending pods are placed,"
+        f" {world.asked} pods compared, {world.pairs} nodes accepted by both,"
+        f" {len(world.stricter)} rejected only by Ebb: {world.stricter}"
     )
 
 
@@ -131,7 +129,9 @@ LARGE = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "350
         ({"containers": [RESTART]}, "required features"),
     ],
 )
-def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words: str) -> None:
+def test_comparison_detects_wrong_placement(
+    api: Api, oracle: Oracle, wish: Json, words: str
+) -> None:
     nodes = [node("a"), node("b")]
     nodes[1]["status"]["declaredFeatures"] = [FEATURE]
     world = World(api, oracle, two_of_a_kind(-1, nodes, **wish))
@@ -150,8 +150,8 @@ def test_a_wrong_place_is_found_out(api: Api, oracle: Oracle, wish: Json, words:
         world.clear()
 
 
-def test_spread_counts_the_nodes_of_the_other_system(api: Api, oracle: Oracle) -> None:
-    """kube-scheduler lets `spec.os` pass: an empty zone of another system is one of the zones."""
+def test_topology_spread_counts_nodes_of_other_operating_system(api: Api, oracle: Oracle) -> None:
+    """kube-scheduler ignores `spec.os`, so an empty zone of Windows nodes counts as a zone."""
     places = (("a", "linux", "x"), ("b", "linux", "x"), ("w", "windows", "y"))
     nodes = [node(n, labels={random_pools.OS: s, ZONE: z}) for n, s, z in places]
     spread = {**SPREAD, "minDomains": 1, "topologyKey": ZONE}
@@ -169,7 +169,7 @@ def test_spread_counts_the_nodes_of_the_other_system(api: Api, oracle: Oracle) -
 
 
 def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:
-    """Return a cluster with a pod on node a, and one like it on b."""
+    """Return a cluster with two equal pods, on nodes a and b."""
     drawn = Drawn(seed, nodes=nodes)
     for name, where in (("there", "a"), ("moved", "b")):
         made = pod(name, node_name=where, **wish)
@@ -179,23 +179,21 @@ def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:
 
 
 def blind(found: Pod) -> Pod:
-    """Return the pod as an Ebb would have it that knows nothing of it."""
+    """Return the pod without its constraints, as a faulty Ebb would see it."""
     return replace(
         found, placing=NO_NODE_CONSTRAINTS, company=NO_POD_CONSTRAINTS, requests=Resources(pods=1)
     )
 
 
 SET_ASIDE = (TAINT_KEY, *PASSING)
-"""Taints that a reach does not depend on: ours, and those that come and go."""
+"""Taints that a reach ignores: Ebb's, and transient taints."""
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
-    api: Api, oracle: Oracle, seed: int
-) -> None:
-    """In both directions, on large empty nodes; the exceptions are the four lines at the end.
+def test_reach_of_pod_matches_filters_of_scheduler(api: Api, oracle: Oracle, seed: int) -> None:
+    """Nodes in the reach pass the filters, and vice versa; the last assertions name exceptions.
 
-    Each pod is asked about twice: as it is, and tolerating all that a reach sets aside.
+    kube-scheduler sees each pod twice: as it is, and tolerating all taints that a reach ignores.
     """
     chance = random.Random(seed)
     made = random_pools.nodes(chance, f"s{seed}")
@@ -217,7 +215,7 @@ def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
         found, allowed = reach(cluster, key_of(one)), first
         other_system = wrong_system(cluster, one)
         assert found == at_best - virtual - other_system, (key_of(one), one["spec"])
-        if found - first - closed:  # what it heard of late, it has heard of by now
+        if found - first - closed:  # the scheduler may have received the nodes late
             api.wait(NODES, lambda there: all(settled(there, node) for node in made))
             allowed = oracle.place(renamed(one, "again"), nowhere).allowed
         assert allowed - virtual - other_system <= found
@@ -227,39 +225,39 @@ def test_the_reach_of_a_pod_is_where_the_scheduler_lets_it_go(
 
 
 def reach(cluster: Cluster, key: str) -> set[str]:
-    """Return the nodes that Ebb says the pod reaches."""
+    """Return the nodes in the pod's reach according to Ebb."""
     survey = ClusterSnapshot(cluster, CONFIG)
     pod = next(pod for pod in cluster.pods if pod.key == key)
     return {survey.node_order.nodes[number].name for number in survey.reaches.members(pod.placing)}
 
 
 def tolerating(one: Json) -> Json:
-    """Return the pod as one that stands all taints that a reach sets aside."""
+    """Return the pod with tolerations for all taints that a reach ignores."""
     more = [{"key": key, "operator": "Exists"} for key in SET_ASIDE]
     spec = {**one["spec"], "tolerations": [*one["spec"].get("tolerations", ()), *more]}
     return {**renamed(one, "tolerant"), "spec": spec}
 
 
 def renamed(one: Json, word: str) -> Json:
-    """Return the pod under another name."""
+    """Return a copy of the pod with another name."""
     return {**one, "metadata": {**one["metadata"], "name": f"{name_of(one)}-{word}"}}
 
 
 def repels(found: Node) -> bool:
-    """Say whether the node has a taint that a reach sets aside and that keeps pods away."""
+    """Return whether the node has a blocking taint that a reach ignores."""
     return any(
         taint.key in SET_ASIDE and taint.effect != "PreferNoSchedule" for taint in found.taints
     )
 
 
 def wrong_system(cluster: Cluster, one: Json) -> set[str]:
-    """Return nodes of another system than spec.os.name: kubelets refuse it, no scheduler does."""
+    """Return the nodes whose OS differs from spec.os.name; only kubelets reject such a pod."""
     wanted = one["spec"].get("os", {}).get("name")
     return {n.name for n in cluster.nodes if wanted and n.labels.get(random_pools.OS) != wanted}
 
 
 def settled(found: Mapping[str, Json], drawn: Json) -> bool:
-    """Say whether the node runs, and is tainted by the control plane where it is cordoned."""
+    """Return whether the node runs, and has the taint of the control plane if it is cordoned."""
     one = found.get(drawn["metadata"]["name"])
     if one is None or one["status"].get("phase") != "Running":
         return False

@@ -1,4 +1,4 @@
-"""The engine's own writes: mark, guard and taint, repair without a webhook, release."""
+"""The controller's writes: mark, protection, taint, repair without a webhook, release."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def our_taints(found: Json) -> list[Json]:
 
 
 def one_marked(api: Api) -> Json:
-    """Wait until one of two nodes is marked and tainted; return it."""
+    """Wait until one of two nodes is marked and tainted; return the node."""
 
     def reached(found: dict[str, Json]) -> bool:
         return any(is_marked(one) and our_taints(one) for one in found.values())
@@ -42,7 +42,7 @@ def one_marked(api: Api) -> Json:
 
 
 def our_writes(plane: Plane, name: str) -> list[Json]:
-    """Return the controller's patches of a Node that lives now, from the audit log."""
+    """Return the controller's patches of an existing Node, from the audit log."""
     uid = plane.api.get(f"{NODES}/{name}")["metadata"]["uid"]
     return [
         event
@@ -54,7 +54,9 @@ def our_writes(plane: Plane, name: str) -> list[Json]:
     ]
 
 
-def test_a_mark_of_the_engine_is_one_revision_with_taint_and_guard(plane: Plane, api: Api) -> None:
+def test_controller_writes_mark_taint_and_protection_in_one_revision(
+    plane: Plane, api: Api
+) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b", cpu="500m"))
@@ -66,7 +68,7 @@ def test_a_mark_of_the_engine_is_one_revision_with_taint_and_guard(plane: Plane,
     assert "taints" not in json.dumps(written["requestObject"])
 
 
-def test_load_that_needs_the_node_releases_it_and_leaves_others_taints(api: Api) -> None:
+def test_node_is_released_with_other_taints_unchanged_when_load_rises(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b"))
@@ -81,7 +83,7 @@ def test_load_that_needs_the_node_releases_it_and_leaves_others_taints(api: Api)
     assert found["metadata"]["annotations"][GUARD_OURS_ANNOTATION].isdecimal()
 
 
-def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
+def test_controller_adds_and_removes_taint_when_webhook_is_unavailable(
     plane: Plane, api: Api, programs: Programs
 ) -> None:
     controller = programs.controller
@@ -107,7 +109,7 @@ def test_without_the_webhook_the_engine_sets_and_clears_the_taint(
         in_force(plane)
 
 
-def test_the_guard_is_lifted_when_empty_and_put_back_when_a_pod_arrives(api: Api) -> None:
+def test_protection_is_removed_when_node_is_empty_and_restored_when_pod_arrives(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     name = one_marked(api)["metadata"]["name"]
@@ -122,7 +124,7 @@ def test_the_guard_is_lifted_when_empty_and_put_back_when_a_pod_arrives(api: Api
     api.wait(NODES, lambda found: not guarded(found[name]))
 
 
-def test_a_node_that_the_autoscaler_deletes_is_left_alone(plane: Plane, api: Api) -> None:
+def test_controller_does_not_write_node_that_autoscaler_deletes(plane: Plane, api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     name = one_marked(api)["metadata"]["name"]
@@ -137,8 +139,8 @@ def test_a_node_that_the_autoscaler_deletes_is_left_alone(plane: Plane, api: Api
     assert len(our_writes(plane, name)) == writes
 
 
-def test_a_node_that_waits_for_a_finalizer_is_left_alone(plane: Plane, api: Api) -> None:
-    """As Karpenter's nodes do while they are being drained."""
+def test_controller_does_not_write_node_with_deletion_timestamp(plane: Plane, api: Api) -> None:
+    """For example Karpenter's nodes have a finalizer while they are drained."""
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     name = one_marked(api)["metadata"]["name"]
@@ -156,7 +158,7 @@ def test_a_node_that_waits_for_a_finalizer_is_left_alone(plane: Plane, api: Api)
         api.merge(f"{NODES}/{name}", {"metadata": {"finalizers": []}})
 
 
-def test_nothing_of_ours_keeps_a_stopped_machine(api: Api) -> None:
+def test_mark_and_protection_are_removed_when_machine_is_shut_down(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     api.create(PODS, pod("q", node_name="b", cpu="500m"))
@@ -169,7 +171,7 @@ def test_nothing_of_ours_keeps_a_stopped_machine(api: Api) -> None:
     assert not {GUARD_ANNOTATION, GUARD_OURS_ANNOTATION} & found["metadata"]["annotations"].keys()
 
 
-def test_unmarked_nodes_never_reach_the_webhook(api: Api, programs: Programs) -> None:
+def test_webhook_is_not_called_for_unmarked_nodes(api: Api, programs: Programs) -> None:
     add_nodes(api, "n")
     before = reviews(programs.webhook)
     api.merge(f"{NODES}/n", {"metadata": {"annotations": {"a": "b"}}})

@@ -1,4 +1,4 @@
-"""Eviction on a real control plane: budgets hold, 20 pods drain, a leader's death does no harm."""
+"""Eviction on a real control plane: budgets, a drain of 20 pods, and a killed leader."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ SETTINGS: Json = {
 
 @pytest.fixture(scope="module", autouse=True)
 def install(plane: Plane) -> Iterator[Path]:
-    """Install with the component, and let a scheduler place what comes back."""
+    """Install Ebb with the component, and run a scheduler that binds the replacement pods."""
     made = plane.folder / "eviction"
     overlay(made, "components/eviction")
     apply(plane, str(made))
@@ -70,19 +70,19 @@ def start(plane: Plane) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def leader(start: Start) -> Ebb:
-    """Start one that leads on: each looks on for a while before it evicts."""
+    """Start a controller for several tests, as a new leader observes before it evicts."""
     return start()
 
 
 @pytest.fixture
 def pods(api: Api) -> Iterator[Api]:
-    """Take budgets away after the test."""
+    """Return the API; delete the budgets after the test."""
     yield api
     api.delete(BUDGETS)
 
 
 def deploy(api: Api, name: str, replicas: int, cpu: str = "100m") -> None:
-    """Run so many replicas, and wait until they are Ready."""
+    """Create a Deployment with these replicas, and wait until they are Ready."""
     labels = {"app": name}
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}}}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -92,7 +92,7 @@ def deploy(api: Api, name: str, replicas: int, cpu: str = "100m") -> None:
 
 
 def protect(api: Api, app: str, maximum: int, name: str = "") -> None:
-    """Let so many pods of an app be unavailable, and wait until that counts."""
+    """Create a budget of unavailable pods for an app, and wait until it is in force."""
     made = name or app
     spec = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": maximum}
     api.create(BUDGETS, {"metadata": {"name": made}, "spec": spec})
@@ -124,12 +124,12 @@ def mark_of(found: Json) -> str | None:
 
 
 def two_nodes(api: Api) -> None:
-    """Add the node to which the pods are to go; a person keeps it."""
+    """Add an opted-out node for the evicted pods."""
     add_nodes(api, "b", annotations={KEEP_ANNOTATION: "true"})
 
 
 def evictions(plane: Plane, offset: int) -> Counter[int]:
-    """Count our evictions since, by the API server's answer, from the audit log."""
+    """Count Ebb's evictions since *offset* by status code, from the audit log."""
     return Counter(
         event["responseStatus"]["code"]
         for event in plane.audited(offset)
@@ -138,8 +138,8 @@ def evictions(plane: Plane, offset: int) -> Counter[int]:
     )
 
 
-def test_the_api_server_answers_as_the_simulation_of_budgets_says(plane: Plane, pods: Api) -> None:
-    """Another pod of that name; none; with 0 allowed; by two budgets; and one that may go."""
+def test_eviction_api_answers_as_predicted_from_budgets(plane: Plane, pods: Api) -> None:
+    """Cases: another uid, no such pod, a budget that allows 0, two budgets, and success."""
     api = pods
     add_nodes(api, "a")
     deploy(api, "web", 1)
@@ -167,7 +167,7 @@ def test_the_api_server_answers_as_the_simulation_of_budgets_says(plane: Plane, 
     assert ask(pod) == (EvictionResult.EVICTED, None)
 
 
-def test_without_the_right_it_is_told_once_and_nothing_else_happens(
+def test_controller_reports_one_event_and_evicts_nothing_without_permission(
     plane: Plane, api: Api, start: Start
 ) -> None:
     roles = plane.kubectl("get", ROLES, "ebb-controller-eviction", "-o", "json")
@@ -191,7 +191,7 @@ def test_without_the_right_it_is_told_once_and_nothing_else_happens(
     ebb.stop(signal.SIGKILL)
 
 
-def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_another(
+def test_drain_fails_when_budget_allows_0_and_evicts_20_pods_within_budget(
     plane: Plane, pods: Api, leader: Ebb, install: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())
@@ -219,7 +219,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
         ),
         "an Event says why",
     )
-    # What spoke against it goes, and a person lets the node try again at once.
+    # The obstacle is deleted, and a user ends the backoff of the node.
     api.delete(f"{DEPLOYMENTS}/fixed", propagationPolicy="Foreground")
     api.merge(f"{NODES}/a", {"metadata": {"annotations": {BACKOFF_ANNOTATION: None}}})
     begun, least = time.monotonic(), 20
@@ -242,7 +242,7 @@ def test_a_budget_that_allows_none_is_never_violated_and_20_pods_drain_within_an
     assert {one for one in rights if one[1].startswith("pods/")} == {RIGHT}
 
 
-def test_what_a_killed_leader_left_the_next_one_takes_back_or_finishes(
+def test_next_leader_finishes_drain_when_leader_is_killed(
     plane: Plane, pods: Api, leader: Ebb, start: Start
 ) -> None:
     api, offset = pods, len(plane.audit.read_bytes())

@@ -1,4 +1,4 @@
-"""Commands of docs/install.md, as they stand there, on the real API server."""
+"""The commands of docs/install.md, run verbatim on a real API server."""
 
 import os
 import re
@@ -28,7 +28,7 @@ BY_HAND = "kubectl label nodes --all"
 
 
 def said(plane: Plane, command: str) -> str:
-    """Run what a person would type, as the administrator; return what it prints."""
+    """Run a shell command as administrator; return its output."""
     path = f"{plane.bin}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -43,20 +43,20 @@ def said(plane: Plane, command: str) -> str:
 
 
 def block(start: str) -> str:
-    """Return the one block of commands that holds this."""
+    """Return the block of commands that contains this text."""
     blocks = re.findall(r"^ *```console\n(.*?)^ *```", DOCUMENT, re.DOTALL | re.MULTILINE)
     (found,) = (one for one in blocks if start in one)
     return str(found)
 
 
 def asked(question: str) -> str:
-    """Return the command that answers a question of the table."""
+    """Return the command of the table for a question."""
     found = re.search(rf"^\| {re.escape(question)} \| `([^`]+)`", DOCUMENT, re.MULTILINE)
     assert found
     return found[1]
 
 
-def test_the_checks_after_installing(plane: Plane, api: Api) -> None:
+def test_checks_after_installation_succeed(plane: Plane, api: Api) -> None:
     with installed(plane):
         add_nodes(api, "n")
         assert said(plane, asked("who leads?")).startswith("ebb-controller_")
@@ -67,7 +67,7 @@ def test_the_checks_after_installing(plane: Plane, api: Api) -> None:
         assert said(plane, block(TRACES)) == "", "a dry run stores nothing"
 
 
-def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
+def test_mode_observe_removes_everything_that_ebb_wrote(plane: Plane, api: Api) -> None:
     add_nodes(api, "a", "b")
     mark(api, "a")
     guard = {GUARD_ANNOTATION: "true", GUARD_OURS_ANNOTATION: "marked"}
@@ -85,7 +85,9 @@ def test_back_to_observe_leaves_no_trace(plane: Plane, api: Api) -> None:
 
 
 @pytest.mark.parametrize("value", ["soft", "hard"])
-def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) -> None:
+def test_manual_removal_commands_remove_everything_that_ebb_wrote(
+    plane: Plane, api: Api, value: str
+) -> None:
     add_nodes(api, "marked", "guarded", "held", "theirs", "forged")
     annotations = {
         GUARD_ANNOTATION: "true",
@@ -106,7 +108,7 @@ def test_traces_can_be_taken_away_by_hand(plane: Plane, api: Api, value: str) ->
     api.merge(f"{NODES}/held", {"metadata": {"annotations": held}})
     theirs = {GUARD_ANNOTATION: "true", KARPENTER_KEEP_ANNOTATION: "true"}
     api.merge(f"{NODES}/theirs", {"metadata": {"annotations": theirs}})
-    forged = f"held\ntheirs held {KARPENTER_KEEP_ANNOTATION}"  # as its kubelet may write it
+    forged = f"held\ntheirs held {KARPENTER_KEEP_ANNOTATION}"  # a kubelet may write this value
     api.merge(f"{NODES}/forged", {"metadata": {"annotations": {GUARD_OURS_ANNOTATION: forged}}})
     costs = {
         "plain": {},

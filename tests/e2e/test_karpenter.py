@@ -1,4 +1,4 @@
-"""Karpenter, a real autoscaler, takes what Ebb hands over, and nothing else."""
+"""Karpenter, a real autoscaler, removes the nodes that Ebb releases to it, and no others."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,13 +20,13 @@ from tests.support.builders import node
 
 EVENTS = "/api/v1/namespaces/default/events"
 COST = str(cost_of(node("any"), TAINT_KEY))
-"""As pods on marked nodes have it; Karpenter reads it as what it costs to move them."""
+"""Deletion cost of pods on marked nodes; Karpenter reads it as their disruption cost."""
 TEMPLATES = "/api/v1/namespaces/default/podtemplates"
 BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers"
 OURS = f"/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{NAMESPACE}/capacitybuffers"
 OUR_TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
 TOLD_SECONDS = 150.0
-"""Karpenter says once in two minutes why it leaves a node alone, whichever reason came first."""
+"""Timeout for an Event of Karpenter, which reports the reason for a node every two minutes."""
 BUFFER = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
 
 
@@ -38,7 +38,7 @@ def running(plane: Plane) -> Iterator[None]:
 
 @pytest.fixture
 def pool(api: Api) -> Iterator[Api]:
-    """The calls on a cluster whose pool takes nothing yet; its nodes go after the test."""
+    """Return the API of a cluster with a NodePool that removes no nodes yet."""
     set_pool(api)
     yield api
     for path in (BUFFERS, TEMPLATES):
@@ -47,7 +47,7 @@ def pool(api: Api) -> Iterator[Api]:
 
 
 def taken(api: Api, *names: str) -> list[Json]:
-    """Wait until Karpenter has taken these nodes; return them as they went, in all states."""
+    """Wait until Karpenter has removed these nodes; return every version seen on the way."""
     going: list[Json] = []
 
     def note(_: str, found: Json) -> None:
@@ -59,7 +59,7 @@ def taken(api: Api, *names: str) -> list[Json]:
 
 
 def told_of(events: Mapping[str, Json], reason: str) -> set[str]:
-    """Return the uids of the objects that Events with a reason are about."""
+    """Return the uids of the objects that have an Event with this reason."""
     return {one["involvedObject"]["uid"] for one in events.values() if one["reason"] == reason}
 
 
@@ -70,7 +70,7 @@ def stays(found: Json) -> bool:
 
 
 def blocked(events: Mapping[str, Json]) -> set[str]:
-    """Return the nodes of which Karpenter says that the guard keeps it from them."""
+    """Return the nodes that Karpenter reports as protected by the annotation."""
     return {
         event["involvedObject"]["name"]
         for event in events.values()
@@ -91,7 +91,7 @@ def initialized(found: Json) -> bool:
 
 
 def on(pods: Mapping[str, Json]) -> list[str]:
-    """Return where the pods are, those by name that came first."""
+    """Return the nodes of the pods, in the order of the pod names."""
     return [pods[name]["spec"].get("nodeName", "") for name in sorted(pods)]
 
 
@@ -100,7 +100,7 @@ def accepted(buffer: Json) -> bool:
     return any((c["type"], c["status"]) == ("ReadyForProvisioning", "True") for c in conditions)
 
 
-def test_of_all_nodes_only_those_that_are_handed_over_go(plane: Plane, pool: Api) -> None:
+def test_karpenter_removes_only_nodes_released_to_it(plane: Plane, pool: Api) -> None:
     before = evictions(pool)
     full, used, *empty = add_empty(pool, 4)
     pool.create(PODS, pod("p", node_name=full, cpu="3"))
@@ -124,7 +124,7 @@ def test_of_all_nodes_only_those_that_are_handed_over_go(plane: Plane, pool: Api
     assert evictions(pool) == before
 
 
-def test_of_two_empty_nodes_a_buffer_keeps_the_one_that_it_needs(plane: Plane, pool: Api) -> None:
+def test_karpenter_does_not_remove_empty_node_reserved_for_buffer(plane: Plane, pool: Api) -> None:
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     web = {"metadata": {"name": "web"}}
@@ -146,10 +146,10 @@ def test_of_two_empty_nodes_a_buffer_keeps_the_one_that_it_needs(plane: Plane, p
         pool.wait(NODES, lambda found: handed_over(found[kept]))
 
 
-def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
+def test_karpenter_adds_node_for_published_buffer_before_pods_are_pending(
     plane: Plane, pool: Api
 ) -> None:
-    """Three pods of a core fill a node of four; for three more Karpenter is told to have room."""
+    """Three pods of one core fill a node of four; the reserve publishes room for three more."""
     (first,) = add_empty(pool, 1)
     folder = plane.folder / "publishing"
     overlay(folder, "components/capacity-buffers")
@@ -186,7 +186,9 @@ def test_nodes_come_before_pods_wait_and_what_was_told_goes_without_a_trace(
     plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-buffers")
 
 
-def test_what_the_reserve_keeps_is_not_taken_until_it_does_not(plane: Plane, pool: Api) -> None:
+def test_karpenter_does_not_remove_reserved_nodes_until_reserve_is_disabled(
+    plane: Plane, pool: Api
+) -> None:
     full, *empty = add_empty(pool, 3)
     pool.create(PODS, pod("p", node_name=full, cpu="2"))
     reserve = {"window": "5m", "lookback": "1h"}

@@ -1,4 +1,4 @@
-"""Who leads when the API server does not answer; another taint key, and trust that is garbage."""
+"""Leader election without the API server, a changed taint key, and corrupt certificates."""
 
 import base64
 import itertools
@@ -36,18 +36,18 @@ from webhook.certs import REPLACED
 LEASE_SECONDS = 6
 LOST = "lost the Lease; this replica stops writing"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
-"""Of the Secret."""
+"""Path of the Events about the Secret."""
 NEW_KEY = "status-taint.cluster-autoscaler.kubernetes.io/another"
 
 NUMBERS = itertools.count()
-"""Each replica has a name, folders and a log of its own."""
+"""Numbers for the names of replicas."""
 
 Pair = tuple[Replica, Replica]
 
 
 @contextmanager
 def running(plane: Plane, *modules: str) -> Iterator[list[Replica]]:
-    """Run a replica of each in mode enforce; the API server calls the first webhook."""
+    """Run one replica per module in mode enforce; the API server calls the first webhook."""
     apply(plane)
     started: list[Replica] = []
     try:
@@ -74,14 +74,14 @@ def running(plane: Plane, *modules: str) -> Iterator[list[Replica]]:
 
 @pytest.fixture
 def controllers(plane: Plane) -> Iterator[Pair]:
-    """Two controllers, beside one webhook."""
+    """Run two controllers and one webhook; yield the controllers."""
     with running(plane, "controller", "controller", "webhook") as (one, two, _):
         yield one, two
 
 
 @pytest.fixture
 def webhooks(plane: Plane) -> Iterator[Pair]:
-    """Two webhooks, beside one controller."""
+    """Run two webhooks and one controller; yield the webhooks."""
     with running(plane, "controller", "webhook", "webhook") as (_, one, two):
         yield one, two
 
@@ -93,14 +93,14 @@ def leader_first(controllers: Pair) -> Pair:
 
 
 def times(replica: Replica, message: str) -> list[float]:
-    """Return when a replica has logged it."""
+    """Return the times at which a replica logged this message."""
     lines = replica.ebb.program.log.read_text().splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [line["ts"] for line in found if line["msg"] == message]
 
 
 @pytest.mark.parametrize("state", [State.HANGING, State.THROTTLED, State.BROKEN, State.CUT])
-def test_one_ends_before_another_begins(
+def test_leader_stops_before_other_replica_leads_when_api_server_is_unreachable(
     controllers: Pair, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leader, other = leader_first(controllers)
@@ -119,7 +119,7 @@ def test_one_ends_before_another_begins(
     assert (leads(leader), leads(other)) == (False, True)
 
 
-def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(controllers: Pair) -> None:
+def test_paused_leader_does_not_lead_when_it_resumes(controllers: Pair) -> None:
     leader, other = leader_first(controllers)
     leader.ebb.program.send(signal.SIGSTOP)
     until(lambda: leads(other), "the other leads", LEASE_SECONDS * 3)
@@ -129,7 +129,7 @@ def test_a_process_that_was_asleep_does_not_lead_when_it_wakes(controllers: Pair
         assert leads(other)
 
 
-def test_controller_runs_with_another_taint_key_after_a_release_of_the_one_before(
+def test_controller_runs_with_new_taint_key_after_release_of_old_key(
     plane: Plane, api: Api
 ) -> None:
     def has(found: Mapping[str, Json], key: str) -> bool:
@@ -172,7 +172,7 @@ def test_controller_runs_with_another_taint_key_after_a_release_of_the_one_befor
         {"ca.crt": "", "ca.key": ""},
     ],
 )
-def test_a_ca_that_is_garbage_is_replaced(
+def test_invalid_ca_in_secret_is_replaced(
     plane: Plane, api: Api, webhooks: Pair, garbage: dict[str, str | None]
 ) -> None:
     before = api.get(SECRET)["data"]
@@ -190,7 +190,7 @@ def has_ca(api: Api, before: str) -> bool:
     return data.get("ca.crt") not in (None, "", before, "Z2FyYmFnZQ==")
 
 
-def test_a_bundle_that_is_garbage_is_written_anew(plane: Plane, api: Api, webhooks: Pair) -> None:
+def test_invalid_ca_bundle_is_overwritten(plane: Plane, api: Api, webhooks: Pair) -> None:
     assert webhooks
     found = api.get(REGISTRATION)
     good = found["webhooks"][0]["clientConfig"]["caBundle"]

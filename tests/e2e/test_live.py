@@ -1,6 +1,6 @@
-"""The pair shrinks a cluster whose load falls: nobody is evicted, nobody waits.
+"""Ebb shrinks a cluster whose load falls, without evictions and without Pending pods.
 
-`make bench` plays both whole loads, beside what a person would do without Ebb.
+`make bench` runs both whole loads, and compares with clusters without Ebb.
 """
 
 import pytest
@@ -18,10 +18,10 @@ EVENTS = "/apis/events.k8s.io/v1/events"
 LONG_WAIT_SECONDS = 5.0
 DISTURBING = {"Evicted", "TaintManagerEviction", "DeletingNode", "Preempted"}
 SPARED = "Cancelling deletion"
-"""So a TaintManagerEviction begins that has not come: a node was not ready, and is again."""
+"""Note of a TaintManagerEviction Event when the node is Ready again and no pod is evicted."""
 
 
-def test_marked_nodes_empty_and_go_without_an_eviction(
+def test_cluster_shrinks_without_evictions_when_load_falls(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load = Load.named("ramp").part(2, faster=4)
@@ -42,7 +42,7 @@ def test_marked_nodes_empty_and_go_without_an_eviction(
         with capsys.disabled():
             print(f"\n{HEAD}\n{outcome.line()}")
         extender.stop()
-        # The control plane has been others' before, and so have its Events.
+        # Earlier tests have left Events on the control plane.
         told = [
             event
             for event in api.get(EVENTS)["items"]

@@ -1,4 +1,4 @@
-"""What we ship, on the real API server: valid, admitted, and with just enough rights."""
+"""The manifests on a real API server: they are valid and grant exactly the needed permissions."""
 
 import base64
 import signal
@@ -29,32 +29,34 @@ from tests.e2e.scheduling import start_extender
 SHIPPED = ("manifests", "manifests/examples/self-managed", "manifests/examples/managed")
 COMPONENTS = sorted(path.name for path in (ROOT / "manifests" / "components").iterdir())
 Right = tuple[str, str, str]
-"""Group, resource, verb."""
+"""API group, resource, verb."""
 
 
 @pytest.fixture(autouse=True)
 def namespace(plane: Plane) -> Iterator[None]:
-    """The namespace must be there: a dry run creates none."""
+    """Create the namespace, because a dry run creates none."""
     plane.kubectl("apply", "-f", "manifests/base/namespace.yaml")
     yield
     remove(plane)
 
 
 @pytest.mark.parametrize("folder", SHIPPED)
-def test_the_api_server_takes_everything(plane: Plane, folder: str) -> None:
+def test_api_server_accepts_manifests(plane: Plane, folder: str) -> None:
     said = plane.kubectl("apply", "--dry-run=server", "-k", folder)
     assert "deployment.apps/ebb-webhook created" in said
     assert "Warning" not in said
 
 
 @pytest.mark.parametrize("component", [name for name in COMPONENTS if name != "cert-manager"])
-def test_the_api_server_takes_each_component(plane: Plane, component: str, tmp_path: Path) -> None:
+def test_api_server_accepts_component(plane: Plane, component: str, tmp_path: Path) -> None:
     overlay(tmp_path, f"components/{component}")
     said = plane.kubectl("apply", "--dry-run=server", "-k", str(tmp_path))
     assert "Warning" not in said
 
 
-def test_without_cert_managers_kinds_only_those_are_refused(plane: Plane, tmp_path: Path) -> None:
+def test_only_cert_manager_objects_are_rejected_when_its_crds_are_missing(
+    plane: Plane, tmp_path: Path
+) -> None:
     overlay(tmp_path, "components/cert-manager")
     command = ("apply", "--dry-run=server", "-k", str(tmp_path))
     said = plane.kubectl(*command, check=False)
@@ -65,7 +67,7 @@ def test_without_cert_managers_kinds_only_those_are_refused(plane: Plane, tmp_pa
     assert "deployment.apps/ebb-webhook created" in said
 
 
-def test_pods_of_every_deployment_are_admitted_as_restricted(plane: Plane) -> None:
+def test_pods_of_every_deployment_are_admitted(plane: Plane) -> None:
     plane.kubectl("apply", "-k", "manifests/examples/self-managed")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods"
     kinds = {"ebb-controller", "ebb-webhook", "ebb-extender"}
@@ -78,7 +80,7 @@ def test_pods_of_every_deployment_are_admitted_as_restricted(plane: Plane) -> No
     plane.api.wait(path, lambda found: not found)
 
 
-def test_applying_again_keeps_what_the_webhook_has_written(plane: Plane, api: Api) -> None:
+def test_second_apply_does_not_overwrite_certificates_of_webhook(plane: Plane, api: Api) -> None:
     plane.kubectl("apply", "-k", "manifests")
     api.merge(SECRET, {"data": {"ca.crt": "eA=="}})
     found = api.get(REGISTRATION)
@@ -93,27 +95,27 @@ def test_applying_again_keeps_what_the_webhook_has_written(plane: Plane, api: Ap
 
 
 IDLE: dict[str, set[Right]] = {
-    # Used when somebody else has changed a Node and the watch has not reported it yet.
+    # Used when a Node has changed and the watch has not reported it yet.
     CONTROLLER_ACCOUNT: {("", "nodes", "get")}
-    # Used where the API server serves this kind; a list tells that it does not.
+    # Used when the API server serves this kind; here the list returns 404.
     | {("autoscaling.x-k8s.io", "capacitybuffers", "watch")},
     WEBHOOK_ACCOUNT: set(),
     EXTENDER_ACCOUNT: set(),
 }
-"""Rights that are not used here, by account."""
+"""Granted permissions that this test does not use, by account."""
 ASKING: dict[str, set[Right]] = {
-    # Whether pods may be patched, for `podDeletionCost: auto`; Kubernetes lets everybody ask.
+    # Checks whether pods may be patched, for `podDeletionCost: auto`; every user may call it.
     CONTROLLER_ACCOUNT: {("authorization.k8s.io", "selfsubjectaccessreviews", "create")},
     WEBHOOK_ACCOUNT: set(),
     EXTENDER_ACCOUNT: set(),
 }
-"""Calls for which no right is needed, by account."""
+"""Used permissions that every account has, by account."""
 WATCHED = {("", "nodes", "watch"), ("", "pods", "watch")}
-"""The extender's watches, which begin after it is ready."""
+"""Watches of the extender, which begin after it is ready."""
 EVENT: Right = ("events.k8s.io", "events", "create")
 
 
-def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) -> None:
+def test_accounts_have_exactly_used_permissions(plane: Plane, api: Api) -> None:
     offset = len(plane.audit.read_bytes())
     folder = "manifests/examples/self-managed"
 
@@ -147,7 +149,7 @@ def test_rights_are_those_that_are_used_and_no_others(plane: Plane, api: Api) ->
 
 
 def asked_by(plane: Plane, account: str, offset: int) -> list[Json]:
-    """Return what an account has asked since, from the audit log."""
+    """Return the audit events of an account since *offset*."""
     user = f"system:serviceaccount:{NAMESPACE}:{account}"
     return [event for event in plane.audited(offset) if event["user"]["username"] == user]
 
@@ -160,7 +162,7 @@ def rights_of(events: Iterable[Json]) -> set[Right]:
 
 
 def granted(plane: Plane, folder: str, account: str) -> set[Right]:
-    """Return every right that the manifests bind to an account."""
+    """Return every permission that the manifests grant to an account."""
     objects = list(yaml.safe_load_all(plane.kubectl("kustomize", folder)))
     roles = {
         (one["kind"], one["metadata"]["name"]): one for one in objects if "Role" in one["kind"]

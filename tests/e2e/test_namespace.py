@@ -1,4 +1,4 @@
-"""Ebb in another namespace than `ebb-system`, by an overlay's `namespace`."""
+"""Ebb in another namespace than `ebb-system`, set by an overlay."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,16 +20,14 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 @pytest.fixture
 def folder(plane: Plane, tmp_path: Path) -> Iterator[str]:
-    """An overlay that has been applied."""
+    """Return the folder of an overlay that has been applied."""
     overlay(tmp_path, namespace=ELSEWHERE)
     apply(plane, str(tmp_path), ELSEWHERE)
     yield str(tmp_path)
     plane.kubectl("delete", "--ignore-not-found", "-k", str(tmp_path))
 
 
-def test_the_overlay_of_the_document_names_the_other_one_alone(
-    plane: Plane, tmp_path: Path
-) -> None:
+def test_documented_overlay_replaces_namespace_everywhere(plane: Plane, tmp_path: Path) -> None:
     (text,) = re.findall(r"^```yaml\n([^`]*^namespace: [^`]*)^```", DOCUMENT, re.MULTILINE)
     (tmp_path / "ebb").symlink_to(ROOT)
     mine = tmp_path / "mine"
@@ -41,7 +39,7 @@ def test_the_overlay_of_the_document_names_the_other_one_alone(
 
 
 @pytest.mark.usefixtures("folder")
-def test_the_engine_marks_and_tells_of_it(plane: Plane, api: Api) -> None:
+def test_controller_marks_and_reports_events_in_other_namespace(plane: Plane, api: Api) -> None:
     settings = config(mode=Mode.ENFORCE, usability="none")
     point(plane, port_of(settings))
     started = [

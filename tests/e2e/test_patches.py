@@ -1,6 +1,6 @@
-"""Every write of a Node that the API server accepts, it accepts with Ebb in between as well.
+"""Every write of a Node that the API server accepts without Ebb, it accepts with Ebb too.
 
-All are dry runs: as somebody whom no rule binds (a kubelet's update is passed by), and as anybody.
+All writes are dry runs: once as a user that the webhook ignores, and once as another user.
 """
 
 import random
@@ -36,7 +36,7 @@ def tainted_by(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def stored(api: Api) -> dict[str, Json]:
-    """Two Nodes as they stand, without the revision: writes of others do not conflict."""
+    """Return two stored Nodes without resourceVersion, so that updates do not conflict."""
     add_nodes(api, *OLD.values())
     mark(api, OLD["marked"], "hard")
     found = {name: api.get(f"{NODES}/{name}") for name in OLD.values()}
@@ -53,7 +53,7 @@ def cases() -> list[Odd]:
 def tried(
     api: Api, method: str, path: str, body: Json, headers: Sequence[tuple[str, str]] = ()
 ) -> tuple[Json | None, str]:
-    """Try a write. Returns: the Node as it would be stored, or None and why not."""
+    """Try a write; return the Node as it would be stored, or None and the reason."""
     try:
         return api.call(method, f"{path}?dryRun=All", body, headers=headers), ""
     except RefusedError as fault:
@@ -61,12 +61,12 @@ def tried(
 
 
 def kept(found: Json) -> list[Json]:
-    """Return others' taints, with all that they have."""
+    """Return the taints of other clients, with all fields."""
     return [taint for taint in found["spec"].get("taints") or () if taint["key"] != TAINT_KEY]
 
 
 def checked(label: str | None, without: Json, found: Json) -> list[str]:
-    """Return what is wrong with an answer: others' taints and ours."""
+    """Return what is wrong with the taints of a response."""
     ours = [taint for taint in taints(found) if taint["key"] == TAINT_KEY]
     wrong = taint_rules.faults(found["spec"].get("taints") or ())
     if kept(found) != kept(without):
@@ -79,7 +79,7 @@ def checked(label: str | None, without: Json, found: Json) -> list[str]:
 
 
 @pytest.mark.parametrize("old", OLD)
-def test_every_update_that_is_accepted_without_us_is_accepted(
+def test_every_update_accepted_without_ebb_is_accepted_with_ebb(
     api: Api, stored: dict[str, Json], old: str
 ) -> None:
     name = OLD[old]
@@ -99,12 +99,12 @@ def test_every_update_that_is_accepted_without_us_is_accepted(
     assert wrong == []
 
 
-def test_every_new_node_that_is_accepted_without_us_is_accepted(api: Api) -> None:
-    """Without us: the same Node without the mark, of which the registration takes no notice."""
+def test_every_node_creation_accepted_without_ebb_is_accepted_with_ebb(api: Api) -> None:
+    """A Node without the mark is not sent to the webhook, so it shows the result without Ebb."""
     accepted, wrong = 0, []
     for case in cases():
         if case.mark is None or not (case.mark == "" or taint_rules.is_name(case.mark)):
-            continue  # no label that could be set
+            continue  # not a valid value of a label
         body = case.onto(node("new"))
         bare: Any = case.onto(node("new"))
         del bare["metadata"]["labels"][MARK_LABEL]
@@ -122,7 +122,7 @@ def test_every_new_node_that_is_accepted_without_us_is_accepted(api: Api) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"since":-1}', odd_nodes.details(since="-1")])
-def test_a_marked_node_with_damaged_details_can_be_cordoned_and_deleted_by_an_autoscaler(
+def test_marked_node_with_damaged_details_can_be_cordoned_and_tainted(
     plane: Plane, api: Api, text: str
 ) -> None:
     add_nodes(api, "n")

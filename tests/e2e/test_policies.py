@@ -1,4 +1,4 @@
-"""Each policy marks what its table says, on a real control plane: so many nodes, and no more."""
+"""Each policy marks the expected number of nodes on a real control plane."""
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,13 @@ from tests.e2e.objects import NODES, PODS, add_nodes, mark, node, pod, ready
 from tests.e2e.plane import Ebb, Plane, until
 
 PASSES = 2
-"""So many of the engine's passes after the last mark show that no other one follows."""
+"""Passes after the last mark, to see that no other mark follows."""
 Start = Callable[..., Ebb]
 
 
 @pytest.fixture(scope="module")
 def settings(plane: Plane) -> Iterator[Json]:
-    """Install, and run a webhook: the controller starts when a test's cluster is complete."""
+    """Install Ebb and run a webhook; the controller starts when the cluster of a test exists."""
     found = config(mode=Mode.ENFORCE)
     apply(plane)
     point(plane, port_of(found))
@@ -34,7 +34,7 @@ def settings(plane: Plane) -> Iterator[Json]:
 
 @pytest.fixture
 def start(plane: Plane, settings: Json) -> Iterator[Start]:
-    """Start the controller under a policy; kill it afterwards and delete its Lease."""
+    """Yield a function that starts the controller; kill it afterwards and delete its Lease."""
     with ExitStack() as at_end:
         at_end.callback(plane.api.delete, LEASE)
 
@@ -47,7 +47,7 @@ def start(plane: Plane, settings: Json) -> Iterator[Start]:
 
 
 def spread(api: Api, nodes: Sequence[str], *millis: int) -> None:
-    """Put pods that ask for so much CPU on each node."""
+    """Create pods with these millicores on each node."""
     for name in nodes:
         for number, cpu in enumerate(millis):
             api.create(PODS, pod(f"{name}-{number}", node_name=name, cpu=f"{cpu}m"))
@@ -58,7 +58,7 @@ def marked(nodes: dict[str, Json]) -> list[str]:
 
 
 def settled(controller: Ebb, api: Api, count: int) -> list[str]:
-    """Wait until so many nodes are marked; return which are after some more passes."""
+    """Wait until *count* nodes are marked; return the marked nodes after some more passes."""
     api.wait(NODES, lambda nodes: len(marked(dict(nodes))) >= count)
     enough = passes(controller) + PASSES
     until(lambda: passes(controller) >= enough, f"{PASSES} passes")
@@ -70,7 +70,7 @@ def passes(controller: Ebb) -> float:
     return sum(controller.metric(f'ebb_reconcile_total{{result="{one}"}}') for one in results)
 
 
-def test_excess_nodes_takes_none_of_five_at_60_percent_and_one_at_55(
+def test_excessnodes_marks_0_of_5_nodes_at_60_percent_and_1_at_55_percent(
     start: Start, api: Api
 ) -> None:
     nodes = ("a", "b", "c", "d", "e")
@@ -89,7 +89,7 @@ COUNTED = {"enabled": True, "limit": "75%", "required": 5}
 
 
 def counted(api: Api, start: Start, **of_pool: Any) -> Ebb:
-    """Start under UnderutilizedCount on six nodes of a pool at 60%, with pods of 400m."""
+    """Start with UnderutilizedCount on six nodes of a pool at 60%, with pods of 400m."""
     nodes = ("a", "b", "c", "d", "e", "f")
     add_nodes(api, *nodes, labels={POOL: "main"})
     spread(api, nodes, *[400] * 6)
@@ -97,8 +97,8 @@ def counted(api: Api, start: Start, **of_pool: Any) -> Ebb:
     return start("UnderutilizedCount", underutilizedCount={"pools": pools})
 
 
-def test_underutilized_count_takes_one_of_six_at_60_percent(start: Start, api: Api) -> None:
-    """The others would be at 100, 80, 60, 60 and 60%: three of the five that are required."""
+def test_underutilizedcount_marks_1_of_6_nodes_at_60_percent(start: Start, api: Api) -> None:
+    """Afterwards the nodes are at 100, 80, 60, 60 and 60%; three of five required are listed."""
     controller = counted(api, start)
     assert settled(controller, api, 1) == ["a"]
     counts = ("nodes", "marked_nodes", "underutilized_nodes", "candidate_nodes")
@@ -110,11 +110,11 @@ def test_underutilized_count_takes_one_of_six_at_60_percent(start: Start, api: A
     assert controller.metric(ratio) == 0.6
 
 
-def test_underutilized_count_takes_none_where_more_are_required(start: Start, api: Api) -> None:
+def test_underutilizedcount_marks_0_nodes_when_7_are_required(start: Start, api: Api) -> None:
     assert settled(counted(api, start, required=7), api, 0) == []
 
 
-def test_a_pool_that_is_disabled_releases_its_nodes(start: Start, api: Api) -> None:
+def test_marks_are_released_when_pool_is_disabled(start: Start, api: Api) -> None:
     add_nodes(api, "g", labels={POOL: "main"})
     mark(api, "g")
     counted(api, start, enabled=False)
@@ -126,7 +126,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 def owner(api: Api) -> Iterator[Json]:
-    """Something that owns pods and makes none; without it the collector would take them away."""
+    """Yield an owner for pods; without it the garbage collector would delete them."""
     made = api.create(CONFIG_MAPS, {"metadata": {"name": "owner"}})
     uid = made["metadata"]["uid"]
     yield {
@@ -139,10 +139,10 @@ def owner(api: Api) -> Iterator[Json]:
     api.delete(f"{CONFIG_MAPS}/owner")
 
 
-def test_node_utilization_takes_nodes_whose_remembered_places_hold(
+def test_nodeutilization_marks_nodes_whose_pods_fit_together_elsewhere(
     start: Start, api: Api, owner: Json
 ) -> None:
-    """X has room for the pod of a or of b, y for those of c and d; d is used by exactly half."""
+    """x fits the pod of a or of b, y those of c and d; d is utilized by exactly half."""
     for name, cpu, takes in (("a", "8", "a"), ("b", "4", "b"), ("c", "4", "c"), ("d", "4", "d"),
                              ("x", "4", "ab"), ("y", "4", "cd")):  # fmt: skip
         api.create(NODES, node(name, cpu=cpu, labels=dict.fromkeys(takes, "")))
@@ -151,7 +151,7 @@ def test_node_utilization_takes_nodes_whose_remembered_places_hold(
         one = pod(name, node_name=name, cpu=cpu, nodeSelector={name: ""})
         one["metadata"]["ownerReferences"] = [owner]
         api.create(PODS, one)
-    spread(api, ["x"], 3150, 400)  # alone: they keep their nodes
+    spread(api, ["x"], 3150, 400)  # bare pods make their nodes unremovable
     spread(api, ["y"], 100)
     controller = start("NodeUtilization", unneededTime="2s")
     assert settled(controller, api, 2) == ["a", "c"]

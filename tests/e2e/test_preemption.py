@@ -1,4 +1,4 @@
-"""A hard mark makes the scheduler evict nobody: where it would, the mark stays soft."""
+"""Ebb does not set NoSchedule where this would make kube-scheduler preempt pods."""
 
 import signal
 import time
@@ -20,7 +20,7 @@ BOUND_SECONDS = 20.0
 
 @pytest.fixture
 def full(api: Api) -> Iterator[Api]:
-    """A node that is almost full, and one that is empty; a priority above the lowest."""
+    """Create an almost full node, an empty node, and a higher priority class."""
     api.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 1000})
     add_nodes(api, "a", "b")
     api.create(PODS, pod("low", node_name="a", cpu="2500m"))
@@ -33,13 +33,13 @@ def full(api: Api) -> Iterator[Api]:
 
 
 def second(api: Api) -> dict[str, Json]:
-    """Create one more of the high priority; return the pods when it is bound."""
+    """Create a pod of high priority; return the pods when it is bound."""
     api.create(PODS, pod("second", priorityClassName="high"))
     return api.wait(PODS, lambda found: bound(found["second"]), BOUND_SECONDS)
 
 
-def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, full: Api) -> None:
-    """No Ebb runs here: the test sets the taint that a hard mark has."""
+def test_noschedule_taint_causes_preemption_without_ebb(plane: Plane, full: Api) -> None:
+    """Ebb does not run; the test sets the NoSchedule taint itself."""
     taint = dict(zip(("key", "effect"), NO_SCHEDULE, strict=True))
     full.merge(f"{NODES}/b", {"spec": {"taints": [taint]}})
     scheduler = plane.scheduler()
@@ -51,7 +51,9 @@ def test_without_the_rule_a_hard_mark_makes_the_scheduler_preempt(plane: Plane, 
     assert "low" not in found
 
 
-def test_a_mark_that_would_make_the_scheduler_preempt_stays_soft(plane: Plane, full: Api) -> None:
+def test_mark_remains_prefer_noschedule_when_noschedule_would_cause_preemption(
+    plane: Plane, full: Api
+) -> None:
     whole = {"cpu": "100%", "memory": "100%"}
     how: dict[str, Any] = {"usability": "none", "thresholds": whole, "noScheduleAfter": "1s"}
     with installed(plane, mode=Mode.ENFORCE, **how) as programs:

@@ -1,4 +1,4 @@
-"""The programs do not need each other: one is killed or flooded, and the other two go on."""
+"""The programs are independent: if one is killed or flooded, the other two continue."""
 
 import base64
 import itertools
@@ -25,7 +25,7 @@ from webhook.app import MUTATE_PATH
 
 LEASE_SECONDS = 6
 FLOODED_PASSES = 8
-"""At least a second each: longer than a Lease lasts that is not renewed."""
+"""Passes under load, a second each: longer than the duration of the Lease."""
 PASSES = "ebb_reconcile_duration_seconds_count"
 REPAIRS = 'ebb_node_writes_total{operation="repair_taints",result="success"}'
 PATCHED = 'ebb_webhook_reviews_total{result="patched"}'
@@ -33,7 +33,7 @@ SCORED = 'ebb_extender_prioritize_requests_total{result="scored"}'
 
 
 class Three(NamedTuple):
-    """All programs of Ebb."""
+    """The three programs of Ebb."""
 
     controller: Ebb
     webhook: Ebb
@@ -42,7 +42,7 @@ class Three(NamedTuple):
 
 @pytest.fixture
 def three(plane: Plane) -> Iterator[Three]:
-    """All programs of Ebb in mode enforce, and a kube-scheduler that calls the extender."""
+    """Run the three programs in mode enforce, and a kube-scheduler that calls the extender."""
     folder, controller = "manifests/examples/self-managed", {"leaseDuration": f"{LEASE_SECONDS}s"}
     how = {"mode": Mode.ENFORCE, "usability": "none", "controller": controller}
     with installed(plane, folder, **how) as programs:
@@ -54,13 +54,13 @@ def three(plane: Plane) -> Iterator[Three]:
 
 
 def all_tainted(found: Mapping[str, Json], count: int) -> bool:
-    """Say whether so many nodes are marked, each with the taint."""
+    """Return whether *count* nodes are marked, each with the taint."""
     marked = [one for one in found.values() if is_marked(one)]
     return len(marked) == count and all(map(our_taints, marked))
 
 
 def drained(api: Api, count: int) -> list[str]:
-    """Add nodes, one of them with a pod; return the names of the others, which get marks."""
+    """Add nodes, one of them with a pod; return the names of the others when they are marked."""
     names = [f"n{number}" for number in range(count + 1)]
     add_nodes(api, *names)
     api.create(PODS, pod("first", node_name=names[0]))
@@ -88,7 +88,7 @@ def ready(*programs: Ebb) -> bool:
     return all(ebb.program.running and ebb.get("/readyz")[0] == 200 for ebb in programs)
 
 
-def test_controller_marks_and_extender_scores_when_the_webhook_is_killed(
+def test_controller_marks_and_extender_scores_when_webhook_is_killed(
     api: Api, three: Three
 ) -> None:
     three.webhook.stop(signal.SIGKILL)
@@ -100,7 +100,7 @@ def test_controller_marks_and_extender_scores_when_the_webhook_is_killed(
     assert ready(three.controller, three.extender)
 
 
-def test_webhook_taints_and_extender_scores_when_the_controller_is_killed(
+def test_webhook_taints_and_extender_scores_when_controller_is_killed(
     api: Api, three: Three
 ) -> None:
     marked = drained(api, 2)
@@ -115,7 +115,7 @@ def test_webhook_taints_and_extender_scores_when_the_controller_is_killed(
     assert ready(three.webhook, three.extender)
 
 
-def test_scheduler_binds_and_controller_marks_when_the_extender_is_killed(
+def test_scheduler_binds_and_controller_marks_when_extender_is_killed(
     api: Api, three: Three
 ) -> None:
     three.extender.stop(signal.SIGKILL)
@@ -141,7 +141,7 @@ def scrapes(three: Three, _: Api) -> Connection:
 
 
 @pytest.mark.parametrize("connect", [reviews, scrapes], ids=["reviews", "scrapes"])
-def test_controller_keeps_its_lease_when_a_port_is_flooded(
+def test_controller_retains_lease_when_port_is_flooded(
     api: Api,
     three: Three,
     connect: Callable[[Three, Api], Connection],

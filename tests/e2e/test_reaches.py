@@ -1,4 +1,4 @@
-"""A general pool beside an idle pool that its pods cannot enter: its load rises, nobody waits."""
+"""The load of a general pool rises beside an idle tainted pool, and no pod is Pending."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,7 +18,7 @@ TAINT = {"key": "example.org/gpu", "value": "true", "effect": "NoSchedule"}
 GENERAL_MILLIS, POD_MILLIS = 4000, 500
 LEAVE_PERCENT = 85
 START, END = 12, 40
-"""Pods: at first six cores, at last twenty of the pool's twenty-four."""
+"""First and last number of pods: six, then twenty of the pool's twenty-four cores."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,7 +28,7 @@ def programs(plane: Plane) -> Iterator[None]:
 
 
 def add_devices(api: Api) -> None:
-    """Create large nodes behind a taint, kept by a person, with one pod that may be there."""
+    """Create large tainted, opted-out nodes, and a pod that tolerates the taint."""
     for name in DEVICES:
         made = node(name, cpu="64", memory="256Gi", annotations={KEEP_ANNOTATION: "true"})
         made["spec"] = {"taints": [TAINT]}
@@ -39,7 +39,7 @@ def add_devices(api: Api) -> None:
 
 
 def share(nodes: Mapping[str, Json], pods: int) -> int:
-    """Return what the general pool's pods ask of its unmarked nodes, in percent, rounded up."""
+    """Return the utilization of the general pool's unmarked nodes in percent, rounded up."""
     unmarked = [n for n in GENERAL if MARK_LABEL not in nodes[n]["metadata"]["labels"]]
     whole = len(unmarked) * GENERAL_MILLIS
     return -(-pods * POD_MILLIS * 100 // whole) if whole else 1000
@@ -50,15 +50,15 @@ def is_hard(nodes: Mapping[str, Json], name: str) -> bool:
 
 
 def refused(found: Json) -> bool:
-    """Say whether the scheduler has found no node for the pod."""
+    """Return whether the scheduler has found no node for the pod."""
     conditions = found["status"].get("conditions") or ()
     return any(one.get("reason") == "Unschedulable" for one in conditions)
 
 
 def grow(api: Api, count: int, waited: set[str]) -> dict[str, Json]:
-    """Create the pod of that number; return the nodes when it is bound and the pool has settled.
+    """Create the next pod; return the nodes when it is bound and enough marks are released.
 
-    *waited* gets the names of all pods that the scheduler has refused on the way.
+    *waited* collects the names of all pods that the scheduler has rejected meanwhile.
     """
     name = f"p{count - 1:02}"
 
@@ -78,7 +78,7 @@ def grow(api: Api, count: int, waited: set[str]) -> dict[str, Json]:
     return api.wait(NODES, settled)
 
 
-def test_an_idle_pool_behind_a_taint_is_no_room_for_a_rising_load(
+def test_no_pod_is_pending_when_load_rises_beside_idle_tainted_pool(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_devices(api)

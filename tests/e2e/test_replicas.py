@@ -1,4 +1,4 @@
-"""Replicas: one controller leads, another takes over; webhooks change their certificates."""
+"""Replicas: leader election of controllers, certificate rotation of webhooks."""
 
 import base64
 import signal
@@ -39,7 +39,7 @@ FAIL_OPEN = "apiserver_admission_webhook_fail_open_count"
 
 @contextmanager
 def running(plane: Plane, controllers: int, webhooks: int) -> Iterator[list[tuple[Ebb, ...]]]:
-    """Run so many replicas of both programs in mode enforce; the API server calls one webhook."""
+    """Run replicas of both programs in mode enforce; the API server calls the first webhook."""
     apply(plane)
     groups: list[tuple[Ebb, ...]] = []
     for module, count in (("controller", controllers), ("webhook", webhooks)):
@@ -59,7 +59,7 @@ def running(plane: Plane, controllers: int, webhooks: int) -> Iterator[list[tupl
 
 
 def settings() -> Json:
-    """Return settings with ports of their own."""
+    """Return settings with new free ports."""
     return config(
         mode=Mode.ENFORCE,
         usability="none",
@@ -70,20 +70,20 @@ def settings() -> Json:
 
 @pytest.fixture
 def controllers(plane: Plane) -> Iterator[tuple[Ebb, ...]]:
-    """Two replicas of the controller, and one webhook."""
+    """Run two controllers and one webhook; yield the controllers."""
     with running(plane, controllers=2, webhooks=1) as (found, _):
         yield found
 
 
 @pytest.fixture
 def webhooks(plane: Plane) -> Iterator[tuple[Ebb, ...]]:
-    """Two replicas of the webhook, and one controller; the API server calls the first webhook."""
+    """Run two webhooks and one controller; yield the webhooks."""
     with running(plane, controllers=1, webhooks=2) as (_, found):
         yield found
 
 
 def leader_first(controllers: tuple[Ebb, ...]) -> tuple[Ebb, Ebb]:
-    """Return the replica that leads, and the other."""
+    """Return the leader, then the other replica."""
     one, two = controllers
     until(lambda: leads(one) != leads(two), "one leads")
     return (one, two) if leads(one) else (two, one)
@@ -103,7 +103,7 @@ def one_marked(api: Api) -> str:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_another_leads_when_the_leader_goes_and_marks_stay(
+def test_second_replica_becomes_leader_and_marks_remain_when_leader_is_stopped(
     api: Api, controllers: tuple[Ebb, ...], how: signal.Signals
 ) -> None:
     leader, other = leader_first(controllers)
@@ -123,7 +123,7 @@ def test_another_leads_when_the_leader_goes_and_marks_stay(
     if how is signal.SIGTERM:
         assert "released the Lease" in leader.program.log.read_text()
     assert api.get(LEASE)["spec"]["leaseTransitions"] >= 1
-    time.sleep(2)  # two passes of the new leader: nothing is to happen
+    time.sleep(2)  # two passes of the new leader, in which nothing should happen
     after = api.get(f"{NODES}/{name}")["metadata"]
     assert after["labels"][MARK_LABEL] == "soft"
     assert after["annotations"] == before["annotations"]
@@ -131,7 +131,7 @@ def test_another_leads_when_the_leader_goes_and_marks_stay(
     api.wait(NODES, lambda found: MARK_LABEL not in found[name]["metadata"]["labels"])
 
 
-def test_only_the_leader_runs_the_engine(api: Api, controllers: tuple[Ebb, ...]) -> None:
+def test_only_leader_reconciles(api: Api, controllers: tuple[Ebb, ...]) -> None:
     leader, other = leader_first(controllers)
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
@@ -143,7 +143,7 @@ def test_only_the_leader_runs_the_engine(api: Api, controllers: tuple[Ebb, ...])
 
 
 class Stream:
-    """Updates of a marked Node, one after the other, until it is stopped."""
+    """A thread that updates a marked Node until it is stopped."""
 
     def __init__(self, plane: Plane, name: str) -> None:
         self._api, self._path = plane.api_as(plane.admin), f"{NODES}/{name}"
@@ -168,7 +168,7 @@ class Stream:
             body = {"metadata": metadata, "spec": {"taints": None}}
             try:
                 answer = self._api.call("PATCH", self._path, body, content=MERGE)
-            except Exception as fault:  # noqa: BLE001 whatever it is, it must not happen
+            except Exception as fault:  # noqa: BLE001 the test reports any error
                 self.faults.append(str(fault))
                 continue
             self.slowest = max(self.slowest, time.monotonic() - begun)
@@ -178,18 +178,18 @@ class Stream:
 
 
 def failed_open(plane: Plane) -> float:
-    """Return how many calls of webhooks the API server has given up and let pass."""
+    """Return the number of failed webhook calls that the API server has ignored."""
     lines = plane.api.text("/metrics").splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(FAIL_OPEN))
 
 
-def test_a_new_ca_under_a_stream_of_updates_fails_no_call(
+def test_ca_rotation_fails_no_webhook_call(
     plane: Plane, api: Api, webhooks: tuple[Ebb, ...]
 ) -> None:
     first = api.get(SECRET)["data"]["ca.crt"]
     bundle = registered(api)
     before = failed_open(plane)
-    add_nodes(api, "n", "other")  # with another one, the engine is content with the mark
+    add_nodes(api, "n", "other")  # with a second node, the controller does not release the mark
     mark(api, "n")
     with Stream(plane, "n") as stream:
         api.merge(SECRET, {"metadata": {"annotations": {ROTATE_ANNOTATION: "now"}}})
@@ -210,12 +210,12 @@ def registered(api: Api) -> str:
 
 
 def signed_anew(ebb: Ebb) -> bool:
-    """Say whether the replica has served a second certificate."""
+    """Return whether the replica has served a second certificate."""
     return ebb.program.log.read_text().count("serving a new certificate") >= 2
 
 
 class TestBrokenWebhook:
-    """Node updates go on, whatever the webhook does."""
+    """Updates of Nodes succeed, whatever the webhook does."""
 
     @pytest.fixture
     def marked(self, api: Api, webhooks: tuple[Ebb, ...]) -> Api:
@@ -225,18 +225,22 @@ class TestBrokenWebhook:
         return api
 
     def update(self, api: Api) -> float:
-        """Update the Node; return how long it took."""
+        """Update the Node; return the duration in seconds."""
         begun = time.monotonic()
         value = str(begun)
         answer = api.merge(f"{NODES}/n", {"metadata": {"annotations": {"written": value}}})
         assert answer["metadata"]["annotations"]["written"] == value
         return time.monotonic() - begun
 
-    def test_killed(self, marked: Api, webhooks: tuple[Ebb, ...]) -> None:
+    def test_node_update_succeeds_when_webhook_is_killed(
+        self, marked: Api, webhooks: tuple[Ebb, ...]
+    ) -> None:
         webhooks[0].stop(signal.SIGKILL)
         self.update(marked)
 
-    def test_slow(self, marked: Api, webhooks: tuple[Ebb, ...]) -> None:
+    def test_node_update_succeeds_after_timeout_when_webhook_is_paused(
+        self, marked: Api, webhooks: tuple[Ebb, ...]
+    ) -> None:
         timeout = marked.get(REGISTRATION)["webhooks"][0]["timeoutSeconds"]
         webhooks[0].program.send(signal.SIGSTOP)
         assert self.update(marked) >= timeout, "it was waited for"
@@ -246,7 +250,9 @@ class TestBrokenWebhook:
         ("body", "status"),
         [(b"garbage", 200), (b"{}", 200), (b"", 500), (b'{"response":{"uid":"x"}}', 200)],
     )
-    def test_garbage(self, plane: Plane, marked: Api, body: bytes, status: int) -> None:
+    def test_node_update_succeeds_when_webhook_response_is_invalid(
+        self, plane: Plane, marked: Api, body: bytes, status: int
+    ) -> None:
         served = plane.authority.sign("stub", "stub", hosts=(LOOPBACK,))
         before = failed_open(plane)
         with answering(body, status=status, serving=served) as port:
@@ -262,7 +268,9 @@ class TestBrokenWebhook:
 
             until(went_open, "the stub was asked and passed over")
 
-    def test_nobody_there(self, plane: Plane, marked: Api) -> None:
+    def test_node_update_succeeds_when_webhook_port_is_closed(
+        self, plane: Plane, marked: Api
+    ) -> None:
         point(plane, free_port())
         before = failed_open(plane)
 

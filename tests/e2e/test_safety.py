@@ -1,4 +1,4 @@
-"""On a live controller: hard marks yield to pods, an autoscaler is played, no trace stays."""
+"""A live controller: released marks, actions of an autoscaler, reload, and `ebb release`."""
 
 import signal
 import time
@@ -45,7 +45,7 @@ def annotations(found: Json) -> Json:
 
 
 def ours(found: Json) -> list[str]:
-    """Return everything on the Node that is Ebb's."""
+    """Return all keys of Ebb on the Node."""
     keys = (DETAILS_ANNOTATION, GUARD_ANNOTATION, GUARD_OURS_ANNOTATION)
     return [
         *([MARK_LABEL] if mark(found) else []),
@@ -60,7 +60,7 @@ def bound(found: Json) -> str:
 
 
 def two_hard(api: Api) -> list[str]:
-    """Return the two of three nodes that the engine has marked and hardened."""
+    """Return the two of three nodes that have the NoSchedule taint."""
     add_nodes(api, "a", "b", "c")
     for name, cpu in (("a", "1"), ("b", "500m"), ("c", "500m")):
         api.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
@@ -79,7 +79,7 @@ def effects(found: Json) -> list[tuple[str, str]]:
     return [(taint["key"], taint["effect"]) for taint in taints(found)]
 
 
-def test_a_pod_that_fits_on_hard_marked_nodes_alone_gets_just_one_released(
+def test_one_noschedule_node_is_released_when_pod_fits_only_there(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hard = two_hard(api)
@@ -97,7 +97,7 @@ def test_a_pod_that_fits_on_hard_marked_nodes_alone_gets_just_one_released(
     assert mark(api.get(f"{NODES}/{stays}")) == "hard"
 
 
-def test_an_autoscaler_that_changes_its_mind_finds_the_guard_again(api: Api) -> None:
+def test_protection_is_restored_when_autoscaler_cancels_deletion(api: Api) -> None:
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
     found = api.wait(NODES, lambda found: any(
@@ -113,8 +113,8 @@ def test_an_autoscaler_that_changes_its_mind_finds_the_guard_again(api: Api) -> 
     assert mark(found[name])
 
 
-def test_a_node_that_the_autoscaler_took_is_not_missed(api: Api) -> None:
-    """The plan goes on with what is left."""
+def test_other_nodes_remain_marked_when_autoscaler_deletes_node(api: Api) -> None:
+    """The mark of the remaining node does not change."""
     add_nodes(api, "a", "b", "c")
     api.create(PODS, pod("p", node_name="a"))
     found = api.wait(NODES, lambda found: sum(
@@ -125,8 +125,10 @@ def test_a_node_that_the_autoscaler_took_is_not_missed(api: Api) -> None:
     api.wait(NODES, lambda found: first not in found and mark(found[second]))
 
 
-def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, programs: Programs) -> None:
-    """Turned to observe, the engine takes away what it has written and marks nothing more."""
+def test_controller_reloads_changed_configuration_and_rejects_invalid(
+    api: Api, programs: Programs
+) -> None:
+    """In mode observe the controller removes all its metadata and marks no more nodes."""
     controller = programs.controller
     add_nodes(api, "a", "b")
     api.create(PODS, pod("p", node_name="a"))
@@ -151,7 +153,7 @@ def test_a_changed_file_is_read_and_a_bad_one_refused(api: Api, programs: Progra
     assert controller.metric("ebb_config_last_reload_successful") == 1
 
 
-def test_release_all_leaves_no_trace_when_no_program_answers(
+def test_release_all_removes_everything_when_programs_are_paused(
     plane: Plane, api: Api, programs: Programs
 ) -> None:
     two_hard(api)

@@ -1,4 +1,4 @@
-"""Scale-in order on the real controller manager: marked nodes empty first, then the next."""
+"""Pod deletion costs on a real controller manager: scale-ins empty marked nodes first."""
 
 import signal
 from collections import Counter
@@ -31,14 +31,14 @@ SETTINGS = {
     "mode": Mode.ENFORCE,
     "usability": "none",
 }
-"""`podDeletionCost` is not said: where the component is installed, the default enables it."""
+"""Settings without `podDeletionCost`: the default enables it if the component is installed."""
 SET = 'ebb_pod_writes_total{operation="set_deletion_cost",result="success"}'
 OURS = f"system:serviceaccount:{NAMESPACE}:{CONTROLLER_ACCOUNT}"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(plane: Plane) -> Iterator[Path]:
-    """Install with the component; each test starts the programs."""
+    """Install Ebb with the component; each test starts the programs."""
     made = plane.folder / "scale-in"
     overlay(made, "components/pod-deletion-cost")
     apply(plane, str(made))
@@ -60,12 +60,12 @@ def cost(found: Json) -> str | None:
 
 
 def of_a_mark(found: Json) -> bool:
-    """Say whether its cost is one of Ebb's for the pods of marked nodes."""
+    """Return whether the pod has Ebb's cost for pods of marked nodes."""
     return ours(found) and int(cost(found) or 0) < NEXT_MIN
 
 
 def is_next(found: Json) -> bool:
-    """Say whether its cost is one of Ebb's for the pods of nodes that are next in line."""
+    """Return whether the pod has Ebb's cost for pods of scale-in targets."""
     return ours(found) and NEXT_MIN <= int(cost(found) or 0) < 0
 
 
@@ -86,9 +86,9 @@ def by_node(pods: Mapping[str, Json]) -> Counter[str]:
 
 
 def deploy(api: Api) -> dict[str, Json]:
-    """Run 20 replicas, five on each of four nodes; return them as they run.
+    """Run 20 replicas, five on each of four nodes; return the running pods.
 
-    No scheduler is there: the test binds them, so that the controller's choice alone counts.
+    No scheduler runs; the test binds the pods itself.
     """
     add_nodes(api, *NAMES)
     requests = {"requests": {"cpu": "300m"}}
@@ -112,13 +112,13 @@ def all_run(pods: Mapping[str, Json]) -> bool:
 
 
 def scale(api: Api, replicas: int) -> dict[str, Json]:
-    """Scale as an HPA does, and wait until so many are left."""
+    """Scale as an HPA does, and wait for the new number of pods."""
     api.merge(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": replicas}})
     return api.wait(PODS, lambda found: len(found) == replicas)
 
 
 def marked(api: Api, count: int) -> set[str]:
-    """Wait until so many nodes are marked; return their names."""
+    """Wait until *count* nodes are marked; return their names."""
 
     def names(found: Mapping[str, Json]) -> set[str]:
         return {n for n, one in found.items() if MARK_LABEL in one["metadata"]["labels"]}
@@ -127,9 +127,9 @@ def marked(api: Api, count: int) -> set[str]:
 
 
 def priced(api: Api, nodes: set[str], theirs: Collection[str] = ()) -> dict[str, Json]:
-    """Wait until the pods on marked nodes have their costs, and those on one of the others.
+    """Wait until the pods of marked nodes and of one scale-in target have their costs.
 
-    But for *theirs*: pods that had a cost before. Of as few nodes as these one is next in line.
+    *theirs* are pods that had a cost before. With so few nodes there is one scale-in target.
     """
 
     def reached(found: Mapping[str, Json]) -> bool:
@@ -145,7 +145,7 @@ def priced(api: Api, nodes: set[str], theirs: Collection[str] = ()) -> dict[str,
 
 
 def begun(api: Api, start: Start) -> set[str]:
-    """Run the replicas and Ebb; return the two nodes that it marks, once all costs are there."""
+    """Run the replicas and Ebb; return the two marked nodes when all costs are set."""
     deploy(api)
     start()
     nodes = marked(api, 2)
@@ -154,7 +154,7 @@ def begun(api: Api, start: Start) -> set[str]:
 
 
 def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
-    """Count our patches of pods since, by pod, from the audit log."""
+    """Count Ebb's patches of pods since *offset*, by pod, from the audit log."""
     return Counter(
         event["objectRef"]["name"]
         for event in plane.audited(offset)
@@ -163,19 +163,17 @@ def our_pod_writes(plane: Plane, offset: int) -> Counter[str]:
     )
 
 
-def test_without_a_cost_more_nodes_keep_some_than_need_to(api: Api) -> None:
-    """The control: among pods that are alike the controller goes by their UIDs, not by nodes.
+def test_scale_in_leaves_pods_on_more_nodes_than_needed_without_deletion_cost(api: Api) -> None:
+    """This is the control experiment: among equal pods the controller chooses by UID.
 
-    One of the four nodes is emptied by chance in one of fifteen runs, two in one of 30,000.
+    By chance one node is emptied in one of 15 runs, two nodes in one of 30,000.
     """
     deploy(api)
     left = by_node(living(scale(api, 10)))
     assert len(left) > 2
 
 
-def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
-    plane: Plane, api: Api, start: Start
-) -> None:
+def test_scale_in_deletes_only_pods_of_marked_nodes(plane: Plane, api: Api, start: Start) -> None:
     offset = len(plane.audit.read_bytes())
     before = deploy(api)
     ebb = start()
@@ -198,7 +196,7 @@ def test_a_scale_in_takes_the_pods_of_marked_nodes_and_no_others(
     assert ebb.metric_sum("ebb_pod_writes_total", 'result="error"') == 0
 
 
-def test_what_marked_nodes_do_not_hold_is_taken_from_the_next_one_alone(
+def test_scale_in_continues_on_one_node_after_marked_nodes_are_empty(
     api: Api, start: Start
 ) -> None:
     nodes = begun(api, start)
@@ -206,7 +204,7 @@ def test_what_marked_nodes_do_not_hold_is_taken_from_the_next_one_alone(
     assert sorted(left[name] for name in set(NAMES) - nodes) == [1, EACH]
 
 
-def test_where_none_is_marked_scale_ins_empty_one_node_after_the_other(
+def test_scale_ins_empty_one_node_after_another_when_no_node_is_marked(
     api: Api, start: Start
 ) -> None:
     deploy(api)
@@ -217,15 +215,15 @@ def test_where_none_is_marked_scale_ins_empty_one_node_after_the_other(
         assert sorted(left[name] for name in NAMES) == [0] * empty + [EACH] * (4 - empty)
 
 
-def test_half_as_much_empties_one_of_two_marked_nodes(api: Api, start: Start) -> None:
+def test_small_scale_in_empties_one_of_two_marked_nodes(api: Api, start: Start) -> None:
     nodes = begun(api, start)
     left = by_node(living(scale(api, 15)))
     assert sorted(left[name] for name in nodes) == [0, EACH]
     assert all(left[name] == EACH for name in set(NAMES) - nodes)
 
 
-def test_a_rollout_takes_the_old_pods_of_marked_nodes_first(api: Api, start: Start) -> None:
-    """No scheduler is there: the new pods wait, and the rollout stands at the half."""
+def test_rollout_deletes_old_pods_of_marked_nodes_first(api: Api, start: Start) -> None:
+    """No scheduler runs, so the new pods are Pending, and the rollout stops halfway."""
     before = deploy(api)
     start()
     nodes = marked(api, 2)
@@ -238,7 +236,7 @@ def test_a_rollout_takes_the_old_pods_of_marked_nodes_first(api: Api, start: Sta
     assert set(before) - set(after) == on_marked
 
 
-def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
+def test_release_removes_only_deletion_costs_of_ebb(
     plane: Plane, api: Api, folder: Path, start: Start
 ) -> None:
     offset = len(plane.audit.read_bytes())
@@ -266,7 +264,9 @@ def test_after_the_release_no_cost_of_ours_is_left_and_a_persons_stands(
     assert {right for right in used if right[1] == "pods"} == pod_actions
 
 
-def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start: Start) -> None:
+def test_deletion_costs_of_killed_controller_are_removed_when_option_is_disabled(
+    api: Api, start: Start
+) -> None:
     deploy(api)
     ebb = start()
     nodes = marked(api, 2)
@@ -277,7 +277,7 @@ def test_what_a_killed_program_left_goes_when_the_option_is_off(api: Api, start:
     assert marked(api, 2) == nodes, "the marks stay"
 
 
-def test_a_pod_that_arrives_on_a_marked_node_gets_a_cost_and_a_bare_one_none(
+def test_new_pod_on_marked_node_gets_deletion_cost_unless_it_is_bare(
     api: Api, start: Start
 ) -> None:
     nodes = begun(api, start)

@@ -1,4 +1,4 @@
-"""kube-scheduler with our extender: marked nodes last, and a broken extender stops nothing."""
+"""kube-scheduler with the extender: it uses marked nodes last, and tolerates a broken extender."""
 
 import signal
 from collections import Counter
@@ -18,7 +18,7 @@ UNMARKED, MARKED = ("a", "b"), ("x", "y")
 
 @pytest.fixture(scope="module", autouse=True)
 def accounts(plane: Plane) -> Iterator[None]:
-    """The ServiceAccounts and their rights; without a webhook program behind the registration."""
+    """Create the ServiceAccounts and roles, without the MutatingWebhookConfiguration."""
     apply(plane, "manifests/examples/self-managed")
     plane.api.delete(REGISTRATION)
     yield
@@ -27,7 +27,7 @@ def accounts(plane: Plane) -> Iterator[None]:
 
 @pytest.fixture
 def nodes(api: Api) -> Api:
-    """Four nodes, two of them marked; no webhook runs, so there is no taint to help."""
+    """Create four nodes and mark two; no webhook runs, so there are no taints."""
     add_nodes(api, *UNMARKED, *MARKED)
     for name in MARKED:
         mark(api, name)
@@ -35,7 +35,7 @@ def nodes(api: Api) -> Api:
 
 
 def placed(api: Api, count: int, prefix: str = "p", cpu: str = "500m") -> Counter[str]:
-    """Create pods, wait until all are bound, and count them by node."""
+    """Create pods, wait until all are bound; return their number by node."""
     names = [f"{prefix}{number}" for number in range(count)]
     for name in names:
         api.create(PODS, pod(name, cpu=cpu))
@@ -53,7 +53,7 @@ def extender(plane: Plane) -> Iterator[Ebb]:
         started.stop()
 
 
-def test_marked_nodes_get_pods_only_when_nothing_else_fits(plane: Plane, nodes: Api) -> None:
+def test_marked_nodes_get_pods_only_when_no_other_node_fits(plane: Plane, nodes: Api) -> None:
     extender = start_extender(plane, score="marks").wait_ready()
     with scheduling(plane, stanza(port_of(extender))):
         assert set(placed(nodes, 14)) == set(UNMARKED)
@@ -63,14 +63,12 @@ def test_marked_nodes_get_pods_only_when_nothing_else_fits(plane: Plane, nodes: 
     assert set(last) == set(MARKED)
 
 
-def test_without_an_extender_the_same_pods_spread_onto_marked_nodes(
-    plane: Plane, nodes: Api
-) -> None:
+def test_pods_are_bound_to_marked_nodes_without_extender(plane: Plane, nodes: Api) -> None:
     with scheduling(plane):
         assert set(placed(nodes, 14)) == {*UNMARKED, *MARKED}
 
 
-def test_pack_fills_the_fuller_node_first(plane: Plane, nodes: Api) -> None:
+def test_pack_fills_fuller_node_first(plane: Plane, nodes: Api) -> None:
     extender = start_extender(plane, score="pack").wait_ready()
     nodes.create(PODS, pod("there", node_name="b", cpu="1"))
     nodes.wait(PODS, lambda found: found["there"]["status"].get("phase") == "Running")
@@ -81,17 +79,17 @@ def test_pack_fills_the_fuller_node_first(plane: Plane, nodes: Api) -> None:
 
 
 ONE_STEP = {"a": "50m", "b": "350m"}
-"""Of nodes with four cores: `pack` scores both like an empty one, also with the pods below."""
+"""Requests on nodes of four cores; with both amounts `pack` gives the score of an empty node."""
 
 
 @pytest.mark.parametrize(
     ("profile", "winner"),
     [pytest.param(shipped_profile(), "b", id="shipped"), pytest.param(None, "a", id="default")],
 )
-def test_of_two_nodes_within_one_step_of_pack_the_fuller_wins(
+def test_profile_decides_between_nodes_with_same_pack_score(
     plane: Plane, nodes: Api, profile: Json | None, winner: str
 ) -> None:
-    """With kube-scheduler's own profile it is the emptier one: the control."""
+    """The default profile of kube-scheduler chooses the emptier node."""
     extender = start_extender(plane, score="pack").wait_ready()
     for name, cpu in ONE_STEP.items():
         nodes.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
@@ -107,7 +105,7 @@ def test_of_two_nodes_within_one_step_of_pack_the_fuller_wins(
 
 
 @pytest.mark.parametrize("how", ["killed", "slow", "nobody"])
-def test_a_broken_extender_does_not_stop_scheduling(
+def test_pods_are_scheduled_when_extender_is_unavailable(
     plane: Plane, nodes: Api, extender: Ebb, how: str
 ) -> None:
     port = free_port() if how == "nobody" else port_of(extender)
@@ -124,14 +122,14 @@ def test_a_broken_extender_does_not_stop_scheduling(
     ("body", "status"),
     [(b"garbage", 200), (b"{}", 200), (b'[{"Host":"x","Score":1.5}]', 200), (b"[]", 503)],
 )
-def test_garbage_does_not_stop_scheduling(
+def test_pods_are_scheduled_when_extender_response_is_invalid(
     plane: Plane, nodes: Api, body: bytes, status: int
 ) -> None:
     with answering(body, status=status) as port, scheduling(plane, stanza(port)):
         assert sum(placed(nodes, 4).values()) == 4
 
 
-def test_over_tls_with_a_client_certificate(plane: Plane, nodes: Api) -> None:
+def test_extender_requires_client_certificate_over_tls(plane: Plane, nodes: Api) -> None:
     served = plane.authority.sign("extender", "ebb-extender", hosts=(LOOPBACK,))
     client = plane.user("kube-scheduler-client")
     started = start_extender(

@@ -1,4 +1,4 @@
-"""A plan that is not true any more is not carried out to its end, however slow the API server."""
+"""An outdated plan is abandoned, even when the API server is slow."""
 
 import itertools
 import threading
@@ -27,13 +27,13 @@ from tests.e2e.replica import Replica
 from tests.e2e.test_safety import mark
 
 BUSY_SECONDS = 3.0
-"""Until the last mark, and until all are taken back: far less than marking all would take.
+"""Maximum time until the last mark, and until all marks are released.
 
-The budget is one second. A busy machine, or a Node that somebody else changes, takes longer: what
-had begun before the news came is still carried out.
+The budget is one second; a loaded machine needs longer, and calls in progress are completed.
+Marking all nodes would take far longer.
 """
 AFTER_SECONDS = 6.0
-"""How long it is looked at what is still marked and released."""
+"""Time after the change during which marks and releases are observed."""
 NUMBERS = itertools.count()
 REFUSED = {
     "status": {
@@ -44,7 +44,7 @@ REFUSED = {
 
 @pytest.fixture
 def replica(plane: Plane) -> Iterator[Replica]:
-    """A controller that has just started, with its own line to the API server; a webhook."""
+    """Run a webhook, and a controller with a proxy to the API server; yield the controller."""
     how = {"usability": "none", "cooldown": {"delayAfterAdd": "0s", "delayAfterPending": "10m"}}
     settings = config(mode=Mode.ENFORCE, **how)
     apply(plane)
@@ -63,7 +63,7 @@ def replica(plane: Plane) -> Iterator[Replica]:
 
 
 class Marks:
-    """When which nodes got a mark and lost it, from the moment that this is made."""
+    """Records when nodes are marked and released, from its creation on."""
 
     def __init__(self, api: Api) -> None:
         listed = api.get(NODES)
@@ -87,11 +87,11 @@ class Marks:
                 return
 
     def ended(self) -> None:
-        """Wait until nothing more comes."""
+        """Wait until the watch ends."""
         self._watching.join()
 
     def since(self, moment: float) -> tuple[list[float], list[float]]:
-        """Return how many seconds after that marks were set and taken away."""
+        """Return the seconds after *moment* at which marks were set and released."""
         got, lost = (
             sorted(round(at - moment, 2) for at in times.values() if at > moment)
             for times in (self.got, self.lost)
@@ -105,7 +105,7 @@ def count(found: Mapping[str, Json]) -> int:
 
 @contextmanager
 def turning(api: Api, pods: int, cpu: str) -> Iterator[tuple[Marks, float]]:
-    """Let pods wait, and then turn unschedulable all at once; no scheduler runs here."""
+    """Create Pending pods, then set all of them unschedulable; no scheduler runs."""
     names = [f"p{number:03}" for number in range(pods)]
     for name in names:
         api.create(PODS, pod(name, cpu=cpu))
@@ -116,10 +116,10 @@ def turning(api: Api, pods: int, cpu: str) -> Iterator[tuple[Marks, float]]:
     marks.ended()
 
 
-def test_pods_that_turn_unschedulable_end_the_marking_and_get_their_nodes(
+def test_marking_stops_and_marks_are_released_when_pods_become_unschedulable(
     replica: Replica, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every call takes half a second: marking all that could go would take half a minute."""
+    """Each call takes half a second, so marking all nodes would take half a minute."""
     add_nodes(api, "n000")
     api.create(PODS, pod("there", node_name="n000"))
     with replica.line.be(State.SLOW):
@@ -139,7 +139,7 @@ def test_pods_that_turn_unschedulable_end_the_marking_and_get_their_nodes(
     assert not any(mark(one) for one in api.get(NODES)["items"])
 
 
-def test_a_stream_of_pods_that_no_node_could_hold_does_not_keep_marking_frozen(
+def test_marking_continues_when_unschedulable_pods_fit_on_no_node(
     replica: Replica, api: Api
 ) -> None:
     add_nodes(api, "n00")

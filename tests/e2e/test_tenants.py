@@ -1,4 +1,4 @@
-"""A tenant and a kubelet write the worst they may; Ebb goes on, and so does everybody else."""
+"""Hostile objects of a tenant and of a kubelet do not disturb Ebb or other users."""
 
 import sys
 from collections.abc import Iterator
@@ -30,19 +30,19 @@ PASSES = "ebb_reconcile_duration_seconds_count"
 GOING = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 RSS_MAX_BYTES = 256 * 1024**2
 VERDICTS = {"going": "soft", "kept": None, "opted-out": None}
-"""The marks of the nodes that nobody attacks."""
+"""Expected marks of the nodes that are not attacked."""
 WRITES: tuple[Json, ...] = (
     {"spec": {"unschedulable": True}},
     {"spec": {"unschedulable": None, "taints": None}},
     {"spec": {"taints": [GOING]}},
     {"metadata": {"annotations": {"theirs": "yes"}}},
 )
-"""What other people write on Nodes, and what must be let through."""
+"""Writes of other clients on Nodes, which must succeed."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """The cluster that is attacked."""
+    """The cluster under attack."""
 
     plane: Plane
     programs: Programs
@@ -50,23 +50,23 @@ class Ground:
 
     @property
     def api(self) -> Api:
-        """Return the administrator's calls."""
+        """Return the API as administrator."""
         return self.plane.api
 
     def verdicts(self) -> dict[str, str | None]:
-        """Return the marks of the nodes that nobody attacks."""
+        """Return the marks of the nodes that are not attacked."""
         found = {one["metadata"]["name"]: one["metadata"] for one in self.api.get(NODES)["items"]}
         marks = {name: mark_of(found[name].get("labels") or {}) for name in VERDICTS}
         return {name: mark.value if mark else None for name, mark in marks.items()}
 
     def dry_runs(self) -> None:
-        """Let other people write on the marked nodes, without storing it."""
+        """Write on the marked nodes as another client, in dry runs."""
         for name in (ROGUE, "going"):
             for body in WRITES:
                 self.api.call("PATCH", f"{NODES}/{name}?dryRun=All", body, content=MERGE)
 
     def undo(self, attack: Attack) -> None:
-        """Take away what was written, and wait until all is as before."""
+        """Undo the attack, and wait for the initial state."""
         for path in (THEIR_PODS, THEIR_CLAIMS):
             self.api.delete(path, gracePeriodSeconds=0)
             self.api.wait(path, lambda found: not found)
@@ -81,19 +81,19 @@ class Ground:
         self.settle()
 
     def add_rogue(self) -> None:
-        """Make the node that is attacked."""
+        """Create the attacked node."""
         add_nodes(self.api, ROGUE)
         self.api.create(PODS, pod(f"on-{ROGUE}", node_name=ROGUE, cpu="100m"))
 
     def settle(self) -> None:
-        """Wait until the rogue node is marked, and the others are what they are to be."""
+        """Wait until the rogue node is marked, and the other nodes have their expected marks."""
         self.api.wait(NODES, lambda found: mark_of(found[ROGUE]["metadata"]["labels"]))
         until(lambda: self.verdicts() == VERDICTS, "the others' verdicts")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def deep() -> Iterator[None]:
-    """Let this process, whose JSON is read by recursion, send and read what nests deep."""
+    """Raise the recursion limit, since Python's JSON module is recursive."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(4 * DEPTH_MAX)
     yield
@@ -107,7 +107,7 @@ def ground(plane: Plane) -> Iterator[Ground]:
         found = Ground(plane, programs, users)
         api = plane.api
         add_nodes(api, "going")
-        add_nodes(api, "kept", cpu="8")  # its pod has room nowhere else
+        add_nodes(api, "kept", cpu="8")  # its pod fits on no other node
         add_nodes(api, "opted-out", annotations={KEEP_ANNOTATION: "true"})
         for name, cpu in (("going", "100m"), ("kept", "5"), ("opted-out", "1")):
             api.create(PODS, pod(f"on-{name}", node_name=name, cpu=cpu))
@@ -120,7 +120,7 @@ def ground(plane: Plane) -> Iterator[Ground]:
 
 
 def tenant(plane: Plane) -> Api:
-    """Make a namespace with an account that may create pods and claims there."""
+    """Create a namespace with an account that may create pods and claims there."""
     plane.kubectl("create", "namespace", TENANT)
     plane.kubectl("-n", TENANT, "create", "serviceaccount", "t")
     plane.kubectl("-n", TENANT, "create", "role", "t", "--verb=create",
@@ -141,7 +141,9 @@ def kubelet(plane: Plane) -> Api:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_ebb_goes_on(ground: Ground, attack: Attack) -> None:
+def test_ebb_continues_when_tenant_or_kubelet_writes_hostile_object(
+    ground: Ground, attack: Attack
+) -> None:
     try:
         assert carry_out(ground, attack) is not attack.refused
         goes_on(ground, attack.name)
@@ -149,8 +151,8 @@ def test_ebb_goes_on(ground: Ground, attack: Attack) -> None:
         ground.undo(attack)
 
 
-def test_the_api_server_stores_what_nests_deep(ground: Ground) -> None:
-    """Or the attacks with it would be none."""
+def test_api_server_stores_deeply_nested_object(ground: Ground) -> None:
+    """Otherwise the attacks with deeply nested objects would have no effect."""
     (attack,) = [one for one in ATTACKS if one.name == "pod whose managedFields nest 9,000 deep"]
     try:
         carry_out(ground, attack)
@@ -160,7 +162,7 @@ def test_the_api_server_stores_what_nests_deep(ground: Ground) -> None:
 
 
 def carry_out(ground: Ground, attack: Attack) -> bool:
-    """Write it all; say whether the API server has stored anything of it."""
+    """Carry out an attack; return whether the API server has stored any object."""
     stored = False
     for call in attack.calls():
         try:
@@ -173,7 +175,7 @@ def carry_out(ground: Ground, attack: Attack) -> bool:
 
 
 def goes_on(ground: Ground, what: str) -> None:
-    """Check that Ebb does all that it does, soon. Raises: AssertionError."""
+    """Check that all programs still work. Raises: AssertionError."""
     controller = ground.programs.controller
     seen = controller.metric(PASSES)
     until(lambda: controller.metric(PASSES) >= seen + 2, f"passes after {what}", GOES_ON_SECONDS)

@@ -1,4 +1,4 @@
-"""No pod waits because of a hard mark, whatever it asks for."""
+"""No pod remains Pending because of a NoSchedule taint of Ebb, whatever its constraints."""
 
 import http.server
 import json
@@ -19,7 +19,7 @@ from tests.e2e.test_safety import EVENTS, NO_SCHEDULE, bound, effects, mark, two
 
 THEIR_SCHEDULER = "theirs"
 BOUND_SECONDS = 20.0
-"""A scheduler tries a pod again up to ten seconds after it has refused it."""
+"""Timeout for binding: kube-scheduler retries a rejected pod within ten seconds."""
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -33,12 +33,12 @@ def programs(plane: Plane) -> Iterator[None]:
 
 
 def here(name: str) -> Json:
-    """Select one node."""
+    """Return a selector for one node."""
     return {"nodeSelector": {"kubernetes.io/hostname": name}}
 
 
 def late_claim(api: Api, name: str) -> Json:
-    """A claim whose volume is chosen when its pod's node is."""
+    """Return a pod with a claim that binds when the pod is scheduled."""
     late = {"metadata": {"name": "late"}, "provisioner": "kubernetes.io/no-provisioner"}
     api.create(STORAGE, {**late, "volumeBindingMode": "WaitForFirstConsumer"})
     term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}
@@ -56,7 +56,7 @@ def late_claim(api: Api, name: str) -> Json:
 
 
 def device(api: Api, name: str) -> Json:
-    """A device that one node has."""
+    """Return a pod that claims a device of one node."""
     api.create(f"{DRA}/deviceclasses", {"metadata": {"name": "e2e"}, "spec": {}})
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     devices = [{"name": "d0"}]
@@ -75,7 +75,7 @@ def other_scheduler(_: Api, name: str) -> Json:
 
 
 def namespace_selector(_: Api, name: str) -> Json:
-    """A term about pods of namespaces that are known by their labels alone."""
+    """Return a pod whose anti-affinity selects namespaces by label."""
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"nobody": "has"}},
@@ -92,7 +92,7 @@ def inline_disk(_: Api, name: str) -> Json:
 
 @pytest.fixture
 def made(api: Api) -> Iterator[None]:
-    """Take away what the pods asked for."""
+    """Delete the pods and their objects after the test."""
     yield
     api.delete(PODS, gracePeriodSeconds=0)
     api.wait(PODS, lambda found: not found)
@@ -115,7 +115,7 @@ def softened(api: Api, name: str) -> bool:
 
 @pytest.mark.usefixtures("programs", "made")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_pod_that_ebb_cannot_judge_softens_the_mark_that_keeps_it(
+def test_noschedule_is_lifted_when_pending_pod_cannot_be_evaluated(
     plane: Plane,
     api: Api,
     kind: Callable[[Api, str], Json],
@@ -137,13 +137,13 @@ def test_a_pod_that_ebb_cannot_judge_softens_the_mark_that_keeps_it(
         print(f"\n{kind.__name__}: softened after {soft:.2f} s, bound after {seconds:.2f} s")
     assert bound(found["odd"]) == first
     assert softened(api, first)
-    if kind not in (late_claim, device):  # of these Ebb knows no node that would do
+    if kind not in (late_claim, device):  # here Ebb does not know which node is feasible
         assert NO_SCHEDULE in effects(api.get(f"{NODES}/{other}"))
 
 
 @contextmanager
 def refusing(name: str, nodes: set[str]) -> Iterator[Json]:
-    """An extender that lets one pod onto some nodes only; yield its stanza."""
+    """Run an extender that allows a pod only on some nodes; yield its stanza."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -159,7 +159,7 @@ def refusing(name: str, nodes: set[str]) -> Iterator[Json]:
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Keep quiet."""
+            """Suppress the log."""
 
     server = http.server.ThreadingHTTPServer((LOOPBACK, 0), Handler)
     server.daemon_threads = True
@@ -169,10 +169,10 @@ def refusing(name: str, nodes: set[str]) -> Iterator[Json]:
 
 
 @pytest.mark.usefixtures("programs")
-def test_a_pod_that_is_refused_for_a_reason_that_ebb_does_not_know_waits_some_seconds(
+def test_noschedule_is_lifted_when_scheduler_rejects_pod_for_unknown_reason(
     plane: Plane, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ebb finds it a place on the unmarked node; the scheduler does not."""
+    """For Ebb the pod fits on the unmarked node; the scheduler's extender rejects it there."""
     hard = two_hard(api)
     with refusing("odd", set(hard)) as stanza:
         scheduler = plane.scheduler(stanza)

@@ -1,4 +1,4 @@
-"""The view after the API server was away: right again, and nothing done on a stale one."""
+"""The controller's view after an outage of the API server, and no actions on a stale view."""
 
 import signal
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def wire(plane: Plane) -> Iterator[Wire]:
 
 @pytest.fixture
 def controller(plane: Plane, wire: Wire) -> Iterator[Ebb]:
-    """A controller in mode enforce, whose line to the API server can be cut; no webhook."""
+    """Run a controller in mode enforce behind a connection that can be cut; no webhook runs."""
     apply(plane)
     plane.api.delete(REGISTRATION)
     settings = config(mode=Mode.ENFORCE, usability="none")
@@ -54,7 +54,7 @@ def one_marked(api: Api) -> str:
 
 
 def our_marks(plane: Plane) -> list[str]:
-    """Return the nodes that the controller marked, in order, from the audit log."""
+    """Return the nodes that the controller has marked, in order, from the audit log."""
     return [
         event["objectRef"]["name"]
         for event in plane.audited()
@@ -65,7 +65,7 @@ def our_marks(plane: Plane) -> list[str]:
     ]
 
 
-def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
+def test_controller_does_not_act_on_stale_view_when_watch_is_cut(
     plane: Plane, api: Api, controller: Ebb, wire: Wire
 ) -> None:
     add_nodes(api, "a", "b", "c")
@@ -74,7 +74,7 @@ def test_a_cut_watch_acts_on_nothing_that_has_changed_meanwhile(
     until(lambda: passes(controller) > 2, "passes that find nothing to do")
     assert not marks(api.wait(NODES, lambda found: len(found) == 3))
     wire.cut()
-    # What a stale view could act on: pods go, and come back, while nothing is heard.
+    # Pods are deleted and recreated while the watch is cut; a stale view would act on it.
     api.delete(f"{PODS}/on-a", gracePeriodSeconds=0)
     api.delete(f"{PODS}/on-b", gracePeriodSeconds=0)
     api.create(PODS, pod("again-a", node_name="a", cpu="3"))
@@ -93,7 +93,7 @@ def passes(controller: Ebb) -> float:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_restarted_api_server(
+def test_controller_continues_when_api_server_restarts(
     plane: Plane, api: Api, controller: Ebb, how: signal.Signals
 ) -> None:
     add_nodes(api, "a", "b")
@@ -112,7 +112,7 @@ def test_a_restarted_api_server(
     assert controller.program.running
 
 
-def test_a_version_that_has_expired_is_listed_anew(
+def test_controller_lists_again_when_resource_version_has_expired(
     plane: Plane, api: Api, controller: Ebb, wire: Wire
 ) -> None:
     add_nodes(api, "a", "b")
@@ -123,7 +123,7 @@ def test_a_version_that_has_expired_is_listed_anew(
         api.create(PODS, pod(f"short-{number}", node_name="a", cpu="10m"))
     for number in range(20):
         api.delete(f"{PODS}/short-{number}", gracePeriodSeconds=0)
-    # A new server's watch cache begins where it starts: what is older has expired.
+    # The watch cache of a new server begins at its start, so older versions have expired.
     plane.apiserver.stop()
     plane.apiserver.start()
     plane.wait_ready()

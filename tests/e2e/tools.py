@@ -1,8 +1,8 @@
-"""The programs of a control plane, and an autoscaler: found, or built once for each machine.
+"""Find the programs of a control plane and an autoscaler, or build them once per machine.
 
-`python -m tests.e2e.tools` builds them if need be and prints their folder. A folder of them in
-KUBEBUILDER_ASSETS (envtest's convention) comes first; else a Go module of ours, controlplane/,
-makes them into a cache folder that is named after what it was made of.
+`python -m tests.e2e.tools` builds them if necessary and prints their folder. A folder in
+KUBEBUILDER_ASSETS (the convention of envtest) takes precedence. Otherwise the Go module
+controlplane/ builds them into a cache folder named by the hash of its sources.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ SOURCES: Final = ("go.mod", "go.sum", "main.go")
 PROGRAM: Final = "controlplane"
 LINKS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 OTHERS: Final = {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "karpenter": "sigs.k8s.io/karpenter/kwok"}
-"""Programs of other modules, and where their main packages are."""
+"""Main packages of programs from other modules."""
 NAMES: Final = (*LINKS, *OTHERS)
 CRDS: Final = "karpenter-crds"
-"""The folder beside the programs with what Karpenter installs."""
+"""Folder beside the programs with Karpenter's CRDs."""
 CRD_FOLDERS: Final = ("pkg/apis/crds", "kwok/apis/crds")
 STRIPPED: Final = "-s -w"
 GO_MINOR_MIN: Final = 26
@@ -33,7 +33,7 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 
 
 class MissingError(Exception):
-    """The programs are not there and cannot be made; one line says why and what to do."""
+    """The programs are missing and cannot be built; the message says why and what to do."""
 
 
 def find() -> Path:
@@ -49,7 +49,7 @@ def find() -> Path:
 
 
 def cached() -> Path:
-    """Return the folder that this version of the module is built into."""
+    """Return the cache folder of this version of the module."""
     made_of = hashlib.sha256()
     for name in SOURCES:
         made_of.update((MODULE / name).read_bytes())
@@ -58,7 +58,7 @@ def cached() -> Path:
 
 
 def build() -> Path:
-    """Build what is missing. Raises: MissingError without a Go that can."""
+    """Build the programs if they are missing. Raises: MissingError without a suitable Go."""
     try:
         return find()
     except MissingError:
@@ -86,7 +86,7 @@ def _check_go() -> None:
     go = shutil.which("go")
     how = f"install Go 1.{GO_MINOR_MIN} or newer, or set {ASSETS} to a folder of {' '.join(NAMES)}"
     if go is None:
-        raise MissingError(f"no Go here to build the control plane with; {how}")
+        raise MissingError(f"Go is missing, which builds the control plane; {how}")
     said = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"go1\.(\d+)", said)
     if found is None or int(found[1]) < GO_MINOR_MIN:
@@ -104,7 +104,7 @@ def _version(module: str) -> str:
 
 
 def _copy_crds(to: Path) -> None:
-    """Copy Karpenter's definitions out of its module."""
+    """Copy Karpenter's CRDs from its module."""
     module = _module(OTHERS["karpenter"])
     folder = Path(_step(["go", "list", "-m", "-f", "{{.Dir}}", module]).strip())
     to.mkdir()
@@ -114,7 +114,7 @@ def _copy_crds(to: Path) -> None:
 
 
 def _flags(version: str) -> str:
-    """Return linker flags: without them the programs call themselves v0.0.0."""
+    """Return linker flags that set the version, which would be v0.0.0."""
     major, minor, _ = version.removeprefix("v").split(".")
     values = {
         "k8s.io/component-base/version.gitVersion": version,
@@ -140,7 +140,7 @@ def _step(command: list[str]) -> str:
 
 
 def main() -> int:
-    """Build if need be, and print the folder."""
+    """Build the programs if necessary, and print their folder."""
     try:
         print(build())
     except MissingError as fault:

@@ -1,7 +1,7 @@
-"""Every program of Ebb, a scheduler and a load on a control plane where things break.
+"""Every program of Ebb, a scheduler and a load, on a control plane with faults.
 
-Everything that chance decides comes from one seed. After each trouble `Town.sound` says what does
-not hold yet.
+One seed determines all random choices. After each fault, `Town.settled` waits until all
+invariants hold again.
 """
 
 import json
@@ -52,7 +52,7 @@ SETTINGS: Final = {
 
 
 class Town:
-    """All of it; a context manager."""
+    """A cluster under load, with all programs of Ebb."""
 
     def __init__(self, plane: Plane, seed: int) -> None:
         self.plane, self.api, self.seed = plane, plane.api, seed
@@ -68,7 +68,7 @@ class Town:
         listen = {"listen": f"{LOOPBACK}:{free_port()}"}
         self.extender = Replica(plane, "extender", {"extender": listen}, "ebb-extender-line")
         self.programs = (*self.controllers, *self.webhooks, self.extender)
-        # Nothing balances calls here: the API server calls the first webhook alone.
+        # Without a load balancer the API server only calls the first webhook.
         self.webhook = self.webhooks[0]
         point(plane, port_of(self.webhook.settings))
         port = int(listen["listen"].rpartition(":")[2])
@@ -85,7 +85,7 @@ class Town:
             self.api.create(PODS, pod(f"stays-{number}", node_name=f"n{number}"))
 
     def end(self) -> None:
-        """End everything."""
+        """Stop the load and all programs."""
         self.crowd.end()
         self._watching.set()
         self._guard.join(30)
@@ -121,24 +121,24 @@ class Town:
         )
 
     def fill(self) -> None:
-        """Put so much on the nodes that none of them can go, and wait for it."""
+        """Fill the nodes so that none is removable, and wait until all marks are released."""
         for number in range(NODE_COUNT):
             name = f"n{number}"
             self.api.create(PODS, pod(f"full-{name}", node_name=name, cpu="2900m"))
         self.api.wait(NODES, lambda found: not any(map(marked, found.values())), JUDGES_SECONDS)
 
     def empty(self) -> None:
-        """Take that away again: nodes are marked."""
+        """Delete the pods of `fill`, so that nodes become removable."""
         for number in range(NODE_COUNT):
             self.api.delete(f"{PODS}/full-n{number}", gracePeriodSeconds=0)
 
     def settled(self, what: str) -> float:
-        """Wait until all is as it must be; return the seconds until a leader judged.
+        """Wait until all invariants hold; return the seconds until a leader's first pass.
 
-        Raises: AssertionError, with what does not hold.
+        Raises: AssertionError, with the violated invariants.
         """
-        begun, wrong = time.monotonic(), ["nothing was looked at"]
-        until(self._judging(), f"seed {self.seed}: judging after {what}", JUDGES_SECONDS)
+        begun, wrong = time.monotonic(), ["not checked yet"]
+        until(self._judging(), f"seed {self.seed}: a pass after {what}", JUDGES_SECONDS)
         took = time.monotonic() - begun
 
         def sound() -> bool:
@@ -155,7 +155,7 @@ class Town:
         return took
 
     def _judging(self) -> Callable[[], bool]:
-        """Return what says whether a leader has ended a pass since the first call."""
+        """Return a function that checks for a finished pass of a leader since its first call."""
         seen: dict[str, float] = {}
 
         def judges() -> bool:
@@ -167,10 +167,10 @@ class Town:
         return judges
 
     def wrong(self) -> list[str]:
-        """Return what does not hold now."""
+        """Return the invariants that are violated now."""
         try:
             cluster = self.cluster()
-        except Exception as fault:  # noqa: BLE001 not there yet
+        except Exception as fault:  # noqa: BLE001 not ready yet
             return [str(fault)]
         return [
             *(word for node in cluster.nodes for word in _wrong_on(node, cluster)),
@@ -182,17 +182,17 @@ class Town:
         there = {one.name: one for one in cluster.pods}
         for name, deleted in dict(self.crowd.known).items():
             if not deleted and name not in there:
-                yield f"pod {name} was taken away"
+                yield f"pod {name} was deleted"
         for one in cluster.pods:
             if one.node is None:
-                yield f"pod {one.name} waits: {self._why_waits(one.name)}"
+                yield f"pod {one.name} is Pending: {self._why_waits(one.name)}"
 
     def _why_waits(self, name: str) -> str:
-        """Return what the scheduler says, and which nodes were marked then."""
+        """Return the message of the scheduler, and the marked nodes."""
         try:
             conditions = self.api.get(f"{PODS}/{name}")["status"].get("conditions") or [{}]
         except RefusedError as fault:
-            return str(fault)  # it has gone meanwhile
+            return str(fault)  # deleted meanwhile
         marks = [node.name for node in self.cluster().nodes if mark_of(node.labels)]
         return f"{conditions[-1].get('message')}; marked: {marks}"
 
@@ -205,10 +205,10 @@ class Town:
             elif one.ebb.get("/readyz")[0] != 200:
                 yield f"{one.name}: {one.ebb.get('/readyz?verbose')[1]}"
             elif (held := one.ebb.program.rss_bytes()) > RSS_MAX_BYTES[one.module]:
-                yield f"{one.name} holds {held >> 20} MiB"
+                yield f"{one.name} uses {held >> 20} MiB"
 
     def _watch_leaders(self) -> None:
-        """Note whenever both controllers lead: one, the other, and still the one."""
+        """Record when both controllers lead; the first is read twice to exclude a handover."""
         one, two = self.controllers
         while not self._watching.wait(0.1):
             if leads(one) and leads(two) and leads(one):
@@ -225,7 +225,7 @@ def _settings() -> Json:
 
 
 def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
-    """Yield what of ours stands on a node and should not, or should and does not."""
+    """Yield unexpected and missing metadata of Ebb on a node."""
     if node.taints != desired_taints(node, TAINT_KEY):
         yield f"{node.name}: taints {node.taints}"
     ours = [key for key in OURS if key in {*node.labels, *node.annotations}]
@@ -235,22 +235,22 @@ def _wrong_on(node: Node, cluster: Cluster) -> Iterator[str]:
         if guard and guard.until == GUARD_WHILE_HELD and not occupied:
             ours.remove(GUARD_OURS_ANNOTATION)
         if ours:
-            yield f"{node.name}: {ours} without a mark"
+            yield f"{node.name}: {ours} on an unmarked node"
         return
     if decode_details(node.annotations) is None:
-        yield f"{node.name}: a mark without an owner"
+        yield f"{node.name}: mark without details"
     if occupied is not bool(guard):
-        yield f"{node.name}: occupied {occupied}, guarded {not occupied}"
+        yield f"{node.name}: has pods: {occupied}, protected: {not occupied}"
 
 
 def marked(found: Json) -> bool:
-    """Say whether a Node carries the mark."""
+    """Return whether a Node is marked."""
     return MARK_LABEL in (found["metadata"].get("labels") or {})
 
 
 @contextmanager
 def away(town: Town, name: str) -> Iterator[None]:
-    """Kill a program of the control plane, and start it again at the end."""
+    """Kill a program of the control plane; restart it at the end of the context."""
     program = town.program(name)
     program.stop(signal.SIGKILL)
     try:

@@ -1,4 +1,4 @@
-"""What may break on a control plane: each for so many seconds, under a load."""
+"""Faults of programs, connections and credentials, each for some seconds under load."""
 
 import signal
 import threading
@@ -18,8 +18,8 @@ from webhook.certs import ROTATE_ANNOTATION
 Trouble = Callable[[Town, float], None]
 
 
-def killed_amid_marks(town: Town, seconds: float) -> None:
-    """Kill the leader when some of many nodes are marked; the other one takes over."""
+def leader_killed_while_marking(town: Town, seconds: float) -> None:
+    """Kill the leader after it has marked some of many nodes; the other controller takes over."""
     del seconds
     town.fill()
     leader = town.leader()
@@ -31,28 +31,28 @@ def killed_amid_marks(town: Town, seconds: float) -> None:
     leader.restart()
 
 
-def all_killed(town: Town, seconds: float) -> None:
-    """Kill every program of ours at once."""
+def all_programs_killed(town: Town, seconds: float) -> None:
+    """Kill every program of Ebb at once."""
     _kill(town, seconds, *town.programs)
 
 
 def controllers_killed(town: Town, seconds: float) -> None:
-    """Kill both controllers: while none runs, nobody writes a mark."""
+    """Kill both controllers; no marks are written meanwhile."""
     _kill(town, seconds, *town.controllers)
 
 
 def webhooks_killed(town: Town, seconds: float) -> None:
-    """Kill both webhooks: the controller writes the taints of new marks."""
+    """Kill both webhooks; the controller writes the taints of new marks."""
     _kill(town, seconds, *town.webhooks)
 
 
 def extender_killed(town: Town, seconds: float) -> None:
-    """Kill the extender: the scheduler places pods without its scores."""
+    """Kill the extender; the scheduler binds pods without its scores."""
     _kill(town, seconds, town.extender)
 
 
 def _kill(town: Town, seconds: float, *whose: Replica) -> None:
-    """Kill programs under load, and start them again in an order that chance decides."""
+    """Kill programs under load, and restart them in random order."""
     with town.crowd.on():
         time.sleep(seconds / 4)
         for one in whose:
@@ -62,28 +62,28 @@ def _kill(town: Town, seconds: float, *whose: Replica) -> None:
             one.restart()
 
 
-def webhook_asleep(town: Town, seconds: float) -> None:
-    """Stop the webhook that is called: each write of a marked Node waits for the timeout."""
+def webhook_paused(town: Town, seconds: float) -> None:
+    """Pause the webhook; each write of a marked Node waits for the timeout."""
     with town.crowd.on():
         town.webhook.ebb.program.send(signal.SIGSTOP)
         time.sleep(seconds)
         town.webhook.ebb.program.send(signal.SIGCONT)
 
 
-def extender_asleep(town: Town, seconds: float) -> None:
-    """Stop the extender: each pod waits for the timeout of the call."""
+def extender_paused(town: Town, seconds: float) -> None:
+    """Pause the extender; each pod waits for the timeout of the call."""
     with town.crowd.on():
         town.extender.ebb.program.send(signal.SIGSTOP)
         time.sleep(seconds)
         town.extender.ebb.program.send(signal.SIGCONT)
 
 
-def api_server_away(town: Town, seconds: float) -> None:
+def api_server_down(town: Town, seconds: float) -> None:
     with town.crowd.on(), away(town, "kube-apiserver"):
         time.sleep(seconds)
 
 
-def etcd_away(town: Town, seconds: float) -> None:
+def etcd_down(town: Town, seconds: float) -> None:
     with town.crowd.on(), away(town, "etcd"):
         time.sleep(seconds)
 
@@ -99,29 +99,29 @@ def watches_cut(town: Town, seconds: float) -> None:
     _lines(town, State.CUT, seconds, *town.programs)
 
 
-def leaders_line_hangs(town: Town, seconds: float) -> None:
-    """It must stop leading before the other one begins; what it has sent may arrive later."""
+def connection_of_leader_hangs(town: Town, seconds: float) -> None:
+    """Delay all requests of the leader; it must stop leading before the other begins."""
     _lines(town, State.HANGING, max(seconds, 10), town.leader())
 
 
-def everything_hangs(town: Town, seconds: float) -> None:
+def all_connections_hang(town: Town, seconds: float) -> None:
     _lines(town, State.HANGING, seconds, *town.programs)
 
 
-def slow(town: Town, seconds: float) -> None:
+def api_calls_slow(town: Town, seconds: float) -> None:
     _lines(town, State.SLOW, seconds, *town.programs)
 
 
-def throttled(town: Town, seconds: float) -> None:
+def api_calls_throttled(town: Town, seconds: float) -> None:
     _lines(town, State.THROTTLED, seconds, *town.programs)
 
 
-def broken(town: Town, seconds: float) -> None:
+def api_calls_failing(town: Town, seconds: float) -> None:
     _lines(town, State.BROKEN, seconds, *town.programs)
 
 
-def flapping(town: Town, seconds: float) -> None:
-    """Change how the lines are, every second, as chance has it."""
+def connections_flapping(town: Town, seconds: float) -> None:
+    """Change the state of random connections every second."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         whose = town.chance.sample(town.programs, town.chance.randint(1, len(town.programs)))
@@ -129,7 +129,7 @@ def flapping(town: Town, seconds: float) -> None:
 
 
 def tokens_rotated(town: Town, seconds: float) -> None:
-    """Give every program a new token and make the old one invalid, then cut all watches."""
+    """Mount new tokens, invalidate the old tokens, then cut all watches."""
     programs = town.programs
     with town.crowd.on():
         ends = [one.rotate_token() for one in programs]
@@ -140,7 +140,7 @@ def tokens_rotated(town: Town, seconds: float) -> None:
 
 
 def certificates_rotated(town: Town, seconds: float) -> None:
-    """Begin a new CA under load."""
+    """Rotate the CA under load."""
     first = town.api.get(SECRET)["data"]["ca.crt"]
     with town.crowd.on():
         town.api.merge(SECRET, {"metadata": {"annotations": {ROTATE_ANNOTATION: "now"}}})
@@ -148,8 +148,8 @@ def certificates_rotated(town: Town, seconds: float) -> None:
         time.sleep(seconds / 4)
 
 
-def two_webhooks_start_into_an_empty_secret(town: Town, seconds: float) -> None:
-    """Empty the Secret and the registration's bundle while no webhook runs; start both at once."""
+def webhooks_started_with_empty_secret(town: Town, seconds: float) -> None:
+    """Empty the Secret and the caBundle while no webhook runs; then start both at once."""
     del seconds
     for one in town.webhooks:
         one.kill()
@@ -169,23 +169,23 @@ def two_webhooks_start_into_an_empty_secret(town: Town, seconds: float) -> None:
 
 
 TROUBLES: Final[tuple[Trouble, ...]] = (
-    killed_amid_marks,
-    all_killed,
+    leader_killed_while_marking,
+    all_programs_killed,
     controllers_killed,
     webhooks_killed,
-    webhook_asleep,
+    webhook_paused,
     extender_killed,
-    extender_asleep,
-    api_server_away,
-    etcd_away,
+    extender_paused,
+    api_server_down,
+    etcd_down,
     watches_cut,
-    leaders_line_hangs,
-    everything_hangs,
-    slow,
-    throttled,
-    broken,
-    flapping,
+    connection_of_leader_hangs,
+    all_connections_hang,
+    api_calls_slow,
+    api_calls_throttled,
+    api_calls_failing,
+    connections_flapping,
     tokens_rotated,
     certificates_rotated,
-    two_webhooks_start_into_an_empty_secret,
+    webhooks_started_with_empty_secret,
 )

@@ -1,4 +1,4 @@
-"""A drawn cluster on the API server, its pods placed by the scheduler, and Ebb's view of it."""
+"""A drawn cluster on the API server, whose pods kube-scheduler places, and Ebb's model of it."""
 
 import json
 import random
@@ -24,30 +24,30 @@ CORDON = "node.kubernetes.io/unschedulable"
 
 
 class DifferenceError(AssertionError):
-    """Ebb would place a pod where the scheduler would not."""
+    """Ebb would place a pod on a node that kube-scheduler rejects."""
 
 
 class World:
-    """What stands where: on the API server, in the scheduler, and in Ebb's model."""
+    """A cluster on the API server, and the same cluster in Ebb's model."""
 
     def __init__(self, api: Api, oracle: Oracle, drawn: Drawn) -> None:
         self._api, self._oracle, self._seed = api, oracle, drawn.seed
         self._pods = {key_of(pod): pod for pod in drawn.pods}
-        """By the key that Ebb knows; a pod that is made anew has another name."""
+        """Pods by their key in the model; a recreated pod has another name on the API server."""
         self._lives = dict.fromkeys(self._pods, 0)
         self._drawn = drawn
         self.cluster = Cluster((), ())
         self.closed: set[str] = set()
-        """Nodes that take no pods: cordoned, or gone by the plan."""
+        """Unschedulable nodes: cordoned, or removed by the plan."""
         self.asked = 0
-        """Questions to the scheduler, each about one pod and all nodes."""
+        """Number of comparisons, each for one pod and all nodes."""
         self.pairs = 0
-        """Pairs of pod and node on which both said yes."""
+        """Number of pairs of pod and node that both accept."""
         self.stricter: list[str] = []
-        """What the scheduler would have accepted and Ebb would not, in words."""
+        """Descriptions of pairs that only Ebb rejects."""
 
     def build(self) -> None:
-        """Create everything, and read it back."""
+        """Create all objects, and read the cluster."""
         self._create_nodes()
         self._create_volumes()
         self._oracle.follow()
@@ -96,7 +96,7 @@ class World:
         return cluster_from_dumps([(p, json.dumps(self._api.get(p)).encode()) for p in paths])
 
     def lift(self, keys: Iterable[str]) -> None:
-        """Delete pods, to create them anew."""
+        """Delete pods, to recreate them."""
         gone = set(keys)
         for key in sorted(gone):
             self._api.delete(self._path(key), gracePeriodSeconds=0)
@@ -104,7 +104,7 @@ class World:
         self._set(dict.fromkeys(gone))
 
     def _now(self, key: str) -> Json:
-        """Return the pod under the name that it has now."""
+        """Return the pod with its current name."""
         pod, life = self._pods[key], self._lives[key]
         name = f"{name_of(pod)}-{life}" if life else name_of(pod)
         return {**pod, "metadata": {**pod["metadata"], "name": name}}
@@ -114,7 +114,7 @@ class World:
         return f"{pods_of(pod['metadata']['namespace'])}/{name_of(pod)}"
 
     def _bind(self, key: str, node: str) -> None:
-        """Bind the pod whatever the scheduler would say."""
+        """Create the pod on a node, without the scheduler."""
         pod = self._now(key)
         bound = {**pod, "spec": {**pod["spec"], "nodeName": node}}
         self._api.create(pods_of(pod["metadata"]["namespace"]), bound)
@@ -127,17 +127,17 @@ class World:
         self.cluster = replace(self.cluster, pods=tuple(pods))
 
     def move(self, key: str, node: str) -> None:
-        """Let the scheduler place a lifted pod there. Raises: DifferenceError."""
+        """Place a deleted pod on a node through the scheduler. Raises: DifferenceError."""
         verdict = self.ask(key, only(node))
         if verdict.node != node:
             raise DifferenceError(
-                f"seed {self._seed}: Ebb places {key} on {node}, kube-scheduler says:"
-                f" {verdict.message}; it would allow {sorted(verdict.allowed)}"
+                f"seed {self._seed}: Ebb places {key} on {node}, kube-scheduler reports:"
+                f" {verdict.message}; it allows {sorted(verdict.allowed)}"
             )
         self._set({key: node})
 
     def look(self, key: str) -> None:
-        """Compare what both say of the pod as things stand, and leave it where it is."""
+        """Compare both for a pod in the current state, and restore the pod."""
         was = next(pod.node for pod in self.cluster.pods if pod.key == key)
         self.lift([key])
         verdict = self.ask(key, nowhere if was is None else only(was))
@@ -147,11 +147,11 @@ class World:
         self._set({key: was})
 
     def ask(self, key: str, choice: Choice) -> Verdict:
-        """Ask both about a lifted pod and every node. Raises: DifferenceError."""
+        """Compare both for a deleted pod and every node. Raises: DifferenceError."""
         expected = self.expected(key)
         verdict = self._oracle.place(self._now(key), choice)
         if expected - verdict.allowed:
-            # What the scheduler heard of late, it has heard of by now.
+            # The scheduler may have received changes late; by now it has them.
             self.lift([key])
             verdict = self._oracle.place(self._now(key), choice)
         self.asked += 1
@@ -176,7 +176,7 @@ class World:
         return first_failing_filter(found, pod.placing) or packer.explain(0, -1, attempt)
 
     def expected(self, key: str) -> frozenset[str]:
-        """Return the nodes that Ebb would place the pod on, as things stand."""
+        """Return the nodes on which Ebb would place the pod in the current state."""
         pod = next(pod for pod in self.cluster.pods if pod.key == key)
         found: set[str] = set()
         while True:
@@ -188,21 +188,21 @@ class World:
             found.add(packer.nodes[attempt.assignments[0][1]].name)
 
     def check(self) -> None:
-        """Check that all pods stand where the model has them. Raises: AssertionError."""
+        """Check that all pods are on the nodes of the model. Raises: AssertionError."""
         found = self._api.get(ALL_PODS)["items"]
         stand = {key_of(pod): pod["spec"].get("nodeName") for pod in found}
         meant = {key_of(self._now(pod.key)): pod.node for pod in self.cluster.pods}
         assert stand == meant, sorted(stand.items() ^ meant.items(), key=repr)
 
     def leave(self, node: str) -> None:
-        """Mark a node as Ebb does, and let nothing go there any more."""
+        """Mark and taint a node as Ebb does, and treat it as unschedulable."""
         found = mark(self._api, node)
         taints = [*(found["spec"].get("taints") or ()), TAINT]
         self._api.merge(f"{NODES}/{node}", {"spec": {"taints": taints}})
         self.closed.add(node)
 
     def clear(self) -> None:
-        """Take everything away that the next one could feel."""
+        """Delete everything that could affect the next cluster."""
         for key in sorted(self._drawn.leaving):
             self._api.merge(self._path(key), {"metadata": {"finalizers": None}})
         for namespace in NAMESPACES:
@@ -215,7 +215,7 @@ class World:
 
 
 def _settled(node: Json) -> bool:
-    """Say whether the controller manager has said all that it has to say about the node."""
+    """Return whether the controller manager has set all taints of the node."""
     keys = {taint["key"] for taint in node["spec"].get("taints") or ()}
     cordoned = bool(node["spec"].get("unschedulable"))
     return (CORDON in keys) == cordoned and not any(

@@ -1,4 +1,4 @@
-"""The extender by its wire, and over a real socket."""
+"""The extender: its wire format, its view of the cluster, and its HTTP server."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -52,7 +52,7 @@ HOSTS = st.text(min_size=1, max_size=8)
 
 
 @pytest.mark.parametrize("message", ["names", "names_lower", "nodes"])
-def test_every_form_of_the_call(message: str) -> None:
+def test_call_is_decoded_in_every_spelling(message: str) -> None:
     assert wire.call((MESSAGES / f"{message}.json").read_bytes()).names == NAMES
 
 
@@ -72,25 +72,23 @@ def test_every_form_of_the_call(message: str) -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_call_is_refused_with_the_reason(body: bytes) -> None:
+def test_invalid_call_is_rejected_with_reason(body: bytes) -> None:
     with pytest.raises(InvalidInputError, match=r"ExtenderArgs: ."):
         wire.call(body)
 
 
 @given(st.dictionaries(HOSTS, st.integers(-10, 10)), st.lists(HOSTS))
-def test_joined_fragments_are_the_json_that_json_writes(
-    known: dict[str, int], others: list[str]
-) -> None:
+def test_joined_fragments_equal_encoded_json(known: dict[str, int], others: list[str]) -> None:
     fragments = wire.Fragments(7)
     fragments.update((name, wire.fragment(name, score)) for name, score in known.items())
     names = [*known, *others]
     plain = [{"Host": name, "Score": known.get(name, 7)} for name in names]
-    for _ in range(2):  # made, and remembered
+    for _ in range(2):  # encoded, then cached
         assert json.loads(wire.answer(map(fragments.__getitem__, names))) == plain
 
 
-def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> None:
-    """Or names of nodes that have gone, or of strangers, would take the room for good."""
+def test_fragment_cache_is_bounded_and_contains_latest_names() -> None:
+    """Otherwise names of deleted nodes, or invented names, would fill the cache for good."""
     fragments = wire.Fragments(7)
     fragments.update(marked=wire.fragment("marked", 1), as_others=wire.fragment("as_others", 7))
     for begin in range(3):
@@ -105,12 +103,12 @@ def test_what_is_remembered_of_names_has_bounds_and_is_of_the_last_ones() -> Non
 
 
 @pytest.mark.parametrize("name", ["", "n" * 254])
-def test_what_no_node_can_be_called_is_refused(name: str) -> None:
+def test_invalid_node_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidInputError, match="a node name of"):
         view().answer(wire.names_body(["a", name]), 0.0)
 
 
-def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
+def test_call_is_rejected_when_it_has_too_many_nodes() -> None:
     most = ["n" * 253] * wire.NODES_MAX
     assert len(wire.call(wire.names_body(most)).names) == wire.NODES_MAX
     nodes = b'{"Nodes":{"items":[%b]}}'
@@ -126,8 +124,8 @@ def test_a_call_has_no_more_names_than_a_cluster_has_nodes() -> None:
             wire.call(body)
 
 
-def test_one_node_that_nests_deep_hides_none_of_five_thousand() -> None:
-    """Although kwok's Nodes, of which these are recorded, have more brackets than a kubelet's."""
+def test_call_of_5000_nodes_is_decoded_when_one_node_is_deeply_nested() -> None:
+    """The recorded Nodes are kwok's, which have more brackets than those of a kubelet."""
     recorded = (MESSAGES / "recorded_nodes.json").read_bytes()
     one = orjson.dumps(orjson.loads(recorded)["Nodes"]["items"][0])
     deep = one.replace(b'"metadata":{', b'"metadata":{"managedFields":%b,' % DEEP, 1)
@@ -136,14 +134,14 @@ def test_one_node_that_nests_deep_hides_none_of_five_thousand() -> None:
 
 
 @pytest.mark.parametrize("steps", [100_000, 500_000])
-def test_brackets_alone_are_no_call(steps: int) -> None:
-    """To cut these the one event loop would be held for as long as kube-scheduler waits."""
+def test_call_is_rejected_when_it_nests_too_often(steps: int) -> None:
+    """Cutting them would block the event loop for longer than kube-scheduler waits."""
     deep = b"[" * 9000 + b",".join([b"[[[]]]"] * (steps // 2)) + b"]" * 9000
     with pytest.raises(InvalidInputError, match="runs of brackets"):
         wire.call(b'{"NodeNames":["n"],"x":%b}' % deep)
 
 
-def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None:
+def test_score_changes_when_node_is_marked_after_first_call() -> None:
     asked = view()
     asked.replaced(NODES, [])
     assert ask(asked, ["n"]) == {"n": 10}
@@ -153,7 +151,7 @@ def test_a_node_that_is_marked_after_it_was_asked_about_gets_its_score() -> None
     assert ask(asked, ["n"]) == {"n": 10}
 
 
-def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> None:
+def test_marked_nodes_score_lowest_in_order_of_marking() -> None:
     asked = view()
     asked.replaced(
         NODES, [marked(node("old"), since=1), marked(node("new"), since=2), node("free")]
@@ -167,7 +165,7 @@ def test_marks_score_lowest_the_first_marked_lowest_and_hard_below_soft() -> Non
     assert ask(asked, ["old", "new"]) == {"old": 10, "new": 0}
 
 
-def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() -> None:
+def test_nodes_marked_in_same_second_score_in_order_of_plan() -> None:
     asked = view()
     asked.replaced(
         NODES, [marked(node("a"), since=5, order=2), marked(node("b"), since=5, order=1)]
@@ -178,13 +176,12 @@ def test_marks_of_one_second_are_ranked_as_the_plan_that_set_them_ranked_them() 
 
 
 UNREAD = Node(name="n", allocatable=Resources(), unreadable="is nested too deeply")
-"""What stands for a Node of which nobody knows whether it is marked: anybody who may write its
-managedFields can have it so."""
+"""An unreadable Node, whose mark is unknown. A user who may write managedFields can cause it."""
 
 
 @pytest.mark.parametrize("score", list(SCORES))
 @pytest.mark.parametrize("mark", ["soft", "hard"])
-def test_a_marked_node_that_cannot_be_read_any_more_keeps_its_score(score: str, mark: str) -> None:
+def test_marked_node_keeps_its_score_when_it_becomes_unreadable(score: str, mark: str) -> None:
     asked = view(score)
     asked.replaced(PODS, [])
     asked.replaced(NODES, [marked(node("old"), since=1), marked(node("n"), mark, since=2)])
@@ -207,15 +204,14 @@ CHANGES = st.lists(
     ),
     max_size=20,
 )
-"""A node, what it is marked with (None: it goes), and when."""
+"""Changes of nodes: name, mark (None: the node is deleted), and when it was marked."""
 
 
-@settings(deadline=None)
 @given(CHANGES, st.sampled_from(["pack", "marks"]))
-def test_after_any_marks_it_is_what_a_new_list_says(
+def test_scores_after_mark_changes_equal_scores_of_new_list(
     changes: list[tuple[str, str | None, int]], score: str
 ) -> None:
-    """Of those that were marked before, the few whose score has changed are written anew."""
+    """An update encodes only the scores that have changed."""
 
     def asked_first() -> View:
         made = view(score)
@@ -229,7 +225,7 @@ def test_after_any_marks_it_is_what_a_new_list_says(
         ]
 
     there, asked = dict[str, Node](), asked_first()
-    told(asked)  # the answers of each kind are kept from here on
+    told(asked)  # from here on the view caches the answers of each kind
     for name, mark, since in changes:
         if mark is None:
             there.pop(name, None)
@@ -248,8 +244,8 @@ def owned(kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("score", [name for name, one in SCORES.items() if not one.names_max])
-def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str) -> None:
-    """Anybody may ask for any, once for each kind of pod: six times 45 MB."""
+def test_unknown_names_are_not_cached_when_all_nodes_are_watched(score: str) -> None:
+    """A caller can send any names, once for each kind of pod: six times 45 MB."""
     asked = view(score)
     asked.replaced(NODES, [node("n")])
     asked.replaced(PODS, [])
@@ -260,7 +256,7 @@ def test_names_of_no_node_are_kept_only_where_not_all_nodes_are_known(score: str
         assert list(fragments) == ["n"]
 
 
-def test_pack_scores_follow_the_pods() -> None:
+def test_pack_scores_change_with_pods() -> None:
     asked = view("pack")
     asked.replaced(NODES, [node("a"), node("b"), marked(node("m"))])
     asked.replaced(PODS, [pod("p", "a", 4000, 0), pod("q", "m", 4000, 0)])
@@ -273,7 +269,7 @@ def test_pack_scores_follow_the_pods() -> None:
 
 
 @pytest.mark.parametrize("score", list(SCORES))
-def test_a_view_that_cannot_be_trusted_answers_equal_scores(score: str) -> None:
+def test_scores_are_equal_when_view_is_not_synced_or_stale(score: str) -> None:
     unsynced = View(ExtenderConfig(score=score), TAINT_KEY)
     unsynced.replaced(NODES, [marked(node("m"))])
     assert ask(unsynced, ["m", "n"]) == {"m": NEUTRAL, "n": NEUTRAL}
@@ -294,7 +290,9 @@ async def running() -> AsyncIterator[tuple[str, View, FakeClock]]:
     await server.stop()
 
 
-async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
+async def test_extender_serves_health_scores_and_metrics(
+    running: tuple[str, View, FakeClock],
+) -> None:
     url, shown, _ = running
     body = (MESSAGES / "names.json").read_bytes()
     async with aiohttp.ClientSession() as session:
@@ -331,10 +329,10 @@ async def test_over_a_real_socket(running: tuple[str, View, FakeClock]) -> None:
     assert series["ebb_extender_prioritize_requests_total", "refused"] == 1
 
 
-async def test_every_call_that_gets_no_scores_is_counted(
+async def test_rejected_calls_are_counted(
     running: tuple[str, View, FakeClock],
 ) -> None:
-    """kube-scheduler logs that at a level that nobody runs it at."""
+    """kube-scheduler logs a failed call only at a log level that is not used in production."""
     url, shown, _ = running
     shown.freshness.alive(NODES, 0.0)
     body = (MESSAGES / "names.json").read_bytes()
@@ -350,7 +348,7 @@ async def test_every_call_that_gets_no_scores_is_counted(
     assert 'ebb_extender_prioritize_requests_total{result="refused"} 3.0' in told
 
 
-async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
+async def test_rejected_calls_are_logged_at_most_once_per_minute(
     running: tuple[str, View, FakeClock], caplog: pytest.LogCaptureFixture
 ) -> None:
     url, _, clock = running
@@ -367,7 +365,7 @@ async def test_however_many_calls_are_refused_one_line_a_minute_tells_of_them(
     ]
 
 
-async def test_a_body_of_five_thousand_full_nodes_is_taken(
+async def test_body_of_5000_full_nodes_is_accepted(
     running: tuple[str, View, FakeClock],
 ) -> None:
     url, shown, _ = running
@@ -384,7 +382,7 @@ async def test_a_body_of_five_thousand_full_nodes_is_taken(
 
 
 @in_virtual_time
-async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
+async def test_second_call_of_peer_is_delayed_by_duration_of_its_first() -> None:
     clock, turns = virtual_clock(), PerPeerLimiter(virtual_clock())
     began: dict[str, float] = {}
 
@@ -402,7 +400,7 @@ async def test_a_peer_that_calls_again_waits_as_long_as_its_call_took() -> None:
 
 
 @in_virtual_time
-async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
+async def test_cancelled_call_does_not_block_next_call_of_peer() -> None:
     turns = PerPeerLimiter(virtual_clock())
 
     async def call() -> None:
@@ -418,14 +416,14 @@ async def test_a_peer_that_gives_up_leaves_its_turn_to_its_others() -> None:
 
 
 class SlowClock(FakeClock):
-    """A clock by which all that is timed takes a minute."""
+    """A clock that advances by a minute each time it is read."""
 
     def monotonic_seconds(self) -> float:
         self.seconds += 60
         return self.seconds
 
 
-async def test_calls_of_one_peer_keep_nobody_else_waiting() -> None:
+async def test_slow_calls_of_one_peer_do_not_delay_other_peers() -> None:
     metrics, body = Metrics(), (MESSAGES / "names.json").read_bytes()
     app = make_app(view(), SlowClock(), metrics, http.Health())
     server = http.Server(app, "127.0.0.1:0")
@@ -458,5 +456,5 @@ async def answered(session: aiohttp.ClientSession, url: str, body: bytes) -> Non
         assert response.status == 200
 
 
-def test_connections_outlive_the_schedulers_idle_time() -> None:
+def test_keepalive_exceeds_idle_timeout_of_scheduler() -> None:
     assert Limits().keepalive_seconds > 90

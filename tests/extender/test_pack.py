@@ -1,4 +1,4 @@
-"""The score `pack` by the wire: how full, who is there, and what would be taken of the node."""
+"""The score `pack`: how full a node is, who owns its pods, which resources a pod would waste."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +23,7 @@ GPU = "nvidia.com/gpu"
 NAMES = ["n0", "n1", "gpu", "marked", "unknown"]
 KINDS = ["ReplicaSet", "Job", "StatefulSet", ""]
 GPUS = 2
-"""Of the node that has some."""
+"""GPUs of the node `gpu`."""
 ASKS = {"resources": {"requests": {"cpu": "1", GPU: "1"}}}
 PLAIN = {"resources": {"requests": {"cpu": "1", "hugepages-2Mi": "4Mi"}}}
 
@@ -63,7 +63,7 @@ def asked(view: View, kind: str, *, devices: bool = False) -> dict[str, int]:
 
 
 def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
-    """Score from the objects alone."""
+    """Return the expected scores, computed from the objects without any cache."""
     found = {}
     for name in NAMES:
         here = [pod for pod in pods if pod.node == name and name != "unknown"]
@@ -79,7 +79,7 @@ def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
             found[name] = 4
         else:
             found[name] = 8 + ninth * 3 // 9 if alike else 6 + ninth * 2 // 9
-    if not devices:  # a core beside the GPUs is worth 5.4 times one of another node
+    if not devices:  # a core of the GPU node is worth 5.4 times a core of another node
         found["gpu"] = max(found["gpu"] - 7, 2)
     return found
 
@@ -93,14 +93,16 @@ def plain(pods: Iterable[Pod], kind: str, *, devices: bool) -> dict[str, int]:
         ("", {"n0": 6, "n1": 9, "gpu": 2, "marked": 0, "unknown": 4}),
     ],
 )
-def test_pods_go_where_their_sort_is(kind: str, scores: dict[str, int]) -> None:
-    """One job makes a node one of jobs."""
+def test_pack_prefers_nodes_with_pods_of_same_owner_kind(
+    kind: str, scores: dict[str, int]
+) -> None:
+    """A single Job pod makes its node a node of Jobs."""
     one, other = on("n0", 1, 1500, "ReplicaSet"), on("n1", 2, 750, "ReplicaSet")
     assert asked(view_of([one, other, on("n1", 3, 750, "Job")]), kind) == scores
 
 
-def test_a_bare_pod_that_requests_nothing_sends_others_elsewhere_and_to_no_marked_node() -> None:
-    """What docs/threat-model.md says of a tenant who has one on every node but one."""
+def test_bare_pod_without_requests_lowers_score_of_its_node_above_marked_nodes() -> None:
+    """docs/threat-model.md describes this for a tenant with such pods on all nodes but one."""
     full, emptier = on("n0", 1, 3600, "ReplicaSet"), on("n1", 2, 400, "ReplicaSet")
     bare = on("n0", 3, 0, "")
     before, after = (asked(view_of([full, emptier, *more]), "ReplicaSet") for more in ([], [bare]))
@@ -112,12 +114,12 @@ def test_a_bare_pod_that_requests_nothing_sends_others_elsewhere_and_to_no_marke
 @pytest.mark.parametrize(
     ("gpus", "scores"),
     [
-        pytest.param(0, {False: 2, True: 8}, id="idle"),
-        pytest.param(1, {False: 2, True: 9}, id="one is left"),
-        pytest.param(2, {False: 3, True: 10}, id="all taken"),
+        pytest.param(0, {False: 2, True: 8}, id="no GPU in use"),
+        pytest.param(1, {False: 2, True: 9}, id="one GPU in use"),
+        pytest.param(2, {False: 3, True: 10}, id="all GPUs in use"),
     ],
 )
-def test_a_pod_without_devices_leaves_them_to_others(gpus: int, scores: dict[bool, int]) -> None:
+def test_pack_avoids_gpu_node_when_pod_requests_no_gpu(gpus: int, scores: dict[bool, int]) -> None:
     view = view_of([on("gpu", 1, 500, "Job", gpus=gpus)])
     found = {devices: asked(view, "Job", devices=devices)["gpu"] for devices in (False, True)}
     assert found == scores
@@ -135,18 +137,20 @@ def test_a_pod_without_devices_leaves_them_to_others(gpus: int, scores: dict[boo
         ({"containers": [PLAIN], "initContainers": [ASKS]}, True),
     ],
 )
-def test_who_asks_for_devices(spec: dict[str, object], devices: bool) -> None:
-    """Of who asks for none and no CPU either, no node is dearer than another."""
+def test_pod_requests_devices_when_any_container_does(
+    spec: dict[str, object], devices: bool
+) -> None:
+    """For a pod that requests neither devices nor CPU, all nodes cost the same."""
     found = wire.scores(view_of([]).answer(body("Job", spec), 0.0)[0])["gpu"]
     assert found == (4 if devices else 2)
 
 
-def test_a_pod_that_goes_with_its_node_is_of_no_sort() -> None:
+def test_daemonset_pods_do_not_affect_score() -> None:
     view = view_of([on("n0", 1, 3900, "DaemonSet", daemon=True)])
     assert {asked(view, kind)["n0"] for kind in KINDS} == {4}
 
 
-def test_a_pod_that_cannot_be_read_fills_the_fuller_nodes() -> None:
+def test_unreadable_pod_is_scored_by_node_fullness() -> None:
     view = view_of([on("n0", 1, 3900, "Job"), on("n1", 2, 1000, "ReplicaSet")])
     unread = wire.names_body(NAMES, b'{"metadata": 1}')
     found = dict(wire.scores(view.answer(unread, 0.0)[0]))
@@ -156,8 +160,10 @@ def test_a_pod_that_cannot_be_read_fills_the_fuller_nodes() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 3)), min_size=1)
 )
-def test_of_pods_that_have_gone_nothing_is_left(asked: list[tuple[str, int, int]]) -> None:
-    """Names of nodes come and go without end, and who creates pods may write any."""
+def test_requests_by_node_are_empty_when_all_pods_are_removed(
+    asked: list[tuple[str, int, int]],
+) -> None:
+    """Node names change without end, and users who create pods can write any name."""
     pods = [
         replace(any_pod(f"p{at}", name, cpu, cpu), requests=Resources(cpu, cpu, 0, 1, some))
         for at, (name, cpu, many) in enumerate(asked)
@@ -183,12 +189,12 @@ EVERY = [(kind, devices) for kind in KINDS for devices in (False, True)]
 
 
 @given(st.lists(PODS_THERE, max_size=12), st.lists(st.integers(0, 4), max_size=3))
-def test_after_any_events_it_is_what_the_objects_say(
+def test_scores_after_any_events_equal_scores_of_new_view(
     events: list[tuple[str, int, int, str, bool, int]], gone: list[int]
 ) -> None:
     view, there = view_of([]), dict[str, Pod]()
     for kind, devices in EVERY:
-        asked(view, kind, devices=devices)  # its answers are kept from here on
+        asked(view, kind, devices=devices)  # from here on the view caches the answers
     for name, number, cpu, kind, daemon, gpus in events:
         one = on(name, number, cpu, kind, daemon=daemon, gpus=gpus)
         there[one.key] = one

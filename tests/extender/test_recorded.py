@@ -1,4 +1,4 @@
-"""What a real kube-scheduler sent, through the program's front; messages/README.md says how."""
+"""Recorded calls of a real kube-scheduler, sent to the HTTP server; see messages/README.md."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ NAMES = {
     "nodes": {f"node-{number}" for number in range(3)},
 }
 MARKED = {"node-0": (Mark.SOFT, 0), "node-1": (Mark.HARD, 0), "node-2": (Mark.SOFT, 1)}
-"""The mark and its score, of three marks in the order of their names."""
+"""Mark and expected score of each marked node."""
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ async def url() -> AsyncIterator[str]:
     await server.stop()
 
 
-def test_every_recording_is_asked_here() -> None:
+def test_every_recording_is_tested() -> None:
     assert set(MESSAGES) == set(NAMES)
 
 
 @pytest.mark.parametrize("message", NAMES)
-async def test_a_recorded_call(url: str, message: str) -> None:
+async def test_recorded_call_is_scored(url: str, message: str) -> None:
     async with (
         aiohttp.ClientSession() as session,
         session.post(url, data=MESSAGES[message]) as response,

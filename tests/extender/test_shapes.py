@@ -1,4 +1,4 @@
-"""How much more of what a node is worth a pod takes on some nodes than on others."""
+"""Node shapes: the share of a node's value that a pod takes, compared between nodes."""
 
 import pytest
 from hypothesis import given
@@ -49,26 +49,26 @@ LARGE = {
     [
         pytest.param(asks(12, 56), {"cpu": 0, "few": 0, "many": 2}, id="no GPU"),
         pytest.param(asks(11, 48, gpus=1), {"cpu": 0, "few": 5, "many": 0}, id="one GPU"),
-        pytest.param(asks(11, 48, gpus=4), {"cpu": 0, "few": 0, "many": 0}, id="one can take it"),
+        pytest.param(asks(11, 48, gpus=4), {"cpu": 0, "few": 0, "many": 0}, id="four GPUs"),
         pytest.param(asks(2, 96), {"cpu": 0, "few": 1, "many": 3}, id="memory"),
-        pytest.param(asks(0, 0), {"cpu": 0, "few": 0, "many": 0}, id="nothing"),
-        pytest.param(asks(900, 1), {"cpu": 0, "few": 0, "many": 0}, id="more than any has"),
+        pytest.param(asks(0, 0), {"cpu": 0, "few": 0, "many": 0}, id="no requests"),
+        pytest.param(asks(900, 1), {"cpu": 0, "few": 0, "many": 0}, id="more than any node"),
     ],
 )
-def test_a_pod_takes_least_where_it_leaves_little_that_nobody_can_use(
+def test_steps_are_lost_on_nodes_where_pod_wastes_other_resources(
     asked: Resources, found: dict[str, int]
 ) -> None:
     assert steps(LARGE, asked) == found
 
 
-def test_nodes_are_compared_with_those_that_are_asked_about_alone() -> None:
-    """Others do not take the pod, or kube-scheduler would have asked about them."""
+def test_nodes_are_compared_only_within_call() -> None:
+    """kube-scheduler asks only about feasible nodes, so other nodes do not matter."""
     assert steps(LARGE, asks(12, 56), ["few", "many"]) == {"few": 0, "many": 2}
     assert steps(LARGE, asks(12, 56), ["many", "not known"]) == {"many": 0, "not known": 0}
     assert steps(LARGE, asks(12, 56), []) == {}
 
 
-def test_a_node_that_is_forgotten_is_compared_no_more() -> None:
+def test_deleted_node_is_not_compared() -> None:
     known = shapes(LARGE)
     known.forget("cpu")
     known.forget("never there")
@@ -77,7 +77,7 @@ def test_a_node_that_is_forgotten_is_compared_no_more() -> None:
     assert known.steps(asks(12, 56), there) == {None: 0, there[1]: 0, there[2]: 2}
 
 
-def test_a_kubelet_that_tells_of_ever_other_devices_fills_no_memory() -> None:
+def test_shapes_are_bounded_when_kubelet_keeps_changing_devices() -> None:
     known = shapes(LARGE)
     for many in range(SHAPES_MAX + 10):
         known.put("few", machine(104, 512, gpus=2 + many))
@@ -91,7 +91,7 @@ AMOUNTS = st.tuples(st.integers(1, 8), st.integers(1, 64), st.integers(0, 2))
 
 
 @given(AMOUNTS, st.integers(1, 4))
-def test_how_large_a_pod_is_does_not_matter(amounts: tuple[int, int, int], times: int) -> None:
+def test_steps_do_not_depend_on_size_of_pod(amounts: tuple[int, int, int], times: int) -> None:
     cores, gib, gpus = amounts
     nodes = {"a": machine(64, 512, gpus=8), "b": machine(128, 512, gpus=8)}
     more = asks(times * cores, times * gib, times * gpus)
@@ -99,7 +99,7 @@ def test_how_large_a_pod_is_does_not_matter(amounts: tuple[int, int, int], times
 
 
 @given(AMOUNTS, st.lists(st.integers(0, 200), min_size=1, max_size=5))
-def test_machines_of_one_kind_are_alike_whatever_their_kubelets_leave(
+def test_nodes_of_same_machine_type_lose_no_steps(
     amounts: tuple[int, int, int], differ: list[int]
 ) -> None:
     nodes = {str(at): machine(16, 60, gpus=2, mib=-mib) for at, mib in enumerate(differ)}
@@ -107,7 +107,7 @@ def test_machines_of_one_kind_are_alike_whatever_their_kubelets_leave(
 
 
 @given(AMOUNTS, st.lists(AMOUNTS, min_size=1, max_size=5))
-def test_where_a_pod_takes_least_no_step_is_lost(
+def test_cheapest_node_loses_no_step(
     amounts: tuple[int, int, int], shapes_there: list[tuple[int, int, int]]
 ) -> None:
     nodes = {

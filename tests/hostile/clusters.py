@@ -1,4 +1,4 @@
-"""Three ways by which objects come in, and what the engine says of them."""
+"""Read objects from a dump, a list or a watch, and plan the resulting cluster."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -42,13 +42,13 @@ NOW = 1_767_225_600
 
 
 def dumped(objects: Sequence[tuple[str, bytes]]) -> Cluster:
-    """Read a dump of the objects, each (kind, bytes)."""
+    """Return the cluster of a dump that contains the objects, each (kind, bytes)."""
     raw = b'{"kind":"List","items":[%b]}' % b",".join(raw for _, raw in objects)
     return from_dumps([("f", raw)], KNOWN, [])[0]
 
 
 class Watched:
-    """A view that lists and watches tell."""
+    """A view that is filled by lists and watch events."""
 
     def __init__(self) -> None:
         self.view = ClusterView()
@@ -58,7 +58,7 @@ class Watched:
         }
 
     def list(self, objects: Sequence[tuple[str, bytes]]) -> None:
-        """Take pages of the objects."""
+        """Replace the view with lists of the objects."""
         for kind in KINDS:
             items = b",".join(raw for of, raw in objects if of == kind.name)
             page = b'{"metadata":{"resourceVersion":"1"},"items":[%b]}' % items
@@ -67,7 +67,7 @@ class Watched:
             self.feeds[kind].replaced(listed.objects, listed.refused)
 
     def event(self, name: str, raw: bytes) -> bool:
-        """Take an event; False: it is so odd that the follower would list anew."""
+        """Apply a watch event; return False if it is invalid and would lead to a new list."""
         kind = BY_NAME[name]
         follower = _Follower(cast("Any", None), kind, self.feeds[kind], None)
         try:
@@ -81,7 +81,7 @@ class Watched:
 
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:
-    """Plan, decide and explain; return the plan, and by node all that is said of it."""
+    """Plan, decide and explain; return the plan, and the verdict of each node as text."""
     survey = ClusterSnapshot(cluster, CONFIG, Now(NOW))
     plan = make_plan(survey)
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())

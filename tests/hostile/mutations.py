@@ -1,4 +1,4 @@
-"""Mutated messages: what stands in a JSON document, or in its bytes, becomes something worse."""
+"""Mutate messages: replace values of a JSON document, or bytes of its encoding."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from tests.support import odd_nodes
 
 DEEP = "@deep@"
-"""Stands for a value that nests; no JSON that Python writes."""
+"""Placeholder for a deeply nested value, which Python's encoder cannot write."""
 DEEP_BYTES = b"[" * 9000 + b"1" + b"]" * 9000
 WORSE: Sequence[Any] = [
     *(None, True, False, 0, -1, 2**63, 2**64, -(2**63) - 1, 10**70, 1.5, 1e308, float("inf")),
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 class Edit(NamedTuple):
-    """One change: at which place (counted through the document), how, and what comes in."""
+    """One change: its place (counted through the document), its kind, and the new value."""
 
     place: int
     way: str
@@ -35,7 +35,7 @@ class Edit(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """One change of what has been written."""
+    """One change of the encoded document."""
 
     start: int
     length: int
@@ -66,7 +66,7 @@ BYTES = st.lists(
 
 
 def edited(document: Json, edits: Sequence[Edit]) -> Json:
-    """Return the document with the changes."""
+    """Return the document with the edits applied."""
     document = deepcopy(document)
     for edit in edits:
         places = list(_places(document))
@@ -89,7 +89,7 @@ def _edit(holder: Any, where: Any, edit: Edit) -> None:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each holder with an index or key in it, in order."""
+    """Yield each container with an index or key in it, in document order."""
     found = enumerate(value) if isinstance(value, list) else value.items()
     for where, inside in list(found):
         yield value, where
@@ -98,7 +98,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def written(document: Json, *, plain: bool, changes: Sequence[Bytes] = ()) -> bytes:
-    """Write the document. *plain*: ASCII alone."""
+    """Return the encoded document; with *plain* as ASCII only."""
     text = json.dumps(document, ensure_ascii=plain)
     body = text.encode("utf-8", "surrogatepass").replace(b'"@deep@"', DEEP_BYTES)
     for change in changes:
@@ -109,7 +109,7 @@ def written(document: Json, *, plain: bool, changes: Sequence[Bytes] = ()) -> by
 
 @st.composite
 def odd_node_reviews(draw: st.DrawFn, reviews: Sequence[Json]) -> Json:
-    """Draw a review whose Node is one of the odd ones."""
+    """Draw a review with an odd Node."""
     review = deepcopy(draw(st.sampled_from(reviews)))
     case = odd_nodes.drawn(draw(st.randoms(use_true_random=False)), 0)
     request = review["request"]

@@ -1,4 +1,4 @@
-"""Objects as the worst writer would make them, beside a small tame cluster; all of it data."""
+"""Hostile objects, as data, and a small well-formed cluster to put them beside."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from core.marks.wellknown import MARK_LABEL
 Json = dict[str, Any]
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 HOME: Final = "aside"
-"""The node on which hostile pods are: cordoned, with nothing to give, so that nobody else's sums
-change with its verdict."""
+"""The node of hostile pods. It is cordoned and has no capacity, so that its verdict does not
+change the totals of the cluster."""
 DEEP: Final = b'{"f:a":' * 9000 + b"{}" + b"}" * 9000
 LISTS: Final = b"[" * 9000 + b"]" * 9000
 
@@ -115,7 +115,7 @@ TAME: Final[tuple[Json, ...]] = (
 
 @dataclass(frozen=True)
 class Hostile:
-    """One object, and whether all other objects' verdicts must be as without it."""
+    """One hostile object, and whether the verdicts of other nodes must not change with it."""
 
     name: str
     kind: str
@@ -124,7 +124,7 @@ class Hostile:
 
 
 def _with(document: Json, **raw: bytes) -> bytes:
-    """Write the object; texts @name in it are replaced by raw bytes."""
+    """Return the encoded object; a text "@name" in it is replaced with raw bytes."""
     written = orjson.dumps(document)
     for name, found in raw.items():
         written = written.replace(b'"@%b"' % name.encode(), found)
@@ -174,7 +174,7 @@ WRONG: Final[Mapping[str, bytes]] = {
     "deep": DEEP,
     "deep lists": LISTS,
 }
-"""What may stand in place of any value."""
+"""Values that replace the value of a field."""
 POD_FIELDS: Final = (
     "labels", "annotations", "ownerReferences", "deletionTimestamp", "uid", "managedFields",
 )  # fmt: skip
@@ -246,7 +246,7 @@ def _pods() -> Iterator[tuple[str, bytes]]:
 
 
 FILLING: Final = ("requests: a number", "requests of 10^70")
-"""Their node is full: there is so much less room."""
+"""Objects that change other verdicts rightly: their requests fill the node."""
 
 
 def _amounts() -> Iterator[tuple[str, bytes]]:
@@ -257,7 +257,7 @@ def _amounts() -> Iterator[tuple[str, bytes]]:
 
 
 def _leaving(name: str = "evil", /, **parts: Any) -> Json:
-    """Return a node that an autoscaler deletes: it is in nobody's sums."""
+    """Return a node that an autoscaler deletes, which no total includes."""
     taints = [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]
     return node(name, **{"spec": {"taints": taints}} | parts)
 
@@ -295,7 +295,7 @@ def _nodes() -> Iterator[tuple[str, bytes]]:
 
 
 def _others() -> Iterator[tuple[str, str, bytes]]:
-    """Yield claims, volumes, CSINodes and budgets that are of nobody."""
+    """Yield claims, volumes, CSINodes and budgets that no other object refers to."""
     kinds: Mapping[str, tuple[str | None, tuple[str, ...]]] = {
         "PersistentVolumeClaim": ("evil", ("spec", "status")),
         "PersistentVolume": (None, ("spec",)),
@@ -317,7 +317,7 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _buffers() -> Iterator[tuple[str, str, bytes]]:
-    """Yield buffers that are accepted, and ask for what nobody should be given."""
+    """Yield accepted buffers with invalid requests, and their templates."""
     ready = [{"type": "ReadyForProvisioning", "status": "True"}]
     for wrong, raw in WRONG.items():
         for field in ("replicas", "podTemplateRef", "conditions", "provisioningStrategy"):

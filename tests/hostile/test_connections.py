@@ -1,4 +1,4 @@
-"""Peers that hold what they have been given: the controller's port, and the webhook's over TLS."""
+"""Hostile peers: slow, idle or too many, on the controller's port and the webhook's TLS port."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from webhook.metrics import Metrics as WebhookMetrics
 
 PAIR = tls.make_pair(["localhost", "127.0.0.1"], SystemClock().unix_seconds())
 PATIENCE_SECONDS = 20.0
-"""Of a test that fails."""
+"""Timeout of a failing test."""
 NEVER = 1e6
 BODY_BYTES_MAX = 2_000_000
 LONG = Limits(
@@ -34,7 +34,7 @@ LONG = Limits(
     keepalive_seconds=NEVER,
     sweep_seconds=0.01,
 )
-"""Nothing ends by time: each test shortens what it is about."""
+"""Limits without effective timeouts; each test shortens the timeout that it tests."""
 GET = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -42,12 +42,12 @@ Connect = Callable[[], Awaitable[Peer]]
 
 
 class Port:
-    """A server with limits, and those who come to it."""
+    """A server with limits, and the peers that connect to it."""
 
     def __init__(self, *, secure: bool) -> None:
         self.secure = secure
         self.asked, self.gone = asyncio.Event(), asyncio.Event()
-        """Of what is never answered: it has begun, and it has been given up."""
+        """Set when the handler of /never has begun, and when it was cancelled."""
         self._stack = contextlib.AsyncExitStack()
         self._port = 0
         self._server: http.Server | None = None
@@ -88,13 +88,13 @@ class Port:
         self._server = server
 
     def lines(self) -> int:
-        """Return how many connections the server has."""
+        """Return the number of connections of the server."""
         assert self._server is not None
         assert self._server._limiter is not None
         return len(self._server._limiter._connections)
 
     async def connect(self, *, secure: bool | None = None, at: str = "127.0.0.1") -> Peer:
-        """Come from an address."""
+        """Connect from a local address."""
         context: ssl.SSLContext | None = None
         if self.secure if secure is None else secure:
             context = serving.trusting(PAIR.ca)
@@ -118,7 +118,7 @@ async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
 
 
 async def closed(peer: Peer) -> bytes:
-    """Wait until the server has closed. Returns: what it said before."""
+    """Wait until the server has closed the connection; return what it sent before."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         try:
             return await peer[0].read()
@@ -127,7 +127,7 @@ async def closed(peer: Peer) -> bytes:
 
 
 async def answered(peer: Peer, sent: bytes = b"") -> tuple[int, bytes]:
-    """Send, and read one answer: status and body."""
+    """Send a request; return status and body of the response."""
     reader, writer = peer
     writer.write(sent)
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -141,14 +141,16 @@ async def answered(peer: Peer, sent: bytes = b"") -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("sent", [b"G", GET[:-2], b"GET / HTTP/1.1\r\nA: " + b"a" * 5000])
-async def test_half_a_head_is_not_waited_for(port: Port, sent: bytes) -> None:
+async def test_connection_is_closed_when_request_head_is_incomplete(
+    port: Port, sent: bytes
+) -> None:
     await port.listen(replace(LONG, headers_seconds=0.05))
     peer = await port.connect()
     peer[1].write(sent)
     assert await closed(peer) == b""
 
 
-async def test_bytes_that_drip_win_no_time(port: Port) -> None:
+async def test_connection_is_closed_when_request_head_arrives_too_slowly(port: Port) -> None:
     await port.listen(replace(LONG, headers_seconds=0.2))
     peer = await port.connect()
 
@@ -163,14 +165,14 @@ async def test_bytes_that_drip_win_no_time(port: Port) -> None:
     dripping.cancel()
 
 
-async def test_half_a_body_is_not_waited_for(port: Port) -> None:
+async def test_connection_is_closed_when_body_is_incomplete(port: Port) -> None:
     await port.listen(replace(LONG, body_seconds=0.05))
     peer = await port.connect()
     peer[1].write(POST % 1000 + b"a" * 999)
     assert await closed(peer) == b""
 
 
-async def test_half_a_handshake_is_not_waited_for() -> None:
+async def test_connection_is_closed_when_tls_handshake_is_incomplete() -> None:
     async with Port(secure=True) as port:
         await port.listen(replace(LONG, handshake_seconds=0.05))
         peer = await port.connect(secure=False)
@@ -178,29 +180,29 @@ async def test_half_a_handshake_is_not_waited_for() -> None:
         await closed(peer)
 
 
-async def test_an_answer_that_is_not_taken_is_dropped(port: Port) -> None:
+async def test_connection_is_closed_when_peer_does_not_read_response(port: Port) -> None:
     await port.listen(replace(LONG, answer_seconds=0.05, held_bytes=100_000_000))
     peer = await port.connect()
     peer[1].transport.pause_reading()  # type: ignore[attr-defined]
     peer[1].write(GET.replace(b"livez", b"large"))
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while port.lines():  # noqa: ASYNC110 the server tells nobody
+        while port.lines():  # noqa: ASYNC110 the server has no event for this
             await asyncio.sleep(0.01)
     peer[1].transport.resume_reading()  # type: ignore[attr-defined]
     assert len(await closed(peer)) < 50_000_000
 
 
-async def test_an_idle_connection_is_kept_through_all_that(port: Port) -> None:
+async def test_idle_connection_is_not_closed_by_request_timeouts(port: Port) -> None:
     short = replace(LONG, headers_seconds=0.02, body_seconds=0.02, answer_seconds=0.02)
     await port.listen(short)
     peer, other = await port.connect(), await port.connect()
     assert await answered(peer, GET) == (200, b"ok")
     other[1].write(b"G")
-    await closed(other)  # what is late has been closed in the meantime
+    await closed(other)  # by now all timeouts have passed
     assert await answered(peer, POST % 3 + b"abc") == (200, b"3")
 
 
-async def test_an_idle_connection_ends_at_last(port: Port) -> None:
+async def test_idle_connection_is_closed_after_keepalive(port: Port) -> None:
     await port.listen(replace(LONG, keepalive_seconds=0.05))
     new, used = await port.connect(), await port.connect()
     assert await answered(used, GET) == (200, b"ok")
@@ -208,7 +210,9 @@ async def test_an_idle_connection_ends_at_last(port: Port) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /li", POST % 9, GET])
-async def test_those_who_wait_longest_make_room(port: Port, sent: bytes) -> None:
+async def test_longest_idle_connections_are_closed_when_port_is_full(
+    port: Port, sent: bytes
+) -> None:
     await port.listen(LONG)
     crowd = [await port.connect() for _ in range(LONG.connections)]
     for peer in crowd:
@@ -223,7 +227,7 @@ async def test_those_who_wait_longest_make_room(port: Port, sent: bytes) -> None
         task.cancel()
 
 
-async def test_a_crowd_that_never_shakes_hands_locks_nobody_out() -> None:
+async def test_new_connection_is_accepted_when_peers_never_complete_handshake() -> None:
     async with Port(secure=True) as port:
         await port.listen(LONG)
         for _ in range(3 * LONG.connections):
@@ -231,7 +235,7 @@ async def test_a_crowd_that_never_shakes_hands_locks_nobody_out() -> None:
         assert await answered(await port.connect(), GET) == (200, b"ok")
 
 
-async def test_what_is_young_is_waited_for_until_it_has_gone(port: Port) -> None:
+async def test_new_connection_waits_when_all_connections_are_young(port: Port) -> None:
     await port.listen(replace(LONG, grace_seconds=NEVER, connections=2))
     first, second = await port.connect(), await port.connect()
     assert await answered(first, GET) == (200, b"ok")
@@ -243,8 +247,8 @@ async def test_what_is_young_is_waited_for_until_it_has_gone(port: Port) -> None
         assert await answered(await third, GET) == (200, b"ok")
 
 
-async def test_an_address_that_keeps_a_port_full_keeps_nobody_else_out(port: Port) -> None:
-    """With a small request a second on each connection, none was ever old enough to go."""
+async def test_other_peers_are_accepted_when_one_address_fills_port(port: Port) -> None:
+    """A small request a second on each connection kept all of them too young to close."""
     await port.listen(replace(LONG, grace_seconds=NEVER, crowd=4))
     idle = await port.connect(at="127.0.0.2")
     assert await answered(idle, GET) == (200, b"ok")
@@ -259,17 +263,17 @@ async def test_an_address_that_keeps_a_port_full_keeps_nobody_else_out(port: Por
     assert await answered(idle, GET) == (200, b"ok"), "although it has waited longest of all"
 
 
-async def test_bodies_that_are_held_make_room_for_one_that_comes(port: Port) -> None:
+async def test_connections_with_buffered_bodies_are_closed_when_memory_is_full(port: Port) -> None:
     await port.listen(LONG)
     crowd = [await port.connect() for _ in range(6)]
-    for peer in crowd:  # 6 times 1.9 MB do not fit
+    for peer in crowd:  # six times 1.9 MB exceed the limit
         peer[1].write(POST % 1_900_001 + b"a" * 1_900_000)
         await peer[1].drain()
     body = b"b" * 1_900_000
     assert await answered(await port.connect(), POST % len(body) + body) == (200, b"1900000")
 
 
-async def test_where_nothing_may_go_there_is_503(port: Port) -> None:
+async def test_request_is_answered_503_when_no_connection_may_be_closed(port: Port) -> None:
     await port.listen(replace(LONG, grace_seconds=NEVER, held_bytes=1_100_000))
     peer = await port.connect()
     body = b"b" * 1_200_000
@@ -278,7 +282,7 @@ async def test_where_nothing_may_go_there_is_503(port: Port) -> None:
     assert await answered(again, POST % 1_000_000 + body[:1_000_000]) == (200, b"1000000")
 
 
-async def test_an_answer_counts_too(port: Port) -> None:
+async def test_response_counts_toward_buffered_bytes(port: Port) -> None:
     await port.listen(replace(LONG, grace_seconds=NEVER))
     peer = await port.connect()
     assert (await answered(peer, GET.replace(b"livez", b"large")))[0] == 503
@@ -291,18 +295,18 @@ ENCODED = (
 REFUSED = {
     "a length beyond the limit": (POST % 2_000_001, 413),
     "a length of 70 digits": (POST.replace(b"%d", b"9" * 70), 400),
-    "a length that is none": (POST.replace(b"%d", b"-1"), 400),
+    "a negative length": (POST.replace(b"%d", b"-1"), 400),
     "two lengths": (POST.replace(b"%d", b"1\r\nContent-Length: 2"), 400),
     "a length and chunks": (CHUNKED.replace(b"Host: a", b"Content-Length: 3") + b"3\r\nabc", 400),
     "chunks beyond the limit": (CHUNKED + b"200000\r\n" + b"a" * 0x200000, 413),
     "a chunk without a size": (CHUNKED + b"x\r\nabc\r\n", 400),
-    "a chunk that goes on": (CHUNKED + b"2\r\nabcdef\r\n0\r\n\r\n", 400),
+    "a chunk longer than its size": (CHUNKED + b"2\r\nabcdef\r\n0\r\n\r\n", 400),
     "a chunk of 2^70": (CHUNKED + b"400000000000000000\r\nabc", 400),
     "gzip": (ENCODED % b"gzip", 400),
     "deflate": (ENCODED % b"deflate", 400),
     "br": (ENCODED % b"br", 400),
     "zstd": (ENCODED % b"zstd", 400),
-    "an encoding of nobody": (ENCODED % b"\xff\xfe", 400),
+    "an unknown encoding": (ENCODED % b"\xff\xfe", 400),
     "no HTTP": (b"\x00\xff\r\n\r\n", 400),
     "another version": (b"GET / HTTP/9.9\r\n\r\n", 400),
     "a long line": (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 400),
@@ -314,14 +318,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_is_no_request_is_refused(port: Port, case: str) -> None:
+async def test_invalid_request_is_rejected(port: Port, case: str) -> None:
     sent, status = REFUSED[case]
     await port.listen(LONG)
     assert (await answered(await port.connect(), sent))[0] == status
 
 
-async def test_what_a_peer_asked_for_that_has_gone_is_given_up(port: Port) -> None:
-    """Or requests that wait would pile up, beyond all limits of connections."""
+async def test_handler_is_cancelled_when_peer_disconnects(port: Port) -> None:
+    """Otherwise waiting requests would pile up beyond the limits of connections."""
     await port.listen(LONG)
     _, writer = await port.connect()
     writer.write(GET.replace(b"livez", b"never"))
@@ -331,7 +335,7 @@ async def test_what_a_peer_asked_for_that_has_gone_is_given_up(port: Port) -> No
         await port.gone.wait()
 
 
-async def test_a_server_that_leaves_waits_for_nobody(port: Port) -> None:
+async def test_shutdown_closes_all_connections(port: Port) -> None:
     await port.listen(LONG)
     peers = [await port.connect() for _ in range(3)]
     peers[0][1].write(GET[:9])

@@ -1,4 +1,4 @@
-"""What nests 9,000 deep in a Node that others send along."""
+"""Nodes with fields that nest 9,000 levels deep."""
 
 import orjson
 import pytest
@@ -12,7 +12,7 @@ from webhook import wire
 
 
 @pytest.mark.parametrize("deep", [DEEP, LISTS])
-def test_a_mark_becomes_a_taint_all_the_same(deep: bytes) -> None:
+def test_webhook_taints_marked_node_when_node_is_deeply_nested(deep: bytes) -> None:
     node = node_json()
     node["metadata"]["labels"] = {MARK_LABEL: "soft"}
     tame = patch_of(wire.review(review_of(node), TAINT_KEY).body)
@@ -22,14 +22,14 @@ def test_a_mark_becomes_a_taint_all_the_same(deep: bytes) -> None:
 
 
 @pytest.mark.parametrize("deep", [DEEP, LISTS])
-def test_a_list_of_nodes_has_its_names(deep: bytes) -> None:
+def test_extender_reads_names_when_nodes_are_deeply_nested(deep: bytes) -> None:
     items = [{"metadata": {"name": name, "managedFields": "@"}} for name in ("a", "b")]
     body = orjson.dumps({"Nodes": {"items": items}}).replace(b'"@"', deep)
     assert call(body).names == ["a", "b"]
 
 
-def test_a_node_that_is_sent_twice_gets_its_taint() -> None:
-    """Before and after an update, each with as many steps as the API server takes of one value."""
+def test_webhook_taints_node_when_old_and_new_object_are_deeply_nested() -> None:
+    """The Node before and after an update, each as deep as the API server accepts."""
     node = node_json()
     node["metadata"]["labels"] = {MARK_LABEL: "soft"}
     node["metadata"]["managedFields"] = "@"
@@ -40,8 +40,8 @@ def test_a_node_that_is_sent_twice_gets_its_taint() -> None:
 
 
 @pytest.mark.parametrize("pairs", [wire.STEPS_MAX, 780_000])
-def test_brackets_alone_are_no_review(pairs: int) -> None:
-    """Anybody may send them; to cut these the event loop would be held for half a second."""
+def test_webhook_rejects_review_that_nests_too_often(pairs: int) -> None:
+    """Any peer can send them; cutting them would block the event loop for half a second."""
     body = review_of(node_json()).replace(b'"uid"', b'"x":"@","uid"', 1)
     with pytest.raises(InvalidInputError, match="runs of brackets"):
         wire.review(body.replace(b'"@"', b"[1," * pairs + b"1" + b"]" * pairs), TAINT_KEY)

@@ -1,4 +1,4 @@
-"""Each hostile object beside a tame cluster: the others' verdicts are those without it."""
+"""One hostile object beside a tame cluster must not change the verdicts of other nodes."""
 
 from functools import cache
 
@@ -12,7 +12,7 @@ from tests.hostile.objects import HOME, HOSTILE, TAME, Hostile
 
 TAME_BYTES = written(TAME)
 STRANGE = frozenset({"evil", HOME})
-"""Nodes whose own verdict is spoilt, and rightly so."""
+"""Nodes whose own verdict a hostile object may change."""
 
 
 @cache
@@ -26,7 +26,7 @@ def _others(told: dict[str, str]) -> dict[str, str]:
     return {name: said for name, said in told.items() if name not in STRANGE}
 
 
-def test_the_tame_cluster_has_something_to_lose() -> None:
+def test_tame_cluster_has_removals_and_pending_pods() -> None:
     plan, told = without()
     assert plan.removals
     assert plan.pending
@@ -34,7 +34,7 @@ def test_the_tame_cluster_has_something_to_lose() -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: f"{one.kind} {one.name}")
-def test_one_object_spoils_its_own_verdict_alone(hostile: Hostile) -> None:
+def test_hostile_object_does_not_change_verdicts_of_other_nodes(hostile: Hostile) -> None:
     found, watched = Watched(), Watched()
     found.list([*TAME_BYTES, (hostile.kind, hostile.raw)])
     _, told = judged(found.cluster())
@@ -46,7 +46,7 @@ def test_one_object_spoils_its_own_verdict_alone(hostile: Hostile) -> None:
     try:
         assert dumped([*TAME_BYTES, (hostile.kind, hostile.raw)]) == found.cluster()
     except InvalidInputError as fault:
-        # What is no JSON at all is refused as a whole file; no API server sends it.
+        # A file that is not JSON is rejected as a whole; no API server sends such an object.
         with pytest.raises(orjson.JSONDecodeError):
             orjson.loads(hostile.raw)
         assert "is not complete, valid JSON" in str(fault)  # noqa: PT017 either way is right

@@ -1,4 +1,4 @@
-"""What others may write where Ebb keeps its trust: the Secret, the caBundle, files of a pair."""
+"""Corrupt trust material: the Secret, the caBundle, and certificate files."""
 
 import base64
 import random
@@ -45,7 +45,7 @@ def rsa_key() -> rsa.RSAPrivateKey:
 
 
 def own(curve: ec.EllipticCurve) -> Pair:
-    """Return a CA of another curve, signed by itself."""
+    """Return a self-signed CA of another curve."""
     key = ec.generate_private_key(curve)
     first = signed(CA, key, name="x", days=3650, is_ca=True)
     named = Pair(first.certificate, first.key)
@@ -70,17 +70,17 @@ UNUSABLE: dict[str, Mapping[str, bytes]] = {
     "half a key": secret(CA.certificate, CA.key[:100]),
     "no key": {"ca.crt": CA.certificate},
     "no certificate": {"ca.key": CA.key},
-    "the wrong way round": secret(CA.key, CA.certificate),
+    "certificate and key swapped": secret(CA.key, CA.certificate),
     "key of another CA": secret(CA.certificate, OTHER.key),
     "key with a password": secret(CA.certificate, locked()),
     "RSA": secret(CA.certificate, pem_of(rsa_key())),
     "a leaf": secret(LEAF.certificate, LEAF.key),
     "expired": secret(EXPIRED.certificate, EXPIRED.key),
-    "in a year": secret(COMING.certificate, COMING.key),
-    "a curve that few know": secret(own(ec.SECP256K1()).certificate, own(ec.SECP256K1()).key),
+    "valid in a year": secret(COMING.certificate, COMING.key),
+    "uncommon curve": secret(own(ec.SECP256K1()).certificate, own(ec.SECP256K1()).key),
     "an empty PEM": secret(b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", CA.key),
-    "many beginnings": secret(b"-----BEGIN CERTIFICATE-----\n" * 30_000, CA.key),
-    "only the next one": {"next.crt": CA.certificate, "next.key": CA.key, "theirs": b"0"},
+    "many unterminated PEM blocks": secret(b"-----BEGIN CERTIFICATE-----\n" * 30_000, CA.key),
+    "only the next CA": {"next.crt": CA.certificate, "next.key": CA.key, "theirs": b"0"},
 }
 
 
@@ -90,7 +90,7 @@ def ready(cluster: Cluster, server: Serving) -> bool:
 
 
 @pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
-async def test_whoever_is_first_puts_a_new_ca_in_the_place_of_what_cannot_be_used(
+async def test_unusable_secret_is_replaced_once(
     data: Mapping[str, bytes],
 ) -> None:
     cluster, clock = Cluster(), FakeClock(START)
@@ -113,7 +113,7 @@ async def test_whoever_is_first_puts_a_new_ca_in_the_place_of_what_cannot_be_use
     assert cluster.data["theirs"] == b"1"
 
 
-async def test_a_replica_that_starts_into_it_leaves_the_others_trusted() -> None:
+async def test_other_replicas_remain_trusted_when_replica_starts_with_unusable_secret() -> None:
     cluster, clock = Cluster(data=GOOD), FakeClock(START)
     other, of_other = replica(cluster, clock)
     await other.round()
@@ -126,8 +126,10 @@ async def test_a_replica_that_starts_into_it_leaves_the_others_trusted() -> None
 
 
 @pytest.mark.parametrize("data", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_replica_that_starts_into_it_serves_at_once(data: Mapping[str, bytes]) -> None:
-    """As after the component cert-manager, too, whose CA stays in the caBundle."""
+async def test_replica_is_ready_when_it_starts_with_unusable_secret(
+    data: Mapping[str, bytes],
+) -> None:
+    """The caBundle may contain another CA, for example cert-manager's after its removal."""
     cluster = Cluster(data=data, bundle=[STRANGER])
     one, server = replica(cluster, FakeClock(START))
     await one.round()
@@ -146,15 +148,18 @@ SIDE: dict[str, tuple[Mapping[str, bytes], int]] = {
     "next: expired": ({**GOOD, "next.crt": EXPIRED.certificate, "next.key": EXPIRED.key}, 1),
     "old: no certificate": ({**AFTER, "old.crt": b"x"}, 1),
     "old: expired": ({**AFTER, "old.crt": EXPIRED.certificate}, 1),
-    "old.until: none": ({**GOOD, "old.crt": OTHER.certificate}, 2),
+    "old.until: missing": ({**GOOD, "old.crt": OTHER.certificate}, 2),
     "old.until: no number": ({**AFTER, "old.until": b"x"}, 2),
-    "old.until: for ever": ({**AFTER, "old.until": b"999999999999"}, 2),
-    "old.until: over": ({**AFTER, "old.until": b"1"}, 2),  # for a while, as our clock may be wrong
+    "old.until: in 30,000 years": ({**AFTER, "old.until": b"999999999999"}, 2),
+    "old.until: in the past": (
+        {**AFTER, "old.until": b"1"},
+        2,
+    ),  # trusted for a while, as our clock may be wrong
 }
 
 
 @pytest.mark.parametrize(("data", "trusted"), SIDE.values(), ids=SIDE)
-async def test_beside_a_good_ca_the_rest_is_put_right(
+async def test_valid_ca_remains_when_other_entries_are_invalid(
     data: Mapping[str, bytes], trusted: int
 ) -> None:
     cluster = Cluster(data={**data, "theirs": b"1"})
@@ -178,27 +183,25 @@ UNNAMED = (
     )
     + b"-----END CERTIFICATE-----\n"
 )
-"""Another's, with a name in Latin 1, as older tools write it."""
+"""A foreign certificate with a name in Latin 1, as older tools write it."""
 BUNDLES: dict[str, tuple[bytes, list[bytes]]] = {
     "garbage": (b"garbage", []),
     "not text": (bytes(range(256)), []),
     "a key": (CA.key, []),
-    "half": (STRANGER[:200], []),
-    "no end": (b"-----BEGIN CERTIFICATE-----\n" * 30_000, []),
-    "nothing in it": (b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", []),
+    "half a certificate": (STRANGER[:200], []),
+    "unterminated PEM blocks": (b"-----BEGIN CERTIFICATE-----\n" * 30_000, []),
+    "empty PEM": (b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", []),
     "base64 twice": (base64.b64encode(STRANGER), []),
-    "garbage around another's": (b"a\xff\n" + STRANGER + b"\x00garbage", [STRANGER]),
-    "half before another's": (STRANGER[:200] + STRANGER, [STRANGER]),
-    "another's, often": (STRANGER * 1000, [STRANGER]),
+    "garbage around a foreign certificate": (b"a\xff\n" + STRANGER + b"\x00garbage", [STRANGER]),
+    "half a certificate before a foreign one": (STRANGER[:200] + STRANGER, [STRANGER]),
+    "a foreign certificate 1,000 times": (STRANGER * 1000, [STRANGER]),
     "expired": (EXPIRED.certificate + STRANGER, [STRANGER]),
-    "another's in Latin 1": (UNNAMED + STRANGER, [*tls.split(UNNAMED), STRANGER]),
+    "a foreign name in Latin 1": (UNNAMED + STRANGER, [*tls.split(UNNAMED), STRANGER]),
 }
 
 
 @pytest.mark.parametrize(("bundle", "kept"), BUNDLES.values(), ids=BUNDLES)
-async def test_a_bundle_that_is_garbage_trusts_nothing_and_is_overwritten(
-    bundle: bytes, kept: list[bytes]
-) -> None:
+async def test_invalid_bundle_is_overwritten(bundle: bytes, kept: list[bytes]) -> None:
     cluster = Cluster(data=GOOD, bundle=[bundle, b""])
     one, server = replica(cluster, FakeClock(START))
     await one.round()
@@ -208,8 +211,8 @@ async def test_a_bundle_that_is_garbage_trusts_nothing_and_is_overwritten(
 
 
 @pytest.mark.parametrize("seed", range(16))
-async def test_whatever_is_changed_is_mended_by_the_next_round(seed: int) -> None:
-    """100 changes each of the CA, of its key, of a stage and of the bundle."""
+async def test_next_round_repairs_any_mutation(seed: int) -> None:
+    """Mutate the CA, its key, a rotation stage or the bundle, 100 times."""
     chance, clock = random.Random(seed), FakeClock(START)
     cluster = Cluster(data=GOOD, bundle=[b""])
     one, server = replica(cluster, clock)
@@ -231,7 +234,7 @@ async def test_whatever_is_changed_is_mended_by_the_next_round(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_read_is_refused_by_name_or_works(seed: int) -> None:
+def test_mutated_pair_is_accepted_or_rejected_with_name(seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(250):
         changed = mutated(chance.choice([CA.certificate, CA.key, LEAF.certificate]), chance)
@@ -249,7 +252,7 @@ def test_what_is_read_is_refused_by_name_or_works(seed: int) -> None:
 
 
 class TestObjects:
-    """The two objects as the API server may answer them."""
+    """The Secret and the MutatingWebhookConfiguration as an API server may return them."""
 
     @pytest.fixture
     async def api(self) -> AsyncIterator[FakeApi]:
@@ -267,7 +270,7 @@ class TestObjects:
             ({"data": {"a": "eA=="}, "metadata": {"annotations": None}}, {"a": b"x"}),
         ],
     )
-    async def test_secrets(
+    async def test_secret_is_read_and_written_when_fields_are_odd(
         self, api: FakeApi, found: dict[str, object], data: dict[str, bytes]
     ) -> None:
         api.put_document("/api/v1/namespaces/ns/secrets/s", found)
@@ -278,7 +281,7 @@ class TestObjects:
             assert (await store.write(read, {"b": b"y"}, {"c": "1"})).data == {"b": b"y"}
 
     @pytest.mark.parametrize("raw", [b"", b"[]", b"1", b"null", b'{"metadata":null}', b"\xff"])
-    async def test_answers_that_are_no_objects(self, api: FakeApi, raw: bytes) -> None:
+    async def test_response_that_is_no_object_is_rejected(self, api: FakeApi, raw: bytes) -> None:
         async with opened(api) as client:
             api.answer_next("get", raw)
             with pytest.raises(UnavailableError, match="not an object"):
@@ -293,7 +296,9 @@ class TestObjects:
             {"name": "w", "clientConfig": {"caBundle": "%%%"}},
         ],
     )
-    async def test_registrations(self, api: FakeApi, webhook: dict[str, object]) -> None:
+    async def test_webhook_configuration_is_read_and_written_when_fields_are_odd(
+        self, api: FakeApi, webhook: dict[str, object]
+    ) -> None:
         api.put_document(f"{REGISTRATIONS}/r", {"webhooks": [webhook]})
         async with opened(api) as client:
             registration = Registration(client, "r")
@@ -313,7 +318,7 @@ class TestObjects:
 
 
 def kinds() -> dict[str, Pair]:
-    """Return pairs of one CA with keys of different kinds."""
+    """Return certificates of one CA with keys of different types."""
     return {"EC": LEAF, "RSA": signed(CA, rsa_key(), name="ebb", days=365)}
 
 
@@ -323,18 +328,20 @@ FILES: dict[str, tuple[bytes, bytes]] = {
     "half a certificate": (LEAF.certificate[:300], LEAF.key),
     "half a key": (LEAF.certificate, LEAF.key[:100]),
     "half a chain": (LEAF.certificate + CA.certificate[:300], LEAF.key),
-    "nothing yet": (b"", b""),
-    "key not yet": (LEAF.certificate, b""),
+    "both files empty": (b"", b""),
+    "key empty": (LEAF.certificate, b""),
     "garbage": (bytes(range(256)), b"x"),
-    "a password": (LEAF.certificate, locked()),
+    "key with password": (LEAF.certificate, locked()),
     "expired": (signed(CA, rsa_key(), days=7).certificate, pem_of(rsa_key())),
-    "not yet": (COMING.certificate, COMING.key),
+    "not yet valid": (COMING.certificate, COMING.key),
     "RSA with the wrong key": (kinds()["RSA"].certificate, LEAF.key),
 }
 
 
 @pytest.mark.parametrize(("crt", "key"), FILES.values(), ids=FILES)
-def test_a_bad_pair_of_files_leaves_the_one_before(tmp_path: Path, crt: bytes, key: bytes) -> None:
+def test_previous_certificate_is_served_when_new_files_are_invalid(
+    tmp_path: Path, crt: bytes, key: bytes
+) -> None:
     files = str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")
     server = Serving()
     (tmp_path / "tls.crt").write_bytes(LEAF.certificate)
@@ -353,7 +360,7 @@ def test_a_bad_pair_of_files_leaves_the_one_before(tmp_path: Path, crt: bytes, k
 
 
 @pytest.mark.parametrize("order", [["EC", "RSA", "EC"], ["RSA", "EC", "RSA"]])
-def test_of_a_pair_of_another_kind_nothing_stays(order: list[str]) -> None:
+def test_previous_certificate_is_not_served_when_key_type_changes(order: list[str]) -> None:
     server = Serving()
     for kind in order:
         server.load(kinds()[kind])
@@ -364,7 +371,7 @@ def test_of_a_pair_of_another_kind_nothing_stays(order: list[str]) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_callers_are_asked_by_every_certificate_that_is_served(
+def test_client_certificate_is_required_with_every_server_certificate(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     (tmp_path / "ca").write_bytes(b"# Gr\xc3\xbc\xc3\x9fe\n" + OTHER.certificate)
@@ -382,10 +389,10 @@ def test_callers_are_asked_by_every_certificate_that_is_served(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_another_ca_of_callers_counts_with_the_next_pair(
+def test_changed_client_ca_applies_when_certificate_is_reloaded(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
-    """One that is none is named, and what was served before is served on."""
+    """An invalid file is reported, and the previous CA remains in use."""
     ca, crt, key = (tmp_path / name for name in ("ca", "tls.crt", "tls.key"))
     crt.write_bytes(LEAF.certificate)
     key.write_bytes(LEAF.key)
@@ -412,17 +419,17 @@ def test_another_ca_of_callers_counts_with_the_next_pair(
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
-def test_a_callers_ca_that_is_none_is_named(tmp_path: Path, content: bytes) -> None:
+def test_invalid_client_ca_is_rejected_with_its_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ca").write_bytes(content)
     with pytest.raises(InvalidInputError, match="ca: not PEM certificates"):
         Serving(str(tmp_path / "ca"))
 
 
-def test_without_a_certificate_nobody_gets_through() -> None:
+def test_connection_fails_when_server_has_no_certificate() -> None:
     assert not connects(Serving().context, CA.certificate)
 
 
-def test_after_the_one_that_is_served_has_ended_another_that_is_over_is_no_worse(
+def test_expired_certificate_is_loaded_when_served_certificate_has_expired(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tls.crt").write_bytes(LEAF.certificate)

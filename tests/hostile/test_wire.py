@@ -1,7 +1,7 @@
-"""Hostile reviews and prioritize calls, against both programs' fronts over real sockets.
+"""Hostile reviews and prioritize calls, sent to both programs over real sockets.
 
-No answer is a 5xx, every answer is well-formed, and every patch applies and leaves taints that the
-API server accepts. `make hostile` tries twenty times as many as the tests do otherwise.
+No response is a 5xx, every response is well-formed, and every patch applies and results in taints
+that the API server accepts. `make hostile` runs twenty times as many examples.
 """
 
 import asyncio
@@ -53,11 +53,11 @@ REVIEWS = [json.loads(path.read_bytes())
 CALLS = [json.loads(path.read_bytes())
          for path in sorted((FOLDER / "extender" / "messages").glob("*.json"))]  # fmt: skip
 EXAMPLES = max(500, settings().max_examples)
-MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 
 class Front:
-    """A program's front on a thread of its own, and a connection to it that is kept."""
+    """A program's HTTP server in its own thread, and one persistent connection to it."""
 
     def __init__(self, app: web.Application, path: str) -> None:
         self._app, self._path = app, path
@@ -91,7 +91,7 @@ class Front:
         self._thread.join()
 
     def asked(self, body: bytes) -> tuple[int, bytes]:
-        """Return status and body of the answer."""
+        """Return status and body of the response."""
         if self._connection is None:
             self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         self._connection.request("POST", self._path, body)
@@ -124,11 +124,11 @@ def check_refusal(status: int, answer: bytes) -> None:
 
 
 def check_reviewed(sent: bytes, status: int, answer: bytes) -> str:
-    """Check an answer to whatever was sent. Returns: which kind it is."""
+    """Check the response to a review, valid or not; return its outcome."""
     if status != 200:
         check_refusal(status, answer)
         return "refused"
-    if DEEP_BYTES in sent:  # deeper than we can read it here; what it must not change: below
+    if DEEP_BYTES in sent:  # too deep to parse here; other tests compare its response
         assert json.loads(answer)["response"]["allowed"] is True
     else:
         check_review(json.loads(sent.decode(errors="replace")), answer)
@@ -136,7 +136,7 @@ def check_reviewed(sent: bytes, status: int, answer: bytes) -> str:
 
 
 def check_review(sent: Json, answer: bytes) -> None:
-    """An answer is well-formed; its patch applies and leaves taints that are accepted."""
+    """Check that an answer is well-formed, and that its patch results in valid taints."""
     found = json.loads(answer)
     assert set(found) == {"apiVersion", "kind", "response"}
     response = found["response"]
@@ -166,14 +166,14 @@ def _without_taints(found: Json) -> Json:
 
 
 class Seen(Counter[str]):
-    """What the generators have reached: each kind of answer, and often."""
+    """Counts of outcomes, to check that the generators reach each of them often."""
 
     def check(self, *kinds: str) -> None:
         for kind in kinds:
             assert self[kind] > EXAMPLES // 50, (kind, self)
 
 
-def test_mutated_reviews(webhook: Front) -> None:
+def test_mutated_reviews_are_answered_correctly(webhook: Front) -> None:
     seen = Seen()
 
     @MANY
@@ -186,7 +186,7 @@ def test_mutated_reviews(webhook: Front) -> None:
     seen.check("refused", "patched", "unchanged")
 
 
-def test_reviews_with_mutated_bytes(webhook: Front) -> None:
+def test_reviews_with_mutated_bytes_are_answered_correctly(webhook: Front) -> None:
     seen = Seen()
 
     @MANY
@@ -200,7 +200,7 @@ def test_reviews_with_mutated_bytes(webhook: Front) -> None:
 
 
 @pytest.mark.parametrize("case", odd_nodes.table(), ids=lambda case: case.name)
-def test_reviews_of_odd_nodes(webhook: Front, case: odd_nodes.Odd) -> None:
+def test_reviews_of_odd_nodes_are_answered_correctly(webhook: Front, case: odd_nodes.Odd) -> None:
     review = deepcopy(REVIEWS[0])
     review["request"]["object"] = case.onto(review["request"]["object"])
     status, answer = webhook.asked(written(review, plain=False))
@@ -212,7 +212,7 @@ def test_reviews_of_odd_nodes(webhook: Front, case: odd_nodes.Odd) -> None:
 
 
 def check_scored(sent: bytes, status: int, answer: bytes) -> str:
-    """Check an answer to whatever was sent. Returns: which kind it is."""
+    """Check the response to a call, valid or not; return its outcome."""
     if status != 200:
         check_refusal(status, answer)
         return "refused"
@@ -222,7 +222,7 @@ def check_scored(sent: bytes, status: int, answer: bytes) -> str:
 
 
 def check_scores(asked: Any, answer: bytes) -> None:
-    """Every name that was asked about has one score, in order."""
+    """Check that every requested name has one score, in order."""
     found = json.loads(answer)
     assert all(set(one) == {"Host", "Score"} for one in found)
     assert all(type(one["Score"]) is int and 0 <= one["Score"] <= 10 for one in found)
@@ -230,7 +230,7 @@ def check_scores(asked: Any, answer: bytes) -> None:
 
 
 def names(call: Json) -> list[str]:
-    """Return what a call asks about."""
+    """Return the node names of a call."""
     for key in ("NodeNames", "nodeNames", "nodenames"):
         if call.get(key) is not None:
             return list(call[key])
@@ -238,7 +238,7 @@ def names(call: Json) -> list[str]:
     return [one["metadata"]["name"] for one in nodes.get("items") or ()]
 
 
-def test_mutated_calls(extender: Front) -> None:
+def test_mutated_calls_are_answered_correctly(extender: Front) -> None:
     seen = Seen()
 
     @MANY
@@ -251,7 +251,7 @@ def test_mutated_calls(extender: Front) -> None:
     seen.check("refused", "scored")
 
 
-def test_calls_with_mutated_bytes(extender: Front) -> None:
+def test_calls_with_mutated_bytes_are_answered_correctly(extender: Front) -> None:
     seen = Seen()
 
     @MANY
@@ -265,7 +265,7 @@ def test_calls_with_mutated_bytes(extender: Front) -> None:
 
 
 def nested(document: Json, path: str) -> bytes:
-    """Write the document with a value at *path* that nests 9,000 deep."""
+    """Return the encoded document with a value at *path* that nests 9,000 levels deep."""
     document = deepcopy(document)
     *way, last = path.split("/")
     target: Any = document
@@ -285,21 +285,22 @@ def nested(document: Json, path: str) -> bytes:
         "later",
     ],
 )
-def test_what_nests_and_is_not_read_changes_no_answer(webhook: Front, path: str) -> None:
+def test_deeply_nested_unread_field_does_not_change_review(webhook: Front, path: str) -> None:
     review = next(one for one in REVIEWS if one["request"]["operation"] == "UPDATE")
     assert webhook.asked(nested(review, path)) == webhook.asked(written(review, plain=True))
 
 
 @pytest.mark.parametrize("path", ["Pod/metadata/managedFields", "Nodes/items/0/metadata/later"])
-def test_what_nests_in_a_call_changes_no_answer(extender: Front, path: str) -> None:
+def test_deeply_nested_unread_field_does_not_change_scores(extender: Front, path: str) -> None:
     call = next(one for one in CALLS if one.get("Nodes"))
     assert extender.asked(nested(call, path)) == extender.asked(written(call, plain=True))
 
 
 HUGE = {
-    "seven million names that are empty": b'{"NodeNames":[%b]}' % b",".join([b'""'] * 7_000_000),
+    "seven million empty names": b'{"NodeNames":[%b]}' % b",".join([b'""'] * 7_000_000),
     "sixteen million names": b'{"NodeNames":[%b]}' % b",".join([b'"a"'] * 16_000_000),
-    "as many in the other spelling": b'{"nodenames":[%b]}' % b",".join([b'"a"'] * 16_000_000),
+    "sixteen million names in lower case": b'{"nodenames":[%b]}'
+    % b",".join([b'"a"'] * 16_000_000),
     "a name of 60 MB": b'{"NodeNames":["%b"]}' % (b"a" * 60_000_000),
     "two million Nodes": b'{"Nodes":{"items":[%b]}}'
     % b",".join([b'{"metadata":{"name":"a"}}'] * 2_000_000),
@@ -309,7 +310,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("case", HUGE)
-def test_huge_calls_are_refused(extender: Front, case: str) -> None:
+def test_huge_calls_are_rejected(extender: Front, case: str) -> None:
     assert len(HUGE[case]) <= wire.BODY_BYTES_MAX
     check_refusal(*extender.asked(HUGE[case]))
 
@@ -317,9 +318,9 @@ def test_huge_calls_are_refused(extender: Front, case: str) -> None:
 @pytest.mark.parametrize(
     "body", [b"[" * REVIEW_BYTES_MAX, b'{"a":' * (REVIEW_BYTES_MAX // 5), b'"' * REVIEW_BYTES_MAX]
 )
-def test_huge_reviews_are_refused(webhook: Front, body: bytes) -> None:
+def test_huge_reviews_are_rejected(webhook: Front, body: bytes) -> None:
     check_refusal(*webhook.asked(body))
 
 
-def test_a_longer_review_is_not_read(webhook: Front) -> None:
+def test_review_beyond_limit_is_answered_413(webhook: Front) -> None:
     assert webhook.asked(b" " * (REVIEW_BYTES_MAX + 1))[0] == 413

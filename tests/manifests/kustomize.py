@@ -1,7 +1,7 @@
-"""As much of kustomize as manifests/ uses, because no plain machine has it.
+"""The part of kustomize that manifests/ uses, so that tests do not need its binary.
 
-Resources, components, patches (merged mappings, `$patch: delete`, JSON patches), images and
-labels; a field that it does not know is a fault, so that it cannot read past one.
+It supports resources, components, patches (merged mappings, `$patch: delete`, JSON patches),
+images and labels. An unknown field is an error, so that none is ignored.
 """
 
 import copy
@@ -114,7 +114,7 @@ def _patched(objects: list[Json], patch: Json) -> list[Json]:
 
 
 def _named(objects: list[Json], change: Json) -> Json:
-    """Return the object that a patch without a target names; kustomize fails if there is none."""
+    """Return the object that a patch without a target names; kustomize too fails without it."""
     metadata = change["metadata"]
     found = find(objects, change["kind"], metadata["name"], metadata.get("namespace"))
     assert found["apiVersion"] == change["apiVersion"]
@@ -122,7 +122,7 @@ def _named(objects: list[Json], change: Json) -> Json:
 
 
 def _selected(objects: list[Json], target: Json) -> list[Json]:
-    """Return the objects that a target selects; none is no fault, as in kustomize."""
+    """Return the objects that a target selects; as in kustomize, there may be none."""
     if set(target) == {"labelSelector"}:
         key, _, value = target["labelSelector"].partition("=")
         return [one for one in objects if one["metadata"].get("labels", {}).get(key) == value]

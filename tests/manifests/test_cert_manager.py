@@ -14,14 +14,14 @@ def certificate(name: str) -> Json:
     return found
 
 
-def test_the_certificate_is_for_the_names_the_webhook_is_called_by() -> None:
+def test_certificate_has_names_of_webhook_service() -> None:
     own = names.server_names(NAMESPACE)
     assert certificate("ebb-webhook")["dnsNames"] == [
         n for n in own if n.startswith(names.SERVICE)
     ]
 
 
-def test_it_is_mounted_where_the_configuration_says() -> None:
+def test_certificate_is_mounted_at_configured_path() -> None:
     objects = render("cert-manager")
     text = find(objects, "ConfigMap", "ebb-config")["data"][PARSED]
     config = parse(yaml.safe_load(text), PARSED).webhook
@@ -34,7 +34,7 @@ def test_it_is_mounted_where_the_configuration_says() -> None:
     assert config.key_file == f"{mount['mountPath']}/tls.key"
 
 
-def test_the_api_server_trusts_the_certificates_own_ca() -> None:
+def test_webhook_configuration_trusts_ca_of_certificate() -> None:
     objects = render("cert-manager")
     webhook = find(objects, "MutatingWebhookConfiguration", names.REGISTRATION)
     source = webhook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
@@ -47,11 +47,11 @@ def test_the_api_server_trusts_the_certificates_own_ca() -> None:
     find(objects, "Issuer", ca["issuerRef"]["name"])
 
 
-def test_the_webhooks_own_secret_is_gone() -> None:
+def test_secret_of_webhook_is_removed() -> None:
     assert of_kind(render("cert-manager"), "Secret") == []
 
 
-def test_it_changes_the_configuration_and_the_webhooks_objects_alone() -> None:
+def test_component_changes_only_configuration_and_webhook() -> None:
     before, after = render(""), render("cert-manager")
     changed = {one["metadata"]["name"] for one in (*before, *after)
                if one not in before or one not in after}  # fmt: skip
@@ -64,8 +64,8 @@ def test_it_changes_the_configuration_and_the_webhooks_objects_alone() -> None:
 
 
 @pytest.mark.parametrize("first", ["cert-manager", "admission-policy"])
-def test_with_the_policy_the_order_of_the_components_is_free(first: str) -> None:
-    """Only certificates may be left over, that nobody serves."""
+def test_components_can_be_combined_in_any_order(first: str) -> None:
+    """Only unused certificates may remain."""
     (second,) = {"cert-manager", "admission-policy"} - {first}
     objects = with_components(first, second)
     assert len(of_kind(objects, "MutatingAdmissionPolicy")) == 1

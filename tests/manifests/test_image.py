@@ -24,14 +24,14 @@ def last_stage() -> dict[str, str]:
     return dict(found[start:])
 
 
-def test_both_stages_stand_on_one_small_python() -> None:
+def test_both_stages_use_same_slim_python() -> None:
     bases = {rest.partition(" ")[0] for name, rest in instructions() if name == "FROM"}
     (base,) = bases
-    # From 3.13 on Python refuses CAs without key identifiers, which some managed clusters have.
+    # Python 3.13 rejects CAs without key identifiers, which some managed clusters use.
     assert base == "python:3.12-slim"
 
 
-def test_it_runs_as_a_user_by_number_who_is_the_pods() -> None:
+def test_image_runs_as_numeric_user_of_pods() -> None:
     user = last_stage()["USER"]
     assert [rest for name, rest in instructions() if name == "USER"] == [user]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
@@ -40,12 +40,12 @@ def test_it_runs_as_a_user_by_number_who_is_the_pods() -> None:
         assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
 
 
-def test_it_writes_nothing_beside_tmp() -> None:
+def test_image_writes_only_to_tmp() -> None:
     found = last_stage()["ENV"].split()
     assert {"HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"} <= set(found)
 
 
-def test_whatever_is_fetched_is_pinned_by_hash() -> None:
+def test_downloaded_packages_are_pinned_by_hash() -> None:
     commands = " && ".join(rest for name, rest in instructions() if name == "RUN").split(" && ")
     fetching = []
     for command in (command for command in commands if re.match(r"pip\b", command)):
@@ -63,7 +63,7 @@ def test_whatever_is_fetched_is_pinned_by_hash() -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_is_part_of_what_is_tested_with(name: str) -> None:
+def test_lock_is_subset_of_tested_lock(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
         assert LOCKED.fullmatch(line), f"{name}, line {number}: {line}"
@@ -79,12 +79,12 @@ def test_a_lock_is_part_of_what_is_tested_with(name: str) -> None:
         ("requirements-runtime.lock", PROJECT["project"]["dependencies"]),
     ],
 )
-def test_a_lock_holds_all_that_is_asked_for(name: str, wanted: list[str]) -> None:
+def test_lock_contains_all_requirements(name: str, wanted: list[str]) -> None:
     pinned = {pin.partition("==")[0] for pin in PINNED.findall((ROOT / name).read_text("utf-8"))}
     assert {re.split(r"[^a-z0-9-]", one)[0] for one in wanted} <= pinned
 
 
-def test_the_image_holds_the_programs_and_no_more() -> None:
+def test_image_contains_only_programs() -> None:
     lines = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     assert "*" in lines
     let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
@@ -92,7 +92,7 @@ def test_the_image_holds_the_programs_and_no_more() -> None:
     assert let_in == {*rooms, *LOCKS, "LICENSE", "README.md", "pyproject.toml"}
 
 
-def test_the_version_is_the_projects() -> None:
+def test_image_tag_is_version_of_project() -> None:
     (release,) = documents(MANIFESTS / "components" / "release" / "kustomization.yaml")
     (image,) = release["images"]
     assert image == {"name": "ghcr.io/kube-ebb/ebb", "newTag": PROJECT["project"]["version"]}

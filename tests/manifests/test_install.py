@@ -1,4 +1,4 @@
-"""docs/install.md says what manifests/ and the code say."""
+"""docs/install.md agrees with manifests/ and with the code."""
 
 import re
 import subprocess
@@ -52,13 +52,13 @@ def block(kind: str, having: str = "kind") -> Json:
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"(?<![\w/])manifests/[\w./-]+", TEXT))))
-def test_what_it_points_to_is_there(path: str) -> None:
+def test_paths_on_page_exist(path: str) -> None:
     assert (ROOT / path.rstrip(".")).exists()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
-def test_logs_are_those_of_the_controllers_pods_by_what_every_kubectl_knows(page: str) -> None:
-    """--all-pods came with 1.31; what is needed is 1.30."""
+def test_log_command_selects_controller_and_works_with_older_kubectl(page: str) -> None:
+    """`--all-pods` needs kubectl 1.31; the page requires 1.30."""
     text = (ROOT / page).read_text()
     (selector,) = re.findall(r"kubectl -n ebb-system logs -l (\S+) --prefix --tail=-1", text)
     assert "--all-pods" not in text
@@ -82,11 +82,11 @@ def test_logs_are_those_of_the_controllers_pods_by_what_every_kubectl_knows(page
         }
     ),
 )
-def test_its_overlays_name_folders_of_the_manifests(path: str) -> None:
+def test_overlays_on_page_name_existing_folders(path: str) -> None:
     assert (ROOT / path.removeprefix("../ebb/") / "kustomization.yaml").is_file()
 
 
-def test_its_overlay_names_what_is_there() -> None:
+def test_overlay_on_page_patches_existing_objects() -> None:
     overlay = block("Kustomization", having="patches")
     (image,) = overlay["images"]
     assert image["name"] in {one["image"].partition(":")[0] for one in containers(render(""))}
@@ -100,11 +100,11 @@ def test_its_overlay_names_what_is_there() -> None:
 
 
 FOLLOWED = r"(metadata|subjects\.\d+|webhooks\.\d+\.clientConfig\.service)\.namespace"
-"""Where kustomize itself writes the namespace that an overlay sets."""
+"""Paths in which kustomize itself sets the namespace of an overlay."""
 
 
 def naming(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths, in kustomize's form, of all texts in which our namespace stands."""
+    """Yield the paths, as kustomize writes them, of all texts that contain the namespace."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield from naming(one, f"{path}.[{key}]" if "." in key else f"{path}.{key}")
@@ -116,7 +116,7 @@ def naming(value: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("shipped", EVERYTHING)
-def test_another_namespace_reaches_every_text_that_holds_ours(shipped: str) -> None:
+def test_overlay_on_page_replaces_namespace_everywhere(shipped: str) -> None:
     replaced = {
         (target["select"]["kind"], target["select"]["name"], path)
         for one in block("Kustomization", having="namespace")["replacements"]
@@ -132,12 +132,12 @@ def test_another_namespace_reaches_every_text_that_holds_ours(shipped: str) -> N
     assert left == (replaced if shipped == "cert-manager" else set())
 
 
-def test_with_cert_manager_it_shows_the_components_own_configuration() -> None:
+def test_page_shows_configuration_of_cert_manager_component() -> None:
     data = find(render("cert-manager"), "ConfigMap", "ebb-config")["data"]
     assert block("EbbConfiguration") == yaml.safe_load(data["config.yaml"])
 
 
-def test_kubeadm_mounts_what_the_scheduler_reads() -> None:
+def test_kubeadm_configuration_mounts_files_of_scheduler() -> None:
     scheduler = block("ClusterConfiguration")["scheduler"]
     (volume,) = scheduler["extraVolumes"]
     assert volume["mountPath"] == volume["hostPath"]
@@ -152,8 +152,8 @@ def test_kubeadm_mounts_what_the_scheduler_reads() -> None:
         assert f"`{path.rpartition('/')[2]}`" in TEXT
 
 
-def test_kubeadm_is_told_where_its_upgrades_look() -> None:
-    """They read the ConfigMap; a file that stays on a node they do not know of."""
+def test_kubeadm_commands_update_configmap_that_upgrades_read() -> None:
+    """Upgrades of kubeadm read the ConfigMap, and not a file on a node."""
     stored = "configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}'"
     commands = re.findall(r"^ +((?:kubectl|kubeadm) .*kubeadm\.yaml)$", TEXT, re.MULTILINE)
     assert commands == [
@@ -163,7 +163,7 @@ def test_kubeadm_is_told_where_its_upgrades_look() -> None:
     ]
 
 
-def test_its_names_are_those_of_the_objects() -> None:
+def test_object_names_on_page_exist() -> None:
     extender = find(render("extender"), "Service", "ebb-extender")
     assert f"`{extender['spec']['clusterIP']}`" in TEXT
     assert f"DNS:ebb-extender.{NAMESPACE}.svc" in TEXT
@@ -174,7 +174,7 @@ def test_its_names_are_those_of_the_objects() -> None:
     assert f"mutatingwebhookconfiguration {names.REGISTRATION}" in TEXT
 
 
-def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
+def test_tls_secret_command_has_files_of_example() -> None:
     (text,) = (
         one["data"]["config.yaml"]
         for one in of_kind(render("self-managed"), "ConfigMap")
@@ -189,7 +189,7 @@ def test_the_secret_for_tls_has_the_files_of_the_example() -> None:
     assert "secret generic ebb-extender-tls" in TEXT
 
 
-def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
+def test_manual_removal_lists_every_key_on_nodes() -> None:
     by_hand = TEXT.rpartition("```console")[2]
     for key in (MARK_LABEL, TAINT_KEY, DETAILS_ANNOTATION, *GUARDS, GUARD_OURS_ANNOTATION,
                 RESERVE_ANNOTATION, BACKOFF_ANNOTATION):  # fmt: skip
@@ -198,7 +198,7 @@ def test_what_is_taken_away_by_hand_is_all_that_is_written_on_nodes() -> None:
     assert f"{KEEP_ANNOTATION}=true" in TEXT
 
 
-def test_its_table_of_ports_is_that_of_the_network_policies() -> None:
+def test_table_of_ports_matches_networkpolicies() -> None:
     found = re.findall(r"^\| `(ebb-\w+)` \| (\d+) \| (everybody|pods)\b", TEXT, re.MULTILINE)
     opened = {
         (policy["metadata"]["name"], str(port["port"]), "pods" if "from" in rule else "everybody")
@@ -217,7 +217,7 @@ def test_its_table_of_ports_is_that_of_the_network_policies() -> None:
     assert "443 and 6443" in TEXT
 
 
-def test_its_part_about_managed_clusters_is_the_example() -> None:
+def test_section_on_managed_clusters_matches_example() -> None:
     text = TEXT.partition("\n## Managed clusters")[2].partition("\n## ")[0]
     (example,) = documents(ROOT / "manifests" / "examples" / "managed" / "kustomization.yaml")
     components = {path.rpartition("/")[2] for path in example["components"]}
@@ -229,7 +229,7 @@ def test_its_part_about_managed_clusters_is_the_example() -> None:
 
 
 Object = tuple[str, str, str]
-"""Kind in small letters, namespace (empty: none), name."""
+"""Kind in lower case, namespace (empty: none), name."""
 
 
 def objects_of(objects: list[Json]) -> set[Object]:
@@ -240,7 +240,7 @@ def objects_of(objects: list[Json]) -> set[Object]:
 
 
 def deleted(component: str, when: str) -> set[Object]:
-    """Return what the commands name that stand below such a comment."""
+    """Return the objects that the commands below this comment delete."""
     found = re.search(rf"^# {component}, {when}\b.*\n((?:kubectl .*\n)+)", TEXT, re.MULTILINE)
     asked = re.findall(r"kubectl (?:-n (\S+) )?delete (\S+) (.+)", found[1] if found else "")
     return {
@@ -257,24 +257,24 @@ MADE = {
         for one in of_kind(render("cert-manager"), "Certificate")
     },
 }
-"""What others make for a component while it is there."""
+"""Objects that other controllers create for a component."""
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_it_deletes_what_an_apply_leaves_over_and_nothing_else(component: str) -> None:
+def test_page_deletes_exactly_objects_that_apply_leaves(component: str) -> None:
     base, whole = objects_of(render("")), objects_of(render(component))
     assert deleted(component, "added") == base - whole
     assert deleted(component, "taken out") == (whole - base) | MADE.get(component, set())
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_each_component_says_where_that_stands(component: str) -> None:
+def test_each_component_refers_to_install_page(component: str) -> None:
     path = ROOT / "manifests" / "components" / component / "kustomization.yaml"
     assert "docs/install.md" in path.read_text("utf-8").partition("\napiVersion:")[0]
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_without_its_namespace_no_object_outlives_the_uninstallation(component: str) -> None:
+def test_uninstall_commands_delete_every_object_outside_of_namespace(component: str) -> None:
     steps = TEXT.partition("## Uninstalling")[2]
     asked = re.findall(r"kubectl delete (\S+) (?:-A )?-l (\S+)", steps)
     for one in render(component):
@@ -289,19 +289,19 @@ def test_without_its_namespace_no_object_outlives_the_uninstallation(component: 
 
 
 def needed(folder: str) -> str:
-    """Return the Kubernetes that a kustomization says it needs."""
+    """Return the Kubernetes version that a kustomization requires."""
     head = (ROOT / "manifests" / folder / "kustomization.yaml").read_text("utf-8")
     (found,) = re.findall(r"Kubernetes (1\.\d+) or newer", head)
     return str(found)
 
 
-def test_the_kubernetes_it_asks_for_is_that_of_the_manifests() -> None:
+def test_required_kubernetes_version_matches_manifests() -> None:
     assert f"Kubernetes {needed('')} or newer" in TEXT
     component = "admission-policy"
     assert f"`{component}` needs {needed(f'components/{component}')}" in TEXT
 
 
-def test_the_stanzas_promises_are_the_stanzas() -> None:
+def test_statements_about_extender_stanza_match_file() -> None:
     (config,) = documents(SCHEDULER)
     (stanza,) = config["extenders"]
     assert f"`httpTimeout: {stanza['httpTimeout']}`" in TEXT
@@ -326,7 +326,7 @@ THEIRS = (
 )
 
 
-def test_its_last_check_sees_every_trace_and_nothing_of_others() -> None:
+def test_last_check_of_uninstallation_finds_only_keys_of_ebb() -> None:
     asked = re.findall(
         r"^ *kubectl get (nodes|pods -A .*phase!=\S+) -o yaml \| (grep -\w .*)$",
         TEXT,

@@ -43,7 +43,7 @@ def objects(request: pytest.FixtureRequest) -> list[Json]:
     return render(request.param)
 
 
-def test_the_base_is_what_it_says_and_no_more() -> None:
+def test_base_contains_expected_kinds() -> None:
     assert sorted(item["kind"] for item in render("")) == sorted(
         [
             "Namespace",
@@ -59,7 +59,7 @@ def test_the_base_is_what_it_says_and_no_more() -> None:
     )
 
 
-def test_no_object_stands_there_twice(objects: list[Json]) -> None:
+def test_objects_are_unique(objects: list[Json]) -> None:
     keys = [
         (
             item["apiVersion"],
@@ -72,7 +72,7 @@ def test_no_object_stands_there_twice(objects: list[Json]) -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_every_object_carries_the_labels(objects: list[Json]) -> None:
+def test_every_object_has_common_labels(objects: list[Json]) -> None:
     for item in [*objects, *templates(objects)]:
         labels = item["metadata"]["labels"]
         assert set(labels) >= SELECTED_BY
@@ -90,10 +90,10 @@ SHARED = {
     "ebb-ca": "webhook",
     "ebb-self-signed": "webhook",
 }
-"""The component labels of objects that are not named after a program."""
+"""Component labels of objects whose name contains no program."""
 
 
-def test_the_component_label_names_the_program_that_an_object_belongs_to(
+def test_component_label_names_program_of_object(
     objects: list[Json],
 ) -> None:
     for item in objects:
@@ -102,20 +102,20 @@ def test_the_component_label_names_the_program_that_an_object_belongs_to(
         assert [label] == (own or [SHARED[name]])
 
 
-def test_what_has_a_namespace_is_in_ours(objects: list[Json]) -> None:
-    """Where an overlay sets another one, all objects go there: none may need to stay."""
+def test_namespaced_objects_are_in_namespace_of_ebb(objects: list[Json]) -> None:
+    """An overlay may move all objects to another namespace, so no object may need its own."""
     for item in objects:
         assert item["metadata"].get("namespace", NAMESPACE) == NAMESPACE
 
 
-def test_the_namespace_takes_restricted_pods_only(objects: list[Json]) -> None:
+def test_namespace_enforces_restricted_pods(objects: list[Json]) -> None:
     labels = find(objects, "Namespace", NAMESPACE)["metadata"]["labels"]
     for mode in ("enforce", "audit", "warn"):
         assert labels[f"pod-security.kubernetes.io/{mode}"] == "restricted"
 
 
-def test_a_quota_lets_pods_have_their_priority_class(objects: list[Json]) -> None:
-    """GKE refuses every pod of such a class where no quota of the namespace speaks of it."""
+def test_quota_allows_priority_class_of_pods(objects: list[Json]) -> None:
+    """GKE rejects pods of this priority class unless a quota of the namespace allows it."""
     quota = find(objects, "ResourceQuota", "ebb-critical-pods", NAMESPACE)["spec"]
     (scope,) = quota["scopeSelector"]["matchExpressions"]
     classes = {template["spec"]["priorityClassName"] for template in templates(objects)}
@@ -152,7 +152,7 @@ def _selectors(objects: list[Json]) -> Iterator[Json]:
             yield term["podAffinityTerm"]["labelSelector"]["matchLabels"]
 
 
-def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]) -> None:
+def test_every_deployment_has_budget_networkpolicy_and_serviceaccount(objects: list[Json]) -> None:
     for item in of_kind(objects, "Deployment"):
         name, spec = item["metadata"]["name"], item["spec"]
         assert spec["replicas"] == 2
@@ -166,7 +166,7 @@ def test_every_workload_has_a_budget_a_policy_and_an_account(objects: list[Json]
         assert account["automountServiceAccountToken"] is False
 
 
-def test_a_policy_opens_ports_that_containers_have(objects: list[Json]) -> None:
+def test_networkpolicy_opens_ports_of_containers(objects: list[Json]) -> None:
     for item in of_kind(objects, "Deployment"):
         policy = find(objects, "NetworkPolicy", item["metadata"]["name"])["spec"]
         ports = {
@@ -178,7 +178,7 @@ def test_a_policy_opens_ports_that_containers_have(objects: list[Json]) -> None:
         assert sorted(opened) == sorted(ports)
 
 
-def test_commands_are_the_projects_programs(objects: list[Json]) -> None:
+def test_commands_are_programs_of_project(objects: list[Json]) -> None:
     for item in of_kind(objects, "Deployment"):
         (container,) = containers([item])
         assert container["image"] == OURS
@@ -188,7 +188,7 @@ def test_commands_are_the_projects_programs(objects: list[Json]) -> None:
         assert rest == ["--config", "/etc/ebb/config.yaml"]
 
 
-def test_the_webhooks_ports_paths_and_environment() -> None:
+def test_webhook_container_matches_defaults() -> None:
     objects, new = render(""), Config().webhook
     (container,) = containers([find(objects, "Deployment", "ebb-webhook")])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -198,7 +198,7 @@ def test_the_webhooks_ports_paths_and_environment() -> None:
     assert (port["port"], port["targetPort"]) == (443, "https")
 
 
-def test_the_controllers_ports_paths_and_environment() -> None:
+def test_controller_container_matches_defaults() -> None:
     (container,) = containers([find(render(""), "Deployment", "ebb-controller")])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"metrics": _port(Config().controller.metrics_listen)}
@@ -217,7 +217,7 @@ def _check_probes_and_environment(package: str, container: Json) -> None:
         assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.{path}"
 
 
-def test_the_extenders_port_and_paths() -> None:
+def test_extender_container_matches_defaults() -> None:
     (container,) = (
         found for found in containers(render("extender")) if found["command"][0] == "ebb-extender"
     )
@@ -245,7 +245,7 @@ def _port(listen: str) -> int:
     return int(listen.rpartition(":")[2])
 
 
-def test_the_registration() -> None:
+def test_webhook_configuration_is_as_expected() -> None:
     (webhook,) = find(render(""), "MutatingWebhookConfiguration", names.REGISTRATION)["webhooks"]
     service = {
         "name": names.SERVICE,
@@ -253,7 +253,7 @@ def test_the_registration() -> None:
         "path": MUTATE_PATH,
         "port": 443,
     }
-    assert webhook.pop("clientConfig") == {"service": service}  # and no caBundle
+    assert webhook.pop("clientConfig") == {"service": service}  # without a caBundle
     assert webhook.pop("admissionReviewVersions") == [
         API_VERSION.removeprefix("admission.k8s.io/")
     ]
@@ -278,13 +278,13 @@ def test_the_registration() -> None:
     }
 
 
-def test_the_secret_is_shipped_empty() -> None:
+def test_secret_is_shipped_empty() -> None:
     secret = find(render(""), "Secret", names.SECRET)
     assert secret["type"] == "Opaque"
     assert not {"data", "stringData"} & set(secret)
 
 
-def test_every_configuration_is_valid_and_writes_nothing_unless_asked(
+def test_configurations_are_valid_and_observe_by_default(
     objects: list[Json], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> None:
     found = [item["data"]["config.yaml"] for item in of_kind(objects, "ConfigMap")]
@@ -296,7 +296,7 @@ def test_every_configuration_is_valid_and_writes_nothing_unless_asked(
         assert mode is Mode.OBSERVE or "self-managed" in request.node.name
 
 
-def test_files_that_a_configuration_names_are_mounted(objects: list[Json]) -> None:
+def test_configured_files_are_mounted(objects: list[Json]) -> None:
     for template in templates(objects):
         volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
         for container in template["spec"]["containers"]:

@@ -1,5 +1,7 @@
-"""The policy against core.marks, as far as it can be read; that it computes the same was seen on
-a real API server."""
+"""The MutatingAdmissionPolicy compared with core.marks, as far as its text allows.
+
+The e2e tests compare its results on a real API server.
+"""
 
 import re
 from typing import Any
@@ -35,7 +37,7 @@ JSON_TEXTS = st.dictionaries(
 
 
 def written() -> re.Pattern[str]:
-    """The form of the details that the policy takes for readable."""
+    """Return the pattern of details that the policy can read."""
     found = re.fullmatch(
         r"variables\.details\.size\(\) <= (\d+) && variables\.details\.matches\(r'(.*)'\)",
         VARIABLES["readable"],
@@ -45,7 +47,7 @@ def written() -> re.Pattern[str]:
     return re.compile(found[2])
 
 
-def test_the_policy_sees_what_the_webhook_would_see() -> None:
+def test_policy_matches_same_requests_as_webhook() -> None:
     assert SPEC["matchConditions"] == WEBHOOK["matchConditions"]
     matched = SPEC["matchConstraints"]
     assert matched["objectSelector"] == WEBHOOK["objectSelector"]
@@ -55,14 +57,14 @@ def test_the_policy_sees_what_the_webhook_would_see() -> None:
         assert SPEC[name] == WEBHOOK[name]
 
 
-def test_it_is_bound_and_takes_the_webhooks_place() -> None:
+def test_policy_is_bound_and_replaces_webhook() -> None:
     (binding,) = of_kind(OBJECTS, "MutatingAdmissionPolicyBinding")
     assert binding["spec"] == {"policyName": "ebb-node-taint"}
     assert of_kind(OBJECTS, "MutatingWebhookConfiguration") == []
     assert "webhook" not in yaml.safe_dump(OBJECTS), "every object of it is removed"
 
 
-def test_its_keys_and_effects_are_those_of_the_code() -> None:
+def test_keys_and_effects_match_code() -> None:
     assert VARIABLES["key"] == f'"{TAINT_KEY}"'
     assert f'["{DETAILS_ANNOTATION}"]' in VARIABLES["details"]
     assert f'["{MARK_LABEL}"]' in VARIABLES["effect"]
@@ -70,7 +72,7 @@ def test_its_keys_and_effects_are_those_of_the_code() -> None:
     assert VARIABLES["effect"].startswith(f"{{{effects}}}")
 
 
-def test_a_variable_uses_earlier_ones_only() -> None:
+def test_variables_use_only_earlier_variables() -> None:
     known: set[str] = set()
     for name, expression in VARIABLES.items():
         assert set(re.findall(r"variables\.(\w+)", expression)) <= known
@@ -91,7 +93,7 @@ def test_a_variable_uses_earlier_ones_only() -> None:
         order=SECONDS,
     )
 )
-def test_what_the_engine_writes_is_readable(details: Details) -> None:
+def test_encoded_details_are_readable_by_policy(details: Details) -> None:
     text = encode_details(details)
     assert written().fullmatch(text)
     found = re.search(r"[0-9]+", text)
@@ -100,16 +102,16 @@ def test_what_the_engine_writes_is_readable(details: Details) -> None:
 
 
 @pytest.mark.parametrize("digits", [12, 13])
-def test_both_read_the_same_seconds_on_a_taint(digits: int) -> None:
+def test_policy_and_code_read_same_seconds_of_taint(digits: int) -> None:
     found = re.search(r'matches\("(.*?)"\)', VARIABLES["kept"])
     assert found
     read = seconds_of("9" * digits)
     assert bool(re.search(found[1], "9" * digits)) == (read is not None)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first one, on a busy machine
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first example on a loaded machine
 @given(JSON_TEXTS)
-def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
+def test_details_readable_by_policy_are_decoded_by_code(found: dict[str, Any]) -> None:
     text = str(found).replace("'", '"').replace(" ", "")
     if written().fullmatch(text):
         details = decode_details({DETAILS_ANNOTATION: text})
@@ -133,5 +135,5 @@ def test_what_is_readable_is_what_the_code_reads(found: dict[str, Any]) -> None:
         '{"since":5,"deadline":1,"owner":"a\x7f","policy":"b","reason":"c"}',
     ],
 )
-def test_what_is_damaged_is_not_readable(damaged: str) -> None:
+def test_damaged_details_are_not_readable_by_policy(damaged: str) -> None:
     assert not written().fullmatch(damaged)

@@ -1,4 +1,4 @@
-"""Who may do what: the whole table, so that a right that is added is added here too."""
+"""RBAC: a table of all rules, so that a new permission must be added here too."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.manifests.test_objects import EVERYTHING
 from webhook import names
 
 Rule = tuple[str, str, tuple[str, ...], tuple[str, ...]]
-"""API group, resource, names (none: all), verbs."""
+"""API group, resource, resource names (empty: all), verbs."""
 
 LEASES = "coordination.k8s.io"
 REGISTRATIONS = "admissionregistration.k8s.io"
@@ -22,7 +22,7 @@ FOLLOW = ("list", "watch")
 
 
 def followed(kind: Kind[Any, Any], *verbs: str) -> Rule:
-    """Return the right to what the program lists and watches, by the table of kinds."""
+    """Return the rule for a kind that a program lists and watches."""
     _, root, group, *_ = kind.path.split("/")
     return ("" if root == "api" else group, kind.resource, (), verbs)
 
@@ -75,13 +75,13 @@ def rules(role: Json) -> list[Rule]:
     return found
 
 
-def test_no_right_is_a_wildcard(objects: list[Json]) -> None:
+def test_rules_have_no_wildcard(objects: list[Json]) -> None:
     for role in of_kind(objects, "Role", "ClusterRole"):
         for rule in role["rules"]:
             assert not any("*" in word for words in rule.values() for word in words)
 
 
-def test_every_right_is_in_the_table(objects: list[Json]) -> None:
+def test_roles_have_exactly_expected_rules(objects: list[Json]) -> None:
     for role in of_kind(objects, "ClusterRole"):
         assert rules(role) == CLUSTER[role["metadata"]["name"]]
     for role in of_kind(objects, "Role"):
@@ -89,7 +89,7 @@ def test_every_right_is_in_the_table(objects: list[Json]) -> None:
         assert rules(role) == ROLES[metadata["namespace"], metadata["name"]]
 
 
-def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -> None:
+def test_every_role_is_bound_to_one_existing_serviceaccount(objects: list[Json]) -> None:
     for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
         metadata, reference = binding["metadata"], binding["roleRef"]
         (subject,) = binding["subjects"]
@@ -106,7 +106,7 @@ def test_every_role_is_bound_to_one_account_that_is_there(objects: list[Json]) -
 
 
 def permissions(objects: list[Json], account: str) -> list[Rule]:
-    """Return every rule that a binding gives to this ServiceAccount."""
+    """Return every rule that is bound to a ServiceAccount."""
     return [
         rule
         for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding")
@@ -122,7 +122,7 @@ def permissions(objects: list[Json], account: str) -> list[Rule]:
     ]
 
 
-def test_the_webhook_keeps_its_certificates_and_reports_events_and_no_more(
+def test_webhook_may_only_write_its_certificates_and_events(
     objects: list[Json], request: pytest.FixtureRequest
 ) -> None:
     without = {"admission-policy", "cert-manager"} & {request.node.callspec.params["objects"]}
@@ -130,7 +130,7 @@ def test_the_webhook_keeps_its_certificates_and_reports_events_and_no_more(
     assert sorted(permissions(objects, "ebb-webhook")) == sorted(allowed)
 
 
-def test_the_controller_has_nothing_of_the_webhooks_certificates(objects: list[Json]) -> None:
+def test_controller_may_not_access_certificates_of_webhook(objects: list[Json]) -> None:
     found = permissions(objects, "ebb-controller")
     assert EVENTS in found
     resources = {(group, resource) for group, resource, _, _ in found}
@@ -153,18 +153,18 @@ INSTALLED = CONTROLLER | {"ebb-webhook-registration"}
         ("eviction", INSTALLED | {"ebb-controller-eviction"}),
     ],
 )
-def test_which_cluster_roles_are_there(component: str, expected: set[str]) -> None:
+def test_component_installs_expected_cluster_roles(component: str, expected: set[str]) -> None:
     found = of_kind(render(component), "ClusterRole")
     assert {role["metadata"]["name"] for role in found} == expected
 
 
-def test_with_cert_manager_no_right_on_secrets_is_left() -> None:
+def test_no_role_allows_secrets_when_cert_manager_is_used() -> None:
     found = [rule for role in of_kind(render("cert-manager"), "Role") for rule in rules(role)]
     assert "secrets" not in {resource for _, resource, _, _ in found}
 
 
 @pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
-def test_no_program_may_evict_but_with_the_component_that_says_so(name: str) -> None:
+def test_eviction_is_allowed_only_with_eviction_component(name: str) -> None:
     roles = of_kind(render(name), "Role", "ClusterRole")
     held = {
         role["metadata"]["name"]

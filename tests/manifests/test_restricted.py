@@ -1,4 +1,4 @@
-"""Kubernetes' Pod Security Standard `restricted`, and what we ask of ourselves beyond it."""
+"""The Pod Security Standard `restricted`, and further restrictions of the manifests."""
 
 import pytest
 
@@ -43,14 +43,14 @@ def test_containers_are_restricted(objects: list[Json]) -> None:
         assert all(mount.get("readOnly") for path, mount in mounts.items() if path != "/tmp")
 
 
-def test_our_programs_end_before_they_take_a_nodes_memory(objects: list[Json]) -> None:
-    """The webhook keeps no view of the cluster: its limit is for what callers make it hold."""
+def test_containers_have_memory_limits(objects: list[Json]) -> None:
+    """The webhook has no view of the cluster; its limit is for requests in progress."""
     most = {"ebb-controller": "2Gi", "ebb-webhook": "512Mi", "ebb-extender": "1Gi"}
     for container in containers(objects):
         assert container["resources"]["limits"] == {"memory": most[container["command"][0]]}
 
 
-def test_keys_touch_memory_only(objects: list[Json]) -> None:
+def test_secrets_are_only_in_memory_volumes(objects: list[Json]) -> None:
     for template in templates(objects):
         for volume in template["spec"]["volumes"]:
             if "emptyDir" in volume:
@@ -61,7 +61,7 @@ def test_keys_touch_memory_only(objects: list[Json]) -> None:
                 assert volume["secret"]["defaultMode"] == 0o440
 
 
-def test_pods_can_run_beside_the_control_plane_and_leave_in_time(objects: list[Json]) -> None:
+def test_pods_tolerate_control_plane_and_terminate_in_30_seconds(objects: list[Json]) -> None:
     for template in templates(objects):
         spec = template["spec"]
         assert spec["priorityClassName"] == "system-cluster-critical"
@@ -75,7 +75,7 @@ def test_pods_can_run_beside_the_control_plane_and_leave_in_time(objects: list[J
         ]
 
 
-def test_services_open_nothing_to_the_outside(objects: list[Json]) -> None:
+def test_services_are_not_exposed_externally(objects: list[Json]) -> None:
     for service in of_kind(objects, "Service"):
         assert service["spec"].get("type", "ClusterIP") == "ClusterIP"
         assert not {"externalIPs", "loadBalancerIP"} & set(service["spec"])

@@ -23,9 +23,9 @@ DEFAULT_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""kube-scheduler's score plugins; each gives 0 to 100 points times its weight."""
+"""Weights of kube-scheduler's score plugins; each plugin scores 0 to 100 times its weight."""
 DEVICES_WEIGHT = 2
-"""DynamicResources, for pods whose claim lists alternatives; by default from 1.36 on."""
+"""Weight of DynamicResources, enabled from 1.36 on, for claims with alternatives."""
 
 
 def stanza() -> Json:
@@ -34,7 +34,7 @@ def stanza() -> Json:
     return dict(found)
 
 
-def test_kube_scheduler_calls_the_extenders_service() -> None:
+def test_stanza_calls_service_of_extender() -> None:
     own = stanza()
     assert own == {
         "urlPrefix": f"http://{_service()['clusterIP']}:8888",
@@ -53,7 +53,7 @@ def profile() -> Json:
     return dict(found)
 
 
-def test_kube_scheduler_takes_the_fuller_node_where_scores_are_equal() -> None:
+def test_profile_prefers_fuller_node() -> None:
     fit = {"type": "MostAllocated", "resources": [{"name": n, "weight": 1} for n in RESOURCES]}
     off = [{"name": "NodeResourcesBalancedAllocation"}]
     assert profile() == {
@@ -64,8 +64,8 @@ def test_kube_scheduler_takes_the_fuller_node_where_scores_are_equal() -> None:
 
 
 @pytest.mark.parametrize("shipped", [True, False])
-def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
-    """With what we ship as with a profile that is kube-scheduler's own."""
+def test_mark_outweighs_all_score_plugins_together(*, shipped: bool) -> None:
+    """The test covers the shipped profile and kube-scheduler's default profile."""
     points = stanza()["weight"] * NODE_SCORE_MAX // EXTENDER_SCORE_MAX
     off = profile()["plugins"]["multiPoint"]["disabled"] if shipped else []
     weights = DEFAULT_WEIGHTS.keys() - {one["name"] for one in off}
@@ -73,8 +73,8 @@ def test_a_mark_outweighs_all_preferences_together(*, shipped: bool) -> None:
     assert most == (11 if shipped else 12)
     preferences = NODE_SCORE_MAX * (most + DEVICES_WEIGHT)
     assert (SCORE_MAX - SCORE_MARKED_SOFT_MAX) * points > preferences
-    # With `pack` the nearest unmarked node is an empty one, a step above the marked. The soft
-    # taint speaks for it too: that plugin's points are on its side, at most the others' are not.
+    # With `pack`, an empty node scores only one step above marked nodes. The PreferNoSchedule
+    # taint of the marked node adds the points of TaintToleration to the empty node.
     taint = NODE_SCORE_MAX * DEFAULT_WEIGHTS["TaintToleration"]
     least = min(score().of(node("n"), ANY_POD) for score in SCORES.values())
     nearest = least - SCORE_MARKED_SOFT_MAX
@@ -86,7 +86,7 @@ def _service() -> Json:
     return found
 
 
-def test_the_stanza_with_tls_is_complete() -> None:
+def test_stanza_with_tls_is_complete() -> None:
     commented = FILE.read_text("utf-8").partition("# - urlPrefix")[2]
     text = "- urlPrefix" + commented.replace("\n# ", "\n").replace("#     #", "#")
     (found,) = yaml.safe_load(text)
@@ -98,7 +98,7 @@ def test_the_stanza_with_tls_is_complete() -> None:
     assert "insecure" not in tls
 
 
-def test_the_document_shows_the_same_profile_and_stanza() -> None:
+def test_documentation_shows_same_profile_and_stanza() -> None:
     text = (ROOT / "docs" / "how-it-works.md").read_text("utf-8")
     found = re.search(r"```yaml\n(profiles:\n.*?)```", text, re.DOTALL)
     assert found

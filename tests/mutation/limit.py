@@ -1,7 +1,7 @@
-"""A pytest plugin: a mutant that never ends costs each test's processor time, not hours.
+"""A pytest plugin that limits the processor time of tests that run with a mutant.
 
-The time of the wall would count a mutant as noticed because the machine is busy. Without a mutant
-nothing is ended: the first test that needs what others keep takes longer in another order.
+A mutant that loops forever is killed (SIGXCPU). Processor time does not depend on the load of the
+machine, unlike wall time, with which a slow test would count as a detected mutant.
 """
 
 import resource
@@ -14,12 +14,12 @@ from mutmut.state import state
 
 CPU_SECONDS_MIN: Final = 10
 TIMES_LONGER_MAX: Final = 5
-"""Than the same test took without a mutant."""
+"""Factor for the time of the same test without a mutant."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let the system end (SIGXCPU) a test that takes far longer than it did; outside no limit."""
+    """Limit the processor time of the process during a test, if a mutant is active."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     took = state().duration_by_test.get(item.nodeid)
     if took and get_mutant_under_test():

@@ -1,4 +1,4 @@
-"""Clusters in the shapes of the platforms that people run, from a generator of ours."""
+"""Generated clusters like those of managed platforms and common distributions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -19,6 +19,6 @@ PLATFORMS: Final[Mapping[str, Callable[[], Iterator[Json]]]] = {
 
 
 def dump(platform: str) -> bytes:
-    """Return what `kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o json` would print."""
+    """Return the output of `kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o json`."""
     items = list(PLATFORMS[platform]())
     return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})

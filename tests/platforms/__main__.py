@@ -1,4 +1,4 @@
-"""Writes the dump of one platform to standard output: `python -m tests.platforms kubeadm`."""
+"""Print the dump of one platform: `python -m tests.platforms kubeadm`."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Draws docs/reaches.svg, the reaches of the kubeadm dump: `python -m tests.platforms.picture`."""
+"""Draw docs/reaches.svg, the reaches of the kubeadm dump: `python -m tests.platforms.picture`."""
 
 from collections.abc import Iterator
 from html import escape
@@ -36,7 +36,7 @@ def picture() -> str:
 
 
 def _places() -> Iterator[tuple[str, str, int]]:
-    """Yield each node, its sort, and where it stands from the left."""
+    """Yield each node, its kind, and its distance from the left edge."""
     for number, name in enumerate(CPS):
         yield name, "cp", 44 + number * STEP
     for number, name in enumerate(WORKERS):
@@ -60,7 +60,7 @@ def _nodes(cluster: Cluster) -> Iterator[str]:
 
 
 def _frames(plan: Plan) -> Iterator[str]:
-    """Draw a frame around the nodes of each reach, widest first, with what stands in the plan."""
+    """Draw a frame around the nodes of each reach, widest first, with its utilization."""
     dns, general, gpu, zone = (_of(plan, nodes) for nodes in (9, 6, 3, 2))
     yield _frame((28, 74, 602, 232), "#6b7280", (36, 68), _said(dns))
     yield _frame((240, 108, 384, 168), "#2563eb", (246, 294), _said(general))
@@ -82,7 +82,7 @@ def _said(one: ReachSums) -> str:
 
 
 def _below(plan: Plan) -> Iterator[str]:
-    """Draw what the sum of everything would say beside what the pods of `general` have."""
+    """Draw the utilization of all nodes together, and below it that of reach `general`."""
     general = _of(plan, 6).before
     whole = plan.before
     for number, (told, sums) in enumerate(

@@ -1,7 +1,7 @@
-"""What `ebb plan` says of clusters in the shapes of real platforms, as it stands in `expected/`.
+"""`ebb plan` for clusters like those of real platforms, compared with the tables in `expected/`.
 
-After a change that is meant: `python -m tests.platforms kubeadm | ebb plan --from-file - >
-tests/platforms/expected/kubeadm.txt 2>&1`, and read the difference as that platform's operator.
+After an intended change run `python -m tests.platforms kubeadm | ebb plan --from-file - >
+tests/platforms/expected/kubeadm.txt 2>&1`, and review the diff like an operator of the platform.
 """
 
 import subprocess
@@ -37,13 +37,15 @@ def path(platform: str, tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_table(platform: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_prints_expected_table(
+    platform: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "--from-file", path]) == 0
     out, err = capsys.readouterr()
     assert err + out == (EXPECTED / f"{platform}.txt").read_text("utf-8")
 
 
-def test_every_node_goes_or_has_its_codes(
+def test_every_node_is_removable_or_has_expected_reasons(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "-o", "json", "--from-file", path]) == 0
@@ -58,7 +60,7 @@ def test_every_node_goes_or_has_its_codes(
     assert stays == STAYS[platform]
 
 
-def test_the_sums_of_reaches_are_those_added_up_by_hand(
+def test_totals_of_reaches_match_expected_values(
     platform: str, path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "-o", "json", "--from-file", path]) == 0
@@ -70,7 +72,7 @@ def test_the_sums_of_reaches_are_those_added_up_by_hand(
     assert found == CPU[platform]
 
 
-def test_the_plain_plan_agrees(platform: str) -> None:
+def test_plan_matches_reference_plan(platform: str) -> None:
     cluster = cluster_from_dumps([(platform, dump(platform))])
     plan, plain = reconcile.plan(cluster, Config()), Reference(cluster, Config()).run()
     assert [one.node for one in plan.removals] == [node for node, _ in plain.removals]
@@ -84,19 +86,19 @@ def _flat(sums: tuple[tuple[int, int], ...]) -> list[int]:
     return [amount for pair in sums for amount in pair]
 
 
-def test_the_page_and_its_picture_are_of_the_kubeadm_dump() -> None:
+def test_reaches_page_and_picture_are_up_to_date() -> None:
     page = (DOCS / "reaches.md").read_text("utf-8")
     assert (EXPECTED / "kubeadm.txt").read_text("utf-8") in page
     drawn = (DOCS / "reaches.svg").read_text("utf-8")
     assert drawn == picture(), "python -m tests.platforms.picture > docs/reaches.svg"
 
 
-def test_the_same_dump_every_time(platform: str) -> None:
+def test_dump_is_reproducible(platform: str) -> None:
     assert dump(platform) == dump(platform)
 
 
 @pytest.mark.parametrize("arguments", [[], ["openshift"]])
-def test_a_platform_that_is_not_there_is_told_with_those_that_are(arguments: list[str]) -> None:
+def test_unknown_platform_is_rejected_with_known_platforms(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "tests.platforms", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The simulated autoscaler does what a real one was seen to do."""
+"""The simulated autoscaler behaves as Cluster Autoscaler was observed to behave."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +41,7 @@ SHAPES = [amount(4000, 8192, 0, 110), amount(16_000, 16_384, 1000, 110)]
 
 
 class Hands:
-    """A world in which nothing happens by itself."""
+    """A simulator in which nothing happens unless the test does it."""
 
     def __init__(self, *nodes: Node) -> None:
         self.state = State()
@@ -92,7 +92,7 @@ def hands(how: ScaleDown, *nodes: Node) -> tuple[Hands, Autoscaler]:
     return world, Autoscaler(world, how, SHAPES, seed=1)
 
 
-def test_an_empty_node_goes_ten_minutes_after_it_was_seen_empty() -> None:
+def test_empty_node_is_removed_after_unneeded_time() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a"))
     world.play(scaler, SCAN_MS + UNNEEDED_MS - SCAN_MS)
     assert not any(t.key == TO_BE_DELETED for t in world.state.places["a"].node.taints)
@@ -102,7 +102,7 @@ def test_an_empty_node_goes_ten_minutes_after_it_was_seen_empty() -> None:
     assert "a" not in world.state.places
 
 
-def test_the_clock_starts_when_the_guard_is_lifted() -> None:
+def test_unneeded_time_starts_when_protection_is_removed() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a", annotations={GUARD_ANNOTATION: "true"}))
     world.play(scaler, 3 * UNNEEDED_MS)
     assert "a" in world.state.places
@@ -113,7 +113,7 @@ def test_the_clock_starts_when_the_guard_is_lifted() -> None:
     assert "a" not in world.state.places
 
 
-def test_a_pod_that_lands_in_the_last_seconds_keeps_the_node() -> None:
+def test_removal_is_cancelled_when_pod_is_bound_in_last_seconds() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a"))
     world.play(scaler, SCAN_MS + UNNEEDED_MS)
     run(world, "late", "a", 100)
@@ -121,7 +121,7 @@ def test_a_pod_that_lands_in_the_last_seconds_keeps_the_node() -> None:
     assert world.state.places["a"].node.taints == ()
 
 
-def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
+def test_underutilized_node_is_drained_only_when_its_pods_fit_elsewhere() -> None:
     for others, evicted in (([node("b")], True), ([], False)):
         world, scaler = hands(ScaleDown.UTILIZATION, node("a"), *others)
         for name, on in (("p", "a"), *((f"q{n}", "b") for n in range(2) if others)):
@@ -132,7 +132,7 @@ def test_under_half_its_pods_are_evicted_if_they_fit_elsewhere() -> None:
 
 
 def run(world: Hands, name: str, on: str, cpu: int) -> Pod:
-    """Let a pod arrive and be bound at once."""
+    """Create a pod and bind it."""
     one = pod(name, None, cpu, 100)
     world.state.arrive(one, world.clock)
     world.state.bind(one, on)
@@ -140,33 +140,33 @@ def run(world: Hands, name: str, on: str, cpu: int) -> Pod:
 
 
 def settle(world: Hands, **cpu_millis: int) -> None:
-    """Let a pod run on each node, of so many thousandths of a core."""
+    """Run a pod on each named node, with these millicores."""
     for name, cpu in cpu_millis.items():
         run(world, f"on-{name}", name, cpu)
 
 
-def test_only_so_many_are_unneeded_as_the_pods_of_all_find_room_for() -> None:
+def test_nodes_are_unneeded_only_while_their_pods_fit_together() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abcd"))
     settle(world, a=1500, b=1500, c=1500, d=2500)
     world.play(scaler, SCAN_MS)
     assert candidates(world) == {"a"}, "b and c have 2300m left each: a's pod takes 1500m of b's"
 
 
-def test_what_would_come_to_a_node_goes_on_with_its_own_pods() -> None:
+def test_pods_moved_to_unneeded_node_are_moved_again_with_it() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
     settle(world, a=1200, b=1200, c=1200)
     world.play(scaler, SCAN_MS)
     assert candidates(world) == {"a", "b"}, "a's pod would go to b first, both then to c"
 
 
-def test_it_looks_at_empty_nodes_first() -> None:
+def test_empty_nodes_are_evaluated_first() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
     settle(world, a=1500, c=2500)
     world.play(scaler, SCAN_MS)
     assert candidates(world) == {"b"}, "so a's pod has no place"
 
 
-def test_then_it_looks_at_those_of_before() -> None:
+def test_nodes_unneeded_before_are_evaluated_before_others() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abc"))
     settle(world, a=2500, b=1500, c=1500)
     world.play(scaler, SCAN_MS)
@@ -177,7 +177,7 @@ def test_then_it_looks_at_those_of_before() -> None:
     assert candidates(world) == {"b"}, "a comes before it by name only"
 
 
-def test_a_node_whose_pods_lose_their_places_begins_its_wait_anew() -> None:
+def test_unneeded_time_restarts_when_pods_of_node_no_longer_fit() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
     settle(world, a=1500, b=2200)
     world.play(scaler, UNNEEDED_MS // 2)
@@ -192,7 +192,7 @@ def test_a_node_whose_pods_lose_their_places_begins_its_wait_anew() -> None:
     assert "d/on-a" in world.state.pending
 
 
-def test_empty_ones_and_one_with_pods_go_at_once() -> None:
+def test_empty_nodes_and_one_drained_node_are_removed_together() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, *(node(name) for name in "abcde"))
     settle(world, a=500, b=500, c=2500, d=2500)
     world.play(scaler, UNNEEDED_MS + SCAN_MS)
@@ -209,7 +209,7 @@ def tainted(world: Hands, key: str) -> set[str]:
     return {name for name, one in places if any(t.key == key for t in one.node.taints)}
 
 
-def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_it() -> None:
+def test_unneeded_node_has_prefer_noschedule_taint_until_it_is_needed() -> None:
     foreign = Taint("somebody.example/else", "", Effect.NO_SCHEDULE)
     world, scaler = hands(ScaleDown.UTILIZATION, node("a", taints=(foreign,)), node("b"))
     settle(world, a=1200, b=2500)
@@ -221,7 +221,7 @@ def test_what_is_unneeded_carries_a_soft_taint_from_the_next_scan_on_and_loses_i
     assert world.state.places["a"].node.taints == (foreign,)
 
 
-def test_guarded_nodes_and_those_that_may_not_go_carry_no_soft_taint() -> None:
+def test_protected_nodes_are_not_tainted() -> None:
     guarded = node("a", annotations={GUARD_ANNOTATION: "true"})
     for how, found in ((ScaleDown.NEVER, set()), (ScaleDown.EMPTY, {"b"})):
         world, scaler = hands(how, guarded, node("b"))
@@ -229,7 +229,7 @@ def test_guarded_nodes_and_those_that_may_not_go_carry_no_soft_taint() -> None:
         assert candidates(world) == found
 
 
-def test_some_nodes_a_scan_get_the_soft_taint() -> None:
+def test_number_of_nodes_tainted_per_scan_is_limited() -> None:
     many = SOFT_TAINTS_A_SCAN_MAX + 1
     world, scaler = hands(ScaleDown.EMPTY, *(node(f"n{number:02}") for number in range(many)))
     world.play(scaler, SCAN_MS)
@@ -238,14 +238,14 @@ def test_some_nodes_a_scan_get_the_soft_taint() -> None:
     assert len(candidates(world)) == many
 
 
-def test_its_timers_are_a_setting() -> None:
+def test_timers_are_configurable() -> None:
     world = Hands(node("a"))
     quick = Timers(scan_ms=SCAN_MS, unneeded_ms=2 * SCAN_MS, delay_after_add_ms=0)
     world.play(Autoscaler(world, ScaleDown.EMPTY, SHAPES, 1, quick), 4 * SCAN_MS)
     assert "a" not in world.state.places
 
 
-def test_a_node_comes_for_a_pod_that_fits_nowhere() -> None:
+def test_node_is_added_when_pod_fits_on_no_node() -> None:
     world, scaler = hands(ScaleDown.EMPTY, node("a", cpu=1000))
     one = pod("p", None, 3000, 100)
     world.state.arrive(one, 0)
@@ -269,14 +269,14 @@ def buffer(replicas: int, cpu: int) -> tuple[Pod, ...]:
 
 
 def used_and_empty() -> tuple[Hands, Autoscaler]:
-    """Four nodes of four cores with a pod of 500m each, and an empty one."""
+    """Return four nodes of four cores with a pod of 500m each, and an empty node."""
     world, scaler = hands(ScaleDown.EMPTY, *(node(name) for name in "abcde"))
     settle(world, a=500, b=500, c=500, d=500)
     return world, scaler
 
 
 @pytest.mark.parametrize(("replicas", "left"), [(0, "abcd"), (4, "abcd"), (5, "abcde")])
-def test_an_empty_node_stays_that_a_buffer_needs(replicas: int, left: str) -> None:
+def test_empty_node_is_not_removed_when_buffer_needs_it(replicas: int, left: str) -> None:
     world, scaler = used_and_empty()
     world.state.buffers = buffer(replicas, cpu=3000)
     world.play(scaler, 2 * UNNEEDED_MS)
@@ -287,7 +287,7 @@ def test_an_empty_node_stays_that_a_buffer_needs(replicas: int, left: str) -> No
     assert "".join(sorted(world.state.places)) == "abcd"
 
 
-def test_what_a_buffer_lacks_is_added_before_a_pod_waits() -> None:
+def test_nodes_are_added_for_buffer_before_any_pod_is_pending() -> None:
     world, scaler = used_and_empty()
     world.state.buffers = buffer(7, cpu=3000)
     world.play(scaler, SCAN_MS)
@@ -296,7 +296,7 @@ def test_what_a_buffer_lacks_is_added_before_a_pod_waits() -> None:
     assert scaler.scale_ups == 2, "what is coming, or has come, is counted"
 
 
-def test_pods_that_wait_come_before_buffers() -> None:
+def test_pending_pods_are_placed_before_buffers() -> None:
     world, scaler = used_and_empty()
     world.state.buffers = buffer(5, cpu=3000)
     world.state.arrive(pod("late", None, 3300, 1), 0)
@@ -304,14 +304,14 @@ def test_pods_that_wait_come_before_buffers() -> None:
     assert scaler.scale_ups == 1
 
 
-def test_what_removes_nothing_adds_nodes_for_buffers_too() -> None:
+def test_nodes_are_added_for_buffers_when_scale_down_is_disabled() -> None:
     world, scaler = hands(ScaleDown.NEVER, node("a"))
     world.state.buffers = buffer(3, cpu=3000)
     world.play(scaler, 2 * SCAN_MS)
     assert scaler.scale_ups >= 1
 
 
-def test_no_node_is_drained_whose_room_a_buffer_needs() -> None:
+def test_node_is_not_drained_when_buffer_needs_its_room() -> None:
     for replicas, stays in ((0, False), (2, True)):
         world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
         settle(world, a=500, b=500)
@@ -320,7 +320,7 @@ def test_no_node_is_drained_whose_room_a_buffer_needs() -> None:
         assert (len(world.state.places) == 2) is stays
 
 
-def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empties() -> None:
+def test_node_is_skipped_after_failed_drain_simulation_even_when_empty() -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, node("a"))
     one = run(world, "p", "a", 1000)
     failed = SCAN_MS
@@ -332,15 +332,17 @@ def test_a_node_that_failed_the_drain_simulation_is_left_alone_even_when_it_empt
     assert "a" not in world.state.places
 
 
-def test_a_node_that_is_coming_is_counted_for_all_that_fit_it() -> None:
+def test_upcoming_node_counts_for_all_pods_that_fit() -> None:
     world, scaler = hands(ScaleDown.NEVER)
     for name in ("p", "q", "r"):
         arrive(world, scaler, name, 1800)
     world.play(scaler, REACTION_MS[1] + SCAN_MS)
-    assert scaler.scale_ups == 2  # two pods of 1.8 cores fit one of 4, beside its agent
+    assert (
+        scaler.scale_ups == 2
+    )  # two pods of 1.8 cores fit on a node of 4, beside its DaemonSet pods
 
 
-def test_it_looks_again_when_somebody_else_took_the_room() -> None:
+def test_node_is_added_again_when_another_pod_takes_the_room() -> None:
     world, scaler = hands(ScaleDown.NEVER)
     arrive(world, scaler, "p", 3000)
     world.play(scaler, REACTION_MS[1])
@@ -352,7 +354,7 @@ def test_it_looks_again_when_somebody_else_took_the_room() -> None:
     assert scaler.scale_ups == 2
 
 
-def test_it_stops_looking_when_the_pod_has_a_node() -> None:
+def test_no_further_node_is_added_when_pod_is_bound() -> None:
     world, scaler = hands(ScaleDown.NEVER)
     one = arrive(world, scaler, "p", 3000)
     world.play(scaler, REACTION_MS[1])
@@ -363,7 +365,7 @@ def test_it_stops_looking_when_the_pod_has_a_node() -> None:
     assert scaler.scale_ups == 1
 
 
-def test_a_new_nodes_agent_needs_room_too() -> None:
+def test_new_node_has_room_for_its_daemonset_pods() -> None:
     small, large = SHAPES
     world, scaler = hands(ScaleDown.NEVER)
     arrive(world, scaler, "p", small.cpu_millis)
@@ -381,7 +383,7 @@ def test_a_new_nodes_agent_needs_room_too() -> None:
         pytest.param(0, (48_001, 0), False, id="no GPUs, more than half of its CPU"),
     ],
 )
-def test_of_a_node_with_gpus_nothing_else_counts(
+def test_utilization_of_gpu_node_counts_only_gpus(
     gpu: int, asked: tuple[int, int], *, is_considered: bool
 ) -> None:
     one = Node(name="n", allocatable=amount(96_000, 393_216, gpu, 110))
@@ -399,7 +401,7 @@ SIZES = st.sampled_from((0, 1, 499, 500, 501, 1000))
     st.tuples(SIZES, SIZES),
     st.fractions(0, 1),
 )
-def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
+def test_busy_node_is_never_underutilized(
     whole: tuple[int, int],
     used: tuple[int, int],
     name: str,
@@ -419,7 +421,7 @@ def test_whom_a_guard_is_taken_from_for_being_used_no_autoscaler_takes(
         assert busy(cluster, share, Now(0)) or taken
 
 
-def test_pods_are_evicted_only_where_other_nodes_admit_them() -> None:
+def test_node_is_drained_only_when_other_nodes_admit_its_pods() -> None:
     for zone in ("a", "b"):
         there = node("b", labels={"zone": zone})
         world, scaler = hands(ScaleDown.UTILIZATION, node("a", labels={"zone": "a"}), there)
@@ -450,7 +452,7 @@ SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
         ({**BARE, "ties": DisruptionFacts(notes=((SAFE, "true"),))}, True),
     ],
 )
-def test_a_node_is_drained_of_pods_that_may_be_evicted_alone(
+def test_node_is_drained_only_when_its_pods_may_be_evicted(
     told: dict[str, Any], *, is_drained: bool
 ) -> None:
     world, scaler = hands(ScaleDown.UTILIZATION, node("a"), node("b"))
@@ -474,9 +476,9 @@ def considered_at(threshold: str) -> set[str]:
     }
 
 
-def test_c1_at_half_the_per_node_rule_looks_at_node_4_alone() -> None:
+def test_c1_threshold_50_percent_considers_only_node_4() -> None:
     assert considered_at("0.5") == {"4"}
 
 
-def test_c2_the_per_node_rule_at_80_percent_never_looks_at_node_3() -> None:
+def test_c2_threshold_80_percent_does_not_consider_node_3() -> None:
     assert considered_at("0.8") == {"1", "2", "4"}

@@ -1,4 +1,4 @@
-"""The lower bound of the cost, against every cluster of whole nodes there is, and by hand."""
+"""The lower bound of the cost, compared with examples and with all possible clusters."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ TOLERANT = NodeConstraints(tolerations=(Toleration("group", "Equal", "x"),))
 
 
 def node(cores: int, gib: int, gpus: int = 0, *taints: Taint) -> Node:
-    """Room for so much beside the node's agent."""
+    """Return a node with this free capacity beside its DaemonSet pods."""
     room = amount(1000 * cores, 1024 * gib, 1000 * gpus, PODS_PER_NODE)
     return Node(name="", allocatable=room + DAEMON_REQUESTS, taints=taints)
 
@@ -43,14 +43,14 @@ def plain(
     return amount(int(1000 * cores), int(1024 * gib), gpu_millis), NodeConstraints()
 
 
-class TestByHand:
-    def test_parts_of_nodes_count_and_the_scarcer_resource_decides(self) -> None:
+class TestExamples:
+    def test_bound_counts_fractional_nodes_of_scarcer_resource(self) -> None:
         least = lp_lower_bound([node(4, 8)], lambda _: Fraction(6))
         assert least(pods(plain(1, 1), many=10)) == pytest.approx(Fraction(15))
         assert least(pods(plain(1, 4), many=10)) == pytest.approx(Fraction(30))
         assert least([]) == 0
 
-    def test_the_cheapest_group_that_admits_the_pod_counts(self) -> None:
+    def test_bound_uses_cheapest_group_that_admits_pod(self) -> None:
         groups = [node(4, 8, 0, GROUP), node(4, 8), node(4, 8, 1)]
         prices = dict(zip(groups, map(Fraction, (1, 2, 9)), strict=True))
         least = lp_lower_bound(groups, prices.__getitem__)
@@ -58,14 +58,14 @@ class TestByHand:
         assert least(pods((plain(4, 8)[0], TOLERANT))) == pytest.approx(1)
         assert least(pods(plain(1, 1, 500))) == pytest.approx(4.5)
 
-    def test_two_resources_that_are_asked_for_apart_are_paid_once(self) -> None:
-        """What no price of a single resource says: both kinds fill the same nodes."""
+    def test_bound_combines_complementary_pods_on_same_nodes(self) -> None:
+        """Both kinds of pods share nodes; a price by the scarcer resource would be too high."""
         least = lp_lower_bound([node(4, 4)], lambda _: Fraction(1))
         asked = pods(plain(3, 1), plain(1, 3), many=20)
         assert least(asked) == pytest.approx(20)
         assert least(asked[:20]) == pytest.approx(15)
 
-    def test_a_node_too_small_for_the_pod_is_none_for_it(self) -> None:
+    def test_bound_ignores_groups_too_small_for_pod(self) -> None:
         groups = [node(2, 4), node(8, 16)]
         prices = dict(zip(groups, map(Fraction, (1, 40)), strict=True))
         least = lp_lower_bound(groups, prices.__getitem__)
@@ -73,25 +73,25 @@ class TestByHand:
         assert least(pods(plain(3, 1))) == pytest.approx(15)
         assert least(pods(plain(9, 1))) == 0, "it cannot run here, so it does not"
 
-    def test_prices_of_any_size_and_none(self) -> None:
+    def test_bound_is_correct_for_tiny_and_zero_prices(self) -> None:
         tiny = Fraction(1, 10**12)
         least = lp_lower_bound([node(4, 8)], lambda _: tiny)
         assert least(pods(plain(4, 8))) / tiny == pytest.approx(1)
         assert lp_lower_bound([node(4, 8)], lambda _: Fraction())(pods(plain(4, 8))) == 0
         assert lp_lower_bound([], in_cores)(pods(plain(4, 8))) == 0
 
-    def test_the_agent_of_the_node_leaves_less_for_pods(self) -> None:
+    def test_bound_subtracts_daemonset_requests(self) -> None:
         whole = amount(4200, 8192, 0, 110)
         least = lp_lower_bound([Node(name="", allocatable=whole)], lambda _: Fraction(1))
         assert DAEMON_REQUESTS.cpu_millis == 200
         assert least(pods(plain(1, 0), many=4)) == pytest.approx(1)
 
 
-# Against every way to place a few pods on whole nodes
+# Compared with every way to place a few pods on whole nodes
 
 
 def cheapest(groups: Sequence[tuple[Node, int]], asked: Sequence[Pod]) -> int | None:
-    """Try all: each pod on a node that is there or on a new one of any group; None: no way."""
+    """Return the lowest cost over all placements on new nodes, or None if a pod fits nowhere."""
     best: list[int] = []
     _placed(groups, list(asked), [], best)
     return min(best, default=None)
@@ -129,12 +129,12 @@ PODS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=3),
     st.lists(PODS, min_size=1, max_size=5),
 )
-def test_no_cluster_of_whole_nodes_is_cheaper(
+def test_bound_is_at_most_cost_of_best_cluster_of_whole_nodes(
     groups: list[tuple[Node, int]], asked: list[tuple[Resources, NodeConstraints]]
 ) -> None:
     named = [
@@ -149,13 +149,13 @@ def test_no_cluster_of_whole_nodes_is_cheaper(
     assert least(runs) == least(runs[::-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(NODES, st.integers(0, 20)), min_size=1, max_size=2),
     st.lists(PODS, min_size=1, max_size=4),
     st.lists(st.fractions(0, 10, max_denominator=9), min_size=5, max_size=5),
 )
-def test_a_solver_that_errs_does_not_lift_it(
+def test_bound_remains_valid_when_solver_errs(
     groups: list[tuple[Node, int]],
     asked: list[tuple[Resources, NodeConstraints]],
     said: list[Fraction],
@@ -176,10 +176,10 @@ def test_a_solver_that_errs_does_not_lift_it(
     assert 0 <= found <= whole
 
 
-# In a run
+# In a simulated run
 
 
-def test_a_run_tells_it_every_quarter_of_an_hour_and_is_never_below_it() -> None:
+def test_simulated_cost_is_at_least_bound_at_every_sample() -> None:
     load = waves.mixed(1, 1)
     load = replace(
         load,

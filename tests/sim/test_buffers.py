@@ -1,4 +1,4 @@
-"""What Ebb tells of the reserve is what the simulated autoscaler keeps room for."""
+"""CapacityBuffers of Ebb's reserve, as the simulated autoscaler reads them."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -29,7 +29,7 @@ def job(state: State, name: str) -> Pod:
 
 
 def played(then: Config) -> tuple[list[Pod], list[Pod]]:
-    """Return for which pods room is asked once three have come, and by another replica then."""
+    """Return the buffer pods after three pods have arrived, and after a change of leader."""
     view = View(ExtenderConfig(), CONFIG.taint_key)
     ebb = Ebb(CONFIG, view, Direct(view, CONFIG))
     state = State()
@@ -46,14 +46,14 @@ def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     return told, list(state.buffers)
 
 
-def test_the_pods_that_came_are_asked_room_for_and_the_next_leader_lowers_nothing() -> None:
+def test_buffers_match_recent_pods_and_survive_leader_change() -> None:
     told, then = played(CONFIG)
     assert [one.requests for one in told] == [pod("x", None, 500, 100).requests] * 3
     assert len({one.key for one in told}) == 3
     assert then == told
 
 
-def test_where_it_is_not_asked_for_any_more_nothing_is_left() -> None:
+def test_buffers_are_removed_when_reserve_is_disabled() -> None:
     for changed in (
         replace(CONFIG, mode=Mode.OBSERVE),
         replace(CONFIG, budgets=replace(UNLIMITED, reserve=Reserve(lookback_seconds=0))),

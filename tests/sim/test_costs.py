@@ -1,4 +1,4 @@
-"""What a run costs, what it loses, and how long it lets wait: by hand."""
+"""Cost, lost work and pending time of simulated runs, compared with computed examples."""
 
 from fractions import Fraction
 
@@ -18,12 +18,12 @@ SHAPE = amount(4000, 8192, 0, 110)
 CHEAP, DEAR = amount(4000, 4096, 0, 110), amount(4000, 8192, 0, 110)
 
 
-def test_a_gpu_is_eleven_cores_and_a_gib_thirteen_hundredths_of_one() -> None:
+def test_default_price_is_11_cores_per_gpu_and_0_13_per_gib() -> None:
     whole = amount(96_000, 100 * 1024, 8000, 110)
     assert in_cores(Node(name="n", allocatable=whole)) == 96 + 88 + 13
 
 
-def test_prices_count_where_there_are_any() -> None:
+def test_configured_prices_replace_default_price() -> None:
     found = parse({**HEAD, "prices": [{"nodeSelector": {"a": "b"}, "price": "0.25"}]}, "x")
     prices = price_of(found)
     assert prices(Node(name="n", labels={"a": "b"}, allocatable=SHAPE)) == Fraction(1, 4)
@@ -32,7 +32,7 @@ def test_prices_count_where_there_are_any() -> None:
     assert none is price_of(None) is in_cores
 
 
-def test_prices_that_no_node_has_are_refused() -> None:
+def test_prices_are_rejected_when_they_match_no_node() -> None:
     entry = {"nodeSelector": {"a": "b"}, "price": "0.25"}
     template = Node(name="", labels={"a": "b"}, allocatable=SHAPE)
     other = Node(name="", allocatable=SHAPE)
@@ -45,7 +45,7 @@ def test_prices_that_no_node_has_are_refused() -> None:
             check_prices(prices, "x", nodes)
 
 
-def test_cost_is_price_times_time_and_ends_with_the_node() -> None:
+def test_cost_is_price_times_lifetime_of_node() -> None:
     load = Workload("made", (CHEAP, CHEAP), (), 2 * HOUR_MS, 60_000)
     found = Simulator(load, ScaleDown.NEVER, None, 1).run()
     assert found.cost_ms == 2 * 2 * HOUR_MS * (4 + Fraction(52, 100))
@@ -54,7 +54,7 @@ def test_cost_is_price_times_time_and_ends_with_the_node() -> None:
     assert 0 < fewer.cost_ms == share * found.cost_ms < found.cost_ms
 
 
-def test_a_configurations_prices_count_for_every_run() -> None:
+def test_configured_prices_apply_to_every_scenario() -> None:
     label = {"a": "b"}
     group = Node(name="", labels=label, allocatable=SHAPE)
     load = Workload("made", (SHAPE,), (), HOUR_MS, 60_000, {SHAPE: group})
@@ -65,7 +65,7 @@ def test_a_configurations_prices_count_for_every_run() -> None:
 
 
 class Evicting(Simulator):
-    """A world in which somebody evicts each pod, once."""
+    """A simulator in which each pod is evicted once."""
 
     done: tuple[str, ...] = ()
 
@@ -77,17 +77,17 @@ class Evicting(Simulator):
                 self.evict(pod)
 
 
-def test_work_lost_is_what_an_evicted_job_had_done() -> None:
+def test_lost_work_is_work_done_by_evicted_job() -> None:
     arrivals = (Arrival(100_000, "p", amount(1500, 64, 0), HOUR_MS),)
     load = Workload("made", (SHAPE,), arrivals, 2 * HOUR_MS, 60_000)
     world = Evicting(load, ScaleDown.NEVER, None, 1)
     found = world.run()
     assert found.evicted == 1
-    assert found.lost_millis_ms == 1500 * 200_000  # evicted at the first sample, 300 s
+    assert found.lost_millis_ms == 1500 * 200_000  # evicted at the first sample, at 300 s
     assert [one for one in world.state.pods.values() if not one.daemon] == []
 
 
-def test_the_longest_wait_is_one_pods_and_counts_those_who_wait_still() -> None:
+def test_longest_wait_is_of_one_pod_and_includes_pods_still_pending() -> None:
     arrivals = tuple(Arrival(0, f"p{n}", amount(3000, 64, 0), HOUR_MS) for n in range(3))
     load = Workload("made", (SHAPE,), arrivals, HOUR_MS, 60_000)
     found = Simulator(load, ScaleDown.NEVER, None, 1).run()
@@ -99,7 +99,7 @@ def test_the_longest_wait_is_one_pods_and_counts_those_who_wait_still() -> None:
     assert Simulator(load, ScaleDown.NEVER, None, 1).run().longest_wait_ms == HOUR_MS // 2
 
 
-def test_the_table_says_all_of_it() -> None:
+def test_report_contains_cost_lost_work_and_longest_wait() -> None:
     result = Result(
         cost_ms=Fraction(7 * HOUR_MS),
         lost_millis_ms=3000 * HOUR_MS,

@@ -1,4 +1,4 @@
-"""The simulated controllers: how many pods there are, which go, and what Ebb changes of that."""
+"""The simulated controllers: number of pods, order of deletion, and the effect of Ebb on it."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +32,7 @@ def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> W
 
 
 class Counted(Simulator):
-    """A world that notes how many of its pods there are, and ready, after each change."""
+    """A simulator that records the number of pods and of ready pods after each change."""
 
     def __init__(
         self, workload: Workload, how: ScaleDown, compactor: Compactor | None, seed: int
@@ -60,7 +60,7 @@ def played(workload: Workload, how: ScaleDown = ScaleDown.NEVER) -> Counted:
     return world
 
 
-def test_there_are_as_many_as_are_wanted() -> None:
+def test_deployment_has_requested_number_of_pods() -> None:
     world = played(load(of((0, 10), (10 * MINUTE_MS, 17), (20 * MINUTE_MS, 3))))
     at = {at_ms: pods for at_ms, pods, _ in world.seen}
     assert [at[n * MINUTE_MS] for n in (5, 15, 25)] == [10, 17, 3]
@@ -68,9 +68,9 @@ def test_there_are_as_many_as_are_wanted() -> None:
     assert world.result.lost_millis_ms == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 30))
-def test_a_rollout_replaces_all_and_stays_within_its_quarters(wanted: int) -> None:
+def test_rollout_replaces_all_pods_within_surge_and_unavailability(wanted: int) -> None:
     begins = 10 * MINUTE_MS
     world = played(load(of((0, wanted), rollouts=(begins,))))
     assert {one.owner_name for one in world.pods()} == {"web-2"}
@@ -81,7 +81,7 @@ def test_a_rollout_replaces_all_and_stays_within_its_quarters(wanted: int) -> No
     assert world.result.pods == 2 * wanted
 
 
-def test_a_restart_takes_the_oldest_and_another_one_comes() -> None:
+def test_restart_replaces_oldest_pod() -> None:
     world = played(load(of((0, 4), (MINUTE_MS, 6), restarts=(5 * MINUTE_MS, 6 * MINUTE_MS))))
     names = {one.name for one in world.pods()}
     assert len(names) == 6
@@ -89,13 +89,13 @@ def test_a_restart_takes_the_oldest_and_another_one_comes() -> None:
     assert {"web-1-00005", "web-1-00006"} < names
 
 
-def test_pods_from_before_the_beginning_are_created_and_ready_when_they_were() -> None:
+def test_initial_pods_have_their_recorded_age() -> None:
     old = replace(of((0, 3), (MINUTE_MS, 4)), ages_ms=(3 * HOUR_MS, HOUR_MS, 2_000))
     world = played(replace(load(old), duration_ms=2 * MINUTE_MS))
     rolling = next(iter(world._deployments._owner.values()))
     created = [one.created_ms // 1000 for _, one in rolling.pods.values()]
     assert created == [-3 * 3600, -3600, -2, 60]
-    # The controller takes those first that have been ready for the least time.
+    # The controller first deletes the pods that have been ready for the shortest time.
     fewer = replace(old, replicas=((0, 3), (MINUTE_MS, 1)))
     (left,) = played(replace(load(fewer), duration_ms=2 * MINUTE_MS)).pods()
     assert left.name == "web-1-00001"
@@ -103,8 +103,8 @@ def test_pods_from_before_the_beginning_are_created_and_ready_when_they_were() -
     assert len(played(replace(load(rolled), duration_ms=10)).pods()) == 4, "all three are ready"
 
 
-def test_what_is_evicted_comes_again_under_another_name_and_loses_no_work() -> None:
-    """Two nodes at a quarter: the autoscaler drains one."""
+def test_evicted_pod_is_recreated_without_lost_work() -> None:
+    """The autoscaler drains one of two underutilized nodes."""
     far = load(of((0, 2)), nodes=2)
     world = played(far, ScaleDown.UTILIZATION)
     assert world.result.evicted == 1
@@ -115,7 +115,7 @@ def test_what_is_evicted_comes_again_under_another_name_and_loses_no_work() -> N
     ] == ["web-1-00002", "web-1-00003"]
 
 
-def test_a_pod_that_waits_goes_before_those_that_run() -> None:
+def test_scale_in_deletes_pending_pod_first() -> None:
     grows = load(of((0, 7), (MINUTE_MS, 9), (MINUTE_MS + 1000, 7)), nodes=1)
     world = played(grows)
     assert Counter(one.node is None for one in world.pods()) == {False: 7}
@@ -123,7 +123,7 @@ def test_a_pod_that_waits_goes_before_those_that_run() -> None:
 
 
 @pytest.mark.parametrize("order", PodDeletionCost)
-def test_a_scale_in_empties_marked_nodes_where_their_pods_are_taken_first(
+def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
     order: PodDeletionCost,
 ) -> None:
     config = Config(mode=Mode.ENFORCE, unneeded_time_seconds=60, pod_deletion_cost=order)

@@ -1,4 +1,4 @@
-"""A folder of dumps as a past: times, lives, and what is refused."""
+"""A cluster history that is read from a folder of dumps: times, lifetimes, errors."""
 
 import gzip
 import re
@@ -39,19 +39,17 @@ EVERY_MS = 20 * MINUTE_MS
         ("dump-12.json", None),
     ],
 )
-def test_a_files_name_says_when_it_was_made(name: str, seconds: int | None) -> None:
+def test_time_of_dump_is_read_from_file_name(name: str, seconds: int | None) -> None:
     assert dumps.time_of(f"/some/20250101T000000/{name}") == (seconds and 1000 * seconds)
 
 
-def test_a_time_that_is_none_is_refused() -> None:
+def test_invalid_time_in_file_name_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match=r"'2026-13-01T08:00:00Z' in its name: month"):
         dumps.time_of("2026-13-01T08:00:00Z.json")
 
 
 @pytest.mark.parametrize(("status", "kept"), [(0, 1), (1, 0)])
-def test_the_loop_of_the_docs_keeps_what_kubectl_has_told_whole(
-    status: int, kept: int, tmp_path: Path
-) -> None:
+def test_documented_loop_keeps_only_complete_dumps(status: int, kept: int, tmp_path: Path) -> None:
     (loop,) = re.findall(r"(?ms)^```console\n([^`]*?^while :.*?^done)$", DOCS.read_text())
     stand_ins = f"kubectl() {{ echo '{{}}'; return {status}; }}\nsleep() {{ exit 0; }}\n"
     subprocess.run(["bash", "-uc", stand_ins + loop], cwd=tmp_path, check=True)
@@ -103,7 +101,7 @@ def going(one: Json, minutes: int) -> Json:
         ([going(dated(pod("p", "n"), -5), 99)], [], -5, 5, 5),
         ([], [dated(pod("p", "n"), 3)], 3, None, 0),
         ([], [dated(pod("p", "n"), None)], 5, None, 0),
-        ([], [dated(pod("p", "n"), 11)], 10, None, 0),  # a clock that is ahead
+        ([], [dated(pod("p", "n"), 11)], 10, None, 0),  # the clock of the API server is ahead
         (
             [],
             [dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])],
@@ -112,7 +110,7 @@ def going(one: Json, minutes: int) -> Json:
         ([], [dated(pod("p", "n"), 2, phase="Failed")], 2, 6, 4),
     ],
 )  # fmt: skip
-def test_when_a_pod_began_and_ended(
+def test_pod_lifetime_is_derived_from_two_dumps(
     tmp_path: Path,
     first: list[Json],
     second: list[Json],
@@ -127,8 +125,8 @@ def test_when_a_pod_began_and_ended(
     assert life.slack_ms == slack * MINUTE_MS
 
 
-def test_a_pod_is_not_there_until_its_last_gate_is_gone(tmp_path: Path) -> None:
-    """As a job that waits in a queue: its quota holds in what is played, too."""
+def test_pod_begins_when_its_last_scheduling_gate_is_removed(tmp_path: Path) -> None:
+    """For example a job in a queue, whose quota then also applies in the simulation."""
     gates = [{"name": "kueue.x-k8s.io/admission"}]
     names = "first", "second", "never"
     queued = [dated(pod(name, None, schedulingGates=gates), 0) for name in names]
@@ -150,14 +148,14 @@ def test_a_pod_is_not_there_until_its_last_gate_is_gone(tmp_path: Path) -> None:
     }
 
 
-def test_a_pod_that_has_finished_counts_once_however_long_it_stands_there(tmp_path: Path) -> None:
+def test_finished_pod_counts_once_when_it_is_in_several_dumps(tmp_path: Path) -> None:
     done = dated(pod("p", "n"), 1, phase="Succeeded", containerStatuses=[ended(at(4))])
     looks = [(minutes, [NODE, STAYS, *([done] if minutes else [])]) for minutes in (0, 10, 20, 30)]
     found = past_of(tmp_path, *looks)
     assert [life.pod.name for life in found.pod_lifetimes].count("p") == 1
 
 
-def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) -> None:
+def test_pods_with_same_name_and_other_uid_are_different(tmp_path: Path) -> None:
     looks = []
     for minutes, uid in ((0, "a"), (10, "b")):
         one = dated(pod("p", "n"), minutes)
@@ -170,7 +168,7 @@ def test_a_pod_of_a_name_that_was_there_before_is_another_one(tmp_path: Path) ->
     ]
 
 
-def test_nodes_come_and_go(tmp_path: Path) -> None:
+def test_node_lifetimes_are_derived_from_dumps(tmp_path: Path) -> None:
     new = node("new", metadata={"name": "new", "creationTimestamp": at(4)})
     found = past_of(tmp_path, (0, [NODE, STAYS]), (10, [NODE, new, STAYS]), (20, [NODE, STAYS]))
     stays = {stay.node.name: (stay.begins_ms, stay.ends_ms) for stay in found.node_lifetimes}
@@ -178,7 +176,7 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
 
 
 def seen(gpus: int, *, ready: bool = True, taint: str = "") -> Json:
-    """Return a node that came at minute 4; its devices and their label come together."""
+    """Return a node created at minute 4; its devices and their label appear together."""
     labels = {"gpu": "A100"} if gpus else {}
     one = node("new", metadata={"name": "new", "creationTimestamp": at(4), "labels": labels})
     one["spec"] = {"taints": [{"key": taint, "effect": "NoSchedule"}] if taint else []}
@@ -197,7 +195,7 @@ def seen(gpus: int, *, ready: bool = True, taint: str = "") -> Json:
         ({5: seen(0), 10: seen(8, taint="kept")}, 8, ["kept"]),
     ],
 )
-def test_a_node_is_as_it_was_when_it_had_settled(
+def test_node_is_described_as_after_its_startup(
     tmp_path: Path, looks: dict[int, Json], gpus: int, taints: list[str]
 ) -> None:
     made = [(minutes, [NODE, STAYS, new]) for minutes, new in looks.items()]
@@ -209,7 +207,7 @@ def test_a_node_is_as_it_was_when_it_had_settled(
     assert [one.key for one in stay.node.taints] == taints
 
 
-def test_files_of_one_moment_are_one_dump(tmp_path: Path) -> None:
+def test_files_of_same_time_are_one_dump(tmp_path: Path) -> None:
     for minutes in (0, 10):
         (tmp_path / f"nodes-{at(minutes)}.json").write_bytes(dump(NODE))
         packed = gzip.compress(dump(STAYS))
@@ -222,7 +220,7 @@ def test_files_of_one_moment_are_one_dump(tmp_path: Path) -> None:
     )
 
 
-def test_heartbeats_say_when_a_dump_was_made_whose_name_does_not(tmp_path: Path) -> None:
+def test_time_of_dump_is_read_from_heartbeats_when_name_has_none(tmp_path: Path) -> None:
     for minutes in (0, 10):
         beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": at(minutes)}
         one = node("n")
@@ -231,7 +229,7 @@ def test_heartbeats_say_when_a_dump_was_made_whose_name_does_not(tmp_path: Path)
     assert dumps.read(str(tmp_path), []).duration_ms == 10 * MINUTE_MS
 
 
-def test_nodes_of_other_apis_are_no_machines(tmp_path: Path) -> None:
+def test_node_objects_of_other_apis_are_ignored(tmp_path: Path) -> None:
     theirs = {"apiVersion": "longhorn.io/v1beta2", "kind": "Node", "metadata": {"name": "lh"}}
     for minutes in (0, 10):
         (tmp_path / f"{at(minutes)}.json").write_bytes(dump(NODE, theirs, STAYS))
@@ -240,7 +238,7 @@ def test_nodes_of_other_apis_are_no_machines(tmp_path: Path) -> None:
     assert ([stay.node.name for stay in found.node_lifetimes], refused) == (["n"], [])
 
 
-def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
+def test_unreadable_object_is_reported_and_skipped(tmp_path: Path) -> None:
     bad = dated(pod("bad", "n", cpu="much"))
     strange = {"kind": "Pod", "metadata": {"name": 7}}
     for minutes in (0, 10):
@@ -272,7 +270,7 @@ def test_one_object_that_cannot_be_read_spoils_no_other(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_folder_that_cannot_be_played_is_one_line(
+def test_invalid_folder_is_rejected_in_one_line(
     tmp_path: Path, files: dict[str, bytes], problem: str
 ) -> None:
     for name, raw in files.items():
@@ -284,14 +282,16 @@ def test_a_folder_that_cannot_be_played_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_is_named() -> None:
+def test_missing_folder_is_rejected_with_its_name() -> None:
     with pytest.raises(InvalidInputError, match="/no/such: No such file"):
         dumps.read("/no/such", [])
 
 
 @pytest.mark.parametrize("created", [True, False])
-def test_dumps_of_a_cluster_give_back_its_pods_lives(tmp_path: Path, *, created: bool) -> None:
-    """Within half the time between two dumps, and a second, to which times are written."""
+def test_dumps_of_simulated_cluster_yield_its_pod_lifetimes(
+    tmp_path: Path, *, created: bool
+) -> None:
+    """Times may differ by half the interval between dumps, plus the rounding to seconds."""
     whole = waves.mixed(3, 1)
     load = workload.Workload(
         "w", whole.nodes, whole.arrivals, 10 * EVERY_MS + 1, None, deployments=whole.deployments
@@ -312,7 +312,7 @@ def _near(
     begun_ms, gone_ms = was.created[key], was.ended.get(key, last_ms + 1)
     begins_ms = life.begins_ms - 1000 * EPOCH
     if not exact and begun_ms <= EVERY_MS:
-        assert begins_ms == EVERY_MS  # the first dump: it says no more than that
+        assert begins_ms == EVERY_MS  # the first dump shows no earlier time
     else:
         assert abs(begins_ms - begun_ms) <= 1000 + (0 if exact else EVERY_MS // 2)
     assert life.pod.requests.cpu_millis == was.pods[key].requests.cpu_millis

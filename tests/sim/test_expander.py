@@ -1,4 +1,4 @@
-"""Which nodes the simulated autoscaler adds, by hand; and from a world's waiting pods."""
+"""Nodes that the simulated autoscaler adds for pending pods."""
 
 from fractions import Fraction
 
@@ -28,14 +28,17 @@ def template(**labels: str) -> Node:
     return Node(name="", allocatable=SMALL, labels=labels)
 
 
-def test_an_option_holds_all_who_fit_the_group_on_as_few_nodes_as_first_fit_needs() -> None:
+def test_option_has_all_fitting_pods_and_nodes_of_first_fit_decreasing() -> None:
     found = option(template(), [*asking(1000), *asking(2800), *asking(1900, count=2)], 9)
     assert found is not None
-    assert (found.nodes, len(found.pods)) == (2, 4)  # 2800 + 1000, and 1900 twice
+    assert (found.nodes, len(found.pods)) == (
+        2,
+        4,
+    )  # 2800 + 1000 on one node, 1900 + 1900 on the other
     assert [one.requests.cpu_millis for one in found.pods] == [2800, 1900, 1900, 1000]
 
 
-def test_who_does_not_fit_an_empty_node_beside_its_agent_is_not_helped() -> None:
+def test_option_excludes_pods_that_do_not_fit_on_empty_node() -> None:
     most = SMALL.cpu_millis - DAEMON_REQUESTS.cpu_millis
     assert option(template(), asking(most + 1), 9) is None
     assert option(template(), asking(most), 9) is not None
@@ -44,20 +47,20 @@ def test_who_does_not_fit_an_empty_node_beside_its_agent_is_not_helped() -> None
     assert option(template(zone="a"), asking(100, placing=there), 9) is not None
 
 
-def test_no_more_nodes_than_may_be_added() -> None:
+def test_option_has_at_most_allowed_number_of_nodes() -> None:
     found = option(template(), [*asking(3000, count=3), *asking(500)], 2)
     assert found is not None
     assert (found.nodes, len(found.pods)) == (2, 3)
 
 
-def test_waste_is_the_shares_of_both_resources_that_are_left() -> None:
+def test_waste_is_sum_of_unused_shares() -> None:
     two = Option(SMALL, 2, tuple(asking(3000, count=2)))
     assert two.waste == Fraction(1, 4) + 1
     assert Option(LARGE, 1, two.pods).waste == Fraction(10, 16) + 1
 
 
-def test_the_best_used_group_wins_whomever_it_is_for() -> None:
-    """The large nodes would be for all five pods, the small ones for one that fills them."""
+def test_least_waste_selects_group_with_highest_utilization() -> None:
+    """The large node would take all five pods; the small node takes one pod and is full."""
     large = Option(LARGE, 1, tuple(asking(2000, 1000, count=5)))
     small = Option(SMALL, 1, tuple(asking(3800, 8000)))
     assert least_waste([large, small]) == [small]
@@ -68,7 +71,7 @@ def test_the_best_used_group_wins_whomever_it_is_for() -> None:
 def played(
     pods: int, cpu: int, until_ms: int, shape: Resources, later: tuple[Arrival, ...] = ()
 ) -> Simulator:
-    """Pods of one size arrive in a cluster of one node that is too small for them."""
+    """Return a simulator in which pods arrive that are too large for the small node."""
     tiny = amount(300, 1024, 0, 110)
     arrivals = tuple(Arrival(0, f"p{n}", amount(cpu, 64, 0), HOUR_MS) for n in range(pods))
     load = Workload("made", (tiny, shape), (*arrivals, *later), until_ms, 60_000)
@@ -76,19 +79,19 @@ def played(
 
 
 @pytest.mark.parametrize(("pods", "nodes"), [(1, 1), (7, 4), (40, 20)])
-def test_all_who_wait_get_their_nodes_in_one_look(pods: int, nodes: int) -> None:
-    """A node of that shape stands there and is full, as any group's template."""
+def test_nodes_for_all_pending_pods_are_added_in_one_pass(pods: int, nodes: int) -> None:
+    """A full node of this shape exists, as the template of its group."""
     world = played(pods + 2, 1900, REACTION_MS[1], SMALL)
     assert world.run().scale_ups == nodes
 
 
-def test_a_second_look_adds_for_those_alone_who_do_not_fit_what_is_coming() -> None:
+def test_second_pass_adds_nodes_only_for_pods_that_do_not_fit_upcoming_nodes() -> None:
     world = played(6, 1900, REACTION_MS[1] + 2 * SCAN_MS, SMALL)
     assert world.run().scale_ups == 2
 
 
 @pytest.mark.parametrize(("waited_ms", "nodes"), [(YOUNG_MS - 1, 1), (YOUNG_MS, 2)])
-def test_who_has_just_begun_to_wait_does_not_count_yet(waited_ms: int, nodes: int) -> None:
+def test_young_pending_pod_is_ignored(waited_ms: int, nodes: int) -> None:
     world = played(2, 3000, REACTION_MS[1], SMALL)
     world.run()
     (look_ms,) = {one.created_ms for one in world.state.places.values() if one.created_ms}
@@ -97,5 +100,5 @@ def test_who_has_just_begun_to_wait_does_not_count_yet(waited_ms: int, nodes: in
     assert again.run().scale_ups == nodes
 
 
-def test_of_a_state_without_waiting_pods_nothing_is_added() -> None:
+def test_no_node_is_added_when_no_pod_is_pending() -> None:
     assert played(2, 1900, HOUR_MS, SMALL).run().scale_ups == 0

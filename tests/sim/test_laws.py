@@ -1,4 +1,4 @@
-"""What must hold whatever a cluster looks like, whatever it is asked for, whatever breaks."""
+"""Laws that hold for every cluster, every configuration and every fault."""
 
 import random
 from dataclasses import replace
@@ -79,12 +79,12 @@ async def tick(standing: Standing, controller: Reconciler, now: int) -> PassRepo
     return report
 
 
-# No plan exceeds a threshold or a budget.
+# A plan never exceeds a threshold or a budget.
 
 
 @st.composite
 def partly_going(draw: st.DrawFn) -> Cluster:
-    """Some nodes are already being deleted by an autoscaler."""
+    """Draw a cluster in which an autoscaler already deletes some nodes."""
     found = draw(clusters())
     gone = draw(st.sets(st.sampled_from([one.name for one in found.nodes]), max_size=2))
     nodes = (
@@ -95,7 +95,7 @@ def partly_going(draw: st.DrawFn) -> Cluster:
 
 
 def zones_out_of_step() -> Cluster:
-    """Return a cluster in which only nodes of one of two equal zones may go."""
+    """Return a cluster of two equal zones, of which one has no removable nodes."""
     keep = {KEEP_ANNOTATION: "true"}
     return Cluster.of(
         [
@@ -106,10 +106,10 @@ def zones_out_of_step() -> Cluster:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(partly_going(), configs(), PACE)
 @example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), RateLimits())
-def test_no_plan_exceeds_a_threshold_or_a_budget(
+def test_plan_never_exceeds_threshold_or_budget(
     cluster: Cluster, config: Config, held: RateLimits
 ) -> None:
     plan = reconcile.plan(cluster, config, limits=held)
@@ -124,14 +124,14 @@ def test_no_plan_exceeds_a_threshold_or_a_budget(
             assert one.name not in held.backing_off
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(clusters(), configs(), st.integers(1, 3), st.sets(st.integers(0, 24)))
-async def test_no_window_holds_more_marks_than_it_may(
+async def test_marks_in_window_never_exceed_budget(
     cluster: Cluster, config: Config, limit: int, elections: set[int]
 ) -> None:
-    """Whoever leads: marks stand on the nodes, and a new leader counts them.
+    """The law holds across leader changes: a new leader counts the marks that are set on nodes.
 
-    What nobody reaches changes no verdict on other nodes, and is judged by the counts of all.
+    A node in no reach does not count for other nodes; all nodes count for it.
     """
     budget = Budget(max_in_window=Limit(limit), max_marked=Limit(2 * limit))
     config = replace(config, budgets=replace(UNLIMITED, cluster=budget, window_seconds=500))
@@ -156,7 +156,7 @@ async def test_no_window_holds_more_marks_than_it_may(
         assert len(carrying & judged) <= 2 * limit
 
 
-# A released node carries nothing of ours.
+# A released node has no metadata of Ebb.
 
 FOREIGN_TAINTS = st.lists(
     st.fixed_dictionaries(
@@ -188,21 +188,21 @@ NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
 
 
 class Fate(NamedTuple):
-    """What else happens to a node that is marked and released; passes count from 0."""
+    """Events in the life of a node that is marked and released; passes are numbered from 0."""
 
     no_schedule_after: int | None
     empties: bool
     elections: set[int]
-    """Passes before which another replica begins to lead."""
+    """Passes before which another replica becomes leader."""
     outages: set[int]
-    """Passes in which the webhook does not answer."""
+    """Passes in which the webhook is unavailable."""
 
 
 TOLERANT = NodeConstraints(tolerations=(Toleration(operator="Exists"),))
 
 
 class Released:
-    """Three nodes; n1 is marked, others write on it too, and then it is released."""
+    """Three nodes; n1 is marked, other clients write to it too, and then it is released."""
 
     def __init__(self, given: Json, fate: Fate) -> None:
         self.api = NodeApi(merge(node_json("n1"), given), node_json("n2"), node_json("n3"))
@@ -214,13 +214,13 @@ class Released:
             no_schedule_after_seconds=fate.no_schedule_after,
             usability=UsabilityMode.NONE,
             budgets=LIGHT,
-            # One that is empty would be held; that has tests of its own.
+            # An empty node would be protected, which other tests cover.
             scale_down_protection=ScaleDownProtection(
                 scope=Scope.MARKED if fate.empties else Scope.EMPTY
             ),
         )
         asked = (("p1", "n1", 500), ("p2", "n2", 2000), ("p3", "n3", 2000))
-        # They tolerate whatever others write on the node: it is one that pods reach.
+        # The pods tolerate all taints of other clients, so that the node is in their reach.
         self.pods = [pod(name, on, cpu, 1000, placing=TOLERANT) for name, on, cpu in asked]
         self.controller = leader(self.config, self.api)
 
@@ -245,7 +245,7 @@ class Released:
         return metadata["labels"], metadata["annotations"], spec.get("taints") or [], cordoned
 
     def release(self, cause: str) -> None:
-        """Give the reason; marking goes on only where that leaves the node alone."""
+        """Create the cause of the release; allow new marks unless n1 could be marked again."""
         budgets = {
             "deadline": NO_MORE,
             "label": NO_MORE,
@@ -265,7 +265,7 @@ class Released:
         self.controller.config = self.config
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     FOREIGN_TAINTS,
     FOREIGN_WORDS,
@@ -279,17 +279,17 @@ class Released:
         outages=st.sets(st.integers(0, 18)),
     ),
 )
-async def test_a_released_node_carries_nothing_of_ours(
+async def test_released_node_has_no_metadata_of_ebb(
     taints: list[Json], labels: Json, annotations: Json, cause: str, fate: Fate
 ) -> None:
-    """Whatever others have written on it stays, whenever they wrote it, whoever leads."""
+    """Changes of other clients remain, whenever they were written, across leader changes."""
     found = {"labels": labels, "annotations": annotations}
     world = Released({"metadata": found, "spec": {"taints": taints}}, fate)
     await world.tick(0)
     await world.tick(601)
     assert MARK_LABEL in world.carried()[0]
     await world.tick(61)
-    if fate.empties and cause != "deadline":  # it does not end the mark of an empty node
+    if fate.empties and cause != "deadline":  # a deadline does not end the mark of an empty node
         world.pods.pop(0)
         await world.tick(1)
     late: Json = {"key": "late", "effect": "NoSchedule"}
@@ -298,7 +298,7 @@ async def test_a_released_node_carries_nothing_of_ours(
     world.release(cause)
     await world.tick(3600 if cause == "deadline" else 1)
     assert cause == "deadline" or MARK_LABEL not in world.carried()[0]
-    for _ in range(WATCH_SECONDS // 100 * 3):  # two leaders, one after the other, look on first
+    for _ in range(WATCH_SECONDS // 100 * 3):  # two successive leaders first only observe
         await world.tick(100)
     assert MARK_LABEL not in world.carried()[0]
     for _ in range(18):
@@ -309,11 +309,11 @@ async def test_a_released_node_carries_nothing_of_ours(
     assert all(write.key != "n1" or write.kind is WriteKind.MARK for write in writes)
 
 
-# No oscillation.
+# Marks do not oscillate.
 
 
 def packed_two_ways() -> Cluster:
-    """Return a cluster in which n1 and then n0 can go, but in the other order n0 alone."""
+    """Return a cluster in which n0 is removable after n1, but n1 is not removable after n0."""
     asked = ("n0", 1000), ("n0", 1000), ("n1", 1500), ("n2", 2500), ("n3", 1000), ("n3", 1000)
     return Cluster.of(
         [node(f"n{number}") for number in range(4)],
@@ -324,17 +324,17 @@ def packed_two_ways() -> Cluster:
 FULL = Thresholds(cpu=Fraction(1), memory=Fraction(1))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(clusters(), configs(), st.sampled_from(Mark))
 @example(
     packed_two_ways(),
     Config(thresholds=FULL, usability=UsabilityMode.NONE, budgets=UNLIMITED),
     Mark.SOFT,
 )
-def test_a_plan_that_is_carried_out_is_planned_again(
+def test_plan_is_same_after_its_nodes_are_marked(
     cluster: Cluster, config: Config, mark: Mark
 ) -> None:
-    """All its marks have one second: the order that the packing rests on must stand beside it."""
+    """All marks are set in the same second, so their order must be stored with them."""
     cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
     plan = reconcile.plan(cluster, config)
     orders = {removal.node: removal.order for removal in plan.removals}
@@ -346,17 +346,17 @@ def test_a_plan_that_is_carried_out_is_planned_again(
     assert again.removals == plan.removals
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters(), configs(), st.booleans(), st.booleans())
-async def test_a_constant_load_comes_to_rest(
+async def test_writes_stop_when_load_is_constant(
     cluster: Cluster, config: Config, inherited: bool, webhook_up: bool
 ) -> None:
-    """A node is marked once and stays so; a mark of another time may be released before."""
+    """A node is marked once and remains marked; an existing mark may be released before."""
     if not inherited:
         cluster = replace(cluster, nodes=tuple(map(unmarked, cluster.nodes)))
     standing = Standing(cluster, webhook_up=webhook_up)
     controller = leader(config, standing)
-    # Marks of the generated clusters end after an hour; else there is half a day.
+    # Existing marks of the generated clusters end after an hour.
     step, end = (120, 3500) if inherited else (1800, 12 * 3600)
     for now in range(10, end, step):
         report = await tick(standing, controller, now)
@@ -369,11 +369,11 @@ async def test_a_constant_load_comes_to_rest(
             assert turns in ([], [False], [False, True])
 
 
-# The order of arrival never matters.
+# Passes do not depend on the order of events.
 
 
 def told(cluster: Cluster, chance: random.Random) -> Cluster:
-    """Return the cluster as the view knows it after its objects have come in any order."""
+    """Return the cluster that a view builds from the objects in random order."""
     view = ClusterView()
     takes = [
         *(partial(view.changed, NODES, one) for one in cluster.nodes),
@@ -385,12 +385,12 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     return replace(view.snapshot(KNOWN)(), attach_limits=cluster.attach_limits)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters(), configs(), st.randoms(use_true_random=False))
-async def test_the_order_of_arrival_never_matters(
+async def test_passes_do_not_depend_on_order_of_events(
     cluster: Cluster, config: Config, chance: random.Random
 ) -> None:
-    """Not for what is planned, remembered and held back, nor for what is written."""
+    """The plan, the remembered state, the limits and the writes are the same."""
     there = offered(cluster.nodes)
     pods = (replace(one, unschedulable=one.node is None) for one in cluster.pods)
     cluster = replace(cluster, pods=tuple(without_claimed(one, there) for one in pods))
@@ -425,12 +425,12 @@ TROUBLES = st.builds(
 )
 BLOCK_MS = 3 * HOUR_MS
 UNSHRUNK = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
-"""A smaller day tells little more and takes minutes to find."""
+"""Shrinking takes minutes and rarely yields a clearer example."""
 
 
 @st.composite
 def loads(draw: st.DrawFn) -> Workload:
-    """Draw small nodes, and arrivals of which fewer come in some hours than in others."""
+    """Draw small nodes, and arrivals whose number differs between hours."""
     nodes = draw(st.lists(st.sampled_from(SHAPES), min_size=10, max_size=16))
     rows = draw(st.lists(ROWS, min_size=2, max_size=5))
     percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=8, max_size=8))
@@ -449,7 +449,7 @@ def loads(draw: st.DrawFn) -> Workload:
 def day(
     load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
-    """Play it; in the last hours nothing fails any more and the last configuration holds."""
+    """Run the day; in its last hours nothing fails, and the last configuration applies."""
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, Direct(view, config))
     world = Day(load, how, ebb, config, troubles)
@@ -463,9 +463,9 @@ def day(
 
 @pytest.mark.parametrize("no_schedule_after", [None, 300])
 @pytest.mark.parametrize("how", ScaleDown)
-@settings(max_examples=5, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=5, phases=UNSHRUNK)
 @given(loads(), st.lists(TROUBLES, max_size=6), st.sampled_from(SCORE_NAMES), st.booleans())
-def test_a_day_ends_well_whatever_breaks(
+def test_day_with_faults_ends_without_disruption_or_leftovers(
     how: ScaleDown,
     no_schedule_after: int | None,
     load: Workload,
@@ -488,7 +488,7 @@ def test_a_day_ends_well_whatever_breaks(
     released = ScaleDownProtection(scope=Scope.MARKED)
     last = (
         replace(config, mode=Mode.OBSERVE)
-        if observed or how is ScaleDown.NEVER  # the mark of an empty node does not end by itself
+        if observed or how is ScaleDown.NEVER  # otherwise the mark of an empty node would not end
         else replace(config, budgets=none, scale_down_protection=released)
     )
     world = day(load, how, config, troubles, last)

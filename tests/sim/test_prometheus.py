@@ -1,4 +1,4 @@
-"""Answers of Prometheus as a past: what each metric tells, and what is refused."""
+"""A cluster history that is read from responses of Prometheus: metrics, lifetimes, errors."""
 
 import re
 import subprocess
@@ -59,9 +59,7 @@ def past_of(tmp_path: Path, *found: tuple[str, Json]) -> ClusterHistory:
 
 
 @pytest.mark.parametrize("unanswered", ["", "kube_pod_owner"])
-def test_the_loop_of_the_docs_keeps_what_prometheus_has_answered_whole(
-    unanswered: str, tmp_path: Path
-) -> None:
+def test_documented_loop_keeps_only_successful_responses(unanswered: str, tmp_path: Path) -> None:
     (loop,) = re.findall(r"(?ms)^```console\n(PROMETHEUS=.*?^done)$", DOCS.read_text())
     stand_in = f"curl() {{ echo '{{}}'; [[ $4 != query={unanswered} ]]; }}\n"
     subprocess.run(["bash", "-uc", stand_in + loop], cwd=tmp_path, check=True)
@@ -70,7 +68,7 @@ def test_the_loop_of_the_docs_keeps_what_prometheus_has_answered_whole(
     assert found == {f"{name}.json.gz" for name in asked - {unanswered}}
 
 
-def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
+def test_node_is_read_from_its_metrics(tmp_path: Path) -> None:
     found = past_of(
         tmp_path,
         *NODE,
@@ -103,18 +101,18 @@ def test_a_node_is_what_its_metrics_say(tmp_path: Path) -> None:
     ("came", "first", "last", "counts"),
     [
         (0, 0, 30, True),
-        (0, 0, 0, True),  # as a dump of that moment has it
+        (0, 0, 0, True),  # like a dump of that time
         (0, 1, 30, False),
         (0, 20, 30, False),
-        (5, 5, 15, False),  # it had not settled
+        (5, 5, 15, False),  # during the startup of the node
         (5, 5, 30, True),
         (5, 16, 16, True),
         (5, 17, 30, False),
-        (25, 30, 30, True),  # it never settled: as it was last
+        (25, 30, 30, True),  # its startup did not end: the last state counts
         (25, 25, 29, False),
     ],
 )
-def test_a_taint_counts_that_stood_when_the_node_had_settled(
+def test_taint_counts_when_it_exists_after_startup(
     tmp_path: Path, came: int, first: int, last: int, counts: bool
 ) -> None:
     allocatable = "kube_node_status_allocatable"
@@ -133,7 +131,7 @@ def test_a_taint_counts_that_stood_when_the_node_had_settled(
     assert stay.node.taints == ((Taint("k", "", "NoSchedule"),) if counts else ())
 
 
-def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> None:
+def test_taint_is_absent_between_its_samples(tmp_path: Path) -> None:
     name, taint = series("kube_node_spec_taint", node="n", key="k", effect="NoSchedule")
     taint["values"] = [[EPOCH + STEP * at, "1"] for at in (5, 30)]
     allocatable = "kube_node_status_allocatable"
@@ -158,7 +156,7 @@ def test_a_taint_that_comes_and_goes_is_not_there_between(tmp_path: Path) -> Non
         series("kube_node_spec_taint", node="n", key="virtual-kubelet.io/provider", value="azure"),
     ],
 )
-def test_a_virtual_node_is_known_by_its_labels_and_taints(
+def test_virtual_node_is_recognized_by_labels_and_taints(
     tmp_path: Path, told: tuple[str, Json]
 ) -> None:
     (stay,) = past_of(tmp_path, *NODE, INFO, ASKED, told).node_lifetimes
@@ -168,8 +166,8 @@ def test_a_virtual_node_is_known_by_its_labels_and_taints(
     assert not stay.node.virtual
 
 
-def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
-    """A kubelet that starts again has no devices yet; nor does a number that is none count."""
+def test_node_has_highest_reported_allocatable(tmp_path: Path) -> None:
+    """A restarted kubelet reports no devices at first; values that are no numbers are ignored."""
     name, gpus = NODE[3]
     values = ["0", "NaN", "2", "1", "much"]
     samples = [[EPOCH + STEP * at, value] for at, value in enumerate(values)]
@@ -180,7 +178,7 @@ def test_a_node_has_the_most_that_was_ever_told_of_it(tmp_path: Path) -> None:
         assert stay.node.allocatable.extended == (("nvidia_com_gpu", 2),)
 
 
-def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
+def test_pod_is_read_from_its_metrics(tmp_path: Path) -> None:
     resources = "kube_pod_container_resource_requests"
     found = past_of(
         tmp_path,
@@ -218,12 +216,12 @@ def test_a_pod_is_what_its_metrics_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("policy", "cpu"),
     [
-        ("Always", 1700),  # the mesh runs beside the migration
+        ("Always", 1700),  # a sidecar runs beside the init container
         ("", 1500),
         ("OnFailure", 1500),
     ],
 )
-def test_sidecars_run_beside_the_others(tmp_path: Path, policy: str, cpu: int) -> None:
+def test_requests_of_sidecars_are_added(tmp_path: Path, policy: str, cpu: int) -> None:
     asked = "kube_pod_init_container_resource_requests"
     mesh = {**WHO, "container": "mesh"}
     found = past_of(
@@ -239,7 +237,7 @@ def test_sidecars_run_beside_the_others(tmp_path: Path, policy: str, cpu: int) -
     assert life.pod.requests.cpu_millis == cpu
 
 
-def test_a_sidecar_is_asked_for_as_long_as_the_pod_runs(tmp_path: Path) -> None:
+def test_sidecar_without_other_init_containers_is_added_to_requests(tmp_path: Path) -> None:
     mesh = {**WHO, "container": "mesh"}
     told = series("kube_pod_init_container_resource_requests", "0.2", **mesh, resource="cpu")
     of = series("kube_pod_init_container_info", **mesh, restart_policy="Always")
@@ -248,7 +246,7 @@ def test_a_sidecar_is_asked_for_as_long_as_the_pod_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
-def test_what_goes_with_its_node_is_told_by_its_owner(tmp_path: Path, kind: str) -> None:
+def test_daemonset_and_static_pods_are_recognized_by_owner(tmp_path: Path, kind: str) -> None:
     other = {"namespace": "shop", "pod": "d", "uid": "d"}
     daemon = series("kube_pod_info", **other, node="n", created_by_kind=kind, created_by_name="x")
     found = past_of(tmp_path, *NODE, INFO, ASKED, daemon)
@@ -278,7 +276,7 @@ def phase(name: str, first: int, last: int) -> tuple[str, Json]:
         ),
     ],
 )  # fmt: skip
-def test_when_a_pod_began_and_ended(
+def test_pod_lifetime_is_read_from_phase_and_times(
     tmp_path: Path, more: list[tuple[str, Json]], begins: float, bound: float, ends: float | None
 ) -> None:
     (life,) = past_of(tmp_path, *NODE, INFO, ASKED, *more).pod_lifetimes
@@ -287,7 +285,7 @@ def test_when_a_pod_began_and_ended(
     assert life.ends_ms == (None if ends is None else 1000 * EPOCH + round(ends * 60_000))
 
 
-def test_a_pod_that_had_finished_before_is_none(tmp_path: Path) -> None:
+def test_pod_finished_before_beginning_is_ignored(tmp_path: Path) -> None:
     other = {"namespace": "shop", "pod": "done", "uid": "v"}
     found = past_of(
         tmp_path,
@@ -302,7 +300,7 @@ def test_a_pod_that_had_finished_before_is_none(tmp_path: Path) -> None:
     assert [life.pod.name for life in found.pod_lifetimes] == ["p"]
 
 
-def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
+def test_exported_labels_take_precedence(tmp_path: Path) -> None:
     own = {"namespace": "monitoring", "pod": "exporter", "uid": "u"}
     aside = {"exported_namespace": "shop", "exported_pod": "p"}
     name = "kube_pod_container_resource_requests"
@@ -319,8 +317,8 @@ def test_labels_that_prometheus_has_put_aside_count(tmp_path: Path) -> None:
     assert (life.pod.key, life.pod.requests.cpu_millis) == ("shop/p", 3000)
 
 
-def test_a_pod_that_waits_is_not_on_the_exporters_node(tmp_path: Path) -> None:
-    """A label without a value is left out, so there is none that would be put aside."""
+def test_pending_pod_is_not_on_node_of_exporter(tmp_path: Path) -> None:
+    """Prometheus drops empty labels, so a pending pod has no exported_node."""
     own = {"namespace": "monitoring", "node": "own"}
     found = past_of(
         tmp_path,
@@ -337,8 +335,8 @@ def test_a_pod_that_waits_is_not_on_the_exporters_node(tmp_path: Path) -> None:
     }
 
 
-def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> None:
-    """Where nothing was scraped, nobody knows of a node that went and came."""
+def test_gap_of_node_is_distinguished_from_gap_of_all_metrics(tmp_path: Path) -> None:
+    """Without any samples it is unknown whether the node existed."""
     one, other = (
         [(EPOCH + STEP * at, "58") for at in range(11) if at not in away]
         for away in ((5, 6), (2, 5, 6, 8, 9))
@@ -363,8 +361,8 @@ def test_a_node_that_was_away_is_told_from_metrics_that_were(tmp_path: Path) -> 
     ]
 
 
-def test_a_time_without_samples_makes_no_longer_step(tmp_path: Path) -> None:
-    """Of a pod that was there a moment before and a moment after it there are two samples."""
+def test_gap_of_all_metrics_does_not_lengthen_step(tmp_path: Path) -> None:
+    """A pod that existed shortly before and after the gap has two samples."""
     name, info = INFO
     there = [EPOCH + STEP * at for at in range(31) if at not in range(5, 15)]
     found = [
@@ -380,13 +378,13 @@ def test_a_time_without_samples_makes_no_longer_step(tmp_path: Path) -> None:
     assert [note.partition(":")[0] for note in past.notes] == [f"a sample every {STEP} s"]
 
 
-def test_a_pod_that_names_a_node_is_known_as_one(tmp_path: Path) -> None:
+def test_pod_with_hostname_selector_names_node(tmp_path: Path) -> None:
     selector = series("kube_pod_nodeselectors", **WHO, nodeselector_kubernetes_io_hostname="n")
     (life,) = past_of(tmp_path, *NODE, INFO, ASKED, selector).pod_lifetimes
     assert names_node(life.pod.placing)
 
 
-def test_one_value_that_cannot_be_read_spoils_no_other_pod(tmp_path: Path) -> None:
+def test_unreadable_value_is_reported_and_its_pod_skipped(tmp_path: Path) -> None:
     other = {"namespace": "shop", "pod": "bad", "uid": "b"}
     name = "kube_pod_container_resource_requests"
     for metric, all_of in (
@@ -435,9 +433,7 @@ INFINITE = orjson.dumps(
         (body(NODE[0][1]), "holds no response for kube_pod_info, kube_pod_container_resource_"),
     ],
 )
-def test_a_folder_that_cannot_be_played_is_one_line(
-    tmp_path: Path, raw: bytes, problem: str
-) -> None:
+def test_invalid_folder_is_rejected_in_one_line(tmp_path: Path, raw: bytes, problem: str) -> None:
     (tmp_path / "x.json").write_bytes(raw)
     with pytest.raises(InvalidInputError) as caught:
         prometheus.read(str(tmp_path), [])
@@ -445,8 +441,8 @@ def test_a_folder_that_cannot_be_played_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_metrics_of_a_cluster_give_back_its_pods_lives(tmp_path: Path) -> None:
-    """Beginnings to the second, where the metric says so; ends within a step and a half."""
+def test_metrics_of_simulated_cluster_yield_its_pod_lifetimes(tmp_path: Path) -> None:
+    """Creation times are exact to the second; ends may differ by one and a half steps."""
     whole = waves.mixed(3, 1)
     looks = 20
     load = workload.Workload(

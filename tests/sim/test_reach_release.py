@@ -1,4 +1,4 @@
-"""The running loop: a mark goes as soon as a reach rises above its leave threshold."""
+"""The reconcile loop releases a mark as soon as a reach exceeds its release threshold."""
 
 import random
 from dataclasses import replace
@@ -30,8 +30,8 @@ def leader(config: Config, standing: Standing) -> Reconciler:
     return Reconciler(config, standing, owner="me", metrics=Metrics())
 
 
-async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> None:
-    """General pods at most at 85 % of the unmarked general nodes, whatever the GPU nodes have."""
+async def test_mark_is_released_in_same_pass_when_load_of_reach_rises() -> None:
+    """General pods request at most 85% of the unmarked general nodes, despite idle GPU nodes."""
     devices = NodeConstraints((("pool", "gpu"),), tolerations=(Toleration("gpu", "Exists"),))
     general = [node(f"w{n}") for n in range(6)]
     keep = {KEEP_ANNOTATION: "true"}
@@ -62,7 +62,7 @@ async def test_a_rising_load_beside_an_idle_pool_releases_in_the_same_pass() -> 
 
 
 def share(standing: Standing, count: int) -> Fraction:
-    """Return what so many general pods ask of the unmarked general nodes."""
+    """Return the share of the unmarked general nodes that so many general pods request."""
     unmarked = [one for one in standing.cluster.nodes if not mark_of(one.labels)]
     return Fraction(count * 500, 4000 * sum(one.name.startswith("w") for one in unmarked))
 
@@ -72,8 +72,8 @@ def emptiest(pods: list[Pod]) -> str:
     return min((f"w{n}" for n in range(6)), key=lambda name: sum(p.node == name for p in pods))
 
 
-async def test_the_marks_that_stand_are_those_of_the_plain_plan() -> None:
-    """On mixed clusters whose load rises: after each pass no other node is marked."""
+async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
+    """Compare the marked nodes after each pass, on mixed clusters whose load rises."""
     released = 0
     for seed in range(CASES):
         chance = random.Random(seed)
@@ -95,7 +95,7 @@ async def test_the_marks_that_stand_are_those_of_the_plain_plan() -> None:
 
 
 def calm(config: Config) -> Config:
-    """Return the configuration of an engine that marks nothing new and forgets no peak."""
+    """Return a configuration with which the engine adds no marks."""
     enter = Thresholds(cpu=min(config.thresholds.cpu, Fraction(9, 10)), memory=Fraction(9, 10))
     nothing_new = replace(config.budgets.cluster, max_in_window=Limit(0))
     budgets = replace(config.budgets, stabilization_window_seconds=0, cluster=nothing_new)
@@ -105,7 +105,7 @@ def calm(config: Config) -> Config:
 
 
 def risen(chance: random.Random, cluster: Cluster, step: int) -> Cluster:
-    """Return the cluster with more pods of those that there are, on nodes that take pods."""
+    """Return the cluster with copies of its pods on schedulable nodes."""
     nodes = [n for n in cluster.nodes if n.ready and not n.unschedulable and not n.virtual]
     movable = [p for p in cluster.pods if p.node and not p.stays_with_node]
     if not nodes or not movable:

@@ -1,8 +1,8 @@
-"""Loads that were played on a real autoscaler, scheduler and controllers, and what came of it.
+"""The simulation compared with recorded runs on a real scheduler and real controllers.
 
-Recorded on Kubernetes 1.36: one run each, so that a few nodes more or less say nothing. The first
-two with Cluster Autoscaler 1.36; the others, with MostAllocated in a real kube-scheduler, with
-what stands in for it in the live loop. Timers were shortened, a new node was ready at once.
+The runs are recorded on Kubernetes 1.36, one of each kind, so small differences mean nothing. The
+first two used Cluster Autoscaler 1.36; the others used the stand-in autoscaler of the live loop,
+and a kube-scheduler with MostAllocated. Timers were shortened, new nodes were ready at once.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from tests.e2e.live import Load
 from tests.e2e.standin import SHAPE, TIMERS
 
 BEGIN_MS = 20_000
-"""The start state is built before; what is counted begins here."""
+"""Time when counting begins; before it, the initial state is built."""
 SEEDS = range(1, 6)
 
 
 def workload(load: Load) -> Workload:
-    """Return the recorded events as the simulation takes them."""
+    """Return the recorded events as a workload of the simulation."""
     jobs, wanted, requests = [], defaultdict(list), {}
     for number, one in enumerate(sorted(load.events, key=lambda event: event.second)):
         at_ms = BEGIN_MS + round(1000 * one.second)
@@ -52,7 +52,7 @@ def workload(load: Load) -> Workload:
 
 
 class Counted(Simulator):
-    """A world that tells how many node-milliseconds had passed at the beginning."""
+    """A simulator that records the node-milliseconds before counting begins."""
 
     before_ms = 0
 
@@ -66,13 +66,15 @@ class Counted(Simulator):
 @pytest.mark.parametrize(
     ("name", "how", "profile", "node_seconds", "nodes", "evicted"),
     [
-        pytest.param("ramp", ScaleDown.EMPTY, DEFAULT, 19_156, 40, 0, id="empties only"),
+        pytest.param("ramp", ScaleDown.EMPTY, DEFAULT, 19_156, 40, 0, id="empty nodes only"),
         pytest.param("ramp", ScaleDown.UTILIZATION, DEFAULT, 13_761, 22, 39, id="50 %"),
         pytest.param("ramp", ScaleDown.EMPTY, PACKED, 11_806, 20, 0, id="MostAllocated"),
-        pytest.param("day", ScaleDown.EMPTY, PACKED, 13_088, 27, 0, id="MostAllocated, scale-ins"),
+        pytest.param(
+            "day", ScaleDown.EMPTY, PACKED, 13_088, 27, 0, id="MostAllocated, with scale-ins"
+        ),
     ],
 )
-def test_the_simulation_needs_and_evicts_about_what_real_programs_did(
+def test_simulation_matches_node_seconds_and_evictions_of_real_programs(
     name: str, how: ScaleDown, profile: Profile, node_seconds: int, nodes: int, evicted: int
 ) -> None:
     load = workload(Load.named(name))

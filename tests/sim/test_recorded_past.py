@@ -1,7 +1,7 @@
-"""What real programs told of one cluster: whichever of them told it, it is the same past.
+"""Recordings of one real cluster by several programs must yield the same history.
 
-A kubectl that dumped every minute, and two Prometheus over one kube-state-metrics that was
-restarted meanwhile; one of them has labels of its own where kube-state-metrics has some.
+kubectl dumped every minute, and two Prometheus scraped a kube-state-metrics that was restarted
+meanwhile; one Prometheus sets own labels that conflict with those of kube-state-metrics.
 """
 
 from functools import cache
@@ -38,7 +38,7 @@ def lives(which: str) -> dict[str, PodLifetime]:
 
 
 def plain(one: Resources) -> tuple[object, ...]:
-    """As metrics write the names of resources."""
+    """Return the resources with names as metrics spell them."""
     extended = [(name.replace(".", "_").replace("/", "_"), units) for name, units in one.extended]
     return one.cpu_millis, one.memory_bytes, one.pods, extended
 
@@ -49,7 +49,7 @@ def what(pod: Pod) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("which", ALL[1:])
-def test_metrics_tell_what_dumps_tell_of_each_pod(which: str) -> None:
+def test_pod_lifetimes_of_metrics_match_dumps(which: str) -> None:
     seen, told = lives(DUMPS), lives(which)
     assert seen.keys() <= told.keys()
     assert len(seen) > 50
@@ -61,16 +61,18 @@ def test_metrics_tell_what_dumps_tell_of_each_pod(which: str) -> None:
         if life.ends_ms is not None and other.ends_ms is not None:
             assert abs(life.ends_ms - other.ends_ms) <= life.slack_ms + other.slack_ms
     between = [told[uid].pod.owner_name[:4] for uid in told.keys() - seen.keys()]
-    assert between == ["api-", "api-"]  # they came and went between two dumps
+    assert between == ["api-", "api-"]  # they existed only between two dumps
 
 
 @pytest.mark.parametrize("which", ALL[1:])
-def test_metrics_tell_what_dumps_tell_of_each_node(which: str) -> None:
+def test_node_lifetimes_of_metrics_match_dumps(which: str) -> None:
     seen, told = (
         sorted(told_by(one).node_lifetimes, key=lambda stay: (stay.node.name, stay.begins_ms))
         for one in (DUMPS, which)
     )
-    assert [stay.node.name for stay in seen].count("general-3") == 2  # it was away for a while
+    assert [stay.node.name for stay in seen].count(
+        "general-3"
+    ) == 2  # the node was deleted and recreated
     for one, other in zip(seen, told, strict=True):
         assert other.node.name == one.node.name
         assert plain(other.node.allocatable) == plain(one.node.allocatable)
@@ -81,13 +83,13 @@ def test_metrics_tell_what_dumps_tell_of_each_node(which: str) -> None:
         assert abs(other.ends_ms - one.ends_ms) <= 2 * STEP_MS + STEP_MS // 2
 
 
-def test_what_is_played_is_the_same_whoever_told_it() -> None:
+def test_workload_is_same_for_dumps_and_metrics() -> None:
     played = {which: load.workload_of(told_by(which), Config()) for which in ALL}
     for found in played.values():
         whole = found.workload
         assert len(whole.nodes) == 6
         pools = sorted(node.labels[POOL] for node in whole.groups.values())
-        assert pools == ["general"] * 2 + ["gpu"] * 2  # in two zones each
+        assert pools == ["general"] * 2 + ["gpu"] * 2  # each pool is in two zones
         assert sorted(one.replicas[-1][1] for one in whole.deployments) == [0, 2, 7]
         (left, never) = found.notes[-2:]
         assert left == "nodes left out (control plane, virtual or unreadable): 1"

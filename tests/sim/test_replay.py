@@ -1,4 +1,4 @@
-"""What is made of a past, which ways are played, and what is chosen of them."""
+"""Replay: the workload of a history, the simulated variants, and the recommendation."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -95,7 +95,7 @@ class TestPods:
             (2, None, 2, None),
         ],
     )
-    def test_a_job_comes_when_it_came_and_runs_for_as_long(
+    def test_job_has_recorded_arrival_and_duration(
         self, begins: int, ends: int | None, at: int, runs: int | None
     ) -> None:
         one = life(pod("p"), begins * HOUR_MS, None if ends is None else ends * HOUR_MS)
@@ -106,7 +106,7 @@ class TestPods:
         else:
             assert arrival.life_ms == runs * HOUR_MS
 
-    def test_pods_keep_whose_they_are(self) -> None:
+    def test_pods_have_recorded_owners(self) -> None:
         bare = Pod(namespace="n", name="bare", requests=Resources(1000, GIB, 0, 1))
         found = load(life(pod("p")), life(bare), life(pod("s", "StatefulSet"))).arrivals
         owners = {one.name: (one.owner_kind, one.owner_name) for one in found}
@@ -116,20 +116,20 @@ class TestPods:
             "n.s": ("StatefulSet", "n.o"),
         }
 
-    def test_what_ended_before_or_came_after_is_not_played(self) -> None:
+    def test_pods_outside_of_history_are_ignored(self) -> None:
         found = load(life(pod("a"), -5, -1), life(pod("b"), END_MS, None), life(pod("c")))
         assert [one.name for one in found.arrivals] == ["n.c"]
 
-    def test_pods_of_one_name_are_told_apart(self) -> None:
+    def test_pods_with_same_name_get_unique_names(self) -> None:
         found = load(life(pod("a"), 0, 5), life(pod("a"), 10, None))
         assert [one.name for one in found.arrivals] == ["n.a", "n.a.2"]
 
-    def test_what_no_empty_node_would_take_is_left_out_and_said(self) -> None:
+    def test_pod_that_fits_on_no_empty_node_is_left_out_and_reported(self) -> None:
         found = workload_of(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
         assert len(found.workload.arrivals) == 1
         assert found.notes == ("pods left out (they fit on no empty node): 1",)
 
-    def test_a_past_of_which_no_pod_is_left_is_refused(self) -> None:
+    def test_history_without_usable_pods_is_rejected(self) -> None:
         with pytest.raises(InvalidInputError) as fault:
             load(
                 life(pod("a")),
@@ -139,8 +139,8 @@ class TestPods:
             "s: has no pods to simulate: of 1 pod, none fits on an empty node of any group"
         )
 
-    def test_pods_of_virtual_nodes_are_left_out_and_said(self) -> None:
-        """No machine would have had room for them."""
+    def test_pods_of_virtual_nodes_are_left_out_and_reported(self) -> None:
+        """The simulation has no virtual nodes that could run them."""
         node_lifetimes = stay(node("a")), stay(replace(node("fargate"), virtual=True))
         lives = (
             life(pod(f"{where}-{owner}", owner, node=where))
@@ -155,7 +155,7 @@ class TestPods:
             "pods left out (they ran on virtual nodes): 2",
         )
 
-    def test_whoever_asks_for_one_node_is_content_with_one_like_it(self) -> None:
+    def test_constraints_on_node_name_are_dropped_and_reported(self) -> None:
         term = SelectorTerm((), (Requirement("metadata.name", "In", ("a",)),))
         asks = pod("p", placing=NodeConstraints(affinity=(term,)))
         by_label = pod(
@@ -172,7 +172,7 @@ class TestPods:
         assert found.notes[0].startswith("pods that select a node by name (")
         assert found.notes[0].endswith(": 2")
 
-    def test_what_speaks_against_an_eviction_is_kept(self) -> None:
+    def test_facts_against_eviction_are_preserved(self) -> None:
         note = (SAFE_TO_EVICT, "false")
         claim = ClaimUse("data")
         ties = DisruptionFacts(
@@ -193,7 +193,7 @@ class TestPods:
         assert Counter(one.ties == played_as for one in pods) == {True: 2, False: 2}
 
     @pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia_com_gpu", "amd.com/gpu"])
-    def test_gpus_keep_the_name_by_which_pods_ask_for_them(self, name: str) -> None:
+    def test_gpu_resource_name_is_preserved(self, name: str) -> None:
         whole = Resources(8000, 16 * GIB, 0, 58, ((name, 2),))
         asked = Resources(1000, GIB, 0, 1, ((name, 1),))
         found = load(
@@ -209,7 +209,7 @@ class TestReplicaSets:
         (found,) = load(*lives).deployments
         return found
 
-    def test_scale_outs_and_ins_are_counts_over_time(self) -> None:
+    def test_scaling_of_replicaset_becomes_replica_counts(self) -> None:
         web = [pod(f"w{number}", "ReplicaSet") for number in range(3)]
         found = self.of(
             life(web[0], -5),
@@ -221,8 +221,8 @@ class TestReplicaSets:
         )  # fmt: skip
         assert found.restarts == ()
 
-    def test_pods_of_the_beginning_are_as_old_as_they_are_and_the_largest_come_first(self) -> None:
-        """Two nodes of 8 cores: with both small pods on one of them, a large one waits."""
+    def test_initial_pods_have_their_age_and_are_placed_largest_first(self) -> None:
+        """Of two nodes with 8 cores, each fits one large and one small pod."""
         lives = [
             life(pod(f"{owner}-{n}", owner, cpu), begins_ms=-n * HOUR_MS)
             for owner, cpu in (("Job", 2500), ("ReplicaSet", 5000))
@@ -240,7 +240,7 @@ class TestReplicaSets:
         ("gap_ms", "slack_ms", "restarts"),
         [(0, 0, 1), (30_000, 0, 1), (31_000, 0, 0), (600_000, 600_000, 1), (-600_000, 0, 0)],
     )
-    def test_one_that_takes_anothers_place_is_a_restart(
+    def test_pod_that_follows_another_is_restart(
         self, gap_ms: int, slack_ms: int, restarts: int
     ) -> None:
         found = self.of(
@@ -262,7 +262,9 @@ class TestReplicaSets:
             max_size=12,
         )
     )
-    def test_nothing_is_counted_twice(self, drawn: list[tuple[int, int | None, int]]) -> None:
+    def test_pods_of_replicaset_are_counted_once(
+        self, drawn: list[tuple[int, int | None, int]]
+    ) -> None:
         lives = [
             life(pod(f"p{n}", "ReplicaSet"), at, None if runs is None else at + runs, slack)
             for n, (at, runs, slack) in enumerate(drawn)
@@ -282,7 +284,7 @@ class TestReplicaSets:
 
 
 class TestNodes:
-    def test_nodes_alike_in_what_is_looked_at_are_one_group(self) -> None:
+    def test_nodes_with_same_relevant_fields_are_one_group(self) -> None:
         node_lifetimes = (
             stay(node("a", unique="1", topology_kubernetes=".")),
             stay(node("b", unique="2")),
@@ -292,20 +294,20 @@ class TestNodes:
         assert len(found.groups) == 2
         assert Counter(one.cpu_millis for one in found.nodes) == {8200: 2, 4200: 1}
 
-    def test_labels_that_pods_ask_for_part_groups_of_one_shape(self) -> None:
+    def test_selected_labels_separate_node_groups(self) -> None:
         asks = pod("p", placing=NodeConstraints((("pool", "x"),)))
         node_lifetimes = (stay(node("a", pool="x")), stay(node("b", pool="y")))
         found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.labels["pool"] for one in found.groups.values()) == ["x", "y"]
         assert len(set(found.nodes)) == 2
 
-    def test_what_kubelets_declare_parts_groups_of_one_shape(self) -> None:
+    def test_declared_features_separate_node_groups(self) -> None:
         asks = pod("p", placing=NodeConstraints(features=("F",)))
         node_lifetimes = (stay(replace(node("a"), features=("F",))), stay(node("b")))
         found = load(life(asks), node_lifetimes=node_lifetimes)
         assert sorted(one.features for one in found.groups.values()) == [(), ("F",)]
 
-    def test_labels_that_a_policy_counts_pools_by_are_kept(self) -> None:
+    def test_pool_label_of_policy_is_preserved(self) -> None:
         pools = {"web": {"enabled": True, "limit": "60%", "required": 2}}
         counted = {"underutilizedCount": {"poolLabel": "pool", "pools": pools}}
         config = parse({**EMPTY, **counted}, "x")
@@ -317,7 +319,7 @@ class TestNodes:
         labels = [dict(one.labels) for one in found.groups.values()]
         assert labels == [{"pool": "batch"}, {"pool": "web"}]
 
-    def test_nodes_that_somebody_keeps_stay_and_new_ones_are_not_kept(self) -> None:
+    def test_opted_out_nodes_are_preserved_and_new_nodes_are_not_opted_out(self) -> None:
         keep, disabled = "kube-ebb.io/keep", "cluster-autoscaler.kubernetes.io/scale-down-disabled"
         ours = {disabled: "true", "kube-ebb.io/guard": "held"}
         notes: list[dict[str, str]] = [{}, {keep: "true"}, {disabled: "true"}, ours]
@@ -333,7 +335,7 @@ class TestNodes:
         left = [dict(one.node.annotations) for one in world.state.places.values()]
         assert {disabled: "true"} in left
 
-    def test_taints_part_groups_of_one_shape(self) -> None:
+    def test_taints_separate_node_groups(self) -> None:
         taints = [Taint(key, "", effect) for key in ("gpu", "spot") for effect in ("a", "b")]
         node_lifetimes = [stay(node(str(n), taints=(one,))) for n, one in enumerate(taints)]
         ways_there = (node_lifetimes, node_lifetimes[::-1])
@@ -345,7 +347,7 @@ class TestNodes:
             [(one,) for one in taints]
         ]
 
-    def test_taints_that_pass_are_not_kept(self) -> None:
+    def test_transient_taints_are_dropped(self) -> None:
         lasting = Taint("gpu", "", "NoSchedule")
         passing = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
         (group,) = load(
@@ -365,25 +367,25 @@ class TestNodes:
         assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
         assert [one.name for one in found.workload.arrivals] == ["n.p"]
 
-    def test_a_kind_that_came_later_is_a_group_and_no_node_at_the_beginning(self) -> None:
+    def test_group_of_later_node_has_no_initial_node(self) -> None:
         found = load(
             life(pod("p")), node_lifetimes=(stay(node("a")), stay(node("b", cpu=4000), 5))
         )
         assert (len(found.nodes), len(found.groups)) == (1, 2)
 
-    def test_an_agent_stands_for_daemon_sets(self) -> None:
+    def test_requests_of_daemonsets_are_subtracted_from_capacity(self) -> None:
         daemon = pod("d", "DaemonSet", cpu=500, node="a", daemon=True)
         (shape,) = load(life(daemon), life(pod("p"))).nodes
         assert shape.cpu_millis - DAEMON_REQUESTS.cpu_millis == 7500
         assert shape.pods - DAEMON_REQUESTS.pods == 57
 
-    def test_what_stood_is_added_up_within_the_time(self) -> None:
+    def test_recorded_totals_count_only_time_of_history(self) -> None:
         control = {"node-role.kubernetes.io/control-plane": ""}
         master = Node(name="m", allocatable=Resources(4000, 0, 0, 9), labels=control)
         node_lifetimes = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
         found = workload_of(past(life(pod("p")), node_lifetimes=node_lifetimes), Config()).recorded
         assert found.node_ms == 11 * HOUR_MS
-        agent = DAEMON_REQUESTS  # what the simulation adds for DaemonSets, where there are none
+        agent = DAEMON_REQUESTS  # the simulation adds it to each node for DaemonSets
         assert found.capacity_millis_ms == 11 * (8000 + agent.cpu_millis) * HOUR_MS
         memory = Fraction(16 * GIB + agent.memory_bytes, GIB)
         cores = 8 + Fraction(agent.cpu_millis, 1000)
@@ -399,7 +401,7 @@ class TestRows:
         )
         return str(tmp_path)
 
-    def test_rows_are_played_when_they_stand(self, tmp_path: Path) -> None:
+    def test_rows_of_trace_become_arrivals(self, tmp_path: Path) -> None:
         found = rows.read(self.write(tmp_path, "a,1000,1024,0,0,100,400\nb,1000,1,0,0,400,700\n"))
         whole = workload_of(found, Config()).workload
         assert [(one.at_ms, one.life_ms) for one in whole.arrivals] == [
@@ -407,7 +409,7 @@ class TestRows:
             (300_000, 300_000),
         ]
 
-    def test_too_long_a_trace_is_refused(self, tmp_path: Path) -> None:
+    def test_trace_is_rejected_when_too_long(self, tmp_path: Path) -> None:
         folder = self.write(tmp_path, f"a,1,1,0,0,0,{61 * 86400}\n")
         with pytest.raises(InvalidInputError, match="covers 61 days; allowed: up to 60"):
             rows.read(folder)
@@ -415,7 +417,7 @@ class TestRows:
 
 class TestPart:
     @given(st.integers(1, 7))
-    def test_the_parts_of_as_many_seeds_are_the_whole(self, every: int) -> None:
+    def test_parts_of_all_seeds_add_up_to_whole(self, every: int) -> None:
         whole = load(
             *(life(pod(f"p{n}")) for n in range(23)),
             node_lifetimes=tuple(stay(node(f"n{n}")) for n in range(9)),
@@ -436,7 +438,7 @@ class TestPart:
             max_size=5,
         ),
     )
-    def test_of_each_replica_set_parts_have_their_share_and_are_the_whole(
+    def test_parts_divide_each_replicaset_evenly(
         self, every: int, drawn: list[tuple[list[int], list[int]]]
     ) -> None:
         whole = self.sets(
@@ -462,8 +464,8 @@ class TestPart:
             assert restarts == [at_ms for at_ms in one.restarts if there_at(one, at_ms)]
             assert all(there_at(each, at_ms) for each in shares for at_ms in each.restarts)
 
-    def test_a_part_asks_of_its_nodes_what_the_whole_asks_of_all(self) -> None:
-        """Sizes are skewed: four sets have nine pods in ten."""
+    def test_part_has_its_share_of_pods_when_sizes_are_skewed(self) -> None:
+        """Sizes are skewed: four ReplicaSets have nine of ten pods."""
         sizes = [400, 200, 100, 50, *[3] * 28]
         whole = self.sets(
             Deployment(f"s{n}", Resources(1), ((0, size),)) for n, size in enumerate(sizes)
@@ -481,8 +483,8 @@ def there_at(of: Deployment, at_ms: int) -> int:
     return [count for begins_ms, count in of.replicas if begins_ms <= at_ms][-1]
 
 
-class TestWays:
-    def test_every_policy_and_every_mode_is_played_once(self) -> None:
+class TestVariants:
+    def test_columns_contain_every_policy_and_scale_down_mode_once(self) -> None:
         found = list(variants.columns(EMPTY, "built in"))
         assert len({one.name for one in found}) == len(found)
         policies = {one.config.policy for one in found}
@@ -491,7 +493,7 @@ class TestWays:
             one.scenario.scale_down for one in found if one.scenario.ebb is None
         }
 
-    def test_what_nodes_cost_is_the_same_under_every_way(self) -> None:
+    def test_all_variants_have_same_prices(self) -> None:
         prices = [{"nodeSelector": {"a": "b"}, "price": "0.25"}]
         document = {**EMPTY, "prices": prices}
         swept = variants.points({"headroom": ["0"]}, document, "x")
@@ -499,14 +501,16 @@ class TestWays:
         assert {one.config.prices for one in found} == {parse(document, "x").prices}
 
     @pytest.mark.parametrize("enabled", [True, False])
-    def test_a_rule_by_pools_is_played_where_one_is_enabled(self, enabled: bool) -> None:
+    def test_underutilizedcount_is_simulated_only_when_pool_is_enabled(
+        self, enabled: bool
+    ) -> None:
         pool = {"enabled": enabled, "limit": "50%", "required": 2}
         document = {**EMPTY, "underutilizedCount": {"pools": {"a": pool}}}
         found = variants.columns(document, "x")
         policies = {one.config.policy for one in found}
         assert ("UnderutilizedCount" in policies) is enabled
 
-    def test_a_sweep_is_every_combination(self) -> None:
+    def test_sweep_contains_every_combination(self) -> None:
         found = variants.points(
             variants.parse_sweep(["thresholds=70%,90%", "headroom=0,1,2"]), EMPTY, "built in"
         )
@@ -518,7 +522,7 @@ class TestWays:
         assert last.config.budgets.headroom == 2
         assert last.settings == (("thresholds", "90%"), ("headroom", "2"))
 
-    def test_every_score_is_played_whatever_the_file_says(self) -> None:
+    def test_every_score_is_simulated(self) -> None:
         document = {**EMPTY, "extender": {"score": "marks"}}
         columns = list(variants.columns(document, "x"))
         points = variants.points({"extender.score": SCORE_NAMES}, document, "x")
@@ -534,7 +538,7 @@ class TestWays:
             ("headroom=2", {"releaseThresholds": {"cpu": "81%"}}, {"cpu": "81%"}),
         ],
     )
-    def test_with_other_thresholds_those_to_leave_follow(
+    def test_release_thresholds_are_dropped_when_thresholds_are_swept(
         self, asked: str, said: dict[str, object], left: object
     ) -> None:
         (found,) = variants.points(variants.parse_sweep([asked]), {**EMPTY, **said}, "x")
@@ -552,7 +556,7 @@ class TestWays:
             ("headroom=2", None, {"cpu": "85%", "memory": "85%"}),
         ],
     )
-    def test_those_of_pools_follow_where_a_pool_has_the_clusters(
+    def test_release_thresholds_of_pool_are_dropped_when_its_thresholds_are_swept(
         self, asked: str, own: object, left: object
     ) -> None:
         leave = {"cpu": "85%", "memory": "85%"}
@@ -562,20 +566,20 @@ class TestWays:
         assert found.document is not None
         assert found.document["pools"][0].get("releaseThresholds") == left
 
-    def test_a_limit_that_is_as_the_file_has_it_leaves_the_file_as_it_is(self) -> None:
+    def test_configuration_is_unchanged_when_swept_value_equals_it(self) -> None:
         own = {"utilization": "40%", "leave": "60%"}
         asked = variants.parse_sweep(["nodeUtilization.utilization=40%,70%"])
         found = variants.points(asked, {**EMPTY, "nodeUtilization": own}, "x")
         sections = [one.document["nodeUtilization"] for one in found if one.document]
         assert sections == [own, {"utilization": "70%"}]
 
-    def test_thresholds_to_leave_that_are_swept_too_hold(self) -> None:
+    def test_swept_release_thresholds_are_used(self) -> None:
         asked = variants.parse_sweep(["releaseThresholds.cpu=99%", "thresholds=97%"])
         (found,) = variants.points(asked, {**EMPTY, "releaseThresholds": {"cpu": "85%"}}, "x")
         assert found.config is not None
         assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
 
-    def test_the_usual_is_swept_beside_the_configuration_of_the_readme(self) -> None:
+    def test_sweep_usual_works_with_configuration_of_readme(self) -> None:
         readme = (Path(__file__).parents[2] / "README.md").read_text()
         document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
         assert len(variants.points(variants.USUAL, document, "README.md")) == 12
@@ -590,9 +594,7 @@ class TestWays:
             ("extender.score=marks,pack", ["marks", "pack"]),
         ],
     )
-    def test_a_swept_value_means_what_it_means_in_the_file(
-        self, asked: str, values: list[object]
-    ) -> None:
+    def test_swept_value_is_parsed_like_yaml(self, asked: str, values: list[object]) -> None:
         found = variants.points(variants.parse_sweep([asked]), EMPTY, "built in")
         for one, value in zip(found, values, strict=True):
             assert one.document is not None
@@ -624,12 +626,12 @@ class TestWays:
             ("mode=observe,enforce", "--sweep mode: the simulated mode is always enforce"),
         ],
     )
-    def test_a_sweep_of_nothing_known_is_refused(self, asked: str, problem: str) -> None:
+    def test_invalid_sweep_is_rejected(self, asked: str, problem: str) -> None:
         with pytest.raises((InvalidInputError, ConfigError)) as caught:
             variants.points(variants.parse_sweep([asked]), EMPTY, "built in")
         assert problem in str(caught.value)
 
-    def test_too_many_combinations_are_refused(self) -> None:
+    def test_too_many_combinations_are_rejected(self) -> None:
         twenty = ",".join(map(str, range(20)))
         asked = variants.parse_sweep([f"headroom={twenty}", f"minNodes={twenty}"])
         with pytest.raises(InvalidInputError, match="400 combinations; allowed: up to 200"):
@@ -655,7 +657,9 @@ RIVAL = outcome(replay.COMPARED_TO, 10, 10, ebb=False)
 
 class TestChoice:
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
-    def test_the_front_is_what_nothing_is_better_than(self, drawn: list[tuple[int, int]]) -> None:
+    def test_pareto_front_contains_undominated_outcomes(
+        self, drawn: list[tuple[int, int]]
+    ) -> None:
         outcomes = [outcome(f"{n:02}", *one) for n, one in enumerate(drawn)]
         best = {one.variant.name for one in replay.pareto_front(outcomes)}
         assert best == {
@@ -679,7 +683,7 @@ class TestChoice:
             ([outcome("other", 1, 1, ebb=False), RIVAL], None),
         ],
     )
-    def test_the_cheapest_is_chosen_under_which_nobody_waits_longer(
+    def test_choice_is_cheapest_variant_without_longer_waits(
         self, outcomes: list[Outcome], chosen: str | None
     ) -> None:
         found = replay.choose(outcomes)

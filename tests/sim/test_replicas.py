@@ -1,4 +1,4 @@
-"""Whom a scale-in deletes first, against answers of the real ReplicaSet controller."""
+"""The order in which a scale-in deletes pods, compared with the real ReplicaSet controller."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ def replica(case: dict[str, Any]) -> Replica:
     return Replica(one, 1000 * case["created"], ready)
 
 
-def test_the_order_is_the_real_ones() -> None:
+def test_deletion_order_matches_replicaset_controller() -> None:
     for case in RECORDED["orders"]:
         pods = [replica(one) for one in case["pods"]]
         found = first_deleted(pods, pods, 1000 * case["now"] + HALF_A_SECOND_MS)
@@ -42,9 +42,7 @@ def test_the_order_is_the_real_ones() -> None:
         ("2147483647", 2**31 - 1), ("2147483648", 0), ("-2147483648", -(2**31)), ("9" * 99, 0),
     ],
 )  # fmt: skip
-def test_a_cost_that_the_api_does_not_allow_counts_as_none(
-    written: str | None, counts: int
-) -> None:
+def test_invalid_deletion_cost_counts_as_0(written: str | None, counts: int) -> None:
     assert cost(Pod(namespace="a", name="b", deletion_cost=written)) == counts
 
 
@@ -58,14 +56,14 @@ def left(pods: list[Replica]) -> Counter[str | None]:
     return Counter(one.pod.node for one in first_deleted(pods, pods, 10**7)[len(pods) // 2 :])
 
 
-def test_two_nodes_empty_where_their_pods_have_a_low_cost_and_none_without() -> None:
-    """Twenty pods on four nodes, of which a scale-in takes ten, as it was seen on a real one."""
+def test_scale_in_empties_nodes_whose_pods_have_low_deletion_cost() -> None:
+    """A scale-in deletes ten of twenty pods on four nodes, as observed on a real cluster."""
     nodes = ("a", "b", "c", "d")
     low = [on(node, n, "-1000" if node in "ab" else None) for node in nodes for n in range(5)]
     assert left(low) == {"c": 5, "d": 5}
 
 
-def test_nodes_with_more_of_a_deployment_give_first_whichever_replicaset_they_are_of() -> None:
+def test_scale_in_counts_pods_of_all_replicasets_of_deployment() -> None:
     rolling = [on("a", 0), on("b", 0)]
     others = [on("b", 1)]
     assert first_deleted(rolling, rolling + others, 10**7)[0].pod.node == "b"

@@ -1,4 +1,4 @@
-"""What the simulated scheduler remembers of nodes never tells otherwise than looking again."""
+"""The cache of the simulated scheduler never changes its choice."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ CHANGES = st.lists(
 
 
 class Side:
-    """A cluster and its scheduler."""
+    """A cluster and its scheduler, with or without the cache."""
 
     def __init__(self, *, remembers: bool) -> None:
         self.state = State()
@@ -70,7 +70,7 @@ class Side:
 
 
 @given(changes=CHANGES)
-def test_what_is_remembered_is_what_another_look_would_find(
+def test_cached_results_equal_uncached_results(
     changes: list[tuple[object, ...]],
 ) -> None:
     sides = Side(remembers=True), Side(remembers=False)
@@ -79,7 +79,7 @@ def test_what_is_remembered_is_what_another_look_would_find(
         assert remembered == looked
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_cache_of_results_is_bounded() -> None:
     side = Side(remembers=True)
     for size in range(1, POD_CLASSES_MAX + 3):
         side.choose(pod("p", None, size, 100))

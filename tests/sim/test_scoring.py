@@ -1,4 +1,4 @@
-"""The scheduler's arithmetic, against answers of the real one and by hand."""
+"""Scores of the simulated scheduler, compared with kube-scheduler and with examples."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ RECORDED = json.loads((Path(__file__).parent / "recorded" / "kubernetes.json").r
 MOST = Strategy.MOST_ALLOCATED
 
 
-def test_each_score_is_the_real_ones() -> None:
+def test_scores_match_kube_scheduler() -> None:
     for case in RECORDED["scores"]:
         requested, allocated, whole = (
             Amount(*case[name]) for name in ("requested", "allocated", "allocatable")
@@ -38,14 +38,14 @@ def test_each_score_is_the_real_ones() -> None:
         assert found == (case["least"], case["most"], case["balanced"]), case
 
 
-def test_what_is_recorded_tells_the_scorers_apart() -> None:
+def test_recorded_scores_differ_between_strategies() -> None:
     names = ("least", "most", "balanced")
     answers = {name: {case[name] for case in RECORDED["scores"]} for name in names}
     assert all(len(found) > 10 for found in answers.values())
 
 
 def state(*used: int) -> State:
-    """Nodes of four cores and 8 GiB, of which so many millicores are asked for."""
+    """Return nodes of four cores and 8 GiB with these requested millicores."""
     found = State()
     for number, cpu in enumerate(used):
         found.add_node(node(f"n{number}", 4000), 0)
@@ -59,12 +59,12 @@ def state(*used: int) -> State:
     ("profile", "chosen"),
     [(Profile(), "n0"), (Profile(MOST, balanced_weight=0), "n1"), (PACKED, "n1")],
 )
-def test_the_profile_says_whether_the_fuller_node_is_taken(profile: Profile, chosen: str) -> None:
+def test_profile_determines_whether_fuller_node_is_chosen(profile: Profile, chosen: str) -> None:
     scheduler = Scheduler(state(500, 2500), None, 1, profile)
     assert scheduler.choose(pod("new", None, 500, 100)) == chosen
 
 
-def test_weights_multiply_and_zero_disables() -> None:
+def test_scores_are_multiplied_by_weights() -> None:
     place: Place = state(1000).places["n0"]
     new = pod("new", None, 1000, 0)
     fit = Weighed(Profile(MOST, fit_weight=1, balanced_weight=0)).score(place, new)
@@ -74,7 +74,7 @@ def test_weights_multiply_and_zero_disables() -> None:
     assert balance >= 50
 
 
-def test_a_pod_that_asks_for_nothing_is_not_balanced_but_counts_as_a_small_one() -> None:
+def test_pod_without_requests_is_not_balanced_and_counts_as_small() -> None:
     place = state(1000).places["n0"]
     nothing, something = pod("a", None, 0, 0), pod("b", None, 100, 200)
     only_balance = Weighed(Profile(fit_weight=0))
@@ -83,7 +83,7 @@ def test_a_pod_that_asks_for_nothing_is_not_balanced_but_counts_as_a_small_one()
     assert Weighed(PACKED).score(place, nothing) == Weighed(PACKED).score(place, something)
 
 
-def test_replicas_of_one_set_are_spread_as_far_as_the_profile_lets_them() -> None:
+def test_replicas_are_spread_when_profile_allows() -> None:
     assert spread([0, 0, 0]) == [100, 100, 100]
     assert spread([0, 1, 5]) == [100, 80, 20]
     found = state(2500, 500)

@@ -1,4 +1,4 @@
-"""The simulated cluster: repeatable, loses nothing, and the wire changes nothing."""
+"""The simulated cluster: reproducible, without lost pods, and the same over HTTP."""
 
 import pickle
 from dataclasses import replace
@@ -26,17 +26,17 @@ SHORT = replace(
     arrivals=tuple(a for a in DAY.arrivals if a.at_ms < SHORT_MS)[::4],
     tick_ms=workload.TICK_MS,
 )
-"""Small, and still Ebb releases marks in it, and the autoscaler removes and adds nodes."""
+"""A small workload in which Ebb releases marks, and the autoscaler adds and removes nodes."""
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
-def test_a_seed_repeats(one: scenario.Scenario) -> None:
+def test_run_is_reproducible_by_seed(one: scenario.Scenario) -> None:
     first, second = (scenario.run(one, SHORT, seed=5, wire=False) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
-def test_over_the_wire_is_the_same_as_by_call(one: scenario.Scenario) -> None:
+def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
     by_call, by_wire = (scenario.run(one, SHORT, seed=5, wire=wire) for wire in (False, True))
     assert by_call.marks > 0
     assert min(one.nodes for one in by_call.samples) < len(SHORT.nodes)
@@ -45,7 +45,7 @@ def test_over_the_wire_is_the_same_as_by_call(one: scenario.Scenario) -> None:
 
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_ebb_disturbs_nobody(one: scenario.Scenario, seed: int) -> None:
+def test_ebb_evicts_no_pod_and_makes_no_pod_pending(one: scenario.Scenario, seed: int) -> None:
     found = scenario.run(one, SHORT, seed=seed, wire=False)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
 
@@ -59,9 +59,9 @@ BY_OTHERS = {
 
 
 @pytest.mark.parametrize("policy", BY_OTHERS)
-def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> None:
+def test_every_policy_removes_nodes_without_disruption(policy: str) -> None:
     given = parse({**HEAD, "policy": policy, **BY_OTHERS[policy]}, "x")
-    assert pickle.loads(pickle.dumps(given)) == given  # so it is sent to the demo's processes
+    assert pickle.loads(pickle.dumps(given)) == given  # the demo sends it to its processes
     found = scenario.run(MANAGED, SHORT, seed=1, wire=False, given=given)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
     assert found.marks > 0
@@ -69,7 +69,7 @@ def test_under_every_policy_nodes_go_and_nobody_is_disturbed(policy: str) -> Non
 
 
 class Watched(Simulator):
-    """A world that recounts everything after each pass."""
+    """A simulator that checks its totals after each change."""
 
     def check(self) -> None:
         for place in self.state.places.values():
@@ -109,9 +109,9 @@ ARRIVALS = st.lists(
 ).map(lambda found: tuple(sorted(found, key=lambda arrival: arrival.at_ms)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ARRIVALS, st.lists(st.sampled_from(SHAPES), min_size=1, max_size=5), st.integers(0, 9))
-def test_no_pod_is_lost_and_no_node_overfilled(
+def test_no_pod_is_lost_and_no_node_overcommitted(
     arrivals: tuple[Arrival, ...], nodes: list[Resources], seed: int
 ) -> None:
     load = Workload("made", (*SHAPES, *nodes), arrivals, 8 * HOUR_MS, 60_000)
@@ -123,7 +123,7 @@ def test_no_pod_is_lost_and_no_node_overfilled(
     world.check()
 
 
-def test_the_report_has_a_column_a_run() -> None:
+def test_report_has_one_column_per_run() -> None:
     runs = {one.name: scenario.run(one, SHORT, seed=1, wire=False) for one in SCENARIOS[:2]}
     rows = report.table(runs)
     assert rows[0] == ["", "nothing", "autoscaler 50%"]

@@ -1,4 +1,4 @@
-"""The demo's workload: its statistics are the trace's, and what is drawn has those statistics."""
+"""The demo's workload: its tables match the trace, and drawn workloads match the tables."""
 
 import csv
 from collections import Counter
@@ -25,7 +25,7 @@ def rows(name: str) -> list[Row]:
 
 
 def scaled(counts: Sequence[int], total: int) -> list[int]:
-    """By largest remainders, so that they add up to *total*."""
+    """Scale counts to add up to *total*, by largest remainders."""
     exact = [count * total / sum(counts) for count in counts]
     whole = [int(one) for one in exact]
     by_rest = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
@@ -42,15 +42,15 @@ def assert_commonest(table: Table, counts: Counter[tuple[int, int, int]], total:
 
 
 @needs_traces
-class TestTheTraceCountedAnew:
-    def test_the_commonest_nodes(self) -> None:
+class TestTrace:
+    def test_node_shapes_are_most_common_of_trace(self) -> None:
         counts = Counter(
             (int(row["cpu_milli"]), int(row["memory_mib"]), 1000 * int(row["gpu"]))
             for row in rows(trace.NODES_FILE)
         )
         assert_commonest(NODE_SHAPES, counts, 64)
 
-    def test_the_commonest_pods(self) -> None:
+    def test_pod_shapes_are_most_common_of_trace(self) -> None:
         counts = Counter(
             (
                 int(row["cpu_milli"]),
@@ -61,7 +61,7 @@ class TestTheTraceCountedAnew:
         )
         assert_commonest(POD_SHAPES, counts, 1000)
 
-    def test_the_twentieths_of_the_lifetimes(self) -> None:
+    def test_life_seconds_are_quantiles_of_trace(self) -> None:
         lives = sorted(
             int(row["deletion_time"]) - int(row["creation_time"]) for row in rows(trace.PODS_FILE)
         )
@@ -71,7 +71,7 @@ class TestTheTraceCountedAnew:
         )
         assert lives[0] == 0
 
-    def test_the_daily_wave(self) -> None:
+    def test_wave_matches_arrivals_of_trace(self) -> None:
         found = rows(trace.PODS_FILE)
         hours = Counter(int(row["creation_time"]) // 3600 % 24 for row in found)
         assert [round(2400 * hours[hour] / len(found)) for hour in range(24)] == list(WAVE_PERCENT)
@@ -82,8 +82,8 @@ def load() -> Workload:
     return workload.embedded(seed=1, days=DAYS)
 
 
-class TestWhatIsDrawn:
-    def test_a_seed_repeats_and_arrivals_are_in_order(self) -> None:
+class TestEmbeddedWorkload:
+    def test_workload_is_reproducible_and_ordered(self) -> None:
         first = workload.embedded(seed=1, days=2)
         assert first == workload.embedded(seed=1, days=2)
         assert first != workload.embedded(seed=2, days=2)
@@ -92,22 +92,22 @@ class TestWhatIsDrawn:
         assert all(a.life_ms > 0 for a in first.arrivals)
         assert len({a.name for a in first.arrivals}) == len(first.arrivals)
 
-    def test_lives_have_the_tables_mean(self, load: Workload) -> None:
+    def test_pod_lifetimes_have_mean_of_table(self, load: Workload) -> None:
         lives = [a.life_ms for a in load.arrivals if a.at_ms > 0]
         assert sum(lives) / len(lives) == pytest.approx(workload.mean_life_ms(), rel=0.03)
 
-    def test_so_many_run_at_once_on_average(self, load: Workload) -> None:
+    def test_average_number_of_running_pods_matches_setting(self, load: Workload) -> None:
         came = [a for a in load.arrivals if a.at_ms > 0]
         running = sum(a.life_ms for a in came) / (DAYS * DAY_MS)
         assert running == pytest.approx(PODS_AT_ONCE, rel=0.05)
 
-    def test_arrivals_follow_the_wave(self, load: Workload) -> None:
+    def test_arrivals_follow_wave(self, load: Workload) -> None:
         hours = Counter(a.at_ms // HOUR_MS % 24 for a in load.arrivals if a.at_ms > 0)
         mean = hours.total() / 24
         wave = [percent * 24 / sum(WAVE_PERCENT) for percent in WAVE_PERCENT]
         assert [hours[hour] / mean for hour in range(24)] == pytest.approx(wave, rel=0.1)
 
-    def test_the_start_is_like_any_midnight(self, load: Workload) -> None:
+    def test_start_has_as_many_pods_as_any_midnight(self, load: Workload) -> None:
         at_start = [
             sum(a.at_ms == 0 for a in workload.embedded(seed, 1).arrivals) for seed in range(20)
         ]

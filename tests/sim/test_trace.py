@@ -1,4 +1,4 @@
-"""The reader of the openb trace: what it takes, and what it refuses by file and line."""
+"""The reader of the openb trace; it reports errors with file and line."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -29,7 +29,9 @@ PODS_HEAD = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_
         (b"n" * 200_000, "not CSV in UTF-8: field larger than field limit"),
     ],
 )
-def test_a_bad_list_of_nodes_is_one_line(tmp_path: Path, text: bytes, problem: str) -> None:
+def test_invalid_node_list_is_rejected_in_one_line(
+    tmp_path: Path, text: bytes, problem: str
+) -> None:
     file = tmp_path / trace.NODES_FILE
     file.write_bytes(NODES_HEAD.encode() + text)
     with pytest.raises(InvalidInputError) as caught:
@@ -38,13 +40,13 @@ def test_a_bad_list_of_nodes_is_one_line(tmp_path: Path, text: bytes, problem: s
     assert "\n" not in str(caught.value)
 
 
-def test_a_pod_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+def test_pod_that_ends_before_it_begins_is_rejected(tmp_path: Path) -> None:
     (tmp_path / trace.PODS_FILE).write_text(f"{PODS_HEAD}p,1,1,0,0,10,9\n")
     with pytest.raises(InvalidInputError, match="line 2: deletion_time: 9 is before creation"):
         trace.rows(tmp_path)
 
 
-def test_pods_come_in_order_of_creation_with_their_lives(tmp_path: Path) -> None:
+def test_pods_are_ordered_by_creation_time(tmp_path: Path) -> None:
     rows = "late,1,1,2,500,10,10\nearly,2,3,0,0,0,4\n"
     (tmp_path / trace.PODS_FILE).write_text(PODS_HEAD + rows)
     assert [row[1:] for row in trace.rows(tmp_path)] == [
@@ -53,13 +55,13 @@ def test_pods_come_in_order_of_creation_with_their_lives(tmp_path: Path) -> None
     ]
 
 
-def test_a_missing_trace_is_named(tmp_path: Path) -> None:
+def test_missing_trace_is_rejected_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"openb_pod_list_default\.csv: No such file"):
         trace.rows(tmp_path)
 
 
 @needs_traces
-def test_the_trace_is_what_its_readme_says() -> None:
+def test_trace_matches_its_readme() -> None:
     nodes, pods = trace.nodes(TRACES), trace.rows(TRACES)
     assert (len(nodes), len(pods)) == (1523, 8152)
     assert sum(shape.cpu_millis for _, shape in nodes) == 125_514_000

@@ -1,4 +1,4 @@
-"""The daily wave: what an HPA makes of it, and what is drawn of it."""
+"""The daily wave, the replicas that an HPA derives from it, and drawn workloads."""
 
 from collections import Counter
 from fractions import Fraction
@@ -16,7 +16,7 @@ RISE_MS = 10 * SYNC_MS
 
 
 def steps(*levels: tuple[int, int]) -> list[tuple[int, int]]:
-    """What an HPA makes of a load that is so high (in hundredths of a pod) from then on."""
+    """Return the replicas for a load that changes at these times, in hundredths of a pod."""
 
     def load(at_ms: int) -> Fraction:
         return Fraction([high for since, high in levels if since <= at_ms][-1], 100)
@@ -28,31 +28,35 @@ def steps(*levels: tuple[int, int]) -> list[tuple[int, int]]:
     ("levels", "found"),
     [
         pytest.param([(0, 410)], [(0, 5)], id="rounded up"),
-        pytest.param([(0, 0)], [(0, 1)], id="never none"),
+        pytest.param([(0, 0)], [(0, 1)], id="at least one"),
         pytest.param([(0, 1000), (RISE_MS, 1100)], [(0, 10)], id="within the tolerance"),
-        pytest.param([(0, 1000), (RISE_MS, 1101)], [(0, 10), (RISE_MS, 12)], id="above it"),
+        pytest.param(
+            [(0, 1000), (RISE_MS, 1101)], [(0, 10), (RISE_MS, 12)], id="above the tolerance"
+        ),
         pytest.param(
             [(0, 200), (RISE_MS, 2000)],
             [(0, 2), (RISE_MS, 6), (RISE_MS + SYNC_MS, 12), (RISE_MS + 2 * SYNC_MS, 20)],
-            id="four pods or the double a look",
+            id="four pods or twice as many per sync",
         ),
         pytest.param(
             [(0, 1000), (RISE_MS, 500)],
             [(0, 10), (RISE_MS - SYNC_MS + STABILIZATION_MS, 5)],
-            id="fewer after five minutes",
+            id="scale-in after five minutes",
         ),
         pytest.param(
             [(0, 1000), (RISE_MS, 500), (RISE_MS + 2 * SYNC_MS, 1000)],
             [(0, 10)],
-            id="not for less than five minutes",
+            id="no scale-in for a short drop",
         ),
     ],
 )
-def test_the_hpa_follows(levels: list[tuple[int, int]], found: list[tuple[int, int]]) -> None:
+def test_hpa_replicas_follow_load(
+    levels: list[tuple[int, int]], found: list[tuple[int, int]]
+) -> None:
     assert steps(*levels) == found
 
 
-def test_the_wave_goes_straight_from_hour_to_hour_and_has_the_mean_one() -> None:
+def test_wave_is_linear_between_hours_and_has_mean_1() -> None:
     mean = Fraction(sum(WAVE_PERCENT), 24)
     assert level(0) == WAVE_PERCENT[0] / mean
     assert level(HOUR_MS // 2) == Fraction(WAVE_PERCENT[0] + WAVE_PERCENT[1], 2) / mean
@@ -60,12 +64,12 @@ def test_the_wave_goes_straight_from_hour_to_hour_and_has_the_mean_one() -> None
     assert sum(level(hour * HOUR_MS) for hour in range(24)) == 24
 
 
-def test_a_seed_repeats_and_another_differs() -> None:
+def test_deployments_are_reproducible_by_seed() -> None:
     assert waves.mixed(1, 1) == waves.mixed(1, 1)
     assert waves.mixed(1, 1).deployments != waves.mixed(2, 1).deployments
 
 
-def test_deployments_have_so_many_pods_on_average_and_more_by_day() -> None:
+def test_deployments_have_requested_average_and_follow_wave() -> None:
     found = waves.deployments(1, 2, at_once=100)
     at_noon, at_night = (
         sum([wanted for since, wanted in one.replicas if since <= at_ms][-1] for one in found)
@@ -77,16 +81,14 @@ def test_deployments_have_so_many_pods_on_average_and_more_by_day() -> None:
         pods_ms += sum(
             wanted * (end - since) for (since, wanted), end in zip(one.replicas, ends, strict=True)
         )
-    assert pods_ms / (2 * DAY_MS) == pytest.approx(
-        100, rel=0.15
-    )  # rounded up, and late in falling
+    assert pods_ms / (2 * DAY_MS) == pytest.approx(100, rel=0.15)  # rounded up, and scaled in late
     assert at_night > 2 * at_noon
     assert sum(len(one.restarts) for one in found) == pytest.approx(100, rel=0.3)
     assert all(9 <= at_ms % DAY_MS / HOUR_MS < 17 for one in found for at_ms in one.rollouts)
     assert any(one.rollouts for one in found)
 
 
-def test_half_of_the_pods_are_jobs() -> None:
+def test_half_of_pods_are_jobs() -> None:
     load = waves.mixed(1, 4)
     running = sum(a.life_ms for a in load.arrivals if a.at_ms > 0) / (4 * DAY_MS)
     assert running == pytest.approx(PODS_AT_ONCE / 2, rel=0.1)
@@ -101,7 +103,7 @@ def trace(wave: tuple[int, ...]) -> workload.Workload:
 
 
 @pytest.mark.parametrize("wave", [(100,), WAVE_PERCENT])
-def test_a_trace_follows_the_wave_too(wave: tuple[int, ...]) -> None:
+def test_drawn_trace_follows_wave(wave: tuple[int, ...]) -> None:
     came = [a for a in trace(wave).arrivals if a.at_ms > 0]
     assert len(came) == pytest.approx(20 * 24 * 200, rel=0.05)
     hours = Counter(a.at_ms // HOUR_MS % 24 for a in came)

@@ -1,4 +1,4 @@
-"""The simulated control plane: what it writes, and whom it blames for a wait."""
+"""The simulated control plane: its writes, and the causes of pending time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ TICK_MS = 1000
 
 
 class Marker:
-    """Marks at once the nodes that are there at the start; sets nothing else right."""
+    """A compactor that marks all initial nodes in its first pass and does nothing else."""
 
     def __init__(self, mark: Mark, *taints: Taint) -> None:
         self._mark, self._taints, self._done = mark, taints, False
@@ -55,7 +55,7 @@ class Marker:
 
 
 def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
-    """One node of four cores; pods by arrival and millicores."""
+    """Return a simulator with one node of four cores, and pods by arrival and millicores."""
     arrivals = tuple(
         Arrival(at_ms, f"p{number}", amount(cpu, 100, 0), HOUR_MS)
         for number, (at_ms, cpu) in enumerate(pods)
@@ -67,13 +67,13 @@ def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
 @pytest.mark.parametrize(
     ("compactor", "cpu_millis", "blamed"),
     [
-        pytest.param(Marker(Mark.HARD), 500, 1, id="a hard mark alone"),
-        pytest.param(Marker(Mark.SOFT), 500, 0, id="a soft mark refuses nobody"),
-        pytest.param(Marker(Mark.HARD), 3900, 0, id="no room beside the agent"),
-        pytest.param(Marker(Mark.HARD, OTHERS_TAINT), 500, 0, id="another taint too"),
+        pytest.param(Marker(Mark.HARD), 500, 1, id="NoSchedule taint only"),
+        pytest.param(Marker(Mark.SOFT), 500, 0, id="PreferNoSchedule taint"),
+        pytest.param(Marker(Mark.HARD), 3900, 0, id="insufficient CPU too"),
+        pytest.param(Marker(Mark.HARD, OTHERS_TAINT), 500, 0, id="another NoSchedule taint too"),
     ],
 )
-def test_a_mark_is_blamed_for_what_it_alone_refuses(
+def test_pending_pod_counts_against_mark_only_when_mark_is_sole_cause(
     compactor: Marker, cpu_millis: int, blamed: int
 ) -> None:
     found = world(compactor, (10 * TICK_MS, cpu_millis)).run()
@@ -81,20 +81,20 @@ def test_a_mark_is_blamed_for_what_it_alone_refuses(
     assert found.pending_by_mark == blamed
 
 
-def test_a_pod_is_blamed_on_marks_once_however_often_it_is_refused() -> None:
+def test_pod_refused_by_mark_is_counted_once() -> None:
     found = world(Marker(Mark.HARD), (2 * TICK_MS, 500), (3 * TICK_MS, 500)).run()
     assert found.pending_by_mark == 2
     assert found.scale_ups == 1
 
 
-def test_waiting_is_counted_until_a_new_node_is_ready() -> None:
+def test_pending_time_is_counted_until_new_node_is_ready() -> None:
     found = world(None, (0, 3000), (0, 3000)).run()
     assert found.scale_ups == 1
     least, most = (REACTION_MS[end] + STARTUP_MS[end] for end in (0, 1))
     assert least <= found.pending_ms <= most
 
 
-def test_becoming_ready_leaves_the_rest_of_a_node_alone() -> None:
+def test_ready_node_is_otherwise_unchanged() -> None:
     made = world()
     name = made.new_node(SHAPE)
     before = replace(
@@ -108,8 +108,8 @@ def test_becoming_ready_leaves_the_rest_of_a_node_alone() -> None:
     assert made.state.places[name].node == replace(before, ready=True)
 
 
-def test_a_mark_lives_beside_the_autoscalers_taint() -> None:
-    """The world's writes pass through admission, the autoscaler's too."""
+def test_taint_of_mark_remains_when_autoscaler_adds_taint() -> None:
+    """All writes of the simulator pass admission, also those of the autoscaler."""
     made = world(Marker(Mark.SOFT))
     name = made.new_node(SHAPE)
     made.write(replace(made.state.places[name].node, labels={MARK_LABEL: Mark.SOFT}))
@@ -122,7 +122,7 @@ def test_a_mark_lives_beside_the_autoscalers_taint() -> None:
 
 
 class Looking(Marker):
-    """Counts how often it is asked to look."""
+    """A compactor that counts its passes."""
 
     looks = 0
 
@@ -139,17 +139,15 @@ class Looking(Marker):
         (600_000, Setting(tick_ms=60_000), 6),
     ],
 )
-def test_the_engine_looks_at_its_own_interval(
-    of_load: int | None, setting: Setting, looks: int
-) -> None:
+def test_engine_runs_at_its_interval(of_load: int | None, setting: Setting, looks: int) -> None:
     eager = Looking(Mark.SOFT)
     load = Workload("made", (SHAPE,), (), HOUR_MS, of_load)
     Simulator(load, ScaleDown.NEVER, eager, 1, setting).run()
     assert eager.looks == looks
 
 
-def test_the_interval_is_the_configurations() -> None:
-    """A node that is not needed is marked after its delay, at the second look at the earliest."""
+def test_interval_is_read_from_configuration() -> None:
+    """An unneeded node is marked after its unneeded time, in the second pass at the earliest."""
     load = Workload("made", (SHAPE,) * 4, (), 4 * HOUR_MS, None)
     for seconds, marked in ((60, True), (3 * 3600, False)):
         asked = {"interval": f"{seconds}s"}

@@ -1,7 +1,7 @@
-"""Simulated days with random load, faults and restarts: `make days`.
+"""Simulate days with random load, faults and restarts: `make days`.
 
-Ends with 1 if anything was evicted, made pending or left behind; the seed alone says what is
-played, so `python -m tests.soak.days --seed N --runs 1` plays a violation again.
+It exits with 1 if Ebb evicted a pod, made a pod Pending, or left metadata behind. The seed
+determines a run, so `python -m tests.soak.days --seed N --runs 1` reproduces a violation.
 """
 
 import argparse
@@ -26,12 +26,12 @@ RUNS: Final = 500
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     run: Run
     result: Result
     second: int = 0
-    """How far it came; less than the whole run after a violation."""
+    """Last simulated second; a violation ends the run early."""
     wrong: list[str] = field(default_factory=list)
     kept_waiting: int = 0
     disturbed: int = 0
@@ -40,21 +40,21 @@ class Outcome:
 
     @property
     def restarts(self) -> int:
-        """Count how often another leader began."""
+        """Return the number of leader changes."""
         return sum(one.fault is None for one in self.run.troubles) + len(self.run.changes)
 
     @property
     def faults(self) -> int:
-        """Count the troubles that were none of a leader."""
+        """Return the number of faults, without leader changes."""
         return sum(one.fault is not None for one in self.run.troubles)
 
 
 class BrokenError(Exception):
-    """What must never happen has happened."""
+    """An invariant is violated."""
 
 
 class Watched(Day):
-    """A day that ends at the first violation."""
+    """A simulated day that ends at the first violation."""
 
     def __init__(self, run: Run, ebb: Ebb) -> None:
         super().__init__(run.load, run.how, ebb, run.config, run.troubles)
@@ -73,21 +73,21 @@ class Watched(Day):
             raise BrokenError("; ".join(wrong))
 
     def wrong(self) -> Iterable[str]:
-        """Yield what has gone wrong so far."""
+        """Yield the violations so far."""
         if self.disturbed:
-            yield f"evicted from a marked or guarded node: {self.disturbed}"
+            yield f"evicted from a marked or protected node: {self.disturbed}"
         if self.result.evicted and self._run.how is not ScaleDown.UTILIZATION:
             yield f"{self.result.evicted} pods evicted"
         if self.taken:
-            yield f"taken and not handed over: {self.taken}"
+            yield f"removed by the autoscaler without being released: {self.taken}"
         if self.kept_waiting:
-            yield f"kept waiting by a mark: {sorted(self.kept_waiting)}"
+            yield f"Pending because of a mark: {sorted(self.kept_waiting)}"
         if self.result.pending_by_mark and not self._run.hard:
-            yield "a soft mark made a pod wait"
+            yield "a PreferNoSchedule mark made a pod Pending"
 
 
 def play(run: Run) -> Outcome:
-    """Play a run and say what went wrong."""
+    """Simulate a run; return its outcome with violations."""
     view = View(run.config.extender, run.config.taint_key)
     ebb = Ebb(run.config, view, Direct(view, run.config))
     world = Watched(run, ebb)
@@ -99,7 +99,7 @@ def play(run: Run) -> Outcome:
         outcome.wrong += [f"left behind: {', '.join(left)}"] if left else []
     except BrokenError as fault:
         outcome.wrong.append(str(fault))
-    except Exception:  # noqa: BLE001 whatever comes out of a pass, its seed is told
+    except Exception:  # noqa: BLE001 any error is reported with the seed
         outcome.wrong.append(traceback.format_exc())
     finally:
         ebb.close()
@@ -117,32 +117,34 @@ ROWS: Final[tuple[tuple[str, Callable[[Outcome], float]], ...]] = (
     ("releases", lambda one: one.result.releases),
     ("nodes added", lambda one: one.result.scale_ups),
     ("nodes removed by the autoscaler", lambda one: one.removed),
-    ("leaders that began", lambda one: one.restarts),
+    ("leader changes", lambda one: one.restarts),
     ("faults", lambda one: one.faults),
-    ("evicted by an autoscaler from nodes that were not marked",
+    ("evictions by the autoscaler from unmarked nodes",
      lambda one: one.result.evicted - one.disturbed),
-    ("refused by a hard mark until a pass", lambda one: one.result.pending_by_mark),
-    ("evictions", lambda one: one.disturbed),
+    ("pods rejected by NoSchedule until the next pass", lambda one: one.result.pending_by_mark),
+    ("evictions from marked or protected nodes", lambda one: one.disturbed),
     ("pods Pending because of a mark", lambda one: one.kept_waiting),
-    ("orphans", lambda one: one.orphans),
+    ("keys left behind", lambda one: one.orphans),
     ("violations", lambda one: len(one.wrong)),
 )  # fmt: skip
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """Return the sums, a line each."""
+    """Return the totals as a table."""
     sums = ((name, sum(map(count, outcomes))) for name, count in ROWS)
     return "\n".join(f"{name:<58}{count:>12,.0f}" for name, count in sums)
 
 
 def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
-    """Play runs, one after the other. Returns: 1 if anything was wrong."""
+    """Simulate the runs one by one; return 1 if there was a violation."""
     parser = argparse.ArgumentParser(prog="days", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"of {DAYS} days; {RUNS}")
-    parser.add_argument("--seed", type=int, default=1, help="of the first run; 1")
-    parser.add_argument("--minutes", type=float, help="begin no run after so long")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"runs of {DAYS} days (default: {RUNS})"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first run (default: 1)")
+    parser.add_argument("--minutes", type=float, help="start no run after this time")
     asked = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)  # writes fail here by the thousand
+    logging.disable(logging.WARNING)  # thousands of writes fail here
     began, outcomes = time.perf_counter(), []
     for seed in range(asked.seed, asked.seed + asked.runs):
         one = play(drawn(seed))

@@ -1,4 +1,4 @@
-"""A run that a seed alone decides: a small mixed cluster, its load, its troubles, its settings."""
+"""A random run of the soak test: a small mixed cluster, its load, faults and settings."""
 
 import random
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount
 from tests.support.faults import Fault, Trouble
 
 DAYS: Final = 2
-"""Of one run: long enough for back-offs and windows to meet each other."""
+"""Length of a run, long enough for backoffs and windows to interact."""
 END_MS: Final = DAYS * DAY_MS
 QUIET_MS: Final = 2 * HOUR_MS
-"""At the end nothing fails any more and nothing is marked: all that is ours must go."""
+"""Length of the quiet end without faults and new marks, in which all metadata must be removed."""
 NODES: Final = (8, 40)
 TROUBLES_MAX: Final = 12
 TROUBLE_MS_MAX: Final = QUIET_MS
@@ -39,26 +39,26 @@ PLACINGS: Final = (
     (NodeConstraints(node_selector=((POOL, "general"),)), 5),
     *((NodeConstraints(node_selector=((ZONE_LABEL, zone),)), 4) for zone in ZONES),
 )
-"""What pods ask of their nodes, and how many of a hundred do."""
+"""Node constraints of pods, with their weights in percent."""
 BLOCK_MS: Final = 3 * HOUR_MS
 SOON: Final = Backoff(first_seconds=60, max_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that a seed decides."""
+    """A run, determined by its seed."""
 
     seed: int
     load: Workload
     how: ScaleDown
     config: Config
     changes: tuple[tuple[int, Config], ...]
-    """From when on (ms) which other configuration holds; the last is that of the quiet end."""
+    """Changes of the configuration with their times in ms; the last is for the quiet end."""
     troubles: tuple[Trouble, ...]
 
     @property
     def hard(self) -> bool:
-        """Say whether any mark may become a hard one."""
+        """Return whether any mark may become NoSchedule."""
         configs = (self.config, *(config for _, config in self.changes))
         return any(config.no_schedule_after_seconds is not None for config in configs)
 
@@ -74,7 +74,7 @@ def draw(seed: int) -> Run:
     ]
     last = _last(chance, [config, *(one for _, one in changes)])
     how = chance.choices(list(ScaleDown), weights=(1, 6, 1))[0]
-    if how is ScaleDown.NEVER:  # nobody takes what is empty, and its mark does not end by itself
+    if how is ScaleDown.NEVER:  # empty nodes are not removed, and their marks do not end
         last = replace(last, mode=Mode.OBSERVE)
     changes.append((END_MS - QUIET_MS + 1, last))
     return Run(seed, _load(chance), how, config, tuple(changes), _troubles(chance))
@@ -128,7 +128,7 @@ def _budget(chance: random.Random) -> Budget:
 
 
 def _last(chance: random.Random, before: Sequence[Config]) -> Config:
-    """Return one under which all goes within the quiet end: deadlines too, where they are near."""
+    """Return a configuration with which all metadata is removed within the quiet end."""
     config = before[-1]
     near = all(
         one.deadline_seconds <= 3600 and one.budgets.backoff.max_seconds <= 300 for one in before
@@ -165,7 +165,7 @@ def _load(chance: random.Random) -> Workload:
 
 
 def _group(zone: int, pool: str) -> tuple[Resources, Node]:
-    """Return a node group; each has a shape of its own."""
+    """Return a node group with a unique shape."""
     cpu, memory = (4000, 16_384) if pool == "general" else (8000, 16_384)
     shape = amount(cpu, memory + zone, 0, workload.PODS_PER_NODE)
     labels = {ZONE_LABEL: ZONES[zone], POOL: pool}

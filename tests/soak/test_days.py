@@ -1,4 +1,4 @@
-"""A soak that cannot find anything would be none."""
+"""Tests of the soak test itself: it must detect violations."""
 
 from dataclasses import replace
 
@@ -17,24 +17,24 @@ CUT_HOURS = 12
 
 
 def cut_short(seed: int) -> Run:
-    """Return the first hours of the run, without its quiet end, in which all of ours goes."""
+    """Return the run without its quiet end, in which all metadata of Ebb would be removed."""
     run = draw(seed)
     return replace(run, load=replace(run.load, duration_ms=CUT_HOURS * HOUR_MS), troubles=())
 
 
-def test_a_seed_alone_decides_all() -> None:
+def test_run_is_reproducible_by_seed() -> None:
     assert draw(SEED) == draw(SEED)
     assert draw(SEED) != draw(SEED + 1)
 
 
-def test_a_run_in_good_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_violation_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ASKED) == 0
     table, progress = capsys.readouterr()
     assert f"{'violations':<58}{0:>12}" in table.splitlines()
     assert "2 of 2 days" in progress
 
 
-def test_what_is_left_behind_is_told_with_seed_and_second(
+def test_leftovers_are_reported_with_seed_and_second(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(ASKED, cut_short) == 1
@@ -42,7 +42,7 @@ def test_what_is_left_behind_is_told_with_seed_and_second(
 
 
 @pytest.mark.parametrize("how", ScaleDown)
-def test_evictions_and_pods_that_wait_are_violations(how: ScaleDown) -> None:
+def test_evictions_and_pods_pending_by_mark_are_violations(how: ScaleDown) -> None:
     run = replace(draw(SEED), how=how)
     view = View(run.config.extender, run.config.taint_key)
     ebb = Ebb(run.config, view, Direct(view, run.config))

@@ -1,4 +1,4 @@
-"""What an API server does with patches, as far as Nodes need it."""
+"""Apply patches to Nodes as an API server does, with the webhook."""
 
 import base64
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def apply_json_patch(document: Json, patch: list[Json]) -> Json:
-    """Apply `add` and `replace` on object members; fail where the API server would."""
+    """Apply `add` and `replace` operations on object members; fail like the API server."""
     result = deepcopy(document)
     for operation in patch:
         assert operation["op"] in ("add", "replace"), operation
@@ -40,7 +40,7 @@ def patch_of(response: bytes) -> list[Json] | None:
 
 
 def merge(document: Any, patch: Any) -> Any:
-    """RFC 7396."""
+    """Apply a JSON merge patch (RFC 7396)."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(document) if isinstance(document, Mapping) else {}
@@ -79,7 +79,7 @@ def node_json(name: str = "n1", **spec: Any) -> Json:
 
 
 class NodeApi:
-    """An API server's Nodes: every write passes through the webhook's own wire code."""
+    """Nodes of an API server in memory; every write passes the webhook's code."""
 
     def __init__(self, *nodes: Json, taint_key: str = TAINT_KEY) -> None:
         self.nodes = {node["metadata"]["name"]: deepcopy(node) for node in nodes}
@@ -87,13 +87,13 @@ class NodeApi:
         self.taint_key = taint_key
         self.webhook_up = True
         self.log: list[tuple[str, str]] = []
-        """(verb, node) of every write that was asked for."""
+        """Verb and node of every requested write."""
         self.between: list[Json] = []
-        """Merge patches that others get in before the next writes of taints."""
+        """Merge patches of other clients that are applied before the next writes of taints."""
         self.down: set[str] = set()
         """Nodes whose writes fail."""
         self.throttles = 0
-        """So many of the next writes are too many for now."""
+        """Number of next writes that are answered with 429."""
 
     def node(self, name: str) -> Node:
         return kinds.NODES.read(orjson.dumps(self.nodes[name]))

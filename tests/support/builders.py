@@ -1,4 +1,4 @@
-"""Small clusters in few words; amounts in millicores and MB (10^6 bytes), as the thesis counts."""
+"""Build small clusters; amounts are in millicores and MB (10^6 bytes), as in the thesis."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ UNLIMITED = Budgets(
     stabilization_window_seconds=0,
     cooldown=Cooldown(delay_after_add_seconds=0, delay_after_pending_seconds=0),
 )
-"""As the thesis: thresholds and packing alone decide."""
+"""Budgets without limits, so that only thresholds and packing decide, as in the thesis."""
 THESIS_USABILITY = Usability(
     min_cpu_millis=100,
     min_memory_bytes=90 * MB,
@@ -114,7 +114,7 @@ def marked(
 
 
 def config(share: str = "1", *, prices: tuple[Price, ...] = (), **budgets: object) -> Config:
-    """Return a configuration in which thresholds, packing and the named budgets decide."""
+    """Return a configuration in which only thresholds, packing and the given budgets decide."""
     return Config(
         thresholds=Thresholds(cpu=Fraction(share), memory=Fraction(share)),
         usability=UsabilityMode.NONE,
@@ -124,7 +124,7 @@ def config(share: str = "1", *, prices: tuple[Price, ...] = (), **budgets: objec
 
 
 def select(app: str, *namespaces: str) -> PodSelector:
-    """Select the pods with this label `app`, in namespace d unless others are named."""
+    """Return a selector of the pods with this label `app`, by default in namespace d."""
     return PodSelector(namespaces or ("d",), (Requirement("app", "In", (app,)),))
 
 
@@ -132,7 +132,7 @@ GREEN = NodeConstraints(node_selector=(("green", "true"),))
 
 
 def thesis_cluster() -> Cluster:
-    """Return chapter 3's cluster in the sizes that the vectors use."""
+    """Return the cluster of chapter 3 of the thesis, in the sizes of the test vectors."""
     return Cluster.of(
         [node("1"), node("2"), node("3"), node("4", labels={"green": "true"})],
         [

@@ -1,4 +1,4 @@
-"""A Secret and a registration in memory, replicas on them, and clients that trust a bundle."""
+"""Webhook replicas on an in-memory Secret and MutatingWebhookConfiguration, and TLS clients."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from webhook.ca_store import Registered, Registration, Secret, SecretStore
 from webhook.certs import Certificates, Stores
 
 START = int(time.time()) - 3600
-"""Handshakes are checked by the real time; what tests do takes less than an hour."""
+"""Start of the tests' time. TLS checks the real time, and tests last less than an hour."""
 SOAK = 300
 _Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 _PEM = serialization.Encoding.PEM
@@ -33,7 +33,7 @@ _OPEN = serialization.NoEncryption()
 
 @dataclass
 class Cluster:
-    """A Secret and a registration of two webhooks in memory, with versions."""
+    """A Secret and a configuration with two webhooks in memory, with resource versions."""
 
     data: Mapping[str, bytes] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -41,24 +41,24 @@ class Cluster:
     version: int = 1
     bundle_version: int = 1
     writes: int = 0
-    """Of the caBundles, by replicas."""
+    """Number of writes of the caBundles by replicas."""
     told: list[tuple[str, str]] = field(default_factory=list)
     refused: str = ""
-    """What the API server does not let anybody do with the registration: read, write."""
+    """Operation on the configuration that the API server forbids: "read" or "write"."""
     on_write: Callable[[bytes], None] = lambda _: None
-    """Takes each caBundle that a replica writes."""
+    """Called with each caBundle that a replica writes."""
 
     def tamper_secret(self, data: Mapping[str, bytes]) -> None:
-        """Replace the data, as somebody else does."""
+        """Replace the data of the Secret as another client."""
         self.data, self.version = dict(data), self.version + 1
 
     def tamper_bundle(self, bundle: bytes) -> None:
-        """Replace every caBundle, as somebody else does."""
+        """Replace every caBundle as another client."""
         self.bundle = [bundle for _ in self.bundle or ()]
         self.bundle_version += 1
 
     async def read(self) -> Secret:
-        await asyncio.sleep(0)  # others get in between
+        await asyncio.sleep(0)  # other replicas run in between
         return Secret(self.data, self.annotations, {"version": self.version})
 
     async def write_secret(
@@ -78,13 +78,13 @@ class KilledError(Exception):
 
 @dataclass
 class Way:
-    """The way of one replica to the API server."""
+    """The connection of one replica to the API server, and its faults."""
 
     down: bool = False
     blind: bool = False
-    """To the registration."""
+    """Whether access to the configuration fails."""
     dies: bool = False
-    """Before its next write of the caBundles."""
+    """Whether the replica is killed before its next write of the caBundles."""
 
     def go(self) -> None:
         if self.down:
@@ -152,7 +152,7 @@ def replica(
 
 
 async def trusted(serving: Serving, bundle: bytes) -> None:
-    """Shake hands with the server as one who trusts the bundle. Raises: ssl.SSLError."""
+    """Connect to the server as a client that trusts the bundle. Raises: ssl.SSLError."""
     app = web.Application()
     runner = web.AppRunner(app)
     await runner.setup()
@@ -169,9 +169,9 @@ async def trusted(serving: Serving, bundle: bytes) -> None:
 
 
 def connects(context: ssl.SSLContext, bundle: bytes, shown: Path | None = None) -> bool:
-    """Say whether one who trusts the bundle alone gets through to a server; in memory.
+    """Return whether a client that trusts only the bundle can connect to a server, in memory.
 
-    *shown*: a file with the pair that the caller shows.
+    *shown* is a file with the certificate and key of the client.
     """
     trust = ssl.create_default_context(cadata=bundle.decode())
     if shown:
@@ -194,7 +194,7 @@ def connects(context: ssl.SSLContext, bundle: bytes, shown: Path | None = None) 
 def signed(
     ca: Pair, key: _Key, *, name: str = "ebb-ca", days: int = 7, is_ca: bool = False
 ) -> Pair:
-    """Sign a certificate for any kind of key, by a CA or (its key being the same) by itself."""
+    """Sign a certificate for any type of key, by a CA, or by itself if the key is the same."""
     issuer = x509.load_pem_x509_certificate(ca.certificate).subject
     signer = serialization.load_pem_private_key(ca.key, None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -215,13 +215,13 @@ def signed(
 
 
 def pem_of(key: _Key, password: bytes | None = None) -> bytes:
-    """Write a key."""
+    """Return a key as PEM."""
     how = serialization.BestAvailableEncryption(password) if password else _OPEN
     return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, how)
 
 
 def mutated(pem: bytes, chance: random.Random) -> bytes:
-    """Change some bytes: of what the PEM holds, or of the PEM itself."""
+    """Change some bytes of the PEM text or of its decoded content."""
     if chance.random() < 0.3:
         return _changed(pem, chance)
     lines = pem.strip().split(b"\n")

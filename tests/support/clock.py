@@ -1,4 +1,4 @@
-"""Clocks and event loops whose time is the test's own."""
+"""Clocks and event loops whose time the test controls."""
 
 import asyncio
 import functools
@@ -12,7 +12,7 @@ _Given = ParamSpec("_Given")
 
 @dataclass
 class FakeClock:
-    """A clock that stands until it is moved."""
+    """A clock that only advances when the test sets it."""
 
     seconds: float = 0.0
 
@@ -25,7 +25,7 @@ class FakeClock:
 
 @dataclass
 class Apart:
-    """A clock whose wall time differs from that of another one."""
+    """A clock whose wall time differs from that of another clock."""
 
     clock: FakeClock
     seconds: int
@@ -42,7 +42,7 @@ START = 1_800_000_000
 
 @dataclass
 class Machine:
-    """Both clocks of a machine, each on its own."""
+    """A clock with independent monotonic time and wall time."""
 
     wall: float = START
     monotonic: float = 50.0
@@ -59,7 +59,7 @@ class Machine:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes at once when nobody is busy; without sockets."""
+    """An event loop whose time jumps to the next timer when idle; it has no sockets."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -70,7 +70,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 TURN_SECONDS = 1e-6
-"""A turn of the loop takes time here too, or a wait of nearly nothing would never end."""
+"""Time that each turn of the loop takes; without it very short waits would not end."""
 
 
 class _Skipping(selectors.SelectSelector):
@@ -87,7 +87,7 @@ class _Skipping(selectors.SelectSelector):
 
 
 def virtual_clock() -> FakeClock:
-    """Return the clock of the virtual loop that runs."""
+    """Return the clock of the running virtual loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     return loop.clock
@@ -96,7 +96,7 @@ def virtual_clock() -> FakeClock:
 def in_virtual_time(
     test: Callable[_Given, Coroutine[None, None, None]],
 ) -> Callable[_Given, None]:
-    """Let a test run in a loop of its own whose sleeping costs nothing."""
+    """Run a test in a virtual loop, in which sleeping takes no real time."""
 
     @functools.wraps(test)
     def run(*given: _Given.args, **named: _Given.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""What two plans are compared by, in plain values: the engine's and the plain one's."""
+"""Convert the engine's plan and the reference plan to plain values that can be compared."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ Moves = list[tuple[str, str]]
 
 
 class Answer(NamedTuple):
-    """Which nodes go, where which pods go, and how full the reaches are before and after."""
+    """Removed nodes, placements of pods, and totals of the reaches before and after."""
 
     removals: list[tuple[str, Moves]]
     pending: Moves
@@ -20,11 +20,11 @@ class Answer(NamedTuple):
     before: Sums
     after: Sums
     reaches: list[tuple[object, ...]]
-    """Without their names: as many with the same figures as there are."""
+    """Totals of each reach, without its name."""
 
 
 def by_the_engine(plan: Plan) -> Answer:
-    """Read the engine's answer."""
+    """Return the engine's plan as an Answer."""
     return Answer(
         removals=[(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals],
         pending=[(one.pod, one.node) for one in plan.pending],
@@ -48,7 +48,7 @@ def by_the_engine(plan: Plan) -> Answer:
 
 
 def plainly(cluster: Cluster, found: Found) -> Answer:
-    """Read the plain answer."""
+    """Return the reference plan as an Answer."""
     gone = {name for name, _ in found.removals}
     return Answer(
         removals=found.removals,

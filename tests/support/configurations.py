@@ -1,4 +1,4 @@
-"""Configurations as people write them: good ones, and ones with a fault each."""
+"""Configuration files: valid ones, and invalid ones with one error each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,7 @@ GOOD: Sequence[Change] = (
     {"webhook": {"certFile": "a", "keyFile": "b", "rotationSoak": "5s"}},
     {"controller": {"interval": "1s", "leaseDuration": "3s", "metricsListen": "[::1]:0"}},
 )
-"""Of the fields beside the head."""
+"""Fields besides the head of the file."""
 
 FAULTY: Sequence[tuple[Change, str]] = (
     ({"apiVersion": "v1"}, "apiVersion"),
@@ -118,7 +118,7 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"underutilizedCount": {"pools": {"a": {"limits": "9%"}}}},
      "underutilizedCount.pools.a.limits"),
 )  # fmt: skip
-"""What a schema can refuse, and the path that the reader names."""
+"""Errors that a JSON schema can detect, with the path that the reader reports."""
 
 BEYOND: Sequence[tuple[Change, str]] = (
     ({"unneededTime": "721h"}, "unneededTime"),
@@ -130,4 +130,4 @@ BEYOND: Sequence[tuple[Change, str]] = (
     ({"drain": {"timeout": "0s"}}, "drain.timeout"),
     ({"excessNodes": {"weights": {"cpu": 0, "memory": "0.0"}}}, "excessNodes.weights"),
 )
-"""What no schema can refuse: bounds of a duration, one field beside another, names that differ."""
+"""Errors that no JSON schema can detect, such as bounds of durations and duplicate names."""

@@ -1,4 +1,4 @@
-"""Configurations of UnderutilizedCount in few words."""
+"""Build configurations of the policy UnderutilizedCount."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,11 +9,11 @@ from core.policies.ported.underutilized_count import CountedPool, CountedPools
 from tests.support.builders import UNLIMITED
 
 POOL = "pool"
-"""The label whose value is a node's pool, unless another is said."""
+"""Default label whose value is the pool of a node."""
 
 
 def counting(pools: Mapping[str, CountedPool], *, label: str = POOL, **changes: object) -> Config:
-    """Return a configuration of the policy and nothing else that holds back."""
+    """Return a configuration of the policy without other limits."""
     bare = Config(policy="UnderutilizedCount", budgets=UNLIMITED, unneeded_time_seconds=300)
     asked = CountedPools(pool_label=label, pools=pools)
     policies = replace(bare.policies, underutilized_count=asked)
@@ -21,5 +21,5 @@ def counting(pools: Mapping[str, CountedPool], *, label: str = POOL, **changes: 
 
 
 def counted(limit: str = "3/4", required: int = 5, *, enabled: bool = True) -> CountedPool:
-    """Return a pool's settings."""
+    """Return the settings of a pool."""
     return CountedPool(enabled=enabled, limit=Fraction(limit), required=required)

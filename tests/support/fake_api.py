@@ -1,4 +1,4 @@
-"""An API server on a real socket: lists, watches and patches, and faults on demand."""
+"""A fake API server on a real socket, with lists, watches, patches and injected faults."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ SWALLOW = web.Response()
 
 @dataclass
 class Call:
-    """A request that has come."""
+    """A received request."""
 
     verb: str
     resource: str
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(eq=False)
 class Stream:
-    """An open watch; what is put into its queue is sent, None ends it."""
+    """An open watch; it sends the bytes in its queue, and None ends it."""
 
     resource: str
     selector: str | None
@@ -42,7 +42,7 @@ class Stream:
     cut: bool = False
 
     def send(self, kind: str, obj: Json) -> None:
-        """Send an event as this watch's selector lets it see it."""
+        """Send an event, translated for the selector of this watch."""
         key = key_of(obj)
         fits = matches(obj, self.selector)
         if kind != "DELETED" and not fits:
@@ -58,7 +58,7 @@ class Stream:
 
 
 class FakeApi:
-    """Nodes and pods with one counter of versions; an async context manager."""
+    """A fake API server; an async context manager. All objects share a version counter."""
 
     def __init__(self) -> None:
         self.version = 100
@@ -67,11 +67,11 @@ class FakeApi:
         self.calls: list[Call] = []
         self.streams: list[Stream] = []
         self.documents: dict[str, Json] = {}
-        """Other objects by path: leases, secrets, registrations."""
+        """Objects by path that are not listed, such as Leases and Secrets."""
         self.served = {path for kind in KINDS for path in kind.paths[:1]}
-        """Where lists are; elsewhere there is none."""
+        """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
-        """Resources that may not be read."""
+        """Resources that are answered with 403."""
         self.url = ""
         self._faults: dict[str, deque[web.Response | None]] = defaultdict(deque)
         self._pages: dict[str, tuple[int, list[Json]]] = {}
@@ -87,7 +87,7 @@ class FakeApi:
         await self.stop()
 
     async def start(self, port: int = 0, tls: Any = None) -> None:
-        """Listen; with *port* again where it listened before."""
+        """Listen on *port*, or on a free port."""
         app = web.Application()
         for kind in KINDS:
             for path in kind.paths:
@@ -110,12 +110,12 @@ class FakeApi:
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
-        """Cut everything that is open and listen no more."""
+        """Close all connections and stop listening."""
         self.cut()
         assert self._runner is not None
         await self._runner.cleanup()
 
-    # What happens in the cluster.
+    # Changes in the cluster.
 
     def put(self, resource: str, obj: Json) -> Json:
         """Create or change an object."""
@@ -141,7 +141,7 @@ class FakeApi:
             if stream.resource == resource:
                 stream.send(kind, obj)
 
-    # What goes wrong.
+    # Faults.
 
     def fail_next(
         self, verb: str, status: int, *, times: int = 1, headers: Mapping[str, str] | None = None
@@ -151,7 +151,7 @@ class FakeApi:
             self._faults[verb].append(failure(status, headers))
 
     def pass_next(self, verb: str) -> None:
-        """Answer the next call of *verb* truly; a fault that is set later comes after it."""
+        """Answer the next call of *verb* normally, before faults that are set later."""
         self._faults[verb].append(None)
 
     def answer_next(self, verb: str, body: bytes, *, status: int = 200) -> None:
@@ -159,7 +159,7 @@ class FakeApi:
         self._faults[verb].append(web.Response(body=body, status=status))
 
     def swallow_next(self, verb: str) -> None:
-        """Take the next call of *verb* and never answer it."""
+        """Accept the next call of *verb* and never answer it."""
         self._faults[verb].append(SWALLOW)
 
     def bookmark(self) -> None:
@@ -168,7 +168,7 @@ class FakeApi:
         self.raw(orjson.dumps({"type": "BOOKMARK", "object": {"metadata": meta}}) + b"\n")
 
     def error(self, code: int) -> None:
-        """Send an ERROR event on every open watch, and end it, as API servers do."""
+        """Send an ERROR event on every open watch, and end the watch, as API servers do."""
         status = {"kind": "Status", "code": code, "message": "said so"}
         self.raw(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
         self.end()
@@ -179,7 +179,7 @@ class FakeApi:
             stream.queue.put_nowait(sent)
 
     def end(self) -> None:
-        """End every open watch in order, as at its time."""
+        """End every open watch regularly, as at its timeout."""
         for stream in self.streams:
             stream.queue.put_nowait(None)
         self.streams = []
@@ -191,26 +191,26 @@ class FakeApi:
         self.end()
 
     def hang(self) -> None:
-        """Never send again on the watches that are open, and leave them open: half open."""
+        """Send nothing more on the open watches, but leave them open."""
         self.streams = []
 
-    # What tests wait for.
+    # Conditions that tests wait for.
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait for something that a request brings about."""
+        """Wait for a condition that a request makes true."""
         async with asyncio.timeout(20), self._news:
             await self._news.wait_for(reached)
 
     async def watched(self, resource: str) -> None:
-        """Wait until somebody watches *resource*."""
+        """Wait for a watch of *resource*."""
         await self.until(lambda: any(s.resource == resource for s in self.streams))
 
     def count(self, verb: str) -> int:
-        """Return how many calls of *verb* have come."""
+        """Return the number of received calls of *verb*."""
         return sum(call.verb == verb for call in self.calls)
 
     def has_come(self, verb: str, times: int) -> bool:
-        """Say whether so many calls of *verb* have come."""
+        """Return whether *times* calls of *verb* have been received."""
         return self.count(verb) == times
 
     # The protocol.
@@ -247,7 +247,7 @@ class FakeApi:
         )
 
     async def _object(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
-        """Create, merge-patch or delete an object of a kind that lists have too."""
+        """Create, merge-patch or delete a listed object."""
         verb, sent = request.method.lower(), orjson.loads(await request.read())
         fault = await self._note(verb, request, kind.resource)
         if fault is not None:
@@ -326,7 +326,7 @@ class FakeApi:
         return json(self.put("nodes", merged(found, patch)))
 
     async def _document(self, request: web.Request) -> web.Response:
-        """Read, create, replace or merge-patch an object that is known by its path alone."""
+        """Read, create, replace or merge-patch an object that is not listed."""
         path, verb = request.path, request.method.lower()
         fault = await self._note(verb, request)
         if fault is not None:
@@ -352,7 +352,7 @@ class FakeApi:
         return json(self.documents[path])
 
     def put_document(self, path: str, obj: Json) -> None:
-        """Create or change one."""
+        """Create or replace an object that is not listed."""
         self.version += 1
         metadata = {**obj.get("metadata", {}), "resourceVersion": str(self.version)}
         self.documents[path] = {**obj, "metadata": metadata}

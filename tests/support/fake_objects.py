@@ -1,4 +1,4 @@
-"""Objects, answers and a kubeconfig for the fake API server."""
+"""Objects, responses and a kubeconfig for the fake API server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def key_of(obj: Json) -> str:
 
 
 def matches(obj: Json, selector: str | None) -> bool:
-    """Evaluate a selector of the one form `key`: the label is there."""
+    """Return whether an object matches a selector of the form `key` (the label exists)."""
     return not selector or selector in (obj["metadata"].get("labels") or {})
 
 
@@ -56,7 +56,7 @@ def failure(status: int, headers: Mapping[str, str] | None = None) -> web.Respon
 
 
 def node_object(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
-    """Return a v1 Node as small as it may be."""
+    """Return a minimal v1 Node."""
     return {
         "metadata": {"name": name, "labels": dict(labels or {})},
         "spec": {},
@@ -65,7 +65,7 @@ def node_object(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
 
 
 def pod_object(name: str, *, node: str | None = None, phase: str = "Running") -> Json:
-    """Return a v1 Pod as small as it may be."""
+    """Return a minimal v1 Pod."""
     container = {"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
     return {
         "metadata": {"name": name, "namespace": "default"},

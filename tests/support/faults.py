@@ -1,4 +1,4 @@
-"""A simulated day with troubles, and what must hold at every moment of it."""
+"""A simulated day with faults, and the invariants that are checked throughout."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -44,25 +44,26 @@ OURS = (
 
 
 class Fault(StrEnum):
-    """What may go wrong for a while."""
+    """Faults that last for some time."""
 
-    STOPPED = "no replica runs the engine"
-    WEBHOOK_DOWN = "the webhook does not answer"
-    REFUSED = "writes of the engine fail"
-    UNHEARD = "writes of the engine are stored, and their answers get lost"
-    STALE = "watches bring no news; after a while nothing is judged on them"
-    UNSCORED = "the extender does not answer"
+    STOPPED = "no controller runs"
+    WEBHOOK_DOWN = "the webhook is unavailable"
+    REFUSED = "writes of the controller fail"
+    UNHEARD = "writes of the controller are stored, but the responses are lost"
+    STALE = "watches are silent; after some time the controller skips passes"
+    UNSCORED = "the extender is unavailable"
 
 
 HELD_IN_MS = 1_800_000
-"""An autoscaler takes no node that has been empty for less than ten minutes; and a few more."""
+"""Time within which Ebb must protect an empty node; autoscalers wait for ten minutes."""
 HARMLESS = (Fault.WEBHOOK_DOWN, Fault.UNSCORED)
-"""The engine makes up for the webhook, and whatever scores say, no pod may wait."""
+"""Faults without effect on the invariants: the controller writes the taints itself, and
+scores must never make a pod Pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A fault from one moment to another; None: another replica begins to lead then."""
+    """A fault with start and duration; None is a change of leader."""
 
     fault: Fault | None
     at_ms: int
@@ -76,9 +77,9 @@ class Troubled:
         self.ebb = ebb
         self.faults: Counter[Fault] = Counter()
         self.sound = False
-        """Whether the last pass could do all that it wanted, and nothing is in its way since."""
+        """Whether the last pass could carry out all writes, and no fault has begun since."""
         self.looked_ms: int | None = None
-        """When this leader looked first; None: it has not, or on a view that is too old."""
+        """Time of the first pass of this leader, or None before it."""
         self._held_ms = 0
         self.taint_key = ebb.taint_key
 
@@ -129,7 +130,7 @@ class Troubled:
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
     def _too_stale(self, state: State, now_ms: int) -> bool:
-        """Hold what is seen while watches bring no news; say whether that is too old by now."""
+        """Freeze the view while watches are silent; return whether it is too old for a pass."""
         if not self.faults[Fault.STALE]:
             return False
         if self.ebb.outdated_cluster is None:
@@ -138,7 +139,7 @@ class Troubled:
 
 
 class Day(Simulator):
-    """A world that plays troubles and checks its nodes after every pass that was sound."""
+    """A simulator with faults that checks all nodes after each pass without faults."""
 
     def __init__(
         self, load: Workload, how: ScaleDown, ebb: Ebb, config: Config, troubles: Sequence[Trouble]
@@ -147,18 +148,16 @@ class Day(Simulator):
         super().__init__(load, how, self._troubled, seed=1)
         self._takes_empty = how is ScaleDown.EMPTY
         self._sound_ms: int | None = None
-        """Since when every pass of this leader could do all that it wanted; None: the last could
-        not."""
+        """Time since which every pass of this leader could carry out all writes, or None."""
         self.taken: list[str] = []
-        """Nodes that an autoscaler of empty nodes took although Ebb had not handed them over."""
+        """Empty nodes that an autoscaler removed although Ebb had not released them."""
         self.disturbed: list[str] = []
-        """Pods that were evicted from a marked node, or too soon after its release."""
+        """Pods evicted from a marked node, or too soon after its release."""
         self.released: dict[str, int] = {}
-        """When each node was released (ms), as long as it has been below the autoscaler's
-        threshold at every look since: one above it needs no guard."""
+        """Time of the release of each node, while it needs scale-down protection: that is, while
+        its utilization has been below the autoscaler's threshold in every pass since."""
         self.kept_waiting: set[str] = set()
-        """Pods for which a marked node had room, were it not for our taint, and that waited on
-        after a pass, or without one."""
+        """Pods that remained Pending although only Ebb's taint kept them off a marked node."""
         for trouble in troubles:
             self._play(trouble)
 
@@ -171,7 +170,7 @@ class Day(Simulator):
         self.after(trouble.at_ms + trouble.for_ms, lambda: self._troubled.end(fault))
 
     def end_node(self, name: str) -> None:
-        """Note it if Ebb would have had time to hold the node, and did not hand it over."""
+        """Record the removal of a node that Ebb should have protected."""
         node, long = self.state.places[name].node, self.now_ms() - HELD_IN_MS
         sound = self._sound_ms is not None and self._sound_ms < long
         pools = self._config.budgets.pools
@@ -188,7 +187,7 @@ class Day(Simulator):
         self._troubled.looked_ms = None
 
     def configure(self, at_ms: int, config: Config) -> None:
-        """Go on with another configuration from then on."""
+        """Use another configuration from *at_ms* on."""
 
         def act() -> None:
             self._config = config
@@ -243,21 +242,21 @@ class Day(Simulator):
         assert since_ms is not None
         watched_ms = self.now_ms() - since_ms - self._tick_ms
         assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
-        # A pod that the pass itself gave a place to asks for the next one at once.
+        # A pod that was bound because of this pass triggers the next pass at once.
         assert guard_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:
         for key in self.state.pending:
             pod = self.state.pods[key]
             if not pod.unschedulable:
-                continue  # evicted just now: the scheduler has told nobody yet
+                continue  # just evicted, and not yet reported as unschedulable
             for place in self.state.marked():
                 bare = replace(place, node=without_our_taint(place.node, TAINT_KEY))
                 if admits(bare, pod) and not admits(place, pod):
                     self.kept_waiting.add(key)
 
     def traces(self) -> list[str]:
-        """Return everything of ours that stands on the nodes, but for those that are going."""
+        """Return all keys of Ebb on nodes that are not terminating."""
         return [
             f"{node.name}: {key}"
             for node in (place.node for place in self.state.places.values())
@@ -268,5 +267,5 @@ class Day(Simulator):
 
 
 def _handed_over(node: Node) -> bool:
-    """Say whether it is marked, or left alone."""
+    """Return whether Ebb has released the node to the autoscaler, or skips it."""
     return mark_of(node.labels) is not None or BACKOFF_ANNOTATION in node.annotations

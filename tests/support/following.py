@@ -1,4 +1,4 @@
-"""A follower of the fake API server, its view, and how to wait for it."""
+"""Run a watch on the fake API server, and wait for its view."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,7 +19,7 @@ from tests.support.fake_objects import pod_object
 
 
 class Seen(WatchSink):
-    """A feed that notes every call, and can be waited for."""
+    """A WatchSink that records every call, and that tests can wait for."""
 
     def __init__(self, kind: AnyKind) -> None:
         inventory = Inventory()
@@ -73,7 +73,7 @@ class Seen(WatchSink):
 
 
 class Waits:
-    """A sleep that notes how long, and returns."""
+    """A sleep function that records the duration and returns at once."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -84,14 +84,14 @@ class Waits:
 
 
 class Bench:
-    """One fake API server, one client, and one follower of one resource."""
+    """A fake API server, a client, and a watch of one resource."""
 
     def __init__(self, api: FakeApi, client: Client, kind: AnyKind, waits: Waits) -> None:
         self.api, self.client, self.resource, self.waits = api, client, kind.resource, waits
         self.seen = Seen(kind)
 
     async def settled(self) -> None:
-        """Wait until the view is what the server holds, and it is being watched."""
+        """Wait until the view equals the objects of the server and the watch is open."""
         await self.api.watched(self.resource)
         await self.seen.until(lambda: set(self.seen.view) == set(self.api.objects[self.resource]))
 

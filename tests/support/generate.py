@@ -1,4 +1,4 @@
-"""Seeded clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four regimes."""
+"""Generate clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four fills."""
 
 import random
 from collections.abc import Callable
@@ -26,14 +26,14 @@ GIB: Final = 1024**3
 NODE_SHAPES: Final = ((8000, 32), (16_000, 64), (32_000, 128), (16_000, 128))
 BATCH: Final = Taint("batch", "", "NoSchedule")
 REGIMES: Final = {"loose": (60, 15), "tight": (88, 8), "packed": (97, 2), "hot": (0, 0)}
-"""Target fill of a node and its spread, in percent; hot: 92 % are full, the rest at 25 %."""
+"""Target utilization of nodes and its spread in percent; hot: 92% are full, others at 25%."""
 PODS_MAX: Final = 108
 
 
 def cluster(count: int, regime: str, seed: int = 1, *, social: int = 0) -> Cluster:
     """Return a cluster of *count* nodes with about 30 pods each.
 
-    Of a hundred pods *social* ask something of other pods.
+    *social* percent of the pods have inter-pod constraints.
     """
     chance = random.Random(seed)
     shapes = [
@@ -52,10 +52,10 @@ def cluster(count: int, regime: str, seed: int = 1, *, social: int = 0) -> Clust
 
 
 def of_reaches(made: Cluster, many: bool, seed: int = 1) -> Cluster:
-    """Return the cluster with one reach, or with twelve; the same pods on the same nodes.
+    """Return the cluster with one reach or with twelve, with the same pods on the same nodes.
 
-    Twelve: all nodes (what tolerates the taint), those without it, their three zones, their six
-    pools, and their disks of one kind.
+    The twelve reaches are: all nodes (for pods that tolerate the taint), untainted nodes, their
+    three zones, their six pools, and their nodes with one kind of disk.
     """
     if not many:
         nodes = (replace(node, taints=()) for node in made.nodes)
@@ -77,7 +77,7 @@ def _dealt(pod: Pod, node: Node, chance: random.Random) -> Pod:
 
 
 def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[Pod]:
-    """Deal the pods out to applications; all pods of one ask the same of other pods."""
+    """Assign the pods to applications; pods of an application have the same constraints."""
     apps = []
     for number in range(len(pods) // REPLICAS + 1):
         one = PodSelector(("load",), (Requirement("app", "In", (f"app-{number}",)),))
@@ -92,7 +92,7 @@ def _with_company(pods: list[Pod], social: int, chance: random.Random) -> list[P
 
 
 REPLICAS: Final = 20
-"""Pods of an application, about."""
+"""Approximate number of pods of an application."""
 COMPANIES: Final[tuple[Callable[[PodSelector], PodConstraints], ...]] = (
     lambda one: PodConstraints(apart=(PodAffinityTerm(one, "host"),)),
     lambda one: PodConstraints(spread=(SpreadConstraint(one, "zone", 2),)),
@@ -127,7 +127,7 @@ def _target(number: int, regime: str, chance: random.Random) -> float:
 
 
 _WEIGHTS: Final = [5, 4, 3, 2, 1] * 8
-"""Of the five sizes of each shape: small pods are the commonest."""
+"""Weights of the five sizes of each shape; small pods are the most common."""
 _ZONES: Final = {zone: NodeConstraints(node_selector=(("zone", zone),)) for zone in "abc"}
 _ASKING: Final = {
     label: NodeConstraints(node_selector=(label,))
@@ -141,7 +141,7 @@ _BATCH: Final = NodeConstraints(tolerations=(Toleration("batch", "Exists"),))
 
 
 def _fill(node: Node, shapes: list[Resources], target: float, chance: random.Random) -> list[Pod]:
-    """Fill the node in random order up to its target, with pods in proportion to its size."""
+    """Fill the node up to its target with random pods in proportion to its size."""
     scale = node.allocatable.cpu_millis // 8000
     cpu = memory = 0
     pods: list[Pod] = []

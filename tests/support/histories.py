@@ -1,4 +1,4 @@
-"""Random histories of a cluster in which every reason code occurs, for laws about time."""
+"""Random histories of clusters in which every reason code occurs, for laws about time."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +34,7 @@ LOOKS = 12
 SECONDS = (0, 1, 1, 1, 10, 10, 60, 61, 600, 4000)
 EPOCH = 1_000_000
 AHEAD = CLOCKS_APART_SECONDS_MAX + 100
-"""Seconds by which an annotation is too far ahead for a leader of our time to have written it."""
+"""Seconds in the future that no leader could have written in an annotation."""
 TIMED = (
     DisruptionFacts(notes=(("karpenter.sh/do-not-disrupt", "90s"),), started_seconds=EPOCH),
     DisruptionFacts(overdue_seconds=EPOCH + 100),
@@ -50,26 +50,26 @@ DISABLED = CountedPools(
 
 
 class Look(NamedTuple):
-    """One look of a history."""
+    """One pass of a history."""
 
     cluster: Cluster
     now: int
-    """Unix seconds; never earlier than at the look before."""
+    """Time of the pass in Unix seconds; it never decreases."""
     failed: frozenset[str]
-    """Nodes whose mark could not be written since the look before."""
+    """Nodes whose mark could not be written since the previous pass."""
     in_time: Callable[[], bool]
-    """Whether the pass has time left."""
+    """Function that tells whether the pass has time left."""
 
 
 class History(NamedTuple):
-    """A configuration, and the looks that are taken with it."""
+    """A configuration and the passes with it."""
 
     config: Config
     looks: list[Look]
 
 
 def history(seed: int) -> History:
-    """Return a random history; *seed* decides which of the rare codes it is made for."""
+    """Return a random history; odd seeds add a cluster for one of the rare reason codes."""
     chance = random.Random(seed)
     asked, cluster = config(chance), mixed.cluster(chance)
     for code in (list(RARE)[seed % len(RARE)],) if seed % 2 else ():
@@ -89,12 +89,12 @@ def _looks(chance: random.Random, cluster: Cluster) -> Iterator[Look]:
 
 
 def never() -> bool:
-    """Return that there is no time left."""
+    """Return False: no time is left."""
     return False
 
 
 def config(chance: random.Random) -> Config:
-    """Return a configuration in which every limit that ends with time may be set."""
+    """Return a random configuration in which every limit that ends with time may be set."""
     found = mixed_config.config(chance)
     timed = replace(
         found.budgets,
@@ -121,7 +121,7 @@ def config(chance: random.Random) -> Config:
 
 
 def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
-    """Return the cluster after a few changes of some kind, or the same objects in another one."""
+    """Return the cluster after random changes, or a new cluster with equal objects."""
     nodes, pods = list(was.nodes), list(was.pods)
     budgets, limits = was.budgets, was.attach_limits
     match chance.randrange(6):
@@ -242,4 +242,4 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "hard-daemonset": _hard_daemonset,
     "hard-affinity": _hard_affinity,
 }
-"""By code: what makes a cluster in which it occurs; random ones have all others."""
+"""Function by reason code that creates a cluster with it; random clusters have all others."""

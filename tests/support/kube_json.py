@@ -1,4 +1,4 @@
-"""Kubernetes objects as JSON, and how to change them."""
+"""Kubernetes objects as JSON, and functions to change them."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -63,7 +63,7 @@ MISSING = object()
 
 
 def changed(document: Json, **changes: Any) -> bytes:
-    """Set fields by path (a__b__0__c); MISSING takes them away."""
+    """Set fields by path (a__b__0__c); the value MISSING removes a field."""
     result = deepcopy(document)
     for path, value in changes.items():
         *way, last = [int(step) if step.isdecimal() else step for step in path.split("__")]
@@ -97,7 +97,7 @@ def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
 
 
 def fault_of(raw: bytes) -> str:
-    """Return why the dump, or the first object that is bad, was refused."""
+    """Return the error of the dump, or of its first invalid object."""
     refused: list[str] = []
     try:
         from_dumps([("f.json", raw)], KNOWN, refused)

@@ -1,4 +1,4 @@
-"""A Lease in memory, and the ways to it."""
+"""A Lease in memory, and faulty connections to it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -11,24 +11,24 @@ Trouble = Callable[[], Awaitable[None]]
 
 
 async def fine() -> None:
-    """Answer at once."""
+    """Let the call pass at once."""
 
 
 @dataclass
 class Store:
-    """A Lease in memory with the API server's rule about versions."""
+    """A Lease in memory with optimistic locking like the API server's."""
 
     lease: Lease | None = None
     writes: list[Lease] = field(default_factory=list)
 
     def delete(self) -> None:
-        """As somebody else's kubectl does."""
+        """Delete the Lease as another client."""
         self.lease = None
 
 
 @dataclass
 class Door:
-    """One replica's way to the store, and the trouble on it: there, and on the way back."""
+    """The connection of one replica to the store, with faults of requests and responses."""
 
     store: Store
     before: Trouble = fine

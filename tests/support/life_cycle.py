@@ -29,7 +29,7 @@ def page() -> str:
 
 
 def _picture() -> Iterator[str]:
-    """Yield a state diagram: an arrow for all events that lead from one state to another."""
+    """Yield a state diagram, with one arrow for all events between two states."""
     yield "stateDiagram-v2"
     for state in State:
         yield f'    state "{state.title}" as {state.name}'

@@ -1,4 +1,4 @@
-"""Generate docs/metrics.md from the programs: `python -m tests.support.metrics_page`."""
+"""Generate docs/metrics.md from the programs' metrics: `python -m tests.support.metrics_page`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`ebb migrate`, run on a file that holds what a test gives it."""
+"""Run `ebb migrate` on a file with given content."""
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
@@ -15,7 +15,7 @@ HEAD = {"apiVersion": "kube-ebb.io/v1alpha1", "kind": "EbbConfiguration"}
 
 
 def run(raw: bytes) -> tuple[int, str, str]:
-    """Run it on a file: exit code, standard output, standard error without the file's name."""
+    """Return exit code, standard output, and standard error without the name of the file."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "given")
         path.write_bytes(raw)
@@ -26,7 +26,7 @@ def run(raw: bytes) -> tuple[int, str, str]:
 
 
 def made(text: str) -> tuple[dict[str, Any], str]:
-    """Return the fields of the configuration, and the comments."""
+    """Return the fields and the comments of the converted configuration."""
     code, out, err = run(text.encode())
     assert (code, err) == (0, "")
     parse_config(out.encode(), "printed")
@@ -35,7 +35,7 @@ def made(text: str) -> tuple[dict[str, Any], str]:
 
 
 def fault(text: str) -> str:
-    """Return the one line of a file that is refused, of which nothing is printed."""
+    """Return the error line of an invalid file; check that nothing is printed."""
     code, out, err = run(text.encode())
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("ebb: given: ")

@@ -1,8 +1,8 @@
-"""Random mixed clusters from a seed: pools behind taints and labels, nodes that are no machines,
-nodes in every state, marks, prices, devices, zones; small, but with everything in them.
+"""Random mixed clusters: small, but with all features that the engine knows.
 
-Half of the pods stand where a scheduler would have put them; some stand where their constraints
-would not let them any more, and some nodes hold more than they have: both happen.
+They have pools with taints and labels, virtual nodes, nodes in every state, marks, prices, devices
+and zones. Most pods are on feasible nodes; some violate constraints, and some nodes are
+overcommitted, as on real clusters.
 """
 
 import random
@@ -117,26 +117,26 @@ PLACINGS = (
 
 
 def general(chance: random.Random, node: Node) -> Node:
-    """Return a worker that every pod may enter, in one of two pools by label."""
+    """Return an untainted node, in one of two pools or in none."""
     label = chance.choice(({}, {"pool": "batch"}, {"pool": "general"}))
     return replace(node, labels={**node.labels, **label})
 
 
 def gpu(_: random.Random, node: Node) -> Node:
-    """Return a worker with devices, behind a taint."""
+    """Return a tainted node with devices."""
     room = replace(node.allocatable, extended=(("gpu", 2),))
     labels = {**node.labels, "pool": "gpu"}
     return replace(node, labels=labels, taints=(GPU,), allocatable=room)
 
 
 def control_plane(_: random.Random, node: Node) -> Node:
-    """Return a node of the control plane, behind its taint."""
+    """Return a tainted node of the control plane."""
     labels = {**node.labels, CONTROL_PLANE: ""}
     return replace(node, labels=labels, taints=(Taint(CONTROL_PLANE, "", "NoSchedule"),))
 
 
 def virtual(chance: random.Random, node: Node) -> Node:
-    """Return a node that is no machine: endless room, sometimes without a taint."""
+    """Return a virtual node with huge capacity, with or without a taint."""
     taints = chance.choice(((), (Taint("virtual-kubelet.io/provider", "x", "NoSchedule"),)))
     room = Resources(10_000_000, 80_000_000 * MB, 10**15, 5000)
     return replace(node, virtual=True, taints=taints, allocatable=room)
@@ -148,7 +148,7 @@ def forsaken(_: random.Random, node: Node) -> Node:
 
 
 def windows(chance: random.Random, node: Node) -> Node:
-    """Return a node of another system; half of them have no taint."""
+    """Return a node with another operating system."""
     labels = {**node.labels, "kubernetes.io/os": "windows"}
     taints = chance.choice(((), (Taint("os", "windows", "NoSchedule"),)))
     return replace(node, labels=labels, taints=taints)
@@ -183,12 +183,12 @@ def node(chance: random.Random, name: str) -> Node:
 
 
 def tainted(made: Node, taint: Taint) -> Node:
-    """Return the node with one more taint."""
+    """Return the node with an additional taint."""
     return replace(made, taints=(*made.taints, taint))
 
 
 def state(chance: random.Random, made: Node) -> Node:
-    """Return the node in good order, marked, or in some trouble."""
+    """Return the node as it is, marked, or in some other state."""
     mark = chance.choice(("soft", "hard"))
     states = (
         (45, made),
@@ -205,7 +205,7 @@ def state(chance: random.Random, made: Node) -> Node:
 
 
 def weighed(chance: random.Random, found: Sequence[tuple[int, T]]) -> T:
-    """Return one of them, by weight."""
+    """Return a random element, by weight."""
     number = chance.randrange(sum(weight for weight, _ in found))
     for weight, one in found:
         number -= weight
@@ -219,7 +219,7 @@ NOT_READY = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
 
 
 def cluster(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:
-    """Return a cluster; not *social*: no pod has constraints on other pods."""
+    """Return a random cluster; without *social*, no pod has inter-pod constraints."""
     return assumed(as_decoded(chance, most, social=social))
 
 
@@ -238,7 +238,7 @@ def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) ->
 
 
 def app(chance: random.Random, wishes: float) -> Pod:
-    """Return a template."""
+    """Return the template of the pods of an application."""
     cpu, memory = chance.choice(SIZES)
     placing = chance.choice(PLACINGS)
     gpus = (("gpu", 1),) if placing.tolerations == TOLERATE_GPU and chance.random() < 0.6 else ()
@@ -254,7 +254,7 @@ def app(chance: random.Random, wishes: float) -> Pod:
 
 
 def daemon(chance: random.Random, on: Node) -> Pod:
-    """Return a pod that goes with its node; a few of them are static pods."""
+    """Return a DaemonSet pod or a static pod."""
     cpu, memory = chance.choice(SIZES[:6])
     static = chance.random() < 0.2
     return Pod(
@@ -276,7 +276,7 @@ NOT_YET_OVERDUE = DisruptionFacts(overdue_seconds=NOW)
 
 
 def odd(chance: random.Random, made: Pod) -> Pod:
-    """Return the pod, or one of which something keeps people from moving it."""
+    """Return the pod, sometimes changed so that it cannot be moved."""
     notes = (("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),)
     return weighed(
         chance,
@@ -296,9 +296,9 @@ def odd(chance: random.Random, made: Pod) -> Pod:
 
 
 def bound(chance: random.Random, made: Pod, nodes: list[Node], left: dict[str, Resources]) -> Pod:
-    """Bind the pod where it fits, rarely where it does not, or let it wait.
+    """Return the pod bound to a feasible node, rarely to another node, or Pending.
 
-    Of some that would wait the node has left the cluster.
+    Some unbound pods are on a node that no longer exists.
     """
     careless = chance.random() < 0.04
     fitting = [

@@ -1,4 +1,4 @@
-"""CapacityBuffers of a mixed cluster, as chance draws them."""
+"""Random CapacityBuffers for mixed clusters."""
 
 import random
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.support import mixed
 
 
 def drawn(chance: random.Random, cluster: Cluster) -> Cluster:
-    """Return the cluster with some buffers, of pods like those that there are and of others."""
+    """Return the cluster with some buffers, for pods like the existing pods and for others."""
     found = []
     for number in range(chance.choice((1, 2, 3, 5))):
         pod = mixed.app(chance, 0.0)

@@ -1,4 +1,4 @@
-"""Random configurations for random mixed clusters, and what may hold the engine back."""
+"""Random configurations and rate limits for mixed clusters."""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ DEVICE_SHARES = (None, None, Fraction(1), Fraction(1, 2))
 
 
 def config(chance: random.Random) -> Config:
-    """Return a configuration."""
+    """Return a random configuration."""
     cpu, memory = chance.choice(SHARES), chance.choice(SHARES)
     leave = Thresholds(cpu=Fraction(1), memory=Fraction(1))
     return Config(
@@ -42,7 +42,7 @@ PRICES = (
 
 
 def budgets(chance: random.Random) -> Budgets:
-    """Return what the configuration says of numbers."""
+    """Return random budgets."""
     if chance.random() < 0.5:
         return replace(UNLIMITED, headroom=chance.choice((0, 1)))
     return Budgets(
@@ -54,7 +54,7 @@ def budgets(chance: random.Random) -> Budgets:
 
 
 def budget(chance: random.Random) -> Budget:
-    """Return limits of the cluster or of a pool."""
+    """Return random limits of the cluster or of a pool."""
     some = (None, None, Limit(1), Limit(3), Limit(None, Fraction(1, 2)))
     return Budget(
         max_marked=chance.choice(some),
@@ -65,7 +65,7 @@ def budget(chance: random.Random) -> Budget:
 
 
 def pools(chance: random.Random) -> tuple[Pool, ...]:
-    """Return pools, with thresholds of their own or without."""
+    """Return random pools, some with their own thresholds."""
     own = (None, None, Thresholds(cpu=Fraction(3, 5), memory=Fraction(9, 10)))
     leave = (None, None, Thresholds(cpu=Fraction(1), memory=Fraction(1)))
     return tuple(
@@ -81,7 +81,7 @@ def pools(chance: random.Random) -> tuple[Pool, ...]:
 
 
 def pace(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits | None:
-    """Return what holds back at a moment, *keys* are those of reaches; None: nothing."""
+    """Return random rate limits, or None; *keys* are the keys of reaches."""
     if chance.random() < 0.6:
         return None
     return RateLimits(

@@ -1,6 +1,6 @@
-"""Nodes as people, kubelets and controllers could have written them: data for the hostile suite.
+"""Odd but possible Nodes, as data for the hostile suite.
 
-Each is a Node's changes: labels, annotations and a spec. `Odd.onto` puts them on a Node.
+Each case consists of changed labels, annotations and spec; `Odd.onto` applies it to a Node.
 """
 
 import json
@@ -24,19 +24,19 @@ NUMBERS = [
     *("9" * 5000, "Infinity", "-Infinity", "NaN", "true", "null", '""', '"7"', '"\u0663"'),
     *("\u0663", "[]", "{}", "[" * 900 + "]" * 900, "[" * 4000, "01", "+1", "0x10", "1_000"),
 ]
-"""What may stand after `"since":`."""
+"""Values of `"since":`."""
 TEXTS = ["\\u0000", "\\ud800", "\\n", "\x1b[2J", "\\", '\\"', "\u2028", "e\u0301", "x" * 200_000]
 
 
 def details(**changed: str) -> str:
-    """Write the annotation with some values replaced by text that need not be JSON."""
+    """Return the annotation of the details, with values replaced by any text."""
     values = {name: json.dumps(value) for name, value in FIELDS.items()} | changed
     members = ",".join(f'"{name}":{value}' for name, value in values.items())
     return f"{{{members}}}"
 
 
 def damaged() -> Iterator[str]:
-    """Yield annotations, most of which are damaged."""
+    """Yield annotations, most of them damaged."""
     yield from ("", " ", "{", "null", "7", "[]", "{}", "\u0663", "[" * 100_000, "{" * 5000)
     yield from (details(since=number) for number in NUMBERS)
     yield from (details(deadline=number) for number in NUMBERS[:5])
@@ -49,7 +49,7 @@ def damaged() -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Odd:
-    """What differs from a plain Node that is marked soft."""
+    """Differences from a plain Node with a PreferNoSchedule mark."""
 
     name: str
     mark: str | None = "soft"
@@ -58,7 +58,7 @@ class Odd:
     taints: Any = ABSENT
 
     def onto(self, node: Json) -> Json:
-        """Return the Node with all that."""
+        """Return the Node with the changes of this case."""
         node = deepcopy(node)
         metadata = node["metadata"]
         metadata["labels"] = {**(metadata.get("labels") or {})}
@@ -79,7 +79,7 @@ class Odd:
 
 
 def ours(value: Any = "1700000000", effect: Any = "PreferNoSchedule", **more: Any) -> Json:
-    """Return a taint of our key."""
+    """Return a taint with Ebb's key."""
     return {"key": TAINT_KEY, "value": value, "effect": effect, **more}
 
 
@@ -116,7 +116,7 @@ MARKS = ["soft", "hard", "", "Soft", "other", "-", "x" * 63, None]
 
 
 def table() -> list[Odd]:
-    """Return the cases that somebody has thought of."""
+    """Return the cases that are written by hand."""
     cases = [Odd(name=f"details {place}", details=text) for place, text in enumerate(damaged())]
     cases += [
         Odd(name=f"lost details, {name}", details=None, taints=[THEIRS, ours(value)])
@@ -133,14 +133,14 @@ def table() -> list[Odd]:
 
 
 def drawn(chance: random.Random, number: int) -> Odd:
-    """Draw a case: each part from the tables, and the taints mixed."""
+    """Draw a random case from the tables, with mixed taints."""
     pool: Sequence[Json] = [
         *(one for taints in TAINTS.values() if isinstance(taints, list) and len(taints) < 9
           for one in taints if isinstance(one, dict)),
         *MANY[:5],
     ]  # fmt: skip
     taints = [deepcopy(chance.choice(pool)) for _ in range(chance.randrange(6))]
-    if chance.random() < 0.7:  # as the API server has it: no key and effect twice
+    if chance.random() < 0.7:  # the API server rejects two taints with the same key and effect
         taints = list({(t.get("key"), t.get("effect")): t for t in taints}.values())
     return Odd(
         name=f"drawn {number}",

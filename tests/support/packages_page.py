@@ -9,7 +9,7 @@ PAGE: Final = ROOT / "CONTRIBUTING.md"
 HEAD: Final = "| package | purpose |\n|---|---|\n"
 END: Final = "\n\n"
 PACKAGES: Final = ("cli", "sim", "extender", "webhook", "controller", "core")
-"""Programs and the core, imports pointing to the right."""
+"""Packages; imports point to the right."""
 
 
 def table() -> str:
@@ -23,7 +23,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """Return the page with the table as it is now."""
+    """Return the page with the current table."""
     before, head, rest = page.partition(HEAD)
     return before + table() + END + rest.partition(END)[2] if head else page
 

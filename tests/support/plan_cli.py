@@ -1,4 +1,4 @@
-"""A small cluster for `ebb plan`, and the command run as people run it."""
+"""A small cluster for `ebb plan`, and functions to run the command."""
 
 import io
 import os
@@ -17,7 +17,7 @@ from cli.__main__ import main
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 LONG = "ip-10-0-0-{}.eu-central-1.compute.internal"
-"""Names of the length that clouds give."""
+"""Node names as long as those of cloud providers."""
 
 
 def node(name: str, **extra: Any) -> Json:
@@ -39,7 +39,7 @@ def pod(name: str, on: str | None, cpu: str = "500m", **spec: Any) -> Json:
 
 
 def many_reaches() -> list[Json]:
-    """Make 300 pods that each ask for two nodes of their own; the last one waits."""
+    """Return 300 pods that each select another pair of 25 nodes; the last pod is Pending."""
     names = [f"n{number:02}" for number in range(25)]
     pairs = list(combinations(names, 2))
     items = [node(name, metadata={"name": name, "labels": {"host": name}}) for name in names]
@@ -123,5 +123,5 @@ def on_terminal(*arguments: str, **variables: str) -> str:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how Linux says that the other side has gone
+    except OSError:  # Linux reports a closed terminal this way
         return b""

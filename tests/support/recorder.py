@@ -1,4 +1,4 @@
-"""Writes down what a simulated cluster goes through, as people would have recorded it."""
+"""Record a simulated cluster as dumps or as metrics, as users would record a real one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from sim.workload import Workload
 
 Json = dict[str, Any]
 EPOCH = 1_793_520_000
-"""2026-11-01T08:00:00Z, the beginning of virtual time."""
+"""Start of simulated time, 2026-11-01T08:00:00Z."""
 
 
 def seconds(at_ms: int) -> int:
@@ -29,7 +29,7 @@ def written(at_ms: int) -> str:
 
 
 class Recorder:
-    """In the place of Ebb; every tick is a look at the cluster."""
+    """A compactor that records the cluster in every pass instead of acting."""
 
     taint_key = ""
 
@@ -42,7 +42,7 @@ class Recorder:
         self.bound: dict[str, int] = {}
         self.ended: dict[str, int] = {}
         self.seen: dict[str, list[int]] = {}
-        """When each object was looked at."""
+        """Times at which each object was recorded."""
 
     def node_changed(self, node: Node) -> None:
         self.created.setdefault(node.name, self.now())

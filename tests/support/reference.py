@@ -1,10 +1,9 @@
-"""The joint plan written plainly and slowly, from the documented order alone.
+"""The reference plan: a slow and simple implementation of the documented plan.
 
-Nothing is shared with what it judges: what it takes from the product are values, the cluster, the
-configuration, what holds back now. The parts: reference_fit (one pod, one node), reference_beside
-(and other pods), reference_rules (who may go, in which order, how many), reference_sums (how full
-a set of nodes is), reference_state (what stands where), reference_packing (where pods would go);
-here is the order of the steps.
+It shares only values with the product: cluster, configuration and rate limits. This module has the
+order of the steps. The parts are reference_fit (one pod on one node), reference_beside (inter-pod
+rules), reference_rules (removable nodes, their order and limits), reference_sums (totals),
+reference_state (current placement of pods) and reference_packing (placement of pods).
 """
 
 from collections.abc import Callable, Iterator
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
     from core.engine.leader_state import RateLimits
 
 ATTEMPTS_MAX = 4
-"""How often the pods of one node are packed, ever fewer nodes being asked."""
+"""Maximum number of packings for one node, each with fewer target nodes."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What is said of one set of nodes."""
+    """Thresholds and totals of one reach."""
 
     enter: Shares
     leave: Shares
@@ -62,7 +61,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer."""
+    """The finished plan."""
 
     removals: list[tuple[str, Moves]]
     pending: Moves
@@ -72,7 +71,7 @@ class Found:
 
 
 class Reference(Packing):
-    """One plan; `run` makes it."""
+    """A plan; `run` computes it."""
 
     def __init__(
         self,
@@ -85,16 +84,16 @@ class Reference(Packing):
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
-        """Look at the cluster, and order candidates before anything moves."""
+        """Order the candidates before any pod is moved."""
         super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
         self.due = due
         self.order = sorted((n for n in cluster.nodes if not leaving(n)), key=self.rank)
-        """Candidates in the order in which they are tried."""
+        """Candidates in removal order."""
 
-    # Order.
+    # Removal order.
 
     def dearness(self, node: Node) -> tuple[object, ...]:
-        """Return the node's class; those of a smaller one are tried first after every removal."""
+        """Return the class of the node; after a removal lower classes are tried first."""
         unreached = node.name not in self.reached
         if is_marked(node):
             return 0, unreached
@@ -103,7 +102,7 @@ class Reference(Packing):
         return 1, unreached, -price_of(self.config, node)
 
     def rank(self, node: Node) -> tuple[object, ...]:
-        """Order candidates."""
+        """Return the sort key of a candidate."""
         if is_marked(node):
             return *self.dearness(node), *mark_rank(node, self.config.taint_key)
         pods = self.start[node.name]
@@ -116,7 +115,7 @@ class Reference(Packing):
     # Steps.
 
     def may_go(self, node: Node) -> bool:
-        """Say whether the node may go at all, before its pods are asked."""
+        """Return whether the node may be removed, apart from the placement of its pods."""
         moves = [
             p
             for p in self.standing()[node.name]
@@ -129,10 +128,11 @@ class Reference(Packing):
         return not guarded(node) and not stuck and due and not self.counts.hold(node)
 
     def let_go(self, node: Node) -> Moves | None:
-        """Let the node go, and say where its pods go; None: it must stay, and nothing changes.
+        """Remove the node and return the placements of its pods, or return None without changes.
 
-        Where its pods would make others' reaches too full, they try again without their nodes. A
-        marked node goes as if it had no mark, if it can, and else by the leave thresholds.
+        If the pods would exceed a threshold of other reaches, they are packed again without the
+        nodes of these reaches. A marked node is first tried with the thresholds of unmarked nodes,
+        then with the release thresholds.
         """
         if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
             return None
@@ -145,7 +145,7 @@ class Reference(Packing):
         return next((moves for moves in found if moves is not None), None)
 
     def remove_within(self, node: Node, here: list[Pod], *, marked: bool) -> Moves | None:
-        """Let the node go if that keeps to the thresholds for marked nodes, or for others."""
+        """Remove the node if the thresholds for marked or unmarked nodes allow it."""
         barred: Members = frozenset()
         for _ in range(1 if self.mutant == "no second try" else ATTEMPTS_MAX):
             moving = [pod for pod in here if not self.leaves_with_node(pod)]
@@ -171,7 +171,7 @@ class Reference(Packing):
         return None
 
     def is_last(self, node: Node) -> bool:
-        """Say whether no other node would be left that takes pods; reached, if this one is."""
+        """Return whether this is the last schedulable node, or the last in any reach."""
         reached = node.name in self.reached
         there = self.standing()
         return not any(
@@ -182,7 +182,7 @@ class Reference(Packing):
         )
 
     def is_guessed(self, node: Node) -> bool:
-        """Say whether nobody reaches the node whose wishes are known, and somebody else might."""
+        """Return whether the node is in no reach, but an unsupported pod might need it."""
         asking = [
             p
             for p in self.cluster.pods
@@ -195,20 +195,20 @@ class Reference(Packing):
         )
 
     def sums_pass(self, node: Node, own: Pair) -> bool:
-        """Hold the requests without the node's residents against the capacity without the node."""
+        """Return whether requests and capacity without the node keep to the thresholds."""
         if node.name not in self.reached:
             return True
         whole = self.whole()
         marked = is_marked(node)
         requests, left = plus(whole.requests, self.reserve(None, marked=marked)), whole.capacity
-        if self.open(node, self.standing()[node.name]):  # of another neither is counted
+        if self.open(node, self.standing()[node.name]):  # other nodes do not count in either
             requests, left = minus(requests, own), minus(left, offered(node))
         return within(requests, limits(self.config, marked=marked), left)
 
     def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Iterator[Members | None]:
-        """Yield the reaches that are too full of what is usable; None: the whole is.
+        """Yield the reaches that exceed a threshold of usable capacity; None is the whole cluster.
 
-        The node has gone and its pods are elsewhere: *touched* are the nodes that felt it.
+        The node is already removed; *touched* are the affected nodes.
         """
         if self.reached & touched:
             whole = self.whole()
@@ -235,7 +235,7 @@ class Reference(Packing):
                 yield members
 
     def run(self, removals_max: int | None = None) -> Found:
-        """Make the plan."""
+        """Compute the plan."""
         pending = self.settle()
         before, reaches_before = self.whole(), self.reach_sums()
         removals = self.remove_all(removals_max)
@@ -254,20 +254,20 @@ class Reference(Packing):
         return Found(removals, pending, before, after, found)
 
     def reach_sums(self) -> dict[Members, Sums]:
-        """Add up each reach."""
+        """Return the totals of each reach."""
         return {one: self.sums(one, self.useful[one]) for one in self.all_reaches}
 
     def remove_all(self, removals_max: int | None) -> list[tuple[str, Moves]]:
-        """Remove nodes one by one; the next is always the dearest that can go now.
+        """Remove nodes one by one, always the most expensive that is removable.
 
-        Among equally dear ones the search goes on after the last that was tried, and around; a
-        removal sends it back to the beginning of all that are dearer.
+        Within a class the search continues after the last tried node and wraps around. A removal
+        restarts the search in all more expensive classes.
         """
         removals: list[tuple[str, Moves]] = []
         refused: dict[str, int] = {}
-        """How many had gone when the node was last refused."""
+        """Number of removals when the node was last rejected."""
         tried: dict[object, str] = {}
-        """By class, the node that was tried last; none: the beginning."""
+        """Node that was tried last, by class."""
         while len(removals) != removals_max:
             node = self.next_to_try(refused, tried, len(removals))
             if node is None:
@@ -287,7 +287,7 @@ class Reference(Packing):
     def next_to_try(
         self, refused: dict[str, int], tried: dict[object, str], gone: int
     ) -> Node | None:
-        """Return the dearest node that was not yet refused as things stand."""
+        """Return the most expensive node that was not yet rejected in the current state."""
         left = [n for n in self.order if n.name not in self.gone and refused.get(n.name) != gone]
         if self.mutant == "no way back":
             left = [n for n in left if n.name not in refused]

@@ -1,6 +1,6 @@
-"""May a pod stand beside others: ports, claims, volumes, affinity and spread, plainly.
+"""Reference implementation of inter-pod rules: ports, claims, volumes, affinity and spread.
 
-As kube-scheduler's documentation puts it; nothing of the product but its values.
+It follows the documentation of kube-scheduler, and shares only values with the product.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from core.model.pod import Pod
 from tests.support.reference_fit import labelled, liked, selects, stands_taints
 
 Standing = Sequence[tuple[Pod, Node]]
-"""Pods and the nodes that they stand on."""
+"""Pods and their nodes."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """May the pod join those that stand there, as kube-scheduler's documentation puts it?"""
+    """The inter-pod rules for a pod on a node beside other pods."""
 
     pod: Pod
     node: Node
@@ -28,7 +28,7 @@ class Beside:
     mutant: str = ""
 
     def fits(self) -> bool:
-        """Ask all rules."""
+        """Return whether all rules admit the pod."""
         rules: dict[str, Callable[[], bool]] = {
             "no ports": self.ports_free,
             "no sole claims": self.claims_free,
@@ -41,11 +41,11 @@ class Beside:
         return all(rule() for name, rule in rules.items() if name != self.mutant)
 
     def together(self, key: str, other: Node) -> bool:
-        """Say whether the other node is at the same place of this topology."""
+        """Return whether the other node is in the same topology domain."""
         return key in self.node.labels and self.node.labels[key] == other.labels.get(key)
 
     def ports_free(self) -> bool:
-        """Nobody on the node has one of the pod's ports."""
+        """Return whether no pod on the node uses a host port of the pod."""
         return not any(
             clash(want, have)
             for want in self.pod.company.host_ports
@@ -55,7 +55,7 @@ class Beside:
         )
 
     def claims_free(self) -> bool:
-        """Nobody in the cluster uses a claim that one pod alone may use."""
+        """Return whether no pod in the cluster uses a ReadWriteOncePod claim of the pod."""
         return not any(
             claim in other.company.sole
             for claim in self.pod.company.sole
@@ -63,7 +63,7 @@ class Beside:
         )
 
     def attachable(self) -> bool:
-        """The node takes the different volumes of each driver, unless all are there already."""
+        """Return whether the attach limits of the node admit the new volumes of the pod."""
         limits = self.cluster.attach_limits.get(self.node.name, {})
         for driver in {disk.driver for disk in self.pod.company.disks}:
             mine = {disk.handle for disk in self.pod.company.disks if disk.driver == driver}
@@ -72,7 +72,7 @@ class Beside:
                 for other, at in self.standing
                 if at.name == self.node.name
                 for disk in other.company.disks
-                if disk.driver in (driver, "")  # "": a volume that nobody knows
+                if disk.driver in (driver, "")  # "": a volume of unknown driver
             }
             if self.mutant == "no shared disks":
                 there = {f"another's {handle}" for handle in there}
@@ -82,7 +82,7 @@ class Beside:
         return True
 
     def no_enemy_there(self) -> bool:
-        """Nobody whom the pod does not stand is at its place."""
+        """Return whether the pod's anti-affinity admits the domain."""
         return not any(
             selects(term.selector, other) and self.together(term.topology_key, at)
             for term in self.pod.company.apart
@@ -90,7 +90,7 @@ class Beside:
         )
 
     def nobody_minds(self) -> bool:
-        """Nobody at the place does not stand the pod."""
+        """Return whether the anti-affinity of the other pods admits the pod."""
         return not any(
             selects(term.selector, self.pod) and self.together(term.topology_key, at)
             for other, at in self.standing
@@ -98,7 +98,7 @@ class Beside:
         )
 
     def friends_there(self) -> bool:
-        """Somebody whom all terms select is at the place of each, or the pod is the first."""
+        """Return whether the pod's affinity is satisfied, or the pod is the first of its group."""
         terms = self.pod.company.near
         if not all(term.topology_key in self.node.labels for term in terms):
             return False
@@ -114,7 +114,7 @@ class Beside:
         return first and alike and self.mutant != "no first pod"
 
     def even(self, asked: SpreadConstraint) -> bool:
-        """The pod's domain gets at most so many more than the emptiest."""
+        """Return whether the topology spread constraint admits the domain."""
         pod, key = self.pod, asked.topology_key
         if key not in self.node.labels:
             return False
@@ -142,7 +142,7 @@ class Beside:
 
 
 def clash(one: HostPort, other: HostPort) -> bool:
-    """Say whether both cannot be on one node; 0.0.0.0 is every address."""
+    """Return whether two host ports conflict; 0.0.0.0 is every address."""
     everywhere = "0.0.0.0"
     same_place = one.ip == other.ip or everywhere in (one.ip, other.ip)
     return one.port == other.port and one.protocol == other.protocol and same_place

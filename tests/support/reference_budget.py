@@ -1,6 +1,6 @@
-"""The evaluation budget, written plainly from its rule: slow, and without estimates.
+"""Reference implementation of the evaluation budget of tenants: slow, without estimates.
 
-It shares the values of core.model with the product, and nothing of core.model.allowance.
+It shares the values of core.model with the product, but nothing of core.model.allowance.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,17 +15,17 @@ MUTANTS: Final = (
     "bound ports", "mirrors by namespace", "daemons first", "by name", "all or nothing",
     "claims are free", "few claims last", "dear nodes first", "labels ignored",
 )  # fmt: skip
-"""One for each part of the rule: without that part, another pod is beyond the budget."""
+"""Mutants, one per part of the rule; without the part another pod exceeds the budget."""
 
 
 class ReferenceBudget:
-    """Says which pods a budget does not cover."""
+    """Determines the pods that exceed a budget."""
 
     def __init__(self, pods: Sequence[Pod], budget: int, mutant: str = "") -> None:
         self._pods, self._budget, self._mutant = pods, budget, mutant
 
     def beyond(self) -> dict[str, bool]:
-        """Return the pods by key, with whether their claims are looked up all the same."""
+        """Return the keys of pods beyond the budget, with whether their claims are resolved."""
         found: dict[str, bool] = {}
         for account in sorted({self._account(pod) for pod in self._pods}):
             mine = [pod for pod in self._pods if self._account(pod) == account]
@@ -91,7 +91,7 @@ class ReferenceBudget:
         return 0 if self._mutant == "claims are free" else 2 * len(pod.ties.claims)
 
     def _bill(self, pod: Pod) -> list[tuple[object, int]]:
-        """Return what the pod asks that is evaluated once for all pods, and what it costs."""
+        """Return the constraints of the pod that are evaluated once for all pods, and costs."""
         company, found = pod.company, list[tuple[object, int]]()
         if _stage(pod) < 2:
             asked = replace(pod.placing, volumes=())
@@ -128,7 +128,7 @@ class ReferenceBudget:
     def _counted(self, selector: PodSelector) -> int:
         named = selector.namespaces
         there = [pod for pod in self._pods if named is None or pod.namespace in named]
-        # Labels are counted in one namespace, or in all of them.
+        # Labels are counted in one namespace or in all namespaces.
         among = there if named is not None and len(named) == 1 else self._pods
         most = len(there)
         for asked in selector.requirements:
@@ -139,7 +139,7 @@ class ReferenceBudget:
 
 
 def _stage(pod: Pod) -> int:
-    """Return 0 for a pod that needs a place, 1 for one that waits for its node, 2 for a bound."""
+    """Return 0 for an unschedulable pod, 1 for another Pending pod, 2 for a bound pod."""
     if not (pod.daemon or pod.mirror):
         return 0
     return 1 if pod.node is None else 2

@@ -1,4 +1,4 @@
-"""Which pods of CapacityBuffers room is kept for, plainly: one pod after the other."""
+"""Reference implementation of the room for CapacityBuffers: one pod after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +20,7 @@ BUFFERS_MAX, PODS_MAX, SCALE = 256, 2000, 2**40
 def wanted(
     cluster: Cluster, share: Fraction, reach_of: Callable[[Pod], Members], mutant: str = ""
 ) -> list[Pod]:
-    """Return the pods, each with a name of its own."""
+    """Return the buffer pods to reserve, with unique names."""
     if mutant == "buffers are nothing":
         return []
     machines = {node.name: node.allocatable for node in cluster.nodes if not node.virtual}
@@ -64,9 +64,10 @@ def next_of(
     price: Mapping[str, int],
     order: Mapping[str, int],
 ) -> "Buffer":
-    """Return whose pod is next: each namespace offers one, that with which its buffer has least.
+    """Return the buffer of the next pod.
 
-    Of these comes the one with which its namespace has least.
+    Each namespace offers the buffer with the smallest share after the pod; the namespace with the
+    smallest share is next.
     """
 
     def then(one: "Buffer", who: str) -> int:
@@ -83,7 +84,7 @@ def next_of(
 
 
 def largest(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of anything that fills nodes, in parts of SCALE, rounded down."""
+    """Return the dominant share of the requests, in units of 1/SCALE, rounded down."""
     pairs = [
         (requests.cpu_millis, max(whole.cpu_millis, 1)),
         (requests.memory_bytes, max(whole.memory_bytes, 1)),
@@ -95,12 +96,12 @@ def largest(requests: Resources, whole: Resources) -> int:
 
 
 def at_least(cost: int) -> int:
-    """Return what a pod counts for when it is somebody's turn."""
+    """Return the cost of a pod for the order of turns."""
     return max(cost, SCALE // PODS_MAX)
 
 
 def first(buffers: "Iterable[Buffer]") -> "list[Buffer]":
-    """Return those that are looked at: the first of each namespace, then the second."""
+    """Return the considered buffers: the first of each namespace, then the second, and so on."""
     asking = sorted((one for one in buffers if one.pod and one.replicas), key=lambda b: b.key)
     turn = {one.key: sum(o.namespace == one.namespace and o.key < one.key for o in asking)
             for one in asking}  # fmt: skip
@@ -108,6 +109,6 @@ def first(buffers: "Iterable[Buffer]") -> "list[Buffer]":
 
 
 def like(one: "Buffer") -> Pod:
-    """Return one of its pods."""
+    """Return a pod of the buffer."""
     assert one.pod is not None
     return one.pod

@@ -1,7 +1,7 @@
-"""UnderutilizedCount written plainly: from the objects, everything walked over at every question.
+"""Reference implementation of the policy UnderutilizedCount, without any caching.
 
-The plain plan lends what is common to all policies (who may go, what holds back, where pods would
-go); nothing comes from the policy but the values of the settings.
+The reference plan provides the parts that all policies share. Only the values of the settings come
+from the policy.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 
 
 class Plain(NamedTuple):
-    """A plan: who goes, where their pods go, and where pods went that had no place."""
+    """A plan: removed nodes with placements, and placements of Pending pods."""
 
     removals: list[tuple[str, Moves]]
     pending: Moves
 
 
 def pools_of(config: Config) -> "CountedPools":
-    """Return the settings."""
+    """Return the settings of the policy."""
     found: CountedPools = config.policies.underutilized_count
     return found
 
 
 def pool_of(config: Config, node: Node) -> "CountedPool | None":
-    """Return the enabled pool that the node's label names."""
+    """Return the enabled pool of the node, or None."""
     asked = pools_of(config)
     pool = asked.pools.get(node.labels.get(asked.pool_label, ""))
     return pool if pool is not None and pool.enabled and not node.virtual else None
 
 
 def share(cluster: Cluster, node: Node, at: dict[str, str | None]) -> Fraction | None:
-    """Return CPU requests over allocatable, with every pod where *at* says; None: no CPU."""
+    """Return the CPU utilization of the node with the placements in *at*, or None without CPU."""
     asked = sum(p.requests.cpu_millis for p in cluster.pods if at.get(p.key) == node.name)
     whole = node.allocatable.cpu_millis
     return Fraction(asked, whole) if whole else None
 
 
 def is_listed(cluster: Cluster, config: Config, node: Node, *, was: bool) -> bool:
-    """Say whether an unmarked node is listed at this look."""
+    """Return whether an unmarked node is listed in this pass."""
     pool, full = pool_of(config, node), share(cluster, node, {p.key: p.node for p in cluster.pods})
     if pool is None or full is None or is_marked(node) or leaving(node):
         return False
@@ -59,7 +59,7 @@ def is_listed(cluster: Cluster, config: Config, node: Node, *, was: bool) -> boo
 
 
 class Counted(Reference):
-    """One plan under the policy."""
+    """A plan under the policy."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Counted(Reference):
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
-        """Look; *listed* are the nodes that have been, *due* those of them for long enough."""
+        """Prepare a plan; *listed* nodes were listed before, *due* nodes for long enough."""
         super().__init__(cluster, config, mutant, pace, due=due, key=key, clock=clock)
         self.seen = {p.key: p.node for p in cluster.pods}
         if listed is None:
@@ -84,7 +84,7 @@ class Counted(Reference):
         self.listed = listed
 
     def share_now(self, node: Node) -> Fraction | None:
-        """Return how full the node is as the plan stands; room that is kept is no load."""
+        """Return the utilization of the node in the current plan, without placeholders."""
         real = {key: name for key, name in self.at.items() if not is_spare(self.pods[key])}
         at: dict[str, str | None] = {**real}
         if self.mutant == "counted once":
@@ -92,7 +92,7 @@ class Counted(Reference):
         return share(self.cluster, node, at)
 
     def under(self, pool: "CountedPool") -> int:
-        """Count the pool's nodes under the limit that could take pods."""
+        """Return the number of schedulable nodes of the pool below the limit."""
         there = self.standing()
         found = 0
         for node in self.cluster.nodes:
@@ -112,7 +112,7 @@ class Counted(Reference):
         return found
 
     def asks(self, node: Node) -> bool:
-        """Say whether the policy lets the node go, or stay marked."""
+        """Return whether the policy allows the node to be removed or to remain marked."""
         pool = pool_of(self.config, node)
         if pool is None or pool.limit is None or pool.required is None:
             return False
@@ -128,7 +128,7 @@ class Counted(Reference):
         return self.under(pool) >= pool.required + more
 
     def in_order(self) -> list[Node]:
-        """Return marked nodes as they were marked, then the others, the least utilized first."""
+        """Return marked nodes in the order of their marks, then others by utilization."""
         left = [n for n in self.cluster.nodes if not leaving(n) and n.name not in self.gone]
         marked = [n for n in left if is_marked(n)]
         others = [n for n in left if not is_marked(n)]
@@ -139,7 +139,7 @@ class Counted(Reference):
         ]  # fmt: skip
 
     def let_go(self, node: Node) -> Moves | None:
-        """Let the node go if all agree, and say where its pods go."""
+        """Remove the node if all rules allow it, and return the placements of its pods."""
         if not self.may_go(node) or self.is_guessed(node) or not self.asks(node):
             return None
         moving = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
@@ -152,7 +152,7 @@ class Counted(Reference):
         return [(pod.key, to.name) for pod, to in placed if not is_spare(pod)]
 
     def plan(self) -> Plain:
-        """Let one go after the other, and look at all anew after each."""
+        """Remove one node after the other, and evaluate all nodes again after each."""
         pending = self.settle()
         removals: list[tuple[str, Moves]] = []
         while found := next(self.next_gone(), None):
@@ -160,7 +160,7 @@ class Counted(Reference):
         return Plain(removals, pending)
 
     def next_gone(self) -> Iterator[tuple[str, Moves]]:
-        """Yield what went."""
+        """Yield the removed nodes with their placements."""
         for node in self.in_order():
             moves = self.remove(node)
             if moves is not None:
@@ -169,12 +169,12 @@ class Counted(Reference):
 
 @dataclass
 class Watch:
-    """Looks one after the other: since when each node has been listed."""
+    """Successive passes, which remember since when each node is listed."""
 
     since: dict[str, int] = field(default_factory=dict)
 
     def look(self, cluster: Cluster, config: Config, now: int, mutant: str = "") -> Plain:
-        """Take one more look, and plan."""
+        """Run one pass, and return its plan."""
         kept = {
             node.name: self.since.get(node.name, now)
             for node in cluster.nodes

@@ -1,7 +1,7 @@
-"""ExcessNodes written plainly: from the objects, everything added up at every question.
+"""Reference implementation of the policy ExcessNodes, without any caching.
 
-The plain plan lends what is common to all policies (who may go, what holds back, where pods would
-go); nothing comes from the policy but the values of its settings.
+The reference plan provides the parts that all policies share. Only the values of the settings come
+from the policy.
 """
 
 from collections.abc import Iterable
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 class Excess(Reference):
-    """One plan; `run` makes it."""
+    """A plan; `run` computes it."""
 
     @property
     def said(self) -> "Settings":
-        """Return the settings."""
+        """Return the settings of the policy."""
         found: Settings = self.config.policies.excess_nodes
         return found
 
     def on(self, node: Node) -> list[Pod]:
-        """Return the pods that stand on the node now."""
+        """Return the current pods of the node."""
         return [pod for pod in self.standing()[node.name] if not is_spare(pod)]
 
     def counts_in(self, node: Node) -> bool:
-        """Say whether the node counts: it takes pods, from all, and has CPU and memory."""
+        """Return whether the node counts: it is schedulable, untainted, and has CPU and memory."""
         keys = [taint.key for taint in node.taints if taint.key != self.config.taint_key]
         of_others = [key for key in keys if not passing(key)]
         takes = not of_others or self.mutant == "taints are no matter"
         return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
 
     def counted(self) -> list[Node]:
-        """Return the nodes that count now; those that must be released count as unmarked."""
+        """Return the nodes that count now; marks that must be released do not matter."""
         return [node for node in self.cluster.nodes if self.counts_in(node)]
 
     def excess(self, node: Node, nodes: Iterable[Node]) -> Fraction:
-        """Return how many nodes like this one the free capacity of *nodes* is worth."""
+        """Return the free capacity of *nodes* as a number of nodes like this one."""
         parts = []
         for resource in (0, 1):
             if self.mutant == "CPU alone" and resource:
@@ -56,36 +56,36 @@ class Excess(Reference):
         return min(parts)
 
     def score(self, node: Node) -> tuple[Fraction, str]:
-        """Return what the candidate has least of."""
+        """Return the sort key of a candidate; the lowest is removed first."""
         weights, used, whole = self.said.weights, held(node, self.on(node)), offered(node)
         pairs = zip((weights.cpu, weights.memory), used, whole, strict=True)
         shares = [weight * Fraction(part, of) for weight, part, of in pairs if of]
         return (Fraction(0) if self.mutant == "by name" else sum(shares, Fraction())), node.name
 
     def stays_anyway(self, node: Node) -> bool:
-        """Say whether the node, or a pod of it, keeps it whatever the policy says."""
+        """Return whether the node is unremovable for reasons outside of the policy."""
         pods = [pod for pod in self.start[node.name] if not pod.stays_with_node]
         stuck = [pod for pod in pods if pod.key not in self.moves]
         return guarded(node) or bool(stuck) or self.is_guessed(node)
 
-    # What differs from the plan by thresholds.
+    # Differences from the plan with thresholds.
 
     def dearness(self, node: Node) -> tuple[object, ...]:
-        """Put marked nodes first, and all others beside each other."""
+        """Return the class of the node: marked nodes first, then all others."""
         return (not is_marked(node),)
 
     def rank(self, node: Node) -> tuple[object, ...]:
-        """Order nodes as they are now."""
+        """Return the sort key of a node in the current state."""
         if is_marked(node):
             return *self.dearness(node), *mark_rank(node, self.config.taint_key)
         return *self.dearness(node), *self.score(node)
 
-    def is_last(self, node: Node) -> bool:  # noqa: ARG002 it is no matter here
-        """Say no: a minimum of nodes says it."""
+    def is_last(self, node: Node) -> bool:  # noqa: ARG002 not needed by this policy
+        """Return False, as this policy has a minimum number of nodes."""
         return False
 
     def sums_pass(self, node: Node, residents: Pair) -> bool:  # noqa: ARG002
-        """Say whether the node is the candidate, and what is free is worth more than enough."""
+        """Return whether the node is the candidate and the excess exceeds the threshold."""
         counted = self.counted()
         if node not in counted:
             return False
@@ -101,11 +101,11 @@ class Excess(Reference):
         return all(self.excess(one, counted) > self.said.threshold for one in before)
 
     def exceeded(self, node: Node, touched: set[str], *, marked: bool) -> Any:  # noqa: ARG002
-        """Say that nothing is too full: there are no thresholds."""
+        """Return nothing, as this policy has no thresholds of reaches."""
         return iter(())
 
     def remove_all(self, removals_max: int | None) -> list[tuple[str, Moves]]:
-        """Remove nodes one by one, each time the first that can go as things stand."""
+        """Remove nodes one by one, always the first that is removable."""
         removals: list[tuple[str, Moves]] = []
         while len(removals) != removals_max:
             left = (node for node in self.order if node.name not in self.gone)
@@ -120,7 +120,7 @@ class Excess(Reference):
         return removals
 
     def told(self) -> Fraction | None:
-        """Return the excess over unmarked nodes once pods that wait have places; None: no node."""
+        """Return the excess of unmarked nodes after Pending pods are placed, or None."""
         self.settle()
         nodes = [node for node in self.counted() if not is_marked(node)]
         going = [node for node in nodes if not self.stays_anyway(node)]

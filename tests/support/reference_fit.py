@@ -1,7 +1,7 @@
-"""May one pod stand on one node, beside the pods that stand somewhere: asked plainly, every time.
+"""Reference implementation of the filters for one pod on one node, without caching.
 
-Written from what kube-scheduler documents, from the objects alone: nothing of the product but its
-values. A name in *mutant* leaves that rule out, so that tests can show that it would be missed.
+It follows the documentation of kube-scheduler, and shares only values with the product. A name in
+*mutant* disables a rule, so that tests can show that the rule is needed.
 """
 
 import re
@@ -37,7 +37,7 @@ LEAVING = (
     "remediator.kubernetes.azure.com/unschedulable",
     "remediator.aks.microsoft.com/unschedulable",
 )
-"""Taints of nodes that somebody takes away."""
+"""Taints of nodes that are being removed."""
 STARTING = (
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/network-unavailable",
@@ -50,7 +50,7 @@ STARTING = (
 STARTUP = re.compile(
     r"(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|readiness\.k8s\.io/"
 )
-"""Taints of nodes that start: these, and what begins so."""
+"""Taints of starting nodes: these keys, and keys with these prefixes."""
 PASSING = (
     *LEAVING,
     *STARTING,
@@ -65,7 +65,7 @@ INT64 = re.compile(r"(?a)[+-]?\d{1,64}")
 
 
 def matches(wanted: Requirement, labels: Mapping[str, str]) -> bool:
-    """Evaluate one expression; numbers as Go reads them: digits and nothing else, 64 bits."""
+    """Evaluate one expression; numbers are read like Go does: only digits, 64 bits."""
     has = wanted.key in labels
     value = labels.get(wanted.key, "")
     if wanted.operator == "In":
@@ -83,12 +83,12 @@ def matches(wanted: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def compared(one: int, other: int) -> int:
-    """Return -1, 0 or 1."""
+    """Compare two numbers; return -1, 0 or 1."""
     return (one > other) - (one < other)
 
 
 def number(text: str) -> int | None:
-    """Read a whole number of 64 bits; None: it is none."""
+    """Return a 64-bit integer, or None if the text is no number."""
     if not INT64.fullmatch(text):
         return None
     found = int(text)
@@ -96,13 +96,13 @@ def number(text: str) -> int | None:
 
 
 def selects(selector: PodSelector, pod: Pod) -> bool:
-    """Say whether the selector is about the pod."""
+    """Return whether the selector matches the pod."""
     there = selector.namespaces is None or pod.namespace in selector.namespaces
     return there and all(matches(one, pod.labels) for one in selector.requirements)
 
 
 def term_selects(term: SelectorTerm, node: Node) -> bool:
-    """Say whether the node has all that the term asks; a term that asks nothing finds no node."""
+    """Return whether the term matches the node; an empty term matches no node."""
     name = {"metadata.name": node.name}
     asked = len(term.labels) + len(term.fields)
     return (
@@ -113,7 +113,7 @@ def term_selects(term: SelectorTerm, node: Node) -> bool:
 
 
 def stands(toleration: Toleration, taint: Taint) -> bool:
-    """Say whether the toleration is one for this taint."""
+    """Return whether the toleration tolerates the taint."""
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":
@@ -123,17 +123,17 @@ def stands(toleration: Toleration, taint: Taint) -> bool:
 
 
 def passing(key: str) -> bool:
-    """Say whether taints of this key come and go: what a pod can reach does not depend on them."""
+    """Return whether taints of this key are transient, so that reaches ignore them."""
     return key in PASSING or starts(key)
 
 
 def starts(key: str) -> bool:
-    """Say whether taints of this key stand on nodes that start."""
+    """Return whether taints of this key mark starting nodes."""
     return key in STARTING or STARTUP.match(key) is not None
 
 
 def stands_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], bool]) -> bool:
-    """Say whether all taints that keep pods away are tolerated, but for those set *aside*."""
+    """Return whether all blocking taints are tolerated, except those set *aside*."""
     return all(
         aside(taint.key) or any(stands(one, taint) for one in placing.tolerations)
         for taint in node.taints
@@ -142,17 +142,17 @@ def stands_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], b
 
 
 def labelled(node: Node, placing: NodeConstraints) -> bool:
-    """Ask for the labels of nodeSelector."""
+    """Return whether the node has the labels of nodeSelector."""
     return set(placing.node_selector) <= set(node.labels.items())
 
 
 def of_system(node: Node, placing: NodeConstraints) -> bool:
-    """Ask for the labels that the kubelet of the pod's system sets; kube-scheduler does not."""
+    """Return whether the node has the OS of the pod, which only kubelets check."""
     return set(placing.system) <= set(node.labels.items())
 
 
 def declares(node: Node, placing: NodeConstraints) -> bool:
-    """Ask the node's kubelet for every feature that the pod needs of one."""
+    """Return whether the node declares all features that the pod needs."""
     return set(placing.features) <= set(node.features)
 
 
@@ -163,12 +163,12 @@ def offers(node: Node, placing: NodeConstraints) -> bool:
 
 
 def liked(node: Node, placing: NodeConstraints) -> bool:
-    """Ask for one term of the required node affinity."""
+    """Return whether a term of the required node affinity matches."""
     return placing.affinity is None or any(term_selects(one, node) for one in placing.affinity)
 
 
 def volumes_reach(node: Node, placing: NodeConstraints) -> bool:
-    """Ask for one term of the affinity of each volume."""
+    """Return whether a term of the node affinity of each volume matches."""
     return all(
         any(term_selects(one, node) for one in volume.affinity)
         for volume in placing.volumes
@@ -177,7 +177,7 @@ def volumes_reach(node: Node, placing: NodeConstraints) -> bool:
 
 
 def volumes_zoned(node: Node, placing: NodeConstraints) -> bool:
-    """Ask for the zones and regions of the volumes of a node that is in one itself."""
+    """Return whether the zones and regions of the volumes include those of the node."""
     newer = {OLD_ZONE: ZONE, OLD_REGION: REGION}
     if not any(key in node.labels for key in (ZONE, REGION, OLD_ZONE, OLD_REGION)):
         return True
@@ -189,7 +189,7 @@ def volumes_zoned(node: Node, placing: NodeConstraints) -> bool:
 
 
 def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
-    """Say whether the pod's hard constraints admit the node, whatever its state."""
+    """Return whether the node constraints of the pod admit the node, in any state."""
 
     def aside(key: str) -> bool:
         return mutant != "passing taints count" and (key == taint_key or passing(key))
@@ -204,7 +204,7 @@ def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = 
 
 
 def without_places(placing: NodeConstraints, mutant: str = "") -> NodeConstraints:
-    """Return what is asked for but for the names of nodes, zones and regions."""
+    """Return the constraints without names of nodes, zones and regions."""
     places = {ZONE, OLD_ZONE, REGION, OLD_REGION} if mutant != "named zones decide" else set()
     if mutant != "named nodes decide":
         places.add("kubernetes.io/hostname")
@@ -223,7 +223,7 @@ def without_places(placing: NodeConstraints, mutant: str = "") -> NodeConstraint
 
 
 def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "") -> bool:
-    """Say whether the node as it is admits the pod; every real taint counts but ours."""
+    """Return whether the node admits the pod in its current state, apart from Ebb's taint."""
     rules: dict[str, Callable[[], bool]] = {
         "no selectors": lambda: labelled(node, placing) and of_system(node, placing),
         "no node affinity": lambda: liked(node, placing),
@@ -237,7 +237,7 @@ def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "
 
 
 def has_room(asked: Resources, free: Resources, mutant: str = "") -> bool:
-    """Compare as the scheduler does: of what a pod does not ask, nothing needs to be there."""
+    """Return whether the requests fit; resources that the pod does not request are ignored."""
     have = dict(free.extended)
     pairs = {
         "no cpu": (asked.cpu_millis, free.cpu_millis),

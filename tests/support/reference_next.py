@@ -1,4 +1,4 @@
-"""Which nodes scale-ins are to empty next, plainly, from the objects and the plan's reasons."""
+"""Reference implementation of scale-in targets, from the objects and the reasons of the plan."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,7 +13,7 @@ from tests.support.reference_rules import is_marked
 from tests.support.reference_sums import dominant
 
 LASTING = {"no-pool", "min-nodes", "min-untainted-nodes", "zone-balance"}
-"""Reasons that do not end because less is asked for."""
+"""Reasons that remain when requests decrease."""
 
 
 def following(
@@ -25,7 +25,7 @@ def following(
     *,
     clock: int,
 ) -> dict[str, int]:
-    """Return them by name, with their numbers; *kept*: the nodes that stay, with their reasons."""
+    """Return the targets with their numbers; *kept* are unremovable nodes with reasons."""
     packing = Packing(cluster, config, clock=clock)
     nodes = {node.name: node for node in cluster.nodes}
 
@@ -49,12 +49,12 @@ def following(
 
 
 def is_scaled(pod: Pod) -> bool:
-    """Say whether the ReplicaSet controller might delete the pod."""
+    """Return whether the ReplicaSet controller may delete the pod."""
     return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror)
 
 
 def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:
-    """Order nodes: those with pods that no scale-in takes last, then by how much is asked for."""
+    """Return the sort key: nodes with pods that no scale-in deletes last, then by requests."""
     others = [pod for pod in left_on(node, cluster) if not is_scaled(pod)]
     used = Resources.total(pod.requests for pod in cluster.pods if pod.node == node.name)
     share = dominant(used, node.allocatable) if mutant != "by name" else 0
@@ -62,7 +62,7 @@ def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:
 
 
 def is_missing(node: Node, found: Mapping[str, int], packing: Packing, mutant: str) -> bool:
-    """Say whether some pods can use the node that can use too few of those found."""
+    """Return whether a reach of the node has too few targets so far."""
     reaches = [members for members in packing.all_reaches if len(members) > 1]
     if mutant == "one set of nodes":
         reaches = [packing.reached]

@@ -1,6 +1,6 @@
-"""Where pods would go, plainly: first-fit decreasing, what waits, and room for one more.
+"""Reference implementation of packing: first-fit decreasing, Pending pods, and headroom.
 
-The order of pods and nodes is a part of the specification, so that every answer repeats.
+The order of pods and nodes is part of the specification, so that plans are reproducible.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from core.engine.leader_state import RateLimits
 
 Moves = list[tuple[str, str]]
-"""Pods, by namespace/name, and where they would go."""
+"""Pods, by namespace/name, and their target nodes."""
 
 
 class Packing(State):
-    """The pods in their order, the nodes in theirs, and the steps before any node goes."""
+    """The orders of pods and nodes, and the placements before any removal."""
 
     def __init__(
         self,
@@ -39,32 +39,32 @@ class Packing(State):
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
-        """Look at the cluster, and order nodes before anything moves."""
+        """Order the nodes before any pod is moved."""
         super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
         everywhere = mutant == "shares of all nodes"
         self.shared = Resources.total(
             n.allocatable for n in cluster.nodes if everywhere or n.name in self.reached
         )
-        """What the pods' shares are of, for their order."""
+        """Capacity that the shares of pods refer to."""
         names = {name for pod in cluster.pods for name, _ in pod.requests.extended}
         self.devices = sorted(names, reverse=True)
         self.start = self.standing()
         self.first_fit = sorted(cluster.nodes, key=self.fullest_first)
 
     def fullest_first(self, node: Node) -> tuple[int, str]:
-        """Order nodes for packing, as they stand at the start."""
+        """Return the sort key of a node for packing, by its initial pods."""
         used = Resources.total(pod.requests for pod in self.start[node.name])
         return -dominant(used, node.allocatable), node.name
 
     def largest_first(self, pod: Pod) -> tuple[object, ...]:
-        """Order pods for packing: by share of what is reached, whole request, template, name."""
+        """Return the sort key of a pod: share of reached capacity, requests, template, name."""
         share = dominant(pod.requests, self.shared)
         sign = 1 if self.mutant == "smallest first" else -1
         amounts = [-amount for amount in self.amounts(pod)]
         return sign * share, amounts, repr(pod.placing), pod.namespace, pod.name
 
     def amounts(self, pod: Pod) -> list[int]:
-        """Return the whole request in the order of weight: devices by name from the last on."""
+        """Return the requests by weight: devices in descending order of names, then the others."""
         one, devices = pod.requests, dict(pod.requests.extended)
         found = [devices.get(name, 0) for name in self.devices]
         return [*found, one.ephemeral_bytes, one.pods, one.memory_bytes, one.cpu_millis]
@@ -72,7 +72,7 @@ class Packing(State):
     def pack(
         self, pods: Iterable[Pod], barred: Members = frozenset()
     ) -> tuple[list[tuple[Pod, Node]], bool]:
-        """Say where the pods would go, first-fit decreasing, and whether all found a place."""
+        """Return placements by first-fit decreasing, and whether all pods are placed."""
         ordered = sorted(pods, key=self.largest_first)
         lifted = {pod.key for pod in ordered}
         there = self.standing()
@@ -108,11 +108,11 @@ class Packing(State):
         return placed, len(placed) == len(ordered)
 
     def beside(self, pod: Pod, node: Node, standing: list[tuple[Pod, Node]]) -> bool:
-        """Say whether the pod may join the others."""
+        """Return whether the inter-pod rules admit the pod."""
         return Beside(pod, node, standing, self.cluster, self.config.taint_key, self.mutant).fits()
 
     def settle(self) -> Moves:
-        """Place what waits, what must leave anyway, buffers, then headroom; some find no place."""
+        """Place unschedulable and other Pending pods, displaced pods, buffers, then headroom."""
         pending = [pod for pod in self.movable if pod.node is None]
         refused = [pod for pod in pending if pod.unschedulable]
         others = [pod for pod in pending if not pod.unschedulable]
@@ -128,9 +128,9 @@ class Packing(State):
         return settled
 
     def remove(self, node: Node) -> Moves | None:
-        """Let the node go, and say where its pods go; None: it must stay.
+        """Remove the node and return the placements of its pods, or return None.
 
-        Where a marked one must, it is asked once more without the headroom, which is placed anew.
+        A marked node is tried again without the headroom, which is then placed again.
         """
         moves = self.let_go(node)
         if moves is not None or not is_marked(node) or self.mutant == "headroom ends marks":
@@ -146,11 +146,11 @@ class Packing(State):
         return moves
 
     def let_go(self, node: Node) -> Moves | None:
-        """Let the node go, beside all that stands, as the policy has it."""
+        """Remove the node if the policy allows it."""
         raise NotImplementedError
 
     def buffered(self) -> list[Pod]:
-        """Return the pods of CapacityBuffers; what they alone ask for gets its place in order."""
+        """Return the pods of CapacityBuffers, and add their devices to the order of resources."""
         share = self.config.budgets.reserve.max_buffers
         made = wanted(self.cluster, share, self.reach_of, self.mutant)
         names = {name for pod in made for name, _ in pod.requests.extended}
@@ -158,7 +158,7 @@ class Packing(State):
         return made
 
     def headroom(self) -> list[Pod]:
-        """Make pods like the largest of each reach, with what it asks of its node alone."""
+        """Return placeholders like the largest pod of each reach, with its node constraints."""
         made = []
         for number, members in enumerate(self.all_reaches):
             own = [pod for pod in self.movable if self.reach[pod.key] == members]
@@ -171,13 +171,13 @@ class Packing(State):
         return made
 
     def headroom_rank(self, pod: Pod) -> tuple[object, ...]:
-        """Order the pods of a reach: the largest request, then the first placing."""
+        """Return the sort key for the largest pod of a reach: requests, then constraints."""
         one, bare = pod.requests, replace(pod.placing, volumes=())
         amounts = (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods, one.extended)
         return amounts, [-ord(letter) for letter in repr(bare)]
 
 
 def like(pod: Pod, name: str) -> Pod:
-    """Return a pod that asks for as much, and of its node the same; of others nothing."""
+    """Return a placeholder with the requests and node constraints of the pod."""
     placing = replace(pod.placing, volumes=())
     return Pod(namespace="", name=name, requests=pod.requests, placing=placing)

@@ -1,6 +1,6 @@
-"""Which empty nodes are kept, plainly: every look is told from the start, each time anew.
+"""Reference implementation of the reserve: the empty nodes to protect for expected pods.
 
-It takes what clusters a leader has seen, and when; nothing is remembered between two questions.
+It takes all clusters that a leader has seen with their times, and starts from scratch each time.
 """
 
 from collections import Counter
@@ -33,21 +33,21 @@ DAY = 86_400
 UNBOUND = "spec.volumes[*].persistentVolumeClaim"
 BACKOFF = "kube-ebb.io/backoff"
 NOBODYS = 3
-"""The turn of nodes that nobody holds."""
+"""The rank of nodes that Ebb does not protect."""
 
 
 class Came(NamedTuple):
-    """A pod that room is to be kept for, and when it was seen first."""
+    """A pod that counts for the reserve, and when it was first seen."""
 
     second: int
     pod: Pod
 
 
 class Expected:
-    """What has come up to the last look."""
+    """The pods that have arrived up to the last pass."""
 
     def __init__(self, looks: Looks, config: Config, mutant: str = "") -> None:
-        """Walk over all looks."""
+        """Evaluate all passes."""
         self.config, self.mutant = config, mutant
         reserve = config.budgets.reserve
         self.over = reserve.lookback_seconds
@@ -66,7 +66,7 @@ class Expected:
                     self.come(pod, second, now)
 
     def replaces(self, pod: Pod, slot: int, left: list[tuple[int, tuple[str, ...]]]) -> bool:
-        """Say whether one of its workload left within one length, and take the first for it."""
+        """Return whether the pod replaces a pod of its workload that left within the window."""
         if self.mutant == "all come" or not whose(pod):
             return False
         for one in sorted(left):
@@ -76,7 +76,7 @@ class Expected:
         return False
 
     def come(self, pod: Pod, second: int, cluster: Cluster) -> None:
-        """Note it, unless no machine admits it, or it asks for one by name."""
+        """Record an arrival, unless no node admits the pod or it selects a node by name."""
         packing = Packing(cluster, self.config, clock=second)
         here = pod.node in packing.nodes or packing.might_be_bound(pod)
         named = self.mutant != "names are words" and asks_by_name(pod)
@@ -84,7 +84,7 @@ class Expected:
             self.came.append(Came(second, pod))
 
     def pods(self, now: int, whole: Resources) -> list[Pod]:
-        """Return those of each reach's busiest length."""
+        """Return the arrivals in the busiest window of each reach."""
         found: list[Pod] = []
         reaches = [self.packing.reach_of(one.pod) for one in self.came]
         for reach in set(reaches):
@@ -97,9 +97,9 @@ class Expected:
         return found
 
     def lengths(self, came: list[Came], now: int, takes: int) -> list[list[Pod]]:
-        """Return what came in each stretch that counts, the days before first.
+        """Return the arrivals in each window that counts, those of earlier days first.
 
-        *takes*: how long a new node does.
+        *takes* is the provisioning time of a new node.
         """
         many = max(self.many, -(-takes // self.slot))
         days = range(1, 8) if self.mutant != "today alone" else ()
@@ -124,7 +124,7 @@ class Expected:
 
 
 def asks_by_name(pod: Pod) -> bool:
-    """Say whether it asks for nodes by name, or by the label that has it."""
+    """Return whether the pod selects nodes by name or by hostname label."""
     host = "kubernetes.io/hostname"
     return (
         any(key == host for key, _ in pod.placing.node_selector)
@@ -134,7 +134,7 @@ def asks_by_name(pod: Pod) -> bool:
 
 
 def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
-    """Return how long a new node takes for pods of the reach: the median of the last nine."""
+    """Return the provisioning time for the reach: the median of the last nine new nodes."""
     packing = Packing(looks[-1][1], config, clock=looks[-1][0])
     found: list[tuple[int, str, int]] = []
     for number in range(1, len(looks)):
@@ -149,9 +149,9 @@ def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
 def first_there(
     looks: Looks, number: int, node: str, packing: Packing, reach: frozenset[str]
 ) -> list[tuple[int, str, int]]:
-    """Return when the node, new at that look, first had pods that had waited for it, and how long.
+    """Return when a new node first had pods that had waited for it, and how long they waited.
 
-    Those of other reaches take their part in what is first.
+    Pods of other reaches count for when the node first had pods.
     """
     for at in range(number, len(looks)):
         second, now = looks[at]
@@ -168,7 +168,7 @@ def first_there(
 
 
 def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
-    """Return the first of the looks up to that one in all of which the pod waits."""
+    """Return the first pass since which the pod is unschedulable in all passes up to *at*."""
     first = None
     while at >= 0 and any(
         (one.key, one.uid) == (pod.key, pod.uid) and no_room(one) for one in looks[at][1].pods
@@ -178,42 +178,42 @@ def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
 
 
 def no_room(pod: Pod) -> bool:
-    """Say whether the scheduler has found no node for it, as far as Ebb can judge that."""
+    """Return whether the pod is unschedulable and Ebb can evaluate its constraints."""
     return pod.node is None and pod.unschedulable and known(pod) and wants_room(pod)
 
 
 def machines(cluster: Cluster) -> Resources:
-    """Return what there is, whoever can use it."""
+    """Return the total capacity of all nodes except virtual nodes."""
     return Resources.total(one.allocatable for one in cluster.nodes if not one.virtual)
 
 
 def weight(pods: list[Pod], whole: Resources) -> int:
-    """Return the share of the whole that they ask for."""
+    """Return the share of the total that the pods request."""
     return sum(dominant(pod.requests, whole) for pod in pods)
 
 
 def has_left(pod: Pod, now: Cluster) -> bool:
-    """Say whether the pod is gone, or going since."""
+    """Return whether the pod no longer exists or has started terminating."""
     there = [one for one in now.pods if (one.key, one.uid) == (pod.key, pod.uid)]
     return bool(whose(pod)) and not pod.terminating and not any(not p.terminating for p in there)
 
 
 def is_new(pod: Pod, before: Cluster) -> bool:
-    """Say whether the last look did not see it."""
+    """Return whether the pod was not in the previous pass."""
     return all((one.key, one.uid) != (pod.key, pod.uid) for one in before.pods)
 
 
 def wants_room(pod: Pod) -> bool:
-    """Say whether it would look for a place that Ebb can judge, and nobody goes for it.
+    """Return whether the pod counts for the reserve: Ebb can evaluate it, and it needs a node.
 
-    Not for its claims' sake: they are bound as it finds its place.
+    Unbound claims do not matter, as they are bound when the pod is scheduled.
     """
     asks = replace(pod, unsupported=tuple(f for f in pod.unsupported if f != UNBOUND))
     return known(asks) and not (pod.daemon or pod.mirror or pod.priority < -10 or pod.terminating)
 
 
 def whose(pod: Pod) -> tuple[str, ...]:
-    """Return whose pods take each other's places; empty: nobody's."""
+    """Return the key of the workload whose pods replace each other, or an empty tuple."""
     if pod.owner_kind == "Job":
         asked = replace(pod.placing, volumes=())
         return pod.namespace, pod.owner_kind, str(pod.requests), str(asked)
@@ -227,11 +227,11 @@ def whose(pod: Pod) -> tuple[str, ...]:
 
 
 def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
-    """Return the empty nodes that are kept after the last look: needed, or taken back lately."""
+    """Return the protected empty nodes: needed now, or needed again after a recent release."""
     if not config.budgets.reserve.lookback_seconds:
         return set()
     back: dict[str, tuple[int, int]] = {}
-    """By node how often it was needed after it had been handed over, and when it was last."""
+    """How often a node was needed after its release to the autoscaler, and when last."""
     empties: list[Node] = []
     found: set[str] = set()
     for many, (now, cluster) in enumerate(looks, 1):
@@ -253,7 +253,7 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
 
 
 def until(times: int, last: int, config: Config, mutant: str) -> int:
-    """Return until when a node is kept that was needed *last* then."""
+    """Return until when a node is protected that was last needed at *last*."""
     if mutant == "given back at once":
         return last
     seconds = config.budgets.reserve.window_seconds
@@ -263,7 +263,7 @@ def until(times: int, last: int, config: Config, mutant: str) -> int:
 
 
 def looked_briefly(looks: Looks, config: Config) -> bool:
-    """Say whether the leader has looked on for too short a time to know what comes."""
+    """Return whether the leader has observed for too short a time."""
     packing = Packing(looks[-1][1], config, clock=looks[-1][0])
     reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
     longest = max((takes_in(looks, config, one) for one in reaches), default=0)
@@ -271,7 +271,7 @@ def looked_briefly(looks: Looks, config: Config) -> bool:
 
 
 def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
-    """Return the empty nodes on which pods are to be expected that find no room elsewhere."""
+    """Return the empty nodes that expected pods need."""
     now, cluster = looks[-1]
     packing = Packing(cluster, config, clock=now)
     empties = in_order(packing, mutant)
@@ -281,7 +281,7 @@ def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
 
 
 def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
-    """Return the reaches of which autoscalers are told that more than a quarter has no room."""
+    """Return the reaches for which Ebb publishes buffers: over a quarter of the pods lack room."""
     if (
         config.mode.value == "observe"
         or config.budgets.reserve.capacity_buffers.value == "disabled"
@@ -312,7 +312,7 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
 
 
 def in_order(packing: Packing, mutant: str) -> list[Node]:
-    """Return the empty nodes in the order of their use."""
+    """Return the empty nodes in the order in which they are used."""
     cluster, config = packing.cluster, packing.config
     return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
@@ -353,7 +353,7 @@ def _packed(
 
 
 def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
-    """Return by name the nodes under a quarter of an hour that start still, as they will be."""
+    """Return starting nodes younger than 15 minutes, as they will be when Ready."""
     oldest = now - (100 * DAY if mutant == "for ever" else 900)
     found = {}
     for node in packing.cluster.nodes:
@@ -367,7 +367,7 @@ def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
 
 
 def least(packing: Packing, came: list[Pod]) -> list[Pod]:
-    """Return what of the headroom is not as large as what has come to its reach."""
+    """Return the headroom placeholders that arrivals of their reach do not cover."""
     most = packing.config.budgets.headroom
     own: dict[frozenset[str], list[Pod]] = {}
     for pod in packing.headroom():
@@ -381,7 +381,7 @@ def least(packing: Packing, came: list[Pod]) -> list[Pod]:
 
 
 def at_least(one: Resources, other: Resources) -> bool:
-    """Say whether it asks for as much of everything."""
+    """Return whether the first requests are at least the second in every resource."""
     has = Counter(dict(one.extended))
     amounts = zip(
         (one.cpu_millis, one.memory_bytes, one.ephemeral_bytes, one.pods),
@@ -392,7 +392,7 @@ def at_least(one: Resources, other: Resources) -> bool:
 
 
 def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set[str]:
-    """Return the unmarked nodes that no autoscaler is to take; *kept* for pods to be expected."""
+    """Return the unmarked nodes to protect from scale-down; *kept* is the reserve."""
     packing = Packing(cluster, config, clock=now)
     scope = config.scale_down_protection.scope.value
     found = set()
@@ -412,8 +412,7 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
 
 
 def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
-    """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for other marked
-    ones; those without a mark on which no guard is set are behind all."""
+    """Return the rank: unmarked, marked and protected, marked; unmarked unprotected nodes last."""
     if node.labels.get(MARK) not in ("soft", "hard"):
         pools = [set(one.node_selector) for one in config.budgets.pools]
         of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
@@ -427,12 +426,12 @@ def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
 
 
 def left_on(node: Node, cluster: Cluster) -> list[Pod]:
-    """Return the pods on the node that do not go with it, whoever passes over them."""
+    """Return the pods on the node except DaemonSet pods and static pods."""
     return [p for p in cluster.pods if p.node == node.name and not (p.daemon or p.mirror)]
 
 
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
-    """Say whether an autoscaler might take the node: no pod keeps it, nor what stands on it."""
+    """Return whether an autoscaler may remove the node as empty."""
     own = [pod for pod in cluster.pods if pod.node == node.name]
     if holds_pods(node, cluster, packing.clock or 0) or stays(node, cluster, packing):
         return False
@@ -440,7 +439,7 @@ def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
 
 
 def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
-    """Say whether the node and its pods say themselves that it never goes."""
+    """Return whether the node is unremovable because of itself or its pods."""
     odd = [
         pod
         for pod in cluster.pods
@@ -460,18 +459,18 @@ def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
 
 
 def known(pod: Pod) -> bool:
-    """Say whether Ebb can judge all that it asks for."""
+    """Return whether Ebb can evaluate all constraints of the pod."""
     return not (pod.unsupported or pod.too_much or pod.unreadable)
 
 
 def virtual(pod: Pod, packing: Packing) -> bool:
-    """Say whether it runs on what is no machine."""
+    """Return whether the pod runs on a virtual node."""
     at = packing.nodes.get(pod.node or "")
     return at is not None and at.virtual
 
 
 def worth(node: Node) -> Fraction:
-    """Return a node's size in millicores: 130 a GiB, 11,000 a GPU."""
+    """Return the size of a node in millicores, with 130 per GiB and 11,000 per GPU."""
     have = node.allocatable
     gpus = dict(have.extended).get("gpu", 0)
     return have.cpu_millis + Fraction(have.memory_bytes, 2**30) * 130 + gpus * 11_000

@@ -1,6 +1,6 @@
-"""Which nodes and pods may go at all, in which order, and how many: written out plainly.
+"""Reference implementation of removability, removal order and limits.
 
-From the documented words on Nodes and Pods; nothing of the product but its values.
+It follows the documented labels, annotations and taints, and shares only values with the product.
 """
 
 import json
@@ -33,19 +33,19 @@ Shares = tuple[Fraction, Fraction]
 
 
 def leaving(node: Node) -> bool:
-    """Say whether somebody takes the node away."""
+    """Return whether the node is being removed."""
     return node.deleting or any(taint.key in LEAVING for taint in node.taints)
 
 
 def is_open(node: Node, pods: Sequence[Pod]) -> bool:
-    """Say whether the node takes pods, given those on it."""
+    """Return whether the node is schedulable, given the pods on it."""
     known = not node.unreadable and not any(pod.unreadable for pod in pods)
     standing = not node.virtual and not leaving(node)
     return standing and takes_now(node) and not node.unschedulable and known
 
 
 def takes_now(node: Node) -> bool:
-    """Say whether it is Ready, and no taint that comes and goes keeps pods with requests away."""
+    """Return whether the node is Ready and has no blocking transient taint."""
     away = (one.key for one in node.taints if one.effect in ("NoSchedule", "NoExecute"))
     return node.ready and not any(
         passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
@@ -54,12 +54,12 @@ def takes_now(node: Node) -> bool:
 
 
 def untainted(node: Node, taint_key: str) -> bool:
-    """Say whether the node is for all pods: no taint is on it but ours, or one that passes."""
+    """Return whether the node has no taints except Ebb's and transient ones."""
     return all(taint.key == taint_key or passing(taint.key) for taint in node.taints)
 
 
 def guarded(node: Node) -> bool:
-    """Say whether the node's own words or its state keep it."""
+    """Return whether annotations or the state of the node make it unremovable."""
     annotations = node.annotations
     said = annotations.get(GUARD_OURS)
     at = KARPENTER_KEEP if said and said.split(" ", 1)[1:] == [KARPENTER_KEEP] else GUARD
@@ -79,7 +79,7 @@ def guarded(node: Node) -> bool:
 
 
 def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
-    """Say whether an autoscaler would have to move anything off the node."""
+    """Return whether the node has pods that an autoscaler would have to move."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]
     moved = [pod for pod in pods if not (pod.daemon or pod.mirror or pod.priority < -10)]
     if "karpenter.sh/nodepool" in node.labels:
@@ -93,18 +93,18 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
 
 
 def is_shut(node: Node, pace: "RateLimits | None") -> bool:
-    """Say whether it carries a hard mark that could not be taken away."""
+    """Return whether the node has a NoSchedule mark that could not be removed."""
     refused = pace is not None and node.name in pace.failed_writes
     return refused and node.labels.get(MARK) == "hard"
 
 
 def is_marked(node: Node) -> bool:
-    """Say whether the node carries a mark."""
+    """Return whether the node is marked."""
     return node.labels.get(MARK) in ("soft", "hard")
 
 
 def mark_rank(node: Node, taint_key: str) -> tuple[int, int, str]:
-    """Return what marked nodes are ordered by: second, place in the plan, name."""
+    """Return the sort key of a marked node: second, order in the plan, name."""
     try:
         details = json.loads(node.annotations[DETAILS])
         return details["since"], details["order"], node.name
@@ -114,7 +114,7 @@ def mark_rank(node: Node, taint_key: str) -> tuple[int, int, str]:
 
 
 def is_sticky(pod: Pod) -> bool:
-    """Say whether the pod rarely leaves by itself, as far as is known without a clock."""
+    """Return whether the pod is long-lived, as far as known without a clock."""
     notes = dict(pod.ties.notes)
     evict = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict")
     if pod.stays_with_node or pod.priority < -10 or pod.terminating or evict == "on-completion":
@@ -131,7 +131,7 @@ def is_sticky(pod: Pod) -> bool:
 
 
 def price_of(config: "Config", node: Node) -> Fraction:
-    """Return the price of the first entry whose labels the node carries."""
+    """Return the price of the first entry that matches the node."""
     for entry in config.prices:
         if set(entry.node_selector) <= set(node.labels.items()):
             return entry.price
@@ -139,7 +139,7 @@ def price_of(config: "Config", node: Node) -> Fraction:
 
 
 def pool_of(config: "Config", node: Node) -> "Pool | None":
-    """Return the first pool whose labels the node carries."""
+    """Return the first pool that matches the node."""
     for pool in config.budgets.pools:
         if set(pool.node_selector) <= set(node.labels.items()):
             return pool
@@ -147,14 +147,14 @@ def pool_of(config: "Config", node: Node) -> "Pool | None":
 
 
 def limit_of(limit: "Limit", nodes: int) -> int:
-    """Return how many of so many nodes: a share is rounded down, but to one at least."""
+    """Return the limit for a number of nodes; shares are rounded down, to at least 1."""
     if limit.share is None:
         return limit.number or 0
     return max(1, int(nodes * limit.share))
 
 
 def limits(config: "Config", *, marked: bool) -> Shares:
-    """Return the thresholds of the configuration; those to leave are five points higher."""
+    """Return the thresholds; release thresholds are five points higher by default."""
     enter, leave = config.thresholds, config.release_thresholds
     if not marked:
         return enter.cpu, enter.memory
@@ -164,13 +164,13 @@ def limits(config: "Config", *, marked: bool) -> Shares:
 
 
 def loosened(enter: Shares) -> Shares:
-    """Return five points more, up to all."""
+    """Return the thresholds plus five points, at most 100%."""
     more, most = Fraction(5, 100), Fraction(1)
     return min(enter[0] + more, most), min(enter[1] + more, most)
 
 
 def limits_at(config: "Config", node: Node, *, marked: bool) -> Shares:
-    """Return the thresholds of the node's pool where it has its own, else the configuration's."""
+    """Return the thresholds of the node's pool, or those of the cluster."""
     pool = pool_of(config, node)
     if pool is None:
         return limits(config, marked=marked)
@@ -201,11 +201,11 @@ def device_limit_at(config: "Config", node: Node, *, marked: bool) -> Fraction:
 
 
 Reaches = Mapping[frozenset[str], tuple[str, frozenset[str]]]
-"""Sets of nodes, by name, each with the reach's key and what it would be without places' names."""
+"""Reaches: node names, with the key, and with the reach without names of nodes and zones."""
 
 
 class Counts:
-    """How many nodes the brakes still let go, as nodes go one after the other."""
+    """Counts for the limits, while nodes are removed one after the other."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class Counts:
         found: Reaches,
         mutant: str = "",
     ) -> None:
-        """Take all reaches of the cluster."""
+        """Prepare the counts for all reaches of the cluster."""
         self.plain = {
             n.name
             for n in cluster.nodes
@@ -235,14 +235,14 @@ class Counts:
         self.gone: list[Node] = []
 
     def pool_name(self, node: Node) -> str:
-        """Return the name of the node's pool; empty: it is in none."""
+        """Return the name of the node's pool, or an empty text."""
         pool = pool_of(self.config, node)
         return pool.name if pool else ""
 
     def scopes(self, node: Node) -> list[tuple[str, "Budget", list[Node]]]:
-        """Return the cluster and the node's pool: its name, its budget, its nodes.
+        """Return name, budget and nodes of the cluster and of the node's pool.
 
-        Of a reached node only reached nodes count.
+        For a node in a reach, only nodes in reaches count.
         """
         among = [n for n in self.all if node.name not in self.reached or n.name in self.reached]
         found = [("", self.config.budgets.cluster, among)]
@@ -253,7 +253,7 @@ class Counts:
         return found
 
     def hold(self, node: Node) -> bool:
-        """Say whether the node must stay."""
+        """Return whether a limit makes the node unremovable."""
         scopes = self.scopes(node)
         if self.config.budgets.pools and not self.pool_name(node):
             return True
@@ -271,10 +271,10 @@ class Counts:
         return self.pace is not None and self.too_fast(node, scopes, self.pace)
 
     def unbalances(self, node: Node) -> bool:
-        """Say whether the node's zone would fall behind in the narrowest reach with zones.
+        """Return whether the removal would unbalance the smallest reach that spans zones.
 
-        Each is as wide as if nobody named nodes or zones, among the nodes of all with zones. Where
-        it counts are nodes that take pods; a zone is one by any node.
+        Reaches are evaluated without names of nodes and zones. Schedulable nodes are counted; any
+        node defines a zone.
         """
         mine = node.labels.get(ZONE)
         alike = [
@@ -317,7 +317,7 @@ class Counts:
     def too_fast(
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "RateLimits"
     ) -> bool:
-        """Say whether it must wait for its turn."""
+        """Return whether a rate limit delays the node."""
         if pace.cooling_until or pace.pending_until:
             return True
         if node.name in pace.backing_off or node.name in pace.failed_writes:

@@ -1,6 +1,6 @@
-"""What the plain plan knows at a moment: where every pod stands, the reaches, and their sums.
+"""State of the reference plan: current placement of pods, reaches, and totals.
 
-Nothing is indexed or remembered: every question is answered by walking over everything.
+Nothing is cached; every function evaluates all objects.
 """
 
 from collections.abc import Callable
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 REACHES_MAX = 256
 Moves = list[tuple[str, str]]
 Members = frozenset[str]
-"""Names of nodes."""
+"""The node names of a reach."""
 
 
 def plain_key(members: Members) -> str:
-    """Name a set of nodes where nobody asks what the product calls it."""
+    """Return a key for a set of nodes, independent of the product."""
     return " ".join(sorted(members))
 
 
 def made_anew(cluster: Cluster) -> Cluster:
-    """Return the cluster in which pods wait whose node is gone, if somebody makes them anew."""
+    """Return the cluster with owned pods of missing nodes as Pending, and without bare ones."""
     names = {node.name for node in cluster.nodes}
     pods = []
     for pod in cluster.pods:
@@ -79,7 +79,7 @@ def least_needs(pod: Pod) -> Pod:
 
 
 class State:
-    """What stands where, and what follows from it; *key* names a reach as the product does."""
+    """The current state; *key* returns the key of a reach in the product."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class State:
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
-        """Look at the cluster as it stands."""
+        """Compute reaches and counts of the initial cluster."""
         self.clock = clock
         if mutant != "pods go with their node":
             cluster = made_anew(cluster)
@@ -102,7 +102,7 @@ class State:
         self.nodes = {node.name: node for node in cluster.nodes}
         self.pods = {pod.key: pod for pod in cluster.pods}
         self.at = {p.key: p.node for p in cluster.pods if p.node and p.node in self.nodes}
-        """Where every pod stands now, by key; pending ones stand nowhere."""
+        """Current node of each bound pod, by key."""
         self.gone: list[str] = []
         self.spare: list[Pod] = []
         movable = [pod for pod in cluster.pods if self.might_move(pod)]
@@ -125,10 +125,10 @@ class State:
         self.useful = {members: self.usability(members) for members in self.all_reaches}
         self.useful_whole = self.usability(None)
 
-    # Who is there.
+    # Pods and reaches.
 
     def might_move(self, pod: Pod) -> bool:
-        """Say whether the engine can place the pod: it is bound to a machine, or pending."""
+        """Return whether the engine can place the pod: it is Pending, or not on a virtual node."""
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
         if pod.node is None and self.mutant != "waiting pods that nobody can judge need nothing":
             known = not (pod.too_much or pod.unreadable)
@@ -174,7 +174,7 @@ class State:
         return [pod for pod in pods if self.leaves_with_node(pod)]
 
     def might_be_bound(self, pod: Pod) -> bool:
-        """Say whether some machine could take the pod one day, or has taken one like it."""
+        """Return whether an empty node could hold the pod, or an equal pod is bound."""
         return any(
             (other.requests, other.placing) == (pod.requests, pod.placing)
             for other in self.cluster.pods
@@ -182,7 +182,7 @@ class State:
         ) or any(self.could_hold(node, pod) for node in self.cluster.nodes)
 
     def could_hold(self, node: Node, pod: Pod) -> bool:
-        """Say whether the machine, when it is ready, has room for it beside what goes with it."""
+        """Return whether the node, when Ready, has room for it beside its DaemonSet pods."""
         own = [p for p in self.cluster.pods if p.node == node.name and p.stays_with_node]
         room = node.allocatable - Resources.total(other.requests for other in own)
         return (
@@ -194,7 +194,7 @@ class State:
         )
 
     def reach_of(self, pod: Pod) -> Members:
-        """Return the machines that the pod's hard constraints admit."""
+        """Return the nodes that the node constraints of the pod admit, without virtual nodes."""
         return frozenset(
             node.name
             for node in self.cluster.nodes
@@ -203,7 +203,7 @@ class State:
         )
 
     def wide(self, members: Members) -> Members:
-        """Return the reach as it would be if its pods named neither nodes nor zones."""
+        """Return the reach that its pods would have without names of nodes and zones."""
         asking = [pod for pod in self.movable if self.reach[pod.key] == members]
         found = [
             self.reach_of(replace(pod, placing=without_places(pod.placing, self.mutant)))
@@ -212,7 +212,7 @@ class State:
         return min(found, key=lambda one: (len(one), sorted(one)))
 
     def told_apart(self, pods: list[Pod]) -> list[Members]:
-        """Return the reaches; of too many, each namespace's commonest before anyone's second."""
+        """Return the reaches; beyond the limit, the most common of each namespace come first."""
         counts: dict[str, dict[Members, int]] = {}
         for pod in pods:
             if members := self.reach[pod.key]:
@@ -232,7 +232,7 @@ class State:
         return alone + sorted(set(ranks) - set(alone), key=order)[:REACHES_MAX]
 
     def usability(self, members: Members | None) -> Useful | None:
-        """Return what is of use to the pods whose own reach it is; None: to all that move."""
+        """Return the usability numbers of a reach; None is the whole cluster."""
         if self.config.usability is UsabilityMode.NONE:
             return None
         if self.config.usability is not UsabilityMode.AUTO:
@@ -244,24 +244,24 @@ class State:
         return derived(pods, beside, smallest=self.mutant == "the one smallest pod")
 
     def standing(self) -> dict[str, list[Pod]]:
-        """Return all pods by node as they stand, those among them that do not exist."""
+        """Return the current pods by node, with placeholders."""
         found: dict[str, list[Pod]] = {name: [] for name in self.nodes}
         for key, name in self.at.items():
             found[name].append(self.pods[key])
         return found
 
     def open(self, node: Node, pods: list[Pod]) -> bool:
-        """Say whether the node takes pods, given those on it."""
+        """Return whether the node is schedulable, given the pods on it."""
         if node.name in self.gone:
             return False
         if self.mutant == "virtual nodes are machines" and node.virtual:
             return True
         return is_open(node, pods) and not is_shut(node, self.pace)
 
-    # Sums.
+    # Totals.
 
     def sums(self, members: Members, useful: Useful | None) -> Sums:
-        """Add up what stands on the nodes now; what does not exist is no load."""
+        """Return the totals of the nodes; placeholders are no load."""
         nodes, capacity, requests, usable = 0, NONE, NONE, NONE
         load = self.mutant == "headroom is load"
         standing = self.standing()
@@ -282,13 +282,13 @@ class State:
         return Sums(nodes, capacity, requests, usable)
 
     def whole(self) -> Sums:
-        """Add up all nodes that somebody reaches."""
+        """Return the totals of all nodes in reaches."""
         everywhere = self.mutant == "the whole is every node"
         members = frozenset(self.nodes) if everywhere else self.reached
         return self.sums(members, self.useful_whole)
 
     def reserve(self, members: Members | None, *, marked: bool) -> Pair:
-        """Return what the busiest moment needed beyond what is asked for now; marks it spares."""
+        """Return the excess of the peak over current requests; for marked nodes it is 0."""
         if marked and self.mutant != "the peak releases marks":
             return NONE
         if self.pace is None or self.mutant == "no peak":
@@ -324,7 +324,7 @@ class State:
         return min(device_limit_at(self.config, node, marked=marked) for node in nodes)
 
     def thresholds(self, members: Members, *, marked: bool) -> Shares:
-        """Return the smallest that any node of the reach has."""
+        """Return the lowest thresholds of the nodes in the reach."""
         each = [limits_at(self.config, self.nodes[name], marked=marked) for name in members]
         if self.mutant == "no thresholds of pools":
             each = [limits(self.config, marked=marked)]
@@ -332,10 +332,10 @@ class State:
 
 
 def units(pods: list[Pod], name: str) -> int:
-    """Add up what the pods request of one extended resource."""
+    """Return the DaemonSet pods and static pods."""
     return sum(dict(pod.requests.extended).get(name, 0) for pod in pods)
 
 
 def is_spare(pod: Pod) -> bool:
-    """Say whether the pod does not exist and room is kept for it."""
+    """Return whether the pod is a placeholder."""
     return not pod.namespace

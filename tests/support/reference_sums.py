@@ -1,4 +1,4 @@
-"""How much there is, is asked for and is of use: pairs of CPU and memory, added up plainly."""
+"""Reference implementation of totals: capacity, requests and usable capacity."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from core.capacity.usable import Usability
 
 Pair = tuple[int, int]
-"""Millicores and bytes."""
+"""CPU in millicores and memory in bytes."""
 NONE: Pair = (0, 0)
 
 
 class Useful(NamedTuple):
-    """When free capacity is of use: so much of both at least, and the one beside the other."""
+    """The minimum free amounts and ratios at which free capacity is usable."""
 
     least: Pair
     cpu_per_memory: Fraction
-    """Cores per 10^9 bytes."""
+    """Ratio of cores to 10^9 bytes."""
     memory_per_cpu: Fraction
 
 
 class Sums(NamedTuple):
-    """Of a set of nodes."""
+    """Totals of a set of nodes."""
 
     nodes: int
     capacity: Pair
@@ -35,12 +35,12 @@ class Sums(NamedTuple):
 
 
 def plus(one: Pair, other: Pair) -> Pair:
-    """Add both resources."""
+    """Return the sum of two pairs."""
     return one[0] + other[0], one[1] + other[1]
 
 
 def asked(pods: Iterable[Pod]) -> Pair:
-    """Add up what pods ask for."""
+    """Return the requests of the pods."""
     total = NONE
     for pod in pods:
         total = plus(total, (pod.requests.cpu_millis, pod.requests.memory_bytes))
@@ -48,23 +48,23 @@ def asked(pods: Iterable[Pod]) -> Pair:
 
 
 def minus(one: Pair, other: Pair) -> Pair:
-    """Subtract both resources."""
+    """Return the difference of two pairs."""
     return one[0] - other[0], one[1] - other[1]
 
 
 def held(node: Node, pods: Iterable[Pod]) -> Pair:
-    """Return what they ask for, of both resources no more than the node has."""
+    """Return the requests of the pods, limited to the allocatable resources of the node."""
     cpu, memory = asked(pods)
     return min(cpu, offered(node)[0]), min(memory, offered(node)[1])
 
 
 def offered(node: Node) -> Pair:
-    """Return what the node has for pods."""
+    """Return the allocatable resources of the node."""
     return node.allocatable.cpu_millis, node.allocatable.memory_bytes
 
 
 def within(used: Pair, shares: tuple[Fraction, Fraction], whole: Pair) -> bool:
-    """Say whether both shares are kept; of nothing there is no share."""
+    """Return whether the used amounts are within the shares; 0 capacity allows only 0 requests."""
     return all(
         have > 0 and Fraction(part, have) <= share
         for part, share, have in zip(used, shares, whole, strict=True)
@@ -72,7 +72,7 @@ def within(used: Pair, shares: tuple[Fraction, Fraction], whole: Pair) -> bool:
 
 
 def usable_of(whole: Pair, used: Pair, useful: Useful | None) -> Pair:
-    """Return what is used, and what of the rest a pod could use; overcommitted: what is used."""
+    """Return used plus usable free capacity; on an overcommitted node, the used amounts."""
     cpu, memory = whole[0] - used[0], whole[1] - used[1]
     if cpu < 0 or memory < 0:
         return used
@@ -88,10 +88,10 @@ def usable_of(whole: Pair, used: Pair, useful: Useful | None) -> Pair:
 def derived(
     pods: Sequence[Pod], beside: Sequence[Pod], *, smallest: bool = False
 ) -> Useful | None:
-    """Derive the four numbers from pods that ask for both resources; None: there are none.
+    """Return the usability numbers derived from pods with both requests, or None.
 
-    Just under what all but one in twenty ask for; *smallest*: under what any of them asks for.
-    The ratios are those of *beside*, the pods that can use some of the same nodes.
+    The minimum is just under the 5th percentile of the requests, with *smallest* under the lowest.
+    The ratios are those of *beside*, the pods that share nodes of the reach.
     """
     pairs, others = _both(pods), _both(beside)
     if not pairs:
@@ -107,13 +107,13 @@ def derived(
 
 
 def _both(pods: Sequence[Pod]) -> list[Pair]:
-    """Return what those of the pods ask for that ask for both resources."""
+    """Return the requests of the pods that request both resources."""
     pairs = [asked([pod]) for pod in pods]
     return [(cpu, memory) for cpu, memory in pairs if cpu > 0 and memory > 0]
 
 
 def given(usability: "Usability") -> Useful:
-    """Read the configuration's four numbers."""
+    """Return the usability numbers of the configuration."""
     return Useful(
         least=(usability.min_cpu_millis, usability.min_memory_bytes),
         cpu_per_memory=usability.max_cpu_per_gb,
@@ -122,7 +122,7 @@ def given(usability: "Usability") -> Useful:
 
 
 def dominant(requests: Resources, whole: Resources) -> int:
-    """Return the largest share in CPU, memory or a device, in parts of 2^40, rounded down."""
+    """Return the dominant share of CPU, memory or a device, in units of 2^-40, rounded down."""
     have = {"cpu": whole.cpu_millis, "memory": whole.memory_bytes, **dict(whole.extended)}
     want = {"cpu": requests.cpu_millis, "memory": requests.memory_bytes, **dict(requests.extended)}
     shares = [

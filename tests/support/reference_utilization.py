@@ -1,6 +1,6 @@
-"""Policy NodeUtilization written plainly and slowly, look by look, from its documented words.
+"""Reference implementation of the policy NodeUtilization, pass by pass.
 
-As the plain plan that it stands on it takes values from the product and nothing else.
+Like the reference plan, on which it is based, it shares only values with the product.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 @dataclass(frozen=True)
 class Remembered:
-    """What one look leaves to the next."""
+    """The state that one pass leaves to the next."""
 
     since: Mapping[str, int] = field(default_factory=dict)
-    """Of the nodes that are not needed."""
+    """Time since which each node is unneeded."""
     places: Mapping[str, Moves] = field(default_factory=dict)
     standing: frozenset[str] = frozenset()
-    """Nodes that nobody took away."""
+    """Unmarked nodes that exist and are not being removed."""
 
 
 class Utilization(Reference):
-    """One look: `run`, then `remembered`."""
+    """One pass: call `run`, then `remembered`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Utilization(Reference):
         now: int = 0,
         **more: Any,
     ) -> None:
-        """Look at the cluster; without *before* time plays no part."""
+        """Prepare a pass; without *before*, times are ignored."""
         self.settings = config.policies.node_utilization
         super().__init__(
             cluster, config, mutant, pace, clock=None if before is None else now, **more
@@ -67,14 +67,14 @@ class Utilization(Reference):
         if mutant == "places are lost to anybody":
             self.went = True
 
-    # Order.
+    # Removal order.
 
     def dearness(self, node: Node) -> tuple[object, ...]:
-        """Return the node's class: marked ones first."""
+        """Return the class of the node: marked nodes first."""
         return (not is_marked(node),)
 
     def rank(self, node: Node) -> tuple[object, ...]:
-        """Order candidates: those first that empty soonest."""
+        """Return the sort key of a candidate; nodes that empty soonest come first."""
         if is_marked(node):
             return super().rank(node)
         pods = self.start[node.name]
@@ -83,10 +83,10 @@ class Utilization(Reference):
         share = dominant(Resources.total(pod.requests for pod in pods), node.allocatable)
         return *self.dearness(node), sticky, moving, share, node.name
 
-    # Who is not needed.
+    # Unneeded nodes.
 
     def limit(self, node: Node) -> Fraction:
-        """Return what the node's utilization must be under."""
+        """Return the limit of the node's utilization."""
         enter: Fraction = self.settings.utilization
         if not is_marked(node) or self.mutant == "marks are held to the utilization":
             return enter
@@ -96,7 +96,7 @@ class Utilization(Reference):
         return min(enter + Fraction(5, 100), Fraction(1)) if leave is None else leave
 
     def hardly_used(self, node: Node) -> bool:
-        """Hold what all its pods ask for against the limit, as they stand now."""
+        """Return whether the utilization of the node is below the limit."""
         pods = [pod for pod in self.standing()[node.name] if not is_spare(pod)]
         if self.mutant == "no daemons":
             pods = [pod for pod in pods if not pod.stays_with_node]
@@ -110,7 +110,7 @@ class Utilization(Reference):
         return any(under) if self.mutant == "one resource" else all(under)
 
     def keeps(self, pod: Pod) -> bool:
-        """Say whether the pod keeps its node."""
+        """Return whether the pod makes its node unremovable."""
         notes, keep = dict(pod.ties.notes), self.settings
         word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
         passed_over = pod.daemon or pod.mirror or pod.terminating or pod.priority < -10
@@ -126,21 +126,21 @@ class Utilization(Reference):
         )
 
     def on_disk(self, pod: Pod, safe: list[str]) -> bool:
-        """Say whether the pod has data on its node that is not *safe* to lose."""
+        """Return whether the pod has local volumes that are not *safe* to lose."""
         if self.mutant == "no local storage":
             return False
         return any(v not in safe or self.mutant == "no safe data" for v in pod.ties.local_volumes)
 
     def not_needed(self, node: Node) -> bool:
-        """Say whether the node may go, but for places."""
+        """Return whether the node is unneeded, apart from the placement of its pods."""
         bound = [pod for pod in self.cluster.pods if pod.node == node.name]
         return self.hardly_used(node) and not any(self.keeps(pod) for pod in bound)
 
     def look_for_places(self) -> None:
-        """List the nodes that are not needed, on the state in which all marked ones have gone.
+        """List the unneeded nodes, after the removal of all marked nodes.
 
-        Those whose places all hold come first. What the others are to count on, no two count on
-        already, where such room is to be had.
+        Nodes whose known placements are all still valid come first. The pods of other nodes avoid
+        room that two nodes already count on, if possible.
         """
         self.looked = True
         assert self.before is not None
@@ -183,7 +183,7 @@ class Utilization(Reference):
         )
 
     def note(self, node: Node, known: Mapping[str, str], placed: Mapping[str, str]) -> None:
-        """Note where the pods would go, and since when they would."""
+        """Record the placements of the pods, and since when the node is unneeded."""
         assert self.before is not None
         self.places[node.name] = [*real(placed).items()]
         was = node.name in self.before.since and node.name in self.before.places
@@ -194,7 +194,7 @@ class Utilization(Reference):
             self.promise(name, Resources.total(asked_there))
 
     def promise(self, name: str, asked_there: Resources) -> None:
-        """Count what is promised on a node, but for the first; too much is all that is there."""
+        """Add promised requests of a node, except the first; an excess counts as everything."""
         if name not in self.promised:
             self.promised[name] = Resources()
             return
@@ -203,12 +203,12 @@ class Utilization(Reference):
         self.promised[name] += more
 
     def free(self, name: str) -> Resources:
-        """Return what nobody asks for on the node."""
+        """Return the free capacity of the node."""
         used = Resources.total(pod.requests for pod in self.standing()[name])
         return self.nodes[name].allocatable - used
 
     def known(self, node: Node, here: list[Pod]) -> dict[str, str]:
-        """Return the places that have been found for pods on the node, in their order."""
+        """Return the known placements of the node's pods, in their order."""
         known = {**(self.before.places if self.before else {}), **self.places}
         if self.mutant == "places are chosen anew":
             return {}
@@ -222,9 +222,9 @@ class Utilization(Reference):
         known: Mapping[str, str],
         promised: Mapping[str, Resources] | None = None,
     ) -> dict[str, str]:
-        """Say where the pods would go; places that are known come first, as they were found.
+        """Return placements of the pods; known placements are tried first.
 
-        Whoever finds none is asked again once others have theirs: he may have to be near them.
+        Unplaced pods are tried again after others are placed, as their affinity may need them.
         """
         pods = {pod.key: pod for pod in here}
         there = self.standing()
@@ -257,10 +257,10 @@ class Utilization(Reference):
             asks = ordered if self.mutant != "asked once" else []
         return placed
 
-    # Steps.
+    # Removal.
 
     def let_go(self, node: Node) -> Moves | None:
-        """Let the node go, and say where its pods go; None: it must stay."""
+        """Remove the node and return the placements of its pods, or return None."""
         if not is_marked(node) and not self.looked:
             self.look_for_places()
         if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
@@ -277,21 +277,21 @@ class Utilization(Reference):
         return self.places[node.name]
 
     def remembered(self) -> Remembered:
-        """Return what the next look is to know."""
+        """Return the state for the next pass."""
         if not self.looked:
             self.look_for_places()
         return Remembered(self.since, self.places, self.left)
 
 
 ALL = Resources(10**30, 10**30, 10**30, 10**30)
-"""More than there is."""
+"""More than any node has."""
 
 
 def real(placed: Mapping[str, str]) -> dict[str, str]:
-    """Leave out the pods that do not exist."""
+    """Return the placements without placeholders."""
     return {key: name for key, name in placed.items() if not key.startswith("/")}
 
 
 def lost(known: Mapping[str, str], placed: Mapping[str, str]) -> list[str]:
-    """Return the pods that do not get the place that is known."""
+    """Return the pods that do not get their known placement."""
     return [key for key, name in known.items() if placed.get(key) != name]

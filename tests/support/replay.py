@@ -1,4 +1,4 @@
-"""A plan carried out step by step, everything counted anew, by other means than the engine's."""
+"""Carry out a plan step by step, and recount everything independently of the engine."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ from tests.support.strategies import keys
 
 
 class Replay:
-    """A plan's removals carried out one by one, everything counted anew at each."""
+    """Carries out removals one by one, and checks counts and totals after each."""
 
     def __init__(self, cluster: Cluster, config: Config, held: RateLimits) -> None:
         self.config, self.held = config, held
@@ -35,7 +35,7 @@ class Replay:
         return one
 
     def scopes(self, one: Node) -> list[tuple[str, Budget, list[Node]]]:
-        """The cluster and the node's pool: name, limits, and the nodes before any went."""
+        """Return name, budget and initial nodes of the cluster and of the node's pool."""
         budgets = self.config.budgets
         reached = self.plain.reached
         judged = [o for o in self.all.values() if one.name not in reached or o.name in reached]
@@ -61,7 +61,7 @@ class Replay:
                 )
 
     def check_sums(self, one: Node, moves: Iterable[tuple[str, str]]) -> None:
-        """Hold the whole, and every reach that lost the node or gained requests, to its limit."""
+        """Check the thresholds of the cluster and of every affected reach."""
         plain, marked = self.plain, one not in self.new
         touched = {one.name, *(name for pod, name in moves if asked([self.pods[pod]]) != NONE)}
         plain.gone.append(one.name)

@@ -1,4 +1,4 @@
-"""Generated budgets, and what may hold the engine back at a moment."""
+"""Hypothesis strategies for budgets and rate limits."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -28,8 +28,10 @@ BUDGETS = st.one_of(st.just(UNLIMITED), st.just(Budgets()), LIMITED)
 
 
 def window(marks: Mapping[str, int], unreached: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return Pace's fields for so many marks in the window by pool; *unreached* of them: on nodes
-    that no movable pod reaches."""
+    """Return fields of RateLimits for a number of marks in the window by pool.
+
+    *unreached* are the numbers of these marks on nodes in no reach.
+    """
     away = unreached or {}
     reached = {pool: (9,) * (many - away.get(pool, 0)) for pool, many in marks.items()}
     return {

@@ -1,4 +1,4 @@
-"""Nodes behind an API server whose every answer the test lets through."""
+"""An in-memory API server whose responses the test can delay."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from tests.support.admission import Json, NodeApi
 
 
 class SlowApi(NodeApi):
-    """Calls begin at once, and end when the gate is open; implements objects.Objects."""
+    """Nodes whose calls end only while the gate is open; implements objects.Objects."""
 
     def __init__(self, *nodes: Json) -> None:
         super().__init__(*nodes)
         self.gate = asyncio.Event()
         self.gate.set()
         self.calls = 0
-        """Under way now."""
+        """Number of calls in progress."""
         self.most = 0
-        """That ever were under way at once."""
+        """Maximum number of concurrent calls so far."""
         self._news = asyncio.Condition()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no call end meanwhile."""
+        """Keep the gate closed inside of the context."""
         self.gate.clear()
         yield
         self.gate.set()
@@ -35,7 +35,7 @@ class SlowApi(NodeApi):
         return replace(super().node(name), version=str(self.versions[name]))
 
     async def under_way(self, calls: int) -> None:
-        """Wait until so many calls have begun and not ended."""
+        """Wait until *calls* calls are in progress."""
         async with self._news:
             await self._news.wait_for(lambda: self.calls == calls)
 

@@ -1,4 +1,4 @@
-"""A cluster whose nodes only the engine's loop changes; its pods stay where they are."""
+"""A cluster in memory whose nodes only the controller changes; its pods do not move."""
 
 from dataclasses import replace
 
@@ -11,14 +11,14 @@ from core.writes.write import Write, applied
 
 
 class Standing:
-    """Nodes as an API server keeps them; implements objects.Objects."""
+    """Nodes of an API server in memory; implements objects.Objects."""
 
     def __init__(self, cluster: Cluster, *, webhook_up: bool = True) -> None:
         self.cluster, self._webhook_up = cluster, webhook_up
         self._nodes = {node.name: node for node in cluster.nodes}
         self.now = 0
         self.turns: list[tuple[int, str, bool]] = []
-        """When which node was marked (true) or released."""
+        """Time, node, and whether it was marked (True) or released."""
 
     async def get(self, key: str) -> tuple[Node, str]:
         return self._nodes[key], "1"

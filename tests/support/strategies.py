@@ -1,4 +1,4 @@
-"""Generated clusters: small, but with everything in them that the engine tells apart."""
+"""Hypothesis strategies for small clusters with all features that the engine knows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -133,7 +133,7 @@ def nodes(draw: st.DrawFn, number: int) -> Node:
 
 
 def unmarked(found: Node) -> Node:
-    """Return the node as it was before the engine and the webhook have marked it."""
+    """Return the node without its mark and the taint of Ebb."""
     labels = {key: value for key, value in found.labels.items() if key != MARK_LABEL}
     annotations = {k: v for k, v in found.annotations.items() if k != DETAILS_ANNOTATION}
     return replace(without_our_taint(found, TAINT_KEY), labels=labels, annotations=annotations)
@@ -143,10 +143,9 @@ def unmarked(found: Node) -> Node:
 def clusters(
     draw: st.DrawFn, most: int = 8, companies: Sequence[PodConstraints] = COMPANIES
 ) -> Cluster:
-    """Return a cluster in which every pod stands where the scheduler could have put it.
+    """Draw a cluster in which every pod is on a feasible node.
 
-    Only what pods ask of other pods may be broken, as it may in a cluster: nothing enforces it
-    once a pod runs.
+    Only inter-pod constraints may be violated, since nothing enforces them once a pod runs.
     """
     places = [draw(nodes(number)) for number in range(draw(st.integers(1, most)))]
     pods: list[Pod] = []
@@ -183,12 +182,12 @@ def clusters(
 
 
 def _of_ten(number: int) -> st.SearchStrategy[bool]:
-    """Be true so many times of ten."""
+    """Draw True in *number* of ten cases."""
     return st.integers(0, 9).map(lambda drawn: drawn >= 10 - number)
 
 
 def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Pod:
-    """Bind the pod to *target* if it fits there; else it stays pending."""
+    """Return the pod bound to *target* if it fits, else Pending."""
     asked = made.requests
     cpu, memory, slots = left[target.name]
     gpus = dict(target.allocatable.extended).get("gpu", 0)
@@ -205,7 +204,7 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
 
 
 def keys(cluster: Cluster, config: Config) -> Callable[[frozenset[str]], str]:
-    """Return what the product calls a set of nodes; what it does not tell apart has no name."""
+    """Return a function from a set of nodes to the key of its reach, if there is one."""
     survey = ClusterSnapshot(cluster, config)
     found = {
         frozenset(survey.node_order.nodes[node].name for node in reach.nodes): reach.key

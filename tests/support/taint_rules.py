@@ -1,4 +1,4 @@
-"""What the API server accepts as taints, written anew from its rules and not from our code.
+"""The API server's validation of taints, written from its rules and independent of the product.
 
 Source: validateNodeTaints, ValidateLabelName and IsValidLabelValue of Kubernetes.
 """
@@ -13,7 +13,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def faults(taints: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what the API server would refuse, by the taint's place."""
+    """Return the errors that the API server would report, by index of the taint."""
     found = []
     seen = set()
     for place, taint in enumerate(taints):
@@ -31,12 +31,12 @@ def faults(taints: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def is_name(text: Any) -> bool:
-    """Say whether it is a label's value, or the part of a key after the slash."""
+    """Return whether the text is a valid label value, or part of a key after the slash."""
     return isinstance(text, str) and len(text) <= 63 and NAME.fullmatch(text) is not None
 
 
 def is_key(text: Any) -> bool:
-    """Say whether it is a qualified name."""
+    """Return whether the text is a qualified name."""
     if not isinstance(text, str):
         return False
     *prefix, name = text.split("/")

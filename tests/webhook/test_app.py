@@ -1,4 +1,4 @@
-"""The program's front: real HTTPS on loopback, with the certificate that it makes itself."""
+"""The webhook's HTTPS server on the loopback interface, with a self-made certificate."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ async def served() -> AsyncIterator[Served]:
     await server.stop()
 
 
-async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
+async def test_review_of_marked_node_is_answered_with_patch(served: Served) -> None:
     body = (MESSAGES / "mark_added_foreign_taints.json").read_bytes()
     async with served.session.post(f"{served.url}/mutate-node?timeout=2s", data=body) as response:
         answer = await response.read()
@@ -55,7 +55,7 @@ async def test_a_review_is_answered_with_a_patch(served: Served) -> None:
     assert b'ebb_webhook_reviews_total{result="patched"} 1.0' in served.metrics.text()
 
 
-async def test_a_review_that_changes_nothing(served: Served) -> None:
+async def test_review_is_answered_without_patch_when_nothing_changes(served: Served) -> None:
     body = (MESSAGES / "kubelet_update.json").read_bytes()
     async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
         assert patch_of(await response.read()) is None
@@ -63,32 +63,32 @@ async def test_a_review_that_changes_nothing(served: Served) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1,2", b'{"kind":"AdmissionReview"}'])
-async def test_what_is_no_review_gets_400_with_the_reason(served: Served, body: bytes) -> None:
+async def test_invalid_review_is_rejected_with_400_and_reason(served: Served, body: bytes) -> None:
     async with served.session.post(f"{served.url}/mutate-node", data=body) as response:
         assert response.status == 400
         assert "AdmissionReview" in orjson.loads(await response.read())["error"]
     assert b'ebb_webhook_reviews_total{result="refused"} 1.0' in served.metrics.text()
 
 
-async def test_health_is_served_too(served: Served) -> None:
+async def test_health_endpoints_are_served(served: Served) -> None:
     for path in ("/livez", "/readyz"):
         async with served.session.get(served.url + path) as response:
             assert response.status == 200
 
 
-async def test_metrics_are_not_where_anybody_calls(served: Served) -> None:
-    """Its port is open to all; the one of the metrics is not (networkpolicy.yaml)."""
+async def test_metrics_are_not_served_on_webhook_port(served: Served) -> None:
+    """The webhook's port is open to all peers, the metrics port is not (networkpolicy.yaml)."""
     async with served.session.get(f"{served.url}/metrics") as response:
         assert response.status == 404
 
 
-async def test_another_authority_is_not_trusted(served: Served) -> None:
+async def test_client_rejects_certificate_of_other_ca(served: Served) -> None:
     other = tls.make_pair(["localhost"], SystemClock().unix_seconds())
     with pytest.raises(aiohttp.ClientConnectorCertificateError):
         await served.session.get(f"{served.url}/livez", ssl=trusting(other.ca))
 
 
-async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
+async def test_client_rejects_certificate_without_host_name() -> None:
     pair = tls.make_pair(["elsewhere.example"], SystemClock().unix_seconds())
     server = http.Server(
         make_app(Metrics(), http.Health(), FakeClock(), TAINT_KEY), "127.0.0.1:0", serving(pair)
@@ -100,7 +100,7 @@ async def test_a_name_that_is_not_in_the_certificate_is_not_trusted() -> None:
     await server.stop()
 
 
-async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
+async def test_certificate_is_served_from_files(tmp_path: Path) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
@@ -117,8 +117,8 @@ async def test_a_pair_is_served_from_files(tmp_path: Path) -> None:
     await server.stop()
 
 
-async def test_a_pair_that_changes_before_its_files_are_followed_is_served(tmp_path: Path) -> None:
-    """So is one whose callers' CA changes."""
+async def test_certificate_and_client_ca_are_reloaded_when_files_change(tmp_path: Path) -> None:
+    """Files may change between the first load and the start of `follow`."""
     cert, key, ca = tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca"
     cert.write_bytes(PAIR.certificate)
     key.write_bytes(PAIR.key)
@@ -147,7 +147,9 @@ async def test_a_pair_that_changes_before_its_files_are_followed_is_served(tmp_p
 
 
 @pytest.mark.parametrize("content", [b"", b"no PEM", PAIR.ca])
-def test_files_that_are_no_pair_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_invalid_certificate_file_is_rejected_with_its_name(
+    tmp_path: Path, content: bytes
+) -> None:
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     cert.write_bytes(content)
     key.write_bytes(PAIR.key)

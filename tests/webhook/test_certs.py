@@ -1,4 +1,4 @@
-"""The webhook's own certificates: one CA for all replicas, and a change that nobody notices."""
+"""The webhook's own certificates: one CA for all replicas, rotated without an outage."""
 
 import asyncio
 from dataclasses import replace
@@ -29,7 +29,7 @@ from webhook.certs import BUNDLE_MAX, GAP_SECONDS, ROTATE_ANNOTATION, UNUSED_SEC
 DAY = 24 * 3600
 
 
-async def test_replicas_that_start_together_share_one_ca() -> None:
+async def test_replicas_share_ca_when_they_start_together() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock) for _ in range(3)]
     await asyncio.gather(*(one.round() for one, _ in replicas))
@@ -42,7 +42,7 @@ async def test_replicas_that_start_together_share_one_ca() -> None:
     assert len(tls.split(cluster.bundle[0])) == 1
 
 
-async def test_the_bundle_is_written_only_when_it_differs_by_whichever_replica_is_first() -> None:
+async def test_bundle_is_written_only_when_it_differs() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     first, second = replica(cluster, clock)[0], replica(cluster, clock)[0]
     for one in (first, second, first, second):
@@ -56,7 +56,7 @@ async def test_the_bundle_is_written_only_when_it_differs_by_whichever_replica_i
     assert cluster.writes == 2
 
 
-async def test_a_replica_that_is_too_late_to_write_the_bundle_looks_again() -> None:
+async def test_replica_reads_bundle_again_when_write_conflicts() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock)[0] for _ in range(2)]
     await asyncio.gather(*(one.round() for one in replicas))
@@ -67,14 +67,14 @@ async def test_a_replica_that_is_too_late_to_write_the_bundle_looks_again() -> N
     assert all(one.why_not_ready() is None for one in replicas)
 
 
-async def test_without_a_registration_the_replica_is_ready() -> None:
+async def test_replica_is_ready_when_webhook_configuration_is_missing() -> None:
     cluster, clock = Cluster(bundle=None), FakeClock(START)
     one, _ = replica(cluster, clock)
     await one.round()
     assert one.why_not_ready() is None
 
 
-async def test_others_cas_stay_in_the_bundle_and_ended_ones_go() -> None:
+async def test_expired_cas_are_removed_from_bundle_and_other_cas_remain() -> None:
     stranger = _renamed(tls.make_ca(START))
     ended = tls.make_ca(START - 11 * 365 * DAY).certificate
     cluster = Cluster(bundle=[stranger + ended, b""])
@@ -86,7 +86,7 @@ async def test_others_cas_stay_in_the_bundle_and_ended_ones_go() -> None:
     assert cluster.bundle[0] == cluster.bundle[1]
 
 
-async def test_a_bundle_that_is_full_gets_our_cas_and_loses_what_trusts_nobody_first() -> None:
+async def test_expired_cas_are_dropped_first_when_bundle_is_full() -> None:
     others = [_renamed(tls.make_ca(START)) for _ in range(BUNDLE_MAX - 1)]
     ended = tls.make_ca(START - 11 * 365 * DAY).certificate
     cluster, clock = Cluster(bundle=[ended + b"".join(others), b""]), FakeClock(START)
@@ -95,7 +95,7 @@ async def test_a_bundle_that_is_full_gets_our_cas_and_loses_what_trusts_nobody_f
     assert cluster.bundle == [cluster.data["ca.crt"] + b"".join(others)] * 2
 
 
-async def test_a_ca_of_others_in_the_secret_takes_one_place_in_the_bundle() -> None:
+async def test_foreign_ca_of_secret_is_in_bundle_once() -> None:
     made = [tls.make_ca(START) for _ in range(2)]
     cas = [signed(one, _key_of(one), days=365, is_ca=True) for one in made]
     stage = Trust(cas[0], cas[1]).encode()
@@ -108,8 +108,8 @@ async def test_a_ca_of_others_in_the_secret_takes_one_place_in_the_bundle() -> N
         assert tls.split(cluster.bundle[0]) == [*(ca.certificate for ca in cas), *others]
 
 
-async def test_a_ca_of_others_that_has_our_name_stays_in_the_bundle() -> None:
-    """As cert-manager's, whose pods serve on while the component is taken out."""
+async def test_foreign_ca_with_our_name_remains_in_bundle() -> None:
+    """For example cert-manager's CA, whose pods still serve while the component is removed."""
     first = tls.make_ca(START)
     theirs = signed(first, _key_of(first), days=365, is_ca=True)
     cluster = Cluster(bundle=[first.certificate + theirs.certificate])
@@ -128,14 +128,14 @@ def _key_of(pair: Pair) -> ec.EllipticCurvePrivateKey:
 
 
 def _renamed(pair: Pair) -> bytes:
-    """Return a certificate that is not a CA of ours: a leaf."""
+    """Return a certificate that is not a CA of the webhook: a leaf."""
     return tls.make_leaf(pair, ["elsewhere"], START).certificate
 
 
 async def settle(
     cluster: Cluster, clock: FakeClock, seconds: float, *replicas: Certificates
 ) -> None:
-    """Let time pass in rounds of all replicas."""
+    """Advance the clock, with rounds of all replicas."""
     end = clock.seconds + seconds
     while clock.seconds < end:
         clock.seconds = min(end, clock.seconds + GAP_SECONDS)
@@ -145,7 +145,7 @@ async def settle(
             assert all(one.signed_by in tls.split(bundle) for bundle in cluster.bundle)
 
 
-async def test_a_change_of_ca_is_trusted_at_every_step() -> None:
+async def test_leaf_is_trusted_at_every_step_of_ca_rotation() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, served_by_one = replica(cluster, clock)
     other, served_by_other = replica(cluster, clock)
@@ -168,7 +168,7 @@ async def test_a_change_of_ca_is_trusted_at_every_step() -> None:
     assert tls.split(cluster.bundle[0]) == [cluster.data["ca.crt"]]
 
 
-async def test_the_soak_begins_when_the_next_ca_is_in_the_bundle() -> None:
+async def test_soak_begins_when_next_ca_is_in_bundle() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
     await one.round()
@@ -187,8 +187,8 @@ async def test_the_soak_begins_when_the_next_ca_is_in_the_bundle() -> None:
     assert not connects(serving.context, first), "the next one signs"
 
 
-async def test_each_replica_waits_for_its_own_soak() -> None:
-    """One that could not reach the API server knows nothing of what others have seen."""
+async def test_replica_waits_for_its_own_soak_after_disconnection() -> None:
+    """A disconnected replica does not know since when the next CA is in the bundle."""
     cluster, clock, way = Cluster(), FakeClock(START), Way()
     one = replica(cluster, clock)[0]
     away, serving = replica(cluster, clock, way)
@@ -212,8 +212,8 @@ async def test_each_replica_waits_for_its_own_soak() -> None:
     assert away.signed_by == one.signed_by
 
 
-async def test_a_replica_that_cannot_read_the_registration_serves_its_leaf_to_its_end() -> None:
-    """Then it signs by the CA that is recorded: nobody trusts the leaf that has expired."""
+async def test_replica_serves_leaf_until_expiry_when_webhook_configuration_is_unreadable() -> None:
+    """After that it signs with the recorded CA, since the expired leaf is useless."""
     cluster, clock, way = Cluster(), FakeClock(START), Way()
     one, (blind, serving) = replica(cluster, clock)[0], replica(cluster, clock, way)
     await settle(cluster, clock, 1, one, blind)
@@ -230,7 +230,7 @@ async def test_a_replica_that_cannot_read_the_registration_serves_its_leaf_to_it
         assert blind.signed_by == signed_by
 
 
-async def test_a_break_in_the_bundle_begins_the_soak_again() -> None:
+async def test_soak_restarts_when_bundle_loses_next_ca() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, _ = replica(cluster, clock)
     await settle(cluster, clock, 1, one)
@@ -245,7 +245,7 @@ async def test_a_break_in_the_bundle_begins_the_soak_again() -> None:
     assert cluster.data["ca.crt"] != first
 
 
-async def test_a_replica_without_a_leaf_signs_at_once_by_the_ca_that_is_recorded() -> None:
+async def test_new_replica_signs_leaf_with_recorded_ca_during_rotation() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, _ = replica(cluster, clock)
     await one.round()
@@ -260,7 +260,7 @@ async def test_a_replica_without_a_leaf_signs_at_once_by_the_ca_that_is_recorded
     await trusted(serving, cluster.bundle[0])
 
 
-async def test_replicas_that_rotate_at_once_make_one_ca() -> None:
+async def test_replicas_create_one_ca_when_they_rotate_together() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock)[0] for _ in range(3)]
     await settle(cluster, clock, 1, *replicas)
@@ -274,7 +274,7 @@ async def test_replicas_that_rotate_at_once_make_one_ca() -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"ca.crt": b"garbage"}], ids=["emptied", "garbage"])
-async def test_whoever_is_first_makes_a_ca_and_the_others_go_on_with_the_one_before(
+async def test_replicas_keep_previous_ca_until_new_ca_has_soaked_when_secret_is_lost(
     data: dict[str, bytes],
 ) -> None:
     cluster, clock, way = Cluster(), FakeClock(START), Way()
@@ -292,7 +292,7 @@ async def test_whoever_is_first_makes_a_ca_and_the_others_go_on_with_the_one_bef
     assert first in tls.split(cluster.bundle[0])
 
 
-async def test_a_secret_of_last_month_that_is_put_back_is_soaked_as_a_new_ca() -> None:
+async def test_restored_old_secret_is_soaked_like_new_ca() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock)[0], replica(cluster, clock)[0]]
     await settle(cluster, clock, 1, *replicas)
@@ -305,7 +305,7 @@ async def test_a_secret_of_last_month_that_is_put_back_is_soaked_as_a_new_ca() -
     assert {one.signed_by for one in replicas} == {cluster.data["ca.crt"]} != {first}
 
 
-async def test_a_secret_of_before_a_rotation_that_is_put_back_takes_no_trust_away() -> None:
+async def test_current_ca_remains_trusted_when_secret_before_rotation_is_restored() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     replicas = [replica(cluster, clock)[0], replica(cluster, clock)[0]]
     await settle(cluster, clock, 1, *replicas)
@@ -322,7 +322,7 @@ async def test_a_secret_of_before_a_rotation_that_is_put_back_takes_no_trust_awa
     assert {one.signed_by for one in replicas} == {before["ca.crt"]}
 
 
-async def test_what_a_killed_replica_has_not_written_another_one_writes() -> None:
+async def test_other_replica_writes_bundle_when_replica_is_killed() -> None:
     cluster, clock, way = Cluster(), FakeClock(START), Way()
     one, other = replica(cluster, clock, way)[0], replica(cluster, clock)[0]
     await settle(cluster, clock, 1, one, other)
@@ -337,7 +337,7 @@ async def test_what_a_killed_replica_has_not_written_another_one_writes() -> Non
 
 
 @pytest.mark.parametrize("days", [-300, 2])
-async def test_a_clock_that_is_wrong_ends_no_trust_and_no_rotation(days: int) -> None:
+async def test_rotation_completes_when_clock_of_replica_is_wrong(days: int) -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, wrong = replica(cluster, clock)[0], replica(cluster, Apart(clock, days * DAY))[0]
     for _ in range(3):
@@ -350,7 +350,7 @@ async def test_a_clock_that_is_wrong_ends_no_trust_and_no_rotation(days: int) ->
     assert one.signed_by == wrong.signed_by == cluster.data["ca.crt"]
 
 
-async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
+async def test_leaf_is_renewed_long_before_expiry() -> None:
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
     await one.round()
@@ -365,8 +365,8 @@ async def test_a_leaf_is_renewed_long_before_it_ends() -> None:
     assert one.why_not_ready() == "no valid certificate"
 
 
-async def test_a_leaf_of_a_clock_that_was_ahead_is_replaced_when_it_is_set() -> None:
-    """As on a node that boots with its local time: to others the leaf begins in hours."""
+async def test_leaf_is_replaced_when_clock_that_was_ahead_is_corrected() -> None:
+    """A node may boot with its local time; for other nodes the leaf then begins in hours."""
     cluster, clock = Cluster(), FakeClock(START)
     leader, _ = replica(cluster, clock)
     await leader.round()
@@ -380,8 +380,8 @@ async def test_a_leaf_of_a_clock_that_was_ahead_is_replaced_when_it_is_set() -> 
 
 
 @pytest.mark.parametrize("refused", ["read", "write"])
-async def test_a_leaf_is_renewed_whatever_becomes_of_the_registration(refused: str) -> None:
-    """Whoever takes that right away has seven days else, and then no webhook."""
+async def test_leaf_is_renewed_when_webhook_configuration_is_forbidden(refused: str) -> None:
+    """Otherwise the webhook would fail seven days after this permission is revoked."""
     cluster, clock = Cluster(), FakeClock(START)
     one, serving = replica(cluster, clock)
     await one.round()
@@ -421,9 +421,9 @@ FULL = replace(OLD, old=tuple(tls.make_ca(START).certificate for _ in range(OLD_
         (FULL, 8, True, False, True, False),
         (replace(FULL, next=NEXT.next), 8, False, True, True, False),
     ],
-    ids=count(),  # not by START, which is another one in each worker
+    ids=count(),  # ids must not contain START, which differs between workers
 )
-def test_stages(
+def test_trust_advances_when_stage_is_due(
     trust: Trust, after: int, asked: bool, next_trusted: bool, old_unused: bool, changes: bool
 ) -> None:
     now = START + after
@@ -435,7 +435,7 @@ def test_stages(
     assert {*trust.bundle()} <= {*found.bundle()}, "no stage but the last takes trust away"
 
 
-def test_a_ca_that_may_be_in_use_is_adopted_once_as_far_as_there_is_room() -> None:
+def test_adopt_adds_unknown_ca_once_up_to_limit() -> None:
     cas = [tls.make_ca(START).certificate for _ in range(OLD_MAX + 1)]
     assert adopt(TRUST, [TRUST.ca.certificate], START) is TRUST
     found = adopt(TRUST, [cas[0], TRUST.ca.certificate, cas[0]], START)
@@ -445,7 +445,7 @@ def test_a_ca_that_may_be_in_use_is_adopted_once_as_far_as_there_is_room() -> No
     assert adopt(full, cas, START + 2) is full
 
 
-def test_a_secret_of_a_replica_whose_clock_is_ahead_loses_no_stage() -> None:
+def test_next_ca_is_decoded_when_it_begins_in_future() -> None:
     assert Trust.decode(LATER.encode(), START) == LATER
     ended = Trust(TRUST.ca, tls.make_ca(START - 11 * 365 * DAY))
     assert Trust.decode(ended.encode(), START) == TRUST

@@ -1,4 +1,4 @@
-"""What must hold of certificates whatever happens to several replicas and to what they share."""
+"""Laws of the certificates under random failures of replicas and of their shared objects."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ REPLICAS = 3
 AWAY_SECONDS_MAX = 3600
 DAY = 24 * 3600
 APART = st.sampled_from([0, 0, 50, -50, 3600, -3600, 2 * DAY, -2 * DAY, 300 * DAY, -300 * DAY])
-"""By how much the clock of a replica is ahead."""
+"""Seconds by which the clock of a replica is ahead."""
 KINDS = ["look", "look", "wait", "wait", "rotate", "cut", "kill", "restart", "secret", "bundle"]
 STEPS = st.lists(
     st.tuples(
@@ -35,7 +35,7 @@ STEPS = st.lists(
 
 @dataclass
 class Running:
-    """A replica, and its way to the API server."""
+    """A replica and its connection to the API server."""
 
     certificates: Certificates
     way: Way
@@ -44,16 +44,16 @@ class Running:
 
 @dataclass
 class World:
-    """Replicas with clocks of their own, and the objects that they share."""
+    """Replicas with their own clocks, and the objects that they share."""
 
     apart: Sequence[int]
     clock: FakeClock = field(default_factory=lambda: FakeClock(START))
     cluster: Cluster = field(default_factory=Cluster)
     replicas: list[Running] = field(default_factory=list)
     changes: int = 0
-    """How often somebody asked for a new CA, or took the one there is away."""
+    """Number of requested rotations and deleted CAs."""
     bundled_at: dict[bytes, float] = field(default_factory=dict)
-    """By CA when it first was in a caBundle that a replica wrote."""
+    """Time by CA when a replica first wrote it into a caBundle."""
 
     def __post_init__(self) -> None:
         self.cluster.on_write = self.covers
@@ -65,7 +65,7 @@ class World:
         return Running(made, way)
 
     def covers(self, bundle: bytes) -> None:
-        """Check that a caBundle that a replica writes has the CA of every leaf that is served."""
+        """Check that a written caBundle contains the CA of every served leaf."""
         trusted = tls.split(bundle)
         for one in self.replicas:
             assert one.certificates.signed_by in (b"", *trusted)
@@ -73,7 +73,7 @@ class World:
             self.bundled_at.setdefault(ca, self.clock.seconds)
 
     async def look(self, number: int) -> None:
-        """Let a replica look once, and check what it serves then."""
+        """Run one round of a replica, then check the certificate that it serves."""
         one = self.replicas[number]
         before = one.certificates.signed_by
         with suppress(UnavailableError):
@@ -87,7 +87,7 @@ class World:
             assert all(after in bundle for bundle in bundles)
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, in which all replicas look."""
+        """Advance the clock, with rounds of all replicas."""
         end = self.clock.seconds + seconds
         while self.clock.seconds < end:
             self.clock.seconds = min(end, self.clock.seconds + GAP_SECONDS)
@@ -96,11 +96,11 @@ class World:
                 await self.look(number)
 
     async def do(self, what: str, number: int, amount: int, garbage: bytes) -> None:
-        """Take a step of KINDS."""
+        """Run one step of KINDS."""
         one = self.replicas[number]
         if what in ("rotate", "secret"):
-            # By a clock that is wrong one change makes two or three CAs, of which only so many are
-            # trusted at once.
+            # With a wrong clock one change creates two or three CAs, and the number of trusted CAs
+            # is limited.
             self.changes += 1
             if self.changes > (2 if any(self.apart) else OLD_MAX - 1):
                 return
@@ -127,7 +127,7 @@ class World:
                 await self.tamper(None, garbage)
 
     async def tamper(self, data: Mapping[str, bytes] | None, bundle: bytes | None) -> None:
-        """Write over one of the objects, if there is a replica that can repair it."""
+        """Overwrite one of the objects, if a replica is connected and can repair it."""
         able = [n for n, one in enumerate(self.replicas) if not one.way.down]
         if not able or not self.cluster.data:
             return
@@ -139,9 +139,9 @@ class World:
         await self.look(able[0])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(apart=st.lists(APART, min_size=REPLICAS, max_size=REPLICAS), steps=STEPS)
-def test_every_leaf_is_trusted_and_replicas_agree_in_the_end(
+def test_every_leaf_is_trusted_and_replicas_converge(
     apart: list[int], steps: list[tuple[str, int, int, bytes]]
 ) -> None:
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What a real API server sent, through the program's front; messages/README.md says how."""
+"""Recorded reviews of a real API server, sent to the HTTP server; see messages/README.md."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ MESSAGES = {path.stem.removeprefix("recorded_"): path.read_bytes()
             for path in (Path(__file__).parent / "messages").glob("recorded_*.json")}  # fmt: skip
 SOFT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
 BARE = {**SOFT, "value": "0"}
-"""Of a mark without details."""
+"""The taint of a mark without details."""
 HARD = {**SOFT, "effect": "NoSchedule"}
 THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
 LOST = {"key": "example.org/lost", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
@@ -38,7 +38,7 @@ TAINTS: dict[str, list[dict[str, Any]] | None] = {
     "server_side_apply_of_taints": [LOST, SOFT],
     "strategic_patch_of_taints": [THEIRS, SOFT],
 }
-"""What the Node's taints are after the answer; None: the answer changes nothing."""
+"""Taints of the Node after the patch, by recording. None: the answer has no patch."""
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ async def asked(url: str, body: bytes) -> bytes:
         return await response.read()
 
 
-def test_every_recording_has_an_answer_here() -> None:
+def test_every_recording_is_tested() -> None:
     assert set(MESSAGES) == set(TAINTS)
 
 
 @pytest.mark.parametrize("name", TAINTS)
-async def test_a_recorded_review(url: str, name: str) -> None:
+async def test_recorded_review_changes_only_taints(url: str, name: str) -> None:
     review = orjson.loads(MESSAGES[name])
     answer = await asked(url, MESSAGES[name])
     assert orjson.loads(answer)["response"]["uid"] == review["request"]["uid"]
@@ -79,7 +79,7 @@ async def test_a_recorded_review(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TAINTS)
-async def test_what_was_answered_is_not_changed_again(url: str, name: str) -> None:
+async def test_patched_node_is_not_patched_again(url: str, name: str) -> None:
     review = orjson.loads(MESSAGES[name])
     patch = patch_of(await asked(url, MESSAGES[name])) or []
     review["request"]["object"] = apply_json_patch(review["request"]["object"], patch)

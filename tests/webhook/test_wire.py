@@ -1,4 +1,4 @@
-"""The webhook's messages, in the form in which an API server sends them."""
+"""The webhook's wire format: admission reviews as an API server sends them."""
 
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,15 @@ def respond(body: bytes) -> bytes:
         pytest.param("status", None),
     ],
 )
-def test_messages(name: str, expected: list[dict[str, Any]] | None) -> None:
+def test_review_is_answered_with_expected_patch(
+    name: str, expected: list[dict[str, Any]] | None
+) -> None:
     body = (MESSAGES / f"{name}.json").read_bytes()
     assert patch_of(respond(body)) == expected
 
 
 @pytest.mark.parametrize("path", sorted(MESSAGES.glob("*.json")), ids=lambda path: path.stem)
-def test_the_answer_is_a_review_with_the_same_uid(path: Path) -> None:
+def test_answer_is_review_with_same_uid(path: Path) -> None:
     body = path.read_bytes()
     answer = orjson.loads(respond(body))
     assert answer["apiVersion"] == "admission.k8s.io/v1"
@@ -82,7 +84,7 @@ def changed(**changes: Any) -> bytes:
     return orjson.dumps(review)
 
 
-def test_an_object_that_is_no_node_passes_as_it_is() -> None:
+def test_object_of_other_kind_is_not_patched() -> None:
     node = node_json() | {"kind": "Pod"}
     node["metadata"]["labels"][MARK_LABEL] = "soft"
     assert patch_of(respond(review_of(node))) is None
@@ -108,7 +110,7 @@ def test_an_object_that_is_no_node_passes_as_it_is() -> None:
         review_of(node_json()).replace(b"n1", rb"\ud800"),
     ],
 )
-def test_what_is_no_review_of_a_node_is_refused(body: bytes) -> None:
+def test_invalid_review_is_rejected(body: bytes) -> None:
     with pytest.raises(InvalidInputError):
         wire.review(body, TAINT_KEY)
 
@@ -124,7 +126,7 @@ TAINTS = st.fixed_dictionaries(
     },
 )
 UNIQUE = st.lists(TAINTS, unique_by=lambda taint: (taint["key"], taint["effect"]))
-"""As the API server's validation has it."""
+"""The API server rejects two taints with the same key and effect."""
 SPECS = st.none() | st.fixed_dictionaries({}, optional={"taints": st.none() | UNIQUE})
 MARKS = st.sampled_from([None, "soft", "hard", "other"])
 
@@ -143,7 +145,7 @@ def modelled(labels: dict[str, str], taints: list[dict[str, Any]]) -> Node:
 
 
 @given(MARKS, SPECS)
-def test_patched_node_has_the_desired_taints_and_others_are_untouched(
+def test_patched_node_has_desired_taints_and_is_otherwise_unchanged(
     mark: str | None, spec: dict[str, Any] | None
 ) -> None:
     node = a_node(mark, spec)
@@ -160,19 +162,19 @@ def test_patched_node_has_the_desired_taints_and_others_are_untouched(
 
 
 @given(MARKS, SPECS)
-def test_the_second_review_changes_nothing(mark: str | None, spec: dict[str, Any] | None) -> None:
+def test_second_review_changes_nothing(mark: str | None, spec: dict[str, Any] | None) -> None:
     node = a_node(mark, spec)
     once = apply_json_patch(node, patch_of(respond(review_of(node))) or [])
     assert patch_of(respond(review_of(once))) is None
 
 
 @given(MARKS, SPECS)
-def test_a_dry_run_gets_the_same_answer(mark: str | None, spec: dict[str, Any] | None) -> None:
+def test_dry_run_is_answered_like_write(mark: str | None, spec: dict[str, Any] | None) -> None:
     node = a_node(mark, spec)
     assert respond(review_of(node, dryRun=True)) == respond(review_of(node, dryRun=False))
 
 
 @given(st.binary() | st.text().map(str.encode))
-def test_any_bytes_are_refused_by_name(body: bytes) -> None:
+def test_random_bytes_are_rejected(body: bytes) -> None:
     with pytest.raises(InvalidInputError):
         wire.review(body, TAINT_KEY)

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// scoreUnmarked is what every node gets that carries no mark.
+// scoreUnmarked is the score of unmarked nodes.
 const scoreUnmarked = 10
 
-// extenderArgs has the fields that are used of k8s.io/kube-scheduler extender/v1, so that the rest
-// is skipped: Ebb does not decode the pod either.
+// extenderArgs has the used fields of k8s.io/kube-scheduler extender/v1; the rest is skipped, as
+// Ebb does not decode the pod either.
 type extenderArgs struct {
 	Nodes *struct {
 		Items []struct {
@@ -31,7 +31,7 @@ type extender struct {
 	scores map[string]int64
 }
 
-// readScores reads marked nodes' scores; no file: no node is marked.
+// readScores reads the scores of marked nodes; without a file no node is marked.
 func readScores(path string) (map[string]int64, error) {
 	scores := map[string]int64{}
 	if path == "" {

@@ -1,11 +1,11 @@
-// Command peer serves what Ebb's two programs serve, on Go's net/http: the
-// peer of the benchmarks.
+// Command peer implements the extender and the webhook of Ebb on Go's
+// net/http, for comparison in benchmarks.
 //
 //	peer -extender ADDR [-names FILE]
 //	peer -webhook ADDR -cert FILE -key FILE
 //
-// It prints one line a server, "extender PORT" or "webhook PORT", as soon as it listens; both may
-// be asked for at once. Faults end it with one line and 2.
+// It prints a line per server, "extender PORT" or "webhook PORT", when it listens. On an error it
+// prints one line and exits with 2.
 package main
 
 import (
@@ -46,7 +46,7 @@ func main() {
 	check(<-ended)
 }
 
-// newServer returns a server of HTTP/1.1, which is what the API server speaks to webhooks.
+// newServer returns an HTTP/1.1 server, the version that the API server uses for webhooks.
 func newServer(pattern string, handler http.Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle(pattern, handler)
@@ -55,7 +55,7 @@ func newServer(pattern string, handler http.Handler) *http.Server {
 	return server
 }
 
-// listen opens the socket and prints its port, which is of use when port 0 was asked for.
+// listen opens the socket and prints its port, which matters if port 0 is requested.
 func listen(what, address string) net.Listener {
 	listener, err := net.Listen("tcp", address)
 	check(err)
@@ -63,7 +63,7 @@ func listen(what, address string) net.Listener {
 	return listener
 }
 
-// readBody reads a request's body into a buffer of the announced size.
+// readBody reads the body of a request into a buffer of its Content-Length.
 func readBody(request *http.Request) ([]byte, error) {
 	if request.ContentLength < 0 {
 		return io.ReadAll(request.Body)
@@ -73,11 +73,11 @@ func readBody(request *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// answer writes a complete body, so that the connection is kept.
+// answer writes a complete body, so that the connection is reused.
 func answer(writer http.ResponseWriter, body []byte) {
 	writer.Header().Set("Content-Type", "application/json")
 	writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = writer.Write(body) // a caller that has gone needs no answer
+	_, _ = writer.Write(body) // the client may have disconnected
 }
 
 func check(err error) {

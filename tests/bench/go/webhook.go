@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// The keys of core/marks.py.
+// The keys of core/marks/wellknown.py.
 const (
 	markLabel         = "kube-ebb.node-restriction.kubernetes.io/drain"
 	detailsAnnotation = "kube-ebb.io/drain"
@@ -23,7 +23,7 @@ const (
 
 var effectOf = map[string]string{"soft": "PreferNoSchedule", "hard": "NoSchedule"}
 
-// admissionReview has the fields that are used of k8s.io/api admission/v1.
+// admissionReview has the used fields of k8s.io/api admission/v1.
 type admissionReview struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -60,7 +60,7 @@ type taint struct {
 	TimeAdded string `json:"timeAdded,omitempty"`
 }
 
-// details is the annotation of a mark; a field that is missing makes it void.
+// details is the annotation of a mark; it is invalid if a field is missing.
 type details struct {
 	Since    *int64  `json:"since"`
 	Deadline *int64  `json:"deadline"`
@@ -129,7 +129,7 @@ func review(body []byte) ([]byte, error) {
 	return json.Marshal(answered)
 }
 
-// patch returns nil when nothing is to change or the request is not ours to change.
+// patch returns nil if nothing changes or the request must not be changed.
 func patch(request *admissionRequest) []operation {
 	object := request.Object
 	if object == nil || request.SubResource != "" {
@@ -161,7 +161,7 @@ func patch(request *admissionRequest) []operation {
 	return []operation{{"add", "/spec/taints", after}}
 }
 
-// desiredTaints is core/marks.py's desired_taints: others' taints stay as and where they are.
+// desiredTaints is desired_taints of core/marks/taints.py: other taints remain unchanged.
 func desiredTaints(object *node, before []taint) []taint {
 	after := make([]taint, 0, len(before)+1)
 	effect, marked := effectOf[object.Metadata.Labels[markLabel]]
@@ -181,7 +181,7 @@ func desiredTaints(object *node, before []taint) []taint {
 			after = append(after, one)
 		} else if !placed {
 			if one.Value == ours.Value && one.Effect == ours.Effect {
-				ours = one // with the time that it may have come with
+				ours = one // keeps its timeAdded
 			}
 			after = append(after, ours)
 			placed = true
@@ -193,7 +193,7 @@ func desiredTaints(object *node, before []taint) []taint {
 	return after
 }
 
-// markedSince returns unix seconds: from the details, else the taint, else 0.
+// markedSince returns Unix seconds from the details, else from the taint, else 0.
 func markedSince(object *node, before []taint) int64 {
 	var found details
 	text := object.Metadata.Annotations[detailsAnnotation]

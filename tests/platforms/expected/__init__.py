@@ -1,4 +1,4 @@
-"""What is expected of each platform, read and added up by hand."""
+"""Expected reasons and totals of each platform, determined by hand."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,14 +11,14 @@ from tests.platforms.kubeadm import CPS
 
 STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "aks": {
-        # Nothing binds the cluster's own to the system pool: it may run with the users' pods.
+        # No constraint binds system pods to the system pool, so they may run on user nodes.
         USERS[0]: ("no-room",),
         **dict.fromkeys([USERS[1], USERS[2], WINS[1]], ("headroom",)),
         WINS[0]: ("no-room",),
         ACI: ("virtual-node",),
     },
     "eks": {
-        # Karpenter's two replicas keep apart; there is no third node of the group.
+        # Karpenter's two replicas have anti-affinity, and the group has no third node.
         **dict.fromkeys(map(full, SYSTEM), ("no-room",)),
         full(DEFAULT[0]): ("headroom", "no-room"),
         full(DEFAULT[1]): ("no-room",),
@@ -29,12 +29,12 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         **dict.fromkeys(map(full, SERVERLESS), ("virtual-node",)),
     },
     "gke": {
-        # `front` must stay spread over the zones, so one node in each of them stays.
+        # `front` is spread over the zones, so each zone needs a node.
         **dict.fromkeys([POOL[0], POOL[4]], ("headroom",)),
         POOL[2]: ("no-room",),
         SPOTS[0]: ("headroom",),
         SPOTS[1]: ("no-room",),
-        # Room for one more pod with a GPU.
+        # Headroom for one more pod with a GPU.
         **dict.fromkeys(GPUS, ("headroom",)),
         STOPPING: ("being-deleted",),
     },
@@ -49,26 +49,26 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "worker-c1": ("reach-threshold", "zone-balance"),
     },
 }
-"""By node: the codes for which it stays; nodes that are not here can go."""
+"""Reason codes of each unremovable node; all other nodes are removable."""
 
 CPU: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "aks": {
-        # orders, cart, and on each of six nodes 350m of DaemonSets.
+        # orders, cart, and 350m of DaemonSets on each of six nodes.
         "os=linux": (8 * 600 + 3 * 800 + 6 * 350, 6 * 3860),
         # billing, and 220m of DaemonSets.
         "os=windows": (3 * 1000 + 3 * 220, 3 * 3860),
     },
     "eks": {
-        # web, one of them from the node that leaves; api, postgres, 180m of DaemonSets.
+        # web (one pod from the leaving node), api, postgres, and 180m of DaemonSets on each node.
         "general": (6 * 600 + 3 * 800 + 2 * 1000 + 5 * 180, 5 * 3920),
-        # render, one of them from the node that leaves.
+        # render (one pod from the leaving node), and DaemonSets.
         "karpenter.sh/nodepool=batch, tolerates batch=true:NoSchedule": (
             3 * 1500 + 2 * 180,
             2 * 3920,
         ),
     },
     "gke": {
-        # front, search, kube-dns, konnectivity, metrics-server, the back end, 340m of the node's.
+        # front, search, kube-dns, konnectivity, metrics-server, the back end, 340m on each node.
         "general": (6 * 700 + 3 * 1000 + 2 * 260 + 3 * 10 + 48 + 10 + 6 * 340, 6 * 3920),
     },
     "k3s": {"general": (100 + 100 + 250, 4 * 4000)},
@@ -76,8 +76,8 @@ CPU: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "kubeadm": {
         # web, cache, Calico.
         "general": (21 * 1250 + 2 * 500 + 6 * 250, 6 * 8000),
-        # 4 of web and one of cache on each of the two nodes.
+        # Four web pods and one cache pod on each of the two nodes.
         "topology.kubernetes.io/zone=dc-a": (8 * 1250 + 2 * 500 + 2 * 250, 2 * 8000),
     },
 }
-"""By reach: millicores requested and there before the plan."""
+"""Requested and allocatable millicores of each reach, before the plan."""
