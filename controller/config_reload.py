@@ -78,7 +78,7 @@ class ConfigReload:
 
     async def _tried(self, config: Config) -> Plan:
         """Make a plan with it on the cluster as it stands, so that it fails here if it does."""
-        snapshot, now = self._view.snapshot(config.schedulers), self._clock.unix_seconds()
+        snapshot, now = self._view.snapshot(config.read_options), self._clock.unix_seconds()
         try:
             return await asyncio.to_thread(
                 lambda: reconcile.plan(snapshot(), config, now_seconds=now)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
@@ -16,6 +16,7 @@ from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
+from core.model.read_options import ReadOptions
 
 TURNED_MAX: Final = 4096
 """Pods that turned unschedulable and were not looked at yet; others wait for the interval."""
@@ -123,15 +124,15 @@ class ClusterView(Inventory):
             self._turned.add(key)  # a marked node may have to be released for it
             self.turned.set()
 
-    def turns(self, taint_key: str, schedulers: Collection[str]) -> Callable[[], bool]:
+    def turns(self, taint_key: str, options: ReadOptions) -> Callable[[], bool]:
         """Take the pods that have turned unschedulable since the last time.
 
         The call says, in any thread, whether one of them cannot wait for the engine's interval.
-        *schedulers*: as for `snapshot`.
+        *options*: as for `snapshot`.
         """
         turned, self._turned = self._turned, set()
         self.turned.clear()
-        snapshot = self.snapshot(schedulers)
+        snapshot = self.snapshot(options)
         return lambda: bool(turned) and _cannot_wait(snapshot(), turned, taint_key)
 
 

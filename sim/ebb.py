@@ -22,7 +22,7 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from core.writes.capacity_buffers import Act, Change, Found, Standing
 from core.writes.write import Write, applied
 from extender import wire
@@ -201,7 +201,7 @@ class Ebb:
     def urgent(self) -> bool:
         """Return whether a pass must start before the next interval."""
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
-        if self._news.turned.is_set() and self._news.turns(self.taint_key, KNOWN)():
+        if self._news.turned.is_set() and self._news.turns(self.taint_key, READ_DEFAULTS)():
             self._news.urgent.set()
         return self._news.urgent.is_set()
 

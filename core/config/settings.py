@@ -51,12 +51,14 @@ from core.fields.value_types import (
 from core.marks.wellknown import TAINT_KEY
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
+from core.model.read_options import ReadOptions
 from core.model.schedulers import KNOWN
 from core.policies.all import POLICIES
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
+LEAVING_TAINTS_MAX: Final = 100
 SCHEDULERS_MAX: Final = 100
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
@@ -218,6 +220,12 @@ class Config:
     """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
     kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
     list replaces the default, so it must include `default-scheduler`."""
+    leaving_taints: Annotated[
+        tuple[Annotated[str, QUALIFIED_KEY], ...], Listed(LEAVING_TAINTS_MAX, "that are keys")
+    ] = ()
+    """Keys of more taints by which other tools announce that they drain or remove a node. The
+    taints of common autoscalers and drain tools are known without it. The capacity of such a node
+    does not count, and its pods are placed first. The value of `taintKey` has no effect here."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is released, unless the node is empty."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
@@ -244,6 +252,13 @@ class Config:
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """Settings of `ebb-controller`. It also reads all settings outside the sections of
     programs."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """Return the settings that decide how objects are understood."""
+        # With Ebb's own key every mark would announce that its node leaves, and so end itself.
+        leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
+        return ReadOptions(self.schedulers, leaving)
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return the settings of the configured policy, or None if it has none."""

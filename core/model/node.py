@@ -41,6 +41,8 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()
     """Taints in the order of the Node's spec."""
+    leaving_taints: tuple[str, ...] = ()
+    """Keys of its taints that the setting `leavingTaints` names; set in a Cluster only."""
     unschedulable: bool = False
     allocatable: Resources
     features: tuple[str, ...] = ()

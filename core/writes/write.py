@@ -114,7 +114,10 @@ class Write(Generic[Object]):
 def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
     """Return all facts on which a decision about a mark, protection or cost depends."""
     if isinstance(found, Node):
-        leaving = "being deleted" if being_deleted(found) else why_leaving(found)
+        # The setting `leavingTaints` marks nodes of a Cluster, not those that a writer reads: it
+        # must not make the two differ.
+        known = replace(found, leaving_taints=()) if found.leaving_taints else found
+        leaving = "being deleted" if being_deleted(known) else why_leaving(known)
         mark = found.labels.get(MARK_LABEL)
         return (found.uid, mark, *map(found.annotations.get, _ANNOTATIONS), leaving)
     terminating = "terminating" if found.terminating else None

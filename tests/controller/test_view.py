@@ -39,8 +39,8 @@ from core.model.node import Node, Taint
 from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
 from tests.support.builders import marked, node
@@ -86,12 +86,12 @@ def test_a_snapshot_is_sorted_and_does_not_change_afterwards() -> None:
     fed = Fed()
     fed.nodes.replaced([a_node("b"), a_node("a")])
     fed.pods.replaced([a_pod("q"), a_pod("p")])
-    before = fed.view.snapshot(KNOWN)()
+    before = fed.view.snapshot(READ_DEFAULTS)()
     fed.nodes.deleted("a")
     fed.pods.changed(a_pod("p", "b"))
     assert [node.name for node in before.nodes] == ["a", "b"]
     assert [pod.node for pod in before.pods] == [None, None]
-    after = fed.view.snapshot(KNOWN)()
+    after = fed.view.snapshot(READ_DEFAULTS)()
     assert [node.name for node in after.nodes] == ["b"]
     assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
 
@@ -354,7 +354,7 @@ def test_what_cannot_be_read_stands_in_the_snapshot() -> None:
     fed.nodes.replaced([replace(a_node("n"), unreadable="status: bad")])
     fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
     fed.pods.replaced([replace(a_pod("p", "n"), unreadable="spec: bad")])
-    found = fed.view.snapshot(KNOWN)()
+    found = fed.view.snapshot(READ_DEFAULTS)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
     assert 'ebb_refused_objects_total{resource="pods"} 1.0' in fed.metrics.text().decode()
 
@@ -387,7 +387,7 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     fed.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
 
     def blocked() -> bool:
-        return bool(pod_blockers(fed.view.snapshot(KNOWN)().pods[0]))
+        return bool(pod_blockers(fed.view.snapshot(READ_DEFAULTS)().pods[0]))
 
     assert blocked()
     fed.feeds[CSI_NODES].replaced([CsiNode(name="n", limits={"ebs": 3})])
@@ -395,7 +395,7 @@ def test_pods_are_movable_once_what_they_claim_is_known() -> None:
     assert blocked()
     fed.feeds[VOLUMES].changed(Volume(name="v", disk=Disk("ebs", "1")))
     assert not blocked()
-    assert fed.view.snapshot(KNOWN)().attach_limits == {"n": {"ebs": 3}}
+    assert fed.view.snapshot(READ_DEFAULTS)().attach_limits == {"n": {"ebs": 3}}
     fed.feeds[CLAIMS].deleted("a/c")
     assert blocked()
 
@@ -406,7 +406,7 @@ def test_a_pod_that_turned_is_judged_as_a_pass_judges_it() -> None:
     fed = Fed()
     fed.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
     fed.pods.changed(replace(a_pod("p"), requests=asked, unschedulable=True))
-    assert fed.view.turns(TAINT_KEY, KNOWN)()
+    assert fed.view.turns(TAINT_KEY, READ_DEFAULTS)()
 
 
 def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
@@ -414,7 +414,7 @@ def test_a_pod_that_turned_and_has_gone_since_hurries_nobody() -> None:
     fed.nodes.replaced([node("n")])
     fed.pods.changed(replace(a_pod("p"), unschedulable=True))
     fed.pods.deleted("a/p")
-    assert not fed.view.turns(TAINT_KEY, KNOWN)()
+    assert not fed.view.turns(TAINT_KEY, READ_DEFAULTS)()
 
 
 def test_a_volume_that_cannot_be_read_keeps_its_pods_alone() -> None:

@@ -1,6 +1,6 @@
 """Decode the output of kubectl with -o json into a Cluster: lists, or a single object."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from core.edge.decode.dump_time import DumpTime
@@ -12,6 +12,7 @@ from core.edge.decode.objects import HEAD_DECODER, AnyObject
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
+from core.model.read_options import ReadOptions
 
 COMMAND: Final = (
     f"kubectl get {','.join(kind.short for kind in KINDS if not kind.optional)} -A -o json"
@@ -25,15 +26,15 @@ LIST: Final = "List"
 
 def from_dumps(
     dumps: Sequence[tuple[str, bytes]],
-    schedulers: Collection[str],
+    options: ReadOptions,
     refused: list[str],
     time: DumpTime | None = None,
 ) -> tuple[Cluster, frozenset[str]]:
     """Merge dumps, given as (source, bytes), into a Cluster; return it and the kinds they contain.
 
-    *schedulers*: as for Inventory.snapshot. An object that cannot be decoded is replaced by a
-    placeholder, and its name, field and fault are added to *refused*. *time* collects times of the
-    dumps. A dump without pods is rejected: every node would look empty.
+    An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
+    are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
+    every node would look empty.
 
     Raises: InvalidInputError that names the source.
     """
@@ -47,7 +48,7 @@ def from_dumps(
     for name, one in found:
         if one is not None:
             _add(inventory, BY_NAME[name], one, sources)
-    return inventory.snapshot(schedulers)(), names
+    return inventory.snapshot(options)(), names
 
 
 def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:

@@ -23,8 +23,8 @@ from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
@@ -69,7 +69,7 @@ def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
         {"kind": "Pod", "metadata": {"name": "p", "namespace": "d"}, "spec": {}},
     ]
     raw = orjson.dumps({"kind": "List", "items": [*least, *objects, *pods]})
-    (found,) = from_dumps([("f", raw)], KNOWN, [])[0].buffers
+    (found,) = from_dumps([("f", raw)], READ_DEFAULTS, [])[0].buffers
     return found
 
 

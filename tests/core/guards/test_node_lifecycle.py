@@ -15,6 +15,7 @@ from core.model.node_lifecycle import (
     DELETING_TAINTS,
     LEAVING_TAINTS,
     is_terminating,
+    name_leaving_taints,
     others_taint,
     why_leaving,
     why_unready,
@@ -145,6 +146,24 @@ class TestLeaving:
         assert is_terminating(found)
         assert key in (why_leaving(found) or "")
         assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
+
+    def test_a_taint_that_the_configuration_names_says_so(self) -> None:
+        others = written(taint="gpu")
+        found = written(taint="team.example/drain")
+        nodes, before = name_leaving_taints(("team.example/drain",), (found, others), {})
+        leaving = nodes[0]
+        assert nodes[1] is others
+        assert is_terminating(leaving)
+        assert others_taint(leaving) is None
+        assert why_unready(leaving) is None
+        assert [blocker.code for blocker in node_blockers(leaving)] == ["being-deleted"]
+        again, _ = name_leaving_taints(("team.example/drain",), (found, others), before)
+        assert again[0] is leaving
+
+    def test_a_write_is_not_dropped_because_the_configuration_names_a_taint(self) -> None:
+        found = written(taint="team.example/drain")
+        (leaving,), _ = name_leaving_taints(("team.example/drain",), (found,), {})
+        assert fingerprint(leaving) == fingerprint(found)
 
     def test_an_object_that_is_being_deleted_is_leaving(self) -> None:
         found = written(metadata__deletionTimestamp="2026-01-01T00:00:00Z")

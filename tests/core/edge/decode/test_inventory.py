@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS
 from core.model.cluster import Cluster
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from tests.support.builders import node, pod
 
 NAMES = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
@@ -28,8 +28,8 @@ def test_the_cluster_is_what_is_known_whatever_came_before(words: list[tuple[str
             case "l":
                 inventory.replaced(PODS, [pod(key, None, number, 1)])
             case _:
-                inventory.snapshot(KNOWN)()
-    held = inventory.snapshot(KNOWN)
+                inventory.snapshot(READ_DEFAULTS)()
+    held = inventory.snapshot(READ_DEFAULTS)
     expected = Cluster.of([node("n")], inventory.pods.values())
     inventory.changed(PODS, pod("later", "n", 1, 1))
     assert held() == expected

@@ -13,6 +13,7 @@ from core.edge.decode.kinds import NODES, PODS
 from core.engine.pod_index import PodIndex
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.pod import SCHEDULER_CHARS_MAX, Pod
+from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD
 from tests.support import builders, kube_json
@@ -29,7 +30,7 @@ def of(scheduler: str | None, **changes: object) -> Pod:
 def judged(one: Pod, *schedulers: str) -> Pod:
     inventory = Inventory()
     inventory.changed(PODS, one)
-    (found,) = inventory.snapshot(schedulers)().pods
+    (found,) = inventory.snapshot(ReadOptions(schedulers))().pods
     return found
 
 
@@ -74,10 +75,10 @@ def test_by_default_no_pod_is_made_anew() -> None:
 def test_a_pod_that_has_not_changed_is_the_same_object_from_look_to_look() -> None:
     inventory = Inventory()
     inventory.replaced(PODS, [replace(of(name), name=name) for name in OTHERS])
-    before = inventory.snapshot((OWN,))()
-    assert inventory.snapshot((OWN,))() is before
+    before = inventory.snapshot(ReadOptions((OWN,)))()
+    assert inventory.snapshot(ReadOptions((OWN,)))() is before
     inventory.changed(PODS, builders.pod("new", None, 1, 1))
-    after = inventory.snapshot((OWN,))()
+    after = inventory.snapshot(ReadOptions((OWN,)))()
     assert {id(pod) for pod in after.pods} > {id(pod) for pod in before.pods}
 
 
@@ -94,11 +95,11 @@ def test_pods_that_are_followed_are_those_that_are_sorted_out_anew(
     names = [*schedulers, *["default-scheduler"] * 55]
     pods = [replace(of(name), name=f"p{n:02}", node="n") for n, name in enumerate(names)]
     inventory.replaced(PODS, pods)
-    census = PodIndex.of(inventory.snapshot(KNOWN)())
+    census = PodIndex.of(inventory.snapshot(READ_DEFAULTS)())
     for known, number in looks:
         changed = pods[number] = replace(pods[number], priority=pods[number].priority + 1)
         inventory.changed(PODS, changed)
-        cluster = inventory.snapshot((*KNOWN, *sorted(known)))()
+        cluster = inventory.snapshot(ReadOptions((*KNOWN, *sorted(known))))()
         census = census.updated(cluster)
         anew = PodIndex.of(cluster)
         assert (census.groups, list(census.unevaluable)) == (anew.groups, list(anew.unevaluable))
