@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from core.drain.reasons import OF_JOB, OWN
+from core.drain.reasons import COMPLETES, OF_JOB, OWN
 from core.guards import drainability
 from core.model.now import Now
 from core.model.pod import Pod
@@ -49,7 +49,8 @@ def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
     found = (blocker for _, blocker in drainability.findings(pod, now))
-    return next((one for one in found if one.reason in NEVER), None)
+    never = NEVER - drainability.UNKNOWN_OWNER if pod.ties.completes else NEVER
+    return next((one for one in found if one.reason in never), None)
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
@@ -57,6 +58,9 @@ def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     found = [blocker for _, blocker in drainability.findings(pod, now)]
     if any(one.reason is drainability.ON_COMPLETION for one in found):
         return found[0]
+    if pod.ties.completes and any(one.reason in drainability.UNKNOWN_OWNER for one in found):
+        # Even an annotation that allows evictions does not bring the pod back.
+        return Blocker(COMPLETES, "runs to completion, and Ebb waits for that", pod.key)
     if pod.owner_kind != JOB or any(one.reason is drainability.SAFE for one in found):
         return None
     message = f"belongs to Job {pod.owner_name}, and Ebb waits for its completion"

@@ -40,6 +40,13 @@ OF_JOB: Final = Reason(
     "template",
     "the Pod has completed",
 )
+COMPLETES: Final = Reason(
+    "evict-completes",
+    "The Pod runs to completion (restartPolicy Never or OnFailure) and no controller that Ebb "
+    "knows would recreate it, so Ebb waits until the Pod has completed.",
+    "none needed; if the Pod is not needed, delete it: kubectl -n {namespace} delete pod {name}",
+    "the Pod has completed",
+)
 TWO_BUDGETS: Final = Reason(
     "evict-two-budgets",
     "More than one PodDisruptionBudget selects the Pod. The API server rejects such evictions.",
@@ -96,6 +103,7 @@ REASONS: Final = (
     COMES_BACK,
     NOT_HARD,
     OF_JOB,
+    COMPLETES,
     TWO_BUDGETS,
     NEVER_ALLOWED,
     NOT_NOW,

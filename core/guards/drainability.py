@@ -117,7 +117,8 @@ SAFE: Final = Reason(
 )
 BARE: Final = Reason(
     "pod-bare",
-    "The Pod has no controller, so nothing would recreate it after an eviction.",
+    "The Pod has no controller, so nothing would recreate it after an eviction. A Pod that runs "
+    "to completion (restartPolicy Never or OnFailure) still leaves its node by itself.",
     f"{_LEAVE_IT}; if the Pod is not needed, delete it: "
     "kubectl -n {namespace} delete pod {name}",
     "the Pod has finished or is deleted",
@@ -125,7 +126,7 @@ BARE: Final = Reason(
 CUSTOM_CONTROLLER: Final = Reason(
     "pod-custom-controller",
     "The Pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
-    "be recreated.",
+    "be recreated. A Pod that runs to completion still leaves its node by itself.",
     _LEAVE_IT,
     "the Pod has finished, or its controller has replaced it",
 )
@@ -234,6 +235,8 @@ def _local_storage(pod: Pod, _: Now | None) -> str | None:
     return f"stores data on the node itself, in the volumes {', '.join(lost)}" if lost else None
 
 
+UNKNOWN_OWNER: Final = frozenset({BARE, CUSTOM_CONTROLLER})
+"""Reasons of pods that nothing may recreate."""
 RULES: Final = (
     Rule(
         MIRROR,
@@ -274,7 +277,11 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
         if why is not None:
             message, until = why if isinstance(why, Timed) else (why, None)
             blocker = Blocker(reason, message, pod.key, pod.owner_name, until)
-            found.append((verdict, blocker))
+            # The kubelet does not restart what has ended, whoever created the pod: it leaves its
+            # node as the pods of a Job do. What a missing or unknown controller does afterwards
+            # matters for evictions only.
+            by_itself = reason in UNKNOWN_OWNER and pod.ties.completes
+            found.append((Verdict.INFO if by_itself else verdict, blocker))
             if verdict is Verdict.LAST:
                 break
     return found
@@ -303,7 +310,7 @@ def count_long_lived_pods(pods: Iterable[Pod], now: Now | None = None) -> Counte
         own = pod.key if pod.terminating else None
         ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
         facts = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
-                 pod.priority, pod.stays_with_node, system, own)  # fmt: skip
+                 ties.completes, pod.priority, pod.stays_with_node, system, own)  # fmt: skip
         long_lived = evaluated.get(facts)
         if long_lived is None:
             long_lived = evaluated[facts] = bool(long_lived_reasons((pod,), now))

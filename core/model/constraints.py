@@ -177,6 +177,8 @@ class DisruptionFacts:
     """Start time of a pod with notes, in Unix seconds; None if unknown or not needed."""
     overdue_seconds: int | None = None
     """Unix second by which a terminating pod should have ended; None: it is not terminating."""
+    completes: bool = False
+    """The pod runs to completion: no restart policy lets the kubelet restart what has ended."""
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()

@@ -33,7 +33,9 @@ Shares = tuple[Fraction, Fraction]
 
 def leaving(node: Node) -> bool:
     """Say whether somebody takes the node away."""
-    return node.deleting or any(taint.key in LEAVING for taint in node.taints)
+    return node.deleting or any(
+        taint.key in LEAVING or taint.key in node.leaving_taints for taint in node.taints
+    )
 
 
 def is_open(node: Node, pods: Sequence[Pod]) -> bool:
@@ -54,7 +56,10 @@ def takes_now(node: Node) -> bool:
 
 def untainted(node: Node, taint_key: str) -> bool:
     """Say whether the node is for all pods: no taint is on it but ours, or one that passes."""
-    return all(taint.key == taint_key or passing(taint.key) for taint in node.taints)
+    return all(
+        taint.key == taint_key or passing(taint.key) or taint.key in node.leaving_taints
+        for taint in node.taints
+    )
 
 
 def guarded(node: Node) -> bool:
@@ -122,7 +127,8 @@ def is_sticky(pod: Pod) -> bool:
     return (
         notes.get("karpenter.sh/do-not-disrupt") == "true"
         or evict == "false"
-        or pod.owner_kind not in ROUTINE_OWNERS
+        or pod.owner_kind == "StatefulSet"
+        or not (pod.owner_kind in ROUTINE_OWNERS or pod.ties.completes)
         or pod.namespace == "kube-system"
         or pod.priority >= 2_000_000_000
         or not set(pod.ties.local_volumes) <= set(safe)

@@ -6,15 +6,17 @@ from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
 from core.edge.decode.fields import unix_seconds
-from core.edge.decode.objects import PodObject, Volume
+from core.edge.decode.objects import PodObject, PodSpec, Volume
 from core.edge.decode.pod_limits import VOLUMES_MAX
 from core.guards.drainability import NOTES
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
 
 NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
-_SAME: Final = ByteBoundedCache[tuple[str, ...], DisruptionFacts]()
+_SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared facts of pods that have neither claims nor times."""
+COMPLETING: Final = frozenset({"Never", "OnFailure"})
+"""Restart policies under which the kubelet does not restart a container that has succeeded."""
 IN_MEMORY: Final = "Memory"
 GRACE_SECONDS: Final = 30
 """Default of the API server for the grace period."""
@@ -42,14 +44,16 @@ def disruption_facts_of(
         elif _is_disk(volume):
             inline = True
     notes = _notes(annotations)
+    shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
     if not (claims or notes or obj.metadata.deletion_timestamp):
-        return _of_data(tuple(local)), inline
+        return shared, inline
     ties = DisruptionFacts(
         claims=tuple(sorted(set(claims))),
-        local_volumes=_of_data(tuple(local)).local_volumes,
+        local_volumes=shared.local_volumes,
         notes=notes,
         started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
+        completes=shared.completes,
     )
     return ties, inline
 
@@ -67,12 +71,25 @@ def _is_disk(volume: Volume) -> bool:
     )
 
 
-def _of_data(volumes: tuple[str, ...]) -> DisruptionFacts:
+def _completes(spec: PodSpec) -> bool:
+    """Return whether the pod ends when its containers have succeeded; the default is Always."""
+    # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
+    # with restartPolicy: Always) end with the other containers, so they do not count.
+    return bool(spec.containers) and all(
+        (one.restart_policy or spec.restart_policy) in COMPLETING for one in spec.containers or ()
+    )
+
+
+def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
     """Return one shared object for all pods with local data in volumes of these names."""
-    if not volumes:
+    if not (volumes or completes):
         return NO_DISRUPTION_FACTS
-    return _SAME[volumes] or _SAME.made(
-        volumes, lambda: DisruptionFacts(local_volumes=tuple(sorted(map(intern, volumes))))
+    key = volumes, completes
+    return _SAME[key] or _SAME.made(
+        key,
+        lambda: DisruptionFacts(
+            local_volumes=tuple(sorted(map(intern, volumes))), completes=completes
+        ),
     )
 
 

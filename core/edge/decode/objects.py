@@ -129,6 +129,7 @@ class PodSpec(Struct):
     host_users: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     os: System | None = None
 

@@ -244,7 +244,14 @@ def test_a_pod_that_is_stuck_on_a_node_of_karpenters_fails_the_drain() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"owner_kind": "Job"}, {"ties": noted(SAFE_TO_EVICT, "on-completion")}]
+    "changes",
+    [
+        {"owner_kind": "Job"},
+        {"ties": noted(SAFE_TO_EVICT, "on-completion")},
+        {"owner_kind": "", "ties": DisruptionFacts(completes=True)},
+        {"owner_kind": "Workflow", "ties": DisruptionFacts(completes=True)},
+        {"owner_kind": "", "ties": replace(noted(SAFE_TO_EVICT, "true"), completes=True)},
+    ],
 )
 def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_has_its_turn(
     changes: dict[str, Any],

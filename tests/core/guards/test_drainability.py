@@ -32,6 +32,7 @@ pytestmark = pytest.mark.mutate
 HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
+COMPLETES = DisruptionFacts(completes=True)
 LAST, LONG_LIVED, INFO = Verdict.LAST, Verdict.LONG_LIVED, Verdict.INFO
 
 
@@ -99,6 +100,10 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
     (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
     (like(owner_kind="StatefulSet"), [("pod-stateful-set", LONG_LIVED)]),
+    # It runs to completion: it leaves its node by itself, as the pods of a Job do.
+    (like(owner_kind="", owner_name="", ties=COMPLETES), [("pod-bare", INFO)]),
+    (like(owner_kind="Workflow", ties=COMPLETES), [("pod-custom-controller", INFO)]),
+    (like(owner_kind="StatefulSet", ties=COMPLETES), [("pod-stateful-set", LONG_LIVED)]),
     # The cluster's own.
     (like(namespace="kube-system"), [("pod-system", LONG_LIVED)]),
     (like(priority=2_000_000_000), [("pod-system", LONG_LIVED)]),

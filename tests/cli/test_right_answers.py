@@ -1,0 +1,147 @@
+"""Small clusters of which the right plan is known, one for each kind of mistake that users met."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cli.__main__ import main
+from core.config.settings import API_VERSION, KIND
+from tests.support.plan_cli import Json, dump, node, plan_of, pod
+
+HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def written(path: Path, *items: Json) -> list[str]:
+    """Write a dump and return the arguments that read it."""
+    path.joinpath("dump.json").write_bytes(dump(*items))
+    return ["--from-file", str(path / "dump.json")]
+
+
+def configured(path: Path, *lines: str) -> list[str]:
+    """Write a configuration and return the arguments that read it."""
+    path.joinpath("config.yaml").write_text(HEAD + "".join(f"{line}\n" for line in lines))
+    return ["--config", str(path / "config.yaml")]
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
+    """Run `ebb explain` and return its answer."""
+    assert main(["explain", *arguments, "-o", "json"]) == 0
+    found: Json = orjson.loads(capsys.readouterr().out)
+    return found
+
+
+def removals(plan: Json) -> list[str]:
+    """Return the names of the nodes that the plan removes, in order."""
+    return [removal["node"] for removal in plan["removals"]]
+
+
+def codes(plan: Json, name: str) -> set[str]:
+    """Return the reasons for which the plan keeps a node."""
+    (kept,) = (one for one in plan["kept"] if one["node"] == name)
+    return {reason["code"] for reason in kept["reasons"]}
+
+
+def owned(one: Json, kind: str = "ReplicaSet", name: str = "web-1") -> Json:
+    """Return the pod with a controller."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True}
+    return {**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}}
+
+
+class TestDrainTaints:
+    """Another tool takes n2 away; its pods fill n3, so that n1 must stay."""
+
+    def items(self, key: str) -> list[Json]:
+        taint = {"key": key, "value": "1700000000", "effect": "NoSchedule"}
+        filled = [owned(pod(f"c{n}", "n3", "500m")) for n in range(2)]
+        return [
+            node("n1"),
+            node("n2", spec={"taints": [taint]}),
+            node("n3"),
+            owned(pod("a", "n1", "500m")),
+            *(owned(pod(f"b{n}", "n2", "500m")) for n in range(6)),
+            *filled,
+        ]
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "ToBeDeletedByClusterAutoscaler",
+            "atlassian.com/escalator",
+            "autoscaling.cast.ai/draining",
+            "node-compactor.osdc.io/consolidating",
+            "medik8s.io/drain",
+            "kubevirt.io/drain",
+        ],
+    )
+    def test_a_node_leaves_when_a_tool_drains_it(
+        self, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items(key)))
+        assert removals(plan) == []
+        assert "being-deleted" in codes(plan, "n2")
+
+    def test_a_node_leaves_when_the_configuration_names_its_taint(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("team.example/drain"))
+        assert removals(plan_of(capsys, *dumped)) == ["n1"]
+        config = configured(tmp_path, "leavingTaints: [team.example/drain]")
+        plan = plan_of(capsys, *dumped, *config)
+        assert removals(plan) == []
+        assert "being-deleted" in codes(plan, "n2")
+
+    def test_ebbs_own_taint_announces_nothing(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = configured(
+            tmp_path, "taintKey: own.example/drain", "leavingTaints: [own.example/drain]"
+        )
+        plan = plan_of(capsys, *written(tmp_path, *self.items("own.example/drain")), *config)
+        assert "being-deleted" not in codes(plan, "n2")
+
+
+class TestRunsToCompletion:
+    """Node a holds two pods without a controller; b holds two pods of a Deployment."""
+
+    def items(self, policy: str | None, kind: str = "") -> list[Json]:
+        spec = {"restartPolicy": policy} if policy else {}
+        runners = [pod(f"runner-{n}", "a", "500m", **spec) for n in range(2)]
+        return [
+            node("a"),
+            node("b"),
+            node("c"),
+            *(owned(one, kind, "runners") if kind else one for one in runners),
+            *(owned(pod(f"web-{n}", "b", "500m")) for n in range(2)),
+            *(owned(pod(f"db-{n}", "c", "500m")) for n in range(5)),
+        ]
+
+    @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+    @pytest.mark.parametrize("kind", ["", "Workflow"])
+    def test_a_pod_leaves_by_itself_when_it_is_not_restarted(
+        self, policy: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items(policy, kind)))
+        assert removals(plan) == ["a"]
+        assert not plan["removals"][0].get("emptiesLate")
+
+    @pytest.mark.parametrize("policy", [None, "Always"])
+    def test_a_pod_stays_when_it_is_restarted(
+        self, policy: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items(policy)))
+        assert removals(plan) == ["b"]
+
+
+def test_a_pod_runs_nowhere_when_its_node_affinity_cannot_be_parsed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    term = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["team a/b"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    odd = owned(pod("odd", "n1", affinity={"nodeAffinity": required}))
+    dumped = written(tmp_path, node("n1"), node("n2"), node("n3"), odd)
+    found = explained(capsys, "pod", "shop/odd", *dumped)
+    assert found["couldRunOn"] == []
+    assert [one["rule"] for one in found["refusedBy"]] == ["node-affinity"]
+    assert "n1" not in removals(plan_of(capsys, *dumped))
