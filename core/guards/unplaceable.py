@@ -4,7 +4,7 @@ from typing import Final
 
 from core.model.pod import DEVICES_FIELD, Pod
 from core.model.reason import Blocker, Reason
-from core.model.volumes import CLAIMS_FIELD
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",
@@ -43,8 +43,9 @@ POD_UNSUPPORTED: Final = Reason(
 )
 POD_VOLUMES: Final = Reason(
     "pod-volumes",
-    "A Pod uses a PersistentVolumeClaim about which Ebb knows too little: its volume, the nodes "
-    "that can access the volume, or the attach limits of nodes. Ebb does not move the Pod.",
+    "A Pod uses a volume about which Ebb knows too little: the volume of a claim, the nodes that "
+    "can access it, the attach limits of nodes, or whether other Pods write to the disk. Ebb does "
+    "not move the Pod.",
     "check Volumes: kubectl -n {namespace} describe pod {name}; add pv, pvc and csinodes to a "
     "dump",
     "every claim of the Pod is bound to a volume of a known type, or the Pod has finished or runs "
@@ -68,10 +69,11 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     if DEVICES_FIELD in pod.unsupported:
         message = "uses devices through resource claims (DRA), which Ebb cannot place"
         blockers.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
-    if CLAIMS_FIELD in pod.unsupported:
+    others = [DEVICES_FIELD, CLAIMS_FIELD]
+    if CLAIMS_FIELD in pod.unsupported or pod.ties.faults:
         faults = pod.ties.faults or ("the volumes of its claims have not been looked up",)
         blockers += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
-    others = (DEVICES_FIELD, CLAIMS_FIELD)
+        others.append(VOLUMES_FIELD)
     if fields := [field for field in pod.unsupported if field not in others]:
         message = f"uses fields that Ebb cannot evaluate: {', '.join(fields)}"
         blockers.append(Blocker(POD_UNSUPPORTED, message, pod.key))

@@ -145,3 +145,79 @@ def test_a_pod_runs_nowhere_when_its_node_affinity_cannot_be_parsed(
     assert found["couldRunOn"] == []
     assert [one["rule"] for one in found["refusedBy"]] == ["node-affinity"]
     assert "n1" not in removals(plan_of(capsys, *dumped))
+
+
+class TestInTreeVolume:
+    """A volume of before CSI lies in zone a; n2 is in zone a, n3 in zone b."""
+
+    def items(self, source: Json, *, driver: str, claimed: bool) -> list[Json]:
+        zones = {"n1": "a", "n2": "a", "n3": "b"}
+        volume: Json = {"name": "data", "persistentVolumeClaim": {"claimName": "d"}}
+        db = owned(
+            pod("db", "n1", volumes=[volume if claimed else {"name": "data", **source}]),
+            "StatefulSet",
+        )
+        return [
+            *(
+                node(name, metadata={"name": name, "labels": {ZONE: zone}})
+                for name, zone in zones.items()
+            ),
+            *(
+                {
+                    "kind": "CSINode",
+                    "metadata": {"name": name},
+                    "spec": {"drivers": [{"name": driver, "allocatable": {"count": 1}}]},
+                }
+                for name in zones
+            ),
+            {
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": "d",
+                    "namespace": "shop",
+                    "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+                },
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v"},
+                "status": {"phase": "Bound"},
+            },
+            {
+                "kind": "PersistentVolume",
+                "metadata": {"name": "v", "labels": {ZONE: "a"}},
+                "spec": source,
+            },
+            db,
+        ]
+
+    @pytest.mark.parametrize(
+        ("source", "driver"),
+        [
+            ({"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}, "ebs.csi.aws.com"),
+            ({"gcePersistentDisk": {"pdName": "d"}}, "pd.csi.storage.gke.io"),
+            ({"azureDisk": {"diskURI": "/d"}}, "disk.csi.azure.com"),
+            ({"cinder": {"volumeID": "d"}}, "cinder.csi.openstack.org"),
+            ({"vsphereVolume": {"volumePath": "d"}}, "csi.vsphere.vmware.com"),
+            ({"portworxVolume": {"volumeID": "d"}}, "pxd.portworx.com"),
+        ],
+    )
+    def test_a_volume_counts_for_the_driver_that_serves_it(
+        self, source: Json, driver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        items = self.items(source, driver=driver, claimed=True)
+        found = explained(capsys, "pod", "shop/db", *written(tmp_path, *items))
+        assert (found["movable"], found["couldRunOn"]) == (True, ["n2"])
+        other = owned(pod("other", "n2", volumes=[{"name": "o", **_another(source)}]))
+        found = explained(capsys, "pod", "shop/db", *written(tmp_path, *items, other))
+        assert found["couldRunOn"] == []
+
+    def test_a_disk_that_the_pod_names_has_no_zone(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        source = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+        items = self.items(source, driver="ebs.csi.aws.com", claimed=False)
+        found = explained(capsys, "pod", "shop/db", *written(tmp_path, *items))
+        assert (found["movable"], found["couldRunOn"]) == (True, ["n2", "n3"])
+
+
+def _another(source: Json) -> Json:
+    """Return the same kind of volume with another disk."""
+    return {name: {key: f"{value}2" for key, value in one.items()} for name, one in source.items()}

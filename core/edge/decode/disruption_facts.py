@@ -6,10 +6,11 @@ from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
 from core.edge.decode.fields import unix_seconds
-from core.edge.decode.objects import PodObject, PodSpec, Volume
+from core.edge.decode.in_tree import disk_of, mount_of
+from core.edge.decode.objects import PodObject, PodSpec
 from core.edge.decode.pod_limits import VOLUMES_MAX
 from core.guards.drainability import NOTES
-from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
+from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
 
 NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
@@ -24,13 +25,11 @@ OVERDUE_SECONDS: Final = 30
 """Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
 
 
-def disruption_facts_of(
-    obj: PodObject, annotations: Mapping[str, str]
-) -> tuple[DisruptionFacts, bool]:
-    """Return the facts of a pod, and whether it has an inline disk; excess volumes are ignored."""
+def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> DisruptionFacts:
+    """Return the facts of a pod; excess volumes are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
-    inline = False
+    disks: list[InlineDisk] = []
     for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
         if volume.empty_dir is not None:
             if volume.empty_dir.medium != IN_MEMORY:
@@ -41,33 +40,20 @@ def disruption_facts_of(
             local.append(volume.name)
         elif volume.ephemeral is not None:
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
-        elif _is_disk(volume):
-            inline = True
+        elif (disk := disk_of(volume) or mount_of(volume)) is not None:
+            disks.append(disk)
     notes = _notes(annotations)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
-    if not (claims or notes or obj.metadata.deletion_timestamp):
-        return shared, inline
-    ties = DisruptionFacts(
+    if not (claims or disks or notes or obj.metadata.deletion_timestamp):
+        return shared
+    return DisruptionFacts(
         claims=tuple(sorted(set(claims))),
+        disks=tuple(sorted(set(disks))),
         local_volumes=shared.local_volumes,
         notes=notes,
         started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
         completes=shared.completes,
-    )
-    return ties, inline
-
-
-def _is_disk(volume: Volume) -> bool:
-    """Return whether kube-scheduler's volume plugins check a volume that is not a claim."""
-    return bool(
-        volume.gce_persistent_disk
-        or volume.aws_elastic_block_store
-        or volume.azure_disk
-        or volume.cinder
-        or volume.iscsi
-        or volume.portworx_volume
-        or volume.rbd
     )
 
 

@@ -89,7 +89,34 @@ class EmptyDir(Struct):
     medium: str | None = None
 
 
-class Volume(Struct):
+class InTreeSource(Struct):
+    """The name of the disk, in the field that its type of volume has for it."""
+
+    volume_id: str | None = msgspec.field(default=None, name="volumeID")
+    pd_name: str | None = None
+    disk_uri: str | None = msgspec.field(default=None, name="diskURI")
+    volume_path: str | None = None
+    iqn: str | None = None
+    pool: str | None = None
+    image: str | None = None
+    kind: str | None = None
+    read_only: bool | None = None
+
+
+class InTreeSources(Struct):
+    """The sources of volumes and PersistentVolumes that name a disk without a CSI driver."""
+
+    gce_persistent_disk: InTreeSource | None = None
+    aws_elastic_block_store: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    iscsi: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
+    rbd: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+
+
+class Volume(InTreeSources):
     """A volume, with the sources that bind a pod to nodes or to local data."""
 
     name: str = ""
@@ -97,13 +124,6 @@ class Volume(Struct):
     ephemeral: Present | None = None
     empty_dir: EmptyDir | None = None
     host_path: Present | None = None
-    gce_persistent_disk: Present | None = None
-    aws_elastic_block_store: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    iscsi: Present | None = None
-    portworx_volume: Present | None = None
-    rbd: Present | None = None
 
 
 class System(Struct):

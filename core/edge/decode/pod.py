@@ -153,8 +153,8 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    ties, inline = disruption_facts_of(obj, obj.metadata.annotations or {})
-    unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
+    ties = disruption_facts_of(obj, obj.metadata.annotations or {})
+    unsupported = _unsupported(spec, asked.unsupported, ties)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
@@ -246,12 +246,10 @@ def _pod_constraints(
     return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 
 
-def _unsupported(
-    spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts, *, inline: bool
-) -> tuple[str, ...]:
+def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
     """Return the fields with constraints that the engine cannot evaluate."""
     found = list(asked)
-    if inline:
+    if ties.disks:
         found.append(VOLUMES_FIELD)
     if ties.claims:
         found.append(CLAIMS_FIELD)
