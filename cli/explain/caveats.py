@@ -7,6 +7,7 @@ from typing import Final
 
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.edge.decode.dump import COMMAND
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -34,14 +35,18 @@ class Caveat:
     """Nodes concerned, each with its number of pods: most pods first, then by name."""
 
 
-def caveats(cluster: Cluster, kinds: frozenset[str] | None, config: Config) -> tuple[Caveat, ...]:
+def caveats(
+    cluster: Cluster, kinds: frozenset[str] | None, config: Config, running_nowhere: int = 0
+) -> tuple[Caveat, ...]:
     """Return all caveats of a cluster.
 
     *kinds* are the kinds of objects in a dump; None for a live cluster, where all are read.
+    *running_nowhere* is the number of pods in it that run and are on no node.
     """
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
         *_ignored_settings(config),
+        *_running_nowhere(running_nowhere),
         *missing,
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
@@ -64,6 +69,18 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
         yield Caveat("not-heard", message)
+
+
+def _running_nowhere(pods: int) -> Iterator[Caveat]:
+    """Report pods that the API server could not have returned like this."""
+    if pods:
+        run, are = ("runs", "is") if pods == 1 else ("run", "are")
+        message = (
+            f"{pods:,} pod{'' if pods == 1 else 's'} {run} (phase Running) but {are} on no node, "
+            "so kubectl did not make the dump, and other fields may be missing too (for example, "
+            f"nodeName is spelled node_name); create it with: {COMMAND}"
+        )
+        yield Caveat("running-nowhere", message, pods)
 
 
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:

@@ -1,5 +1,7 @@
 """Small clusters of which the right plan is known, one for each kind of mistake that users met."""
 
+import codecs
+import gzip
 from pathlib import Path
 
 import orjson
@@ -7,9 +9,12 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import API_VERSION, KIND
+from core.edge.decode.kinds import KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+REFUSED = 2
+"""Exit code for input that is refused."""
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -221,3 +226,92 @@ class TestInTreeVolume:
 def _another(source: Json) -> Json:
     """Return the same kind of volume with another disk."""
     return {name: {key: f"{value}2" for key, value in one.items()} for name, one in source.items()}
+
+
+class TestDumps:
+    """Dumps that are not what kubectl prints, or not as it prints it."""
+
+    items = (node("n1"), node("n2"), owned(pod("a", "n2")))
+
+    @pytest.mark.parametrize(
+        ("mark", "encoding"),
+        [
+            (codecs.BOM_UTF8, "utf-8"),
+            (codecs.BOM_UTF16_LE, "utf-16-le"),
+            (codecs.BOM_UTF16_BE, "utf-16-be"),
+            (codecs.BOM_UTF32_LE, "utf-32-le"),
+            (codecs.BOM_UTF32_BE, "utf-32-be"),
+            (b"", "utf-16-le"),
+            (b"", "utf-16-be"),
+            (b"", "utf-32-le"),
+            (b"", "utf-32-be"),
+        ],
+    )
+    @pytest.mark.parametrize("packed", [True, False])
+    def test_a_dump_is_read_in_every_encoding_of_unicode(
+        self,
+        mark: bytes,
+        encoding: str,
+        packed: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        whole = plan_of(capsys, *written(tmp_path, *self.items))
+        raw = mark + dump(*self.items).decode().encode(encoding)
+        (tmp_path / "dump.json").write_bytes(gzip.compress(raw) if packed else raw)
+        assert plan_of(capsys, "--from-file", str(tmp_path / "dump.json")) == whole
+
+    def test_a_dump_is_refused_when_its_encoding_is_broken(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "dump.json"
+        path.write_bytes(codecs.BOM_UTF16_LE + "{}".encode("utf-16-le")[:-1])
+        assert main(["plan", "--from-file", str(path)]) == REFUSED
+        assert "is not valid UTF-16-LE" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("kind", [one.name for one in KINDS])
+    @pytest.mark.parametrize(
+        "meta", [{"continue": "x"}, {"remainingItemCount": 12}, {"continue": "x", "other": [1]}]
+    )
+    @pytest.mark.parametrize("form", ["file", "line", "nested"])
+    def test_a_dump_is_refused_when_a_list_is_incomplete(
+        self, kind: str, meta: Json, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        page = {"kind": f"{kind}List", "metadata": meta, "items": []}
+        path = tmp_path / "page.json"
+        raws = {
+            "file": orjson.dumps(page),
+            "line": b"\n".join((dump(), orjson.dumps(page))),
+            "nested": dump(page),
+        }
+        path.write_bytes(raws[form])
+        arguments = written(tmp_path, *self.items)
+        assert main(["plan", *arguments, "--from-file", str(path)]) == REFUSED
+        told = capsys.readouterr().err
+        assert str(path) in told
+        assert "incomplete" in told
+
+    @pytest.mark.parametrize("meta", [{}, {"continue": ""}, {"remainingItemCount": 0}, None, 7])
+    def test_a_dump_is_read_when_its_lists_are_whole(
+        self, meta: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        nodes, pods = [node("n1"), node("n2")], [owned(pod("a", "n2"))]
+        lists = (
+            {"kind": "NodeList", "metadata": meta, "items": nodes},
+            {"kind": "PodList", "metadata": meta, "items": pods},
+        )
+        whole = plan_of(capsys, *written(tmp_path, *nodes, *pods))
+        for raw in (dump(*lists), b"\n".join(map(orjson.dumps, lists)) + b"\n\n"):
+            (tmp_path / "dump.json").write_bytes(raw)
+            assert plan_of(capsys, "--from-file", str(tmp_path / "dump.json")) == whole
+
+    def test_a_warning_says_so_when_pods_run_on_no_node(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        odd = [pod(f"p{number}", None) for number in range(3)]
+        for one in odd[:2]:
+            one["status"]["phase"] = "Running"
+        plan = plan_of(capsys, *written(tmp_path, *self.items, *odd))
+        (found,) = (one for one in plan["warnings"] if one["code"] == "running-nowhere")
+        assert "2 pods run (phase Running) but are on no node" in found["message"]
+        assert "kubectl did not make the dump" in found["message"]

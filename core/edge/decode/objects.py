@@ -268,7 +268,15 @@ class AnyObject(Struct):
     kind: str = ""
     api_version: Any = None
     """The apiVersion, of any type, so that an object with an invalid one can still be read."""
+    metadata: msgspec.Raw = NULL
     items: list[msgspec.Raw] | None = None
+
+
+class ListMeta(Struct):
+    """The fields of a list that say whether the server has more of it."""
+
+    continue_: str | None = msgspec.field(default=None, name="continue")
+    remaining_item_count: int | None = None
 
 
 class NamedObject(Struct):
@@ -279,6 +287,8 @@ class NamedObject(Struct):
 
 
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
+LIST_META_DECODER: Final = msgspec.json.Decoder(ListMeta | None)
+LINES_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
 AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
