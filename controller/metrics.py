@@ -139,6 +139,12 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         (),
         lambda found: {(): sum(bool(one.fault) for one in found.plan.buffers)},
     ),
+    ReportedGauge(
+        "ebb_engine_deferred_resizes",
+        "Pods that a kubelet will resize when their node has room.",
+        (),
+        lambda found: {(): sum(one.ties.resize_deferred for one in found.snapshot.cluster.pods)},
+    ),
     # The names of reaches can hold words of whoever labels nodes: how many there are is bounded by
     # core.engine.plan.REACHES_SHOWN, their length by core.capacity.reaches.
     ReportedGauge(

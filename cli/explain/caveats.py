@@ -51,6 +51,7 @@ def caveats(
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
+        *_deferred_resizes(cluster),
     )
 
 
@@ -183,6 +184,17 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
     ]
     if affected:
         yield _about("overcommitted", OVERCOMMITTED, affected, cluster)
+
+
+def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
+    """Report pods that wait on their node for room to be resized."""
+    affected = [pod for pod in cluster.pods if pod.ties.resize_deferred]
+    if affected:
+        nodes = _on_nodes(affected)
+        where = _first([f"{node} ({pods})" for node, pods in nodes])
+        pods, wait = ("pod", "waits") if len(affected) == 1 else ("pods", "wait")
+        message = f"{len(affected):,} {pods} {wait} for room on their node to be resized: {where}"
+        yield Caveat("resize-deferred", message, len(affected), nodes)
 
 
 def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Caveat:

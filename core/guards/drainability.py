@@ -109,6 +109,14 @@ PREFERS_NO_EVICTION: Final = Reason(
     _LEAVE_IT,
     "the annotation is removed",
 )
+RESIZE_DEFERRED: Final = Reason(
+    "pod-resize-deferred",
+    "The kubelet has deferred a resize of the Pod because its node lacks room. Ebb counts the "
+    "requests that the Pod is to have, as kube-scheduler does, so it places no Pods on that room.",
+    "none needed: the kubelet tries again when other Pods have left the node; to get room sooner, "
+    "delete a Pod that can move, or let the Pod be recreated on another node",
+    "the kubelet has resized the Pod, or the resize is withdrawn",
+)
 SAFE: Final = Reason(
     "pod-safe-to-evict",
     "An annotation allows to evict the Pod, even if other rules advise against it.",
@@ -197,6 +205,14 @@ def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
 
 
+def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
+    # No other node can help: a resize happens in place. So the pod releases no mark and starts no
+    # cooldown. Its node needs no reason to stay either: where it leaves, the pod moves with the
+    # requests that it is to have, and a mark keeps new pods from the room that it waits for.
+    waits = f"waits for room on node {pod.node}, to be resized in place"
+    return waits if pod.ties.resize_deferred else None
+
+
 def _bare(pod: Pod, _: Now | None) -> str | None:
     return None if pod.owner_kind else "has no controller that would recreate it"
 
@@ -256,6 +272,7 @@ RULES: Final = (
     ),
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
+    Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),
     Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),
     Rule(BARE, _bare, Verdict.LONG_LIVED),
     Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.LONG_LIVED),

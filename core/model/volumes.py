@@ -100,16 +100,12 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     pods = within_budget(pods)
+    asking = [pod for pod in pods if pod.unsupported]
     lookup = _Lookup(
         claims={one.key: one for one in claims},
         volumes={one.name: one for one in volumes},
-        users=Counter(
-            f"{pod.namespace}/{one.name}"
-            for pod in pods
-            if pod.unsupported
-            for one in pod.ties.claims
-        ),
-        disk_users=Counter(disk for pod in pods for disk in _disks_of(pod)),
+        users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
+        disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
         limits_known=bool(drivers),
         unlimited=_unlimited(nodes, limits),
     )

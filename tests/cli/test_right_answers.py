@@ -315,3 +315,48 @@ class TestDumps:
         (found,) = (one for one in plan["warnings"] if one["code"] == "running-nowhere")
         assert "2 pods run (phase Running) but are on no node" in found["message"]
         assert "kubectl did not make the dump" in found["message"]
+
+
+class TestDeferredResize:
+    """The pod on n1 is to grow to 3 cores; n1 has 2 for it until others have left."""
+
+    def items(self, reason: str) -> list[Json]:
+        grows = owned(pod("grows", "n1", "3"))
+        status = {
+            **grows["status"],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+                    "allocatedResources": {"cpu": "500m", "memory": "1Gi"},
+                }
+            ],
+        }
+        return [
+            node("n1"),
+            node("n2"),
+            {**grows, "status": status},
+            owned(pod("beside", "n1", "1500m")),
+            owned(pod("moves", "n2", "500m")),
+        ]
+
+    def test_its_node_keeps_the_room_that_it_waits_for(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = configured(tmp_path, "headroom: 0", "usability: none", "thresholds: {cpu: 100%}")
+        dumped = written(tmp_path, *self.items("Deferred"))
+        plan = plan_of(capsys, *dumped, *config)
+        assert removals(plan) == []
+        (found,) = (one for one in plan["warnings"] if one["code"] == "resize-deferred")
+        assert found["message"].endswith("n1 (1)")
+        remarks = explained(capsys, "pod", "shop/grows", *dumped)["nature"]
+        assert "pod-resize-deferred" in {one["code"] for one in remarks}
+
+    def test_a_resize_that_never_comes_takes_no_room(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = configured(tmp_path, "headroom: 0", "usability: none", "thresholds: {cpu: 100%}")
+        plan = plan_of(capsys, *written(tmp_path, *self.items("Infeasible")), *config)
+        assert removals(plan) == ["n2"]
+        assert "resize-deferred" not in {one["code"] for one in plan["warnings"]}

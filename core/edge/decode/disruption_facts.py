@@ -5,10 +5,11 @@ from sys import intern
 from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
-from core.edge.decode.fields import unix_seconds
+from core.edge.decode.fields import read_field, unix_seconds
 from core.edge.decode.in_tree import disk_of, mount_of
-from core.edge.decode.objects import PodObject, PodSpec
+from core.edge.decode.objects import CONDITIONS_DECODER, NULL_BYTES, PodObject, PodSpec
 from core.edge.decode.pod_limits import VOLUMES_MAX
+from core.edge.decode.requests import RESIZE_PENDING
 from core.guards.drainability import NOTES
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
 
@@ -16,6 +17,8 @@ NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
 _SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared facts of pods that have neither claims nor times."""
+DEFERRED: Final = "Deferred"
+"""Reason of a resize that the kubelet tries again when other pods have left."""
 COMPLETING: Final = frozenset({"Never", "OnFailure"})
 """Restart policies under which the kubelet does not restart a container that has succeeded."""
 IN_MEMORY: Final = "Memory"
@@ -44,7 +47,8 @@ def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> Disru
             disks.append(disk)
     notes = _notes(annotations)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
-    if not (claims or disks or notes or obj.metadata.deletion_timestamp):
+    resized = _resize_deferred(obj)
+    if not (claims or disks or notes or resized or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
         claims=tuple(sorted(set(claims))),
@@ -53,7 +57,20 @@ def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> Disru
         notes=notes,
         started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
+        resize_deferred=resized,
         completes=shared.completes,
+    )
+
+
+def _resize_deferred(obj: PodObject) -> bool:
+    """Return whether the kubelet waits for room for a resize (KEP-1287); this is rare."""
+    raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
+    if RESIZE_PENDING.encode() not in raw:
+        return False
+    found = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
+    return any(
+        one.type == RESIZE_PENDING and one.reason == DEFERRED and one.status == "True"
+        for one in found
     )
 
 

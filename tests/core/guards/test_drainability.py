@@ -96,6 +96,8 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
     (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
+    # It waits on its node to be resized, which decides about nothing.
+    (like(ties=DisruptionFacts(resize_deferred=True)), [("pod-resize-deferred", INFO)]),
     # Nobody, or somebody unknown, brings it back.
     (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
     (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
