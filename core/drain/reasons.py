@@ -42,8 +42,9 @@ OF_JOB: Final = Reason(
 )
 COMPLETES: Final = Reason(
     "evict-completes",
-    "The Pod runs to completion (restartPolicy Never or OnFailure) and no controller that Ebb "
-    "knows would recreate it, so Ebb waits until the Pod has completed.",
+    "The Pod runs to completion (restartPolicy Never or OnFailure) and must not be evicted: no "
+    "controller that Ebb knows would recreate it, or it belongs to a group of Pods. So Ebb waits "
+    "until the Pod has completed.",
     "none needed; if the Pod is not needed, delete it: kubectl -n {namespace} delete pod {name}",
     "the Pod has completed",
 )

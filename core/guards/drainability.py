@@ -109,6 +109,14 @@ PREFERS_NO_EVICTION: Final = Reason(
     _LEAVE_IT,
     "the annotation is removed",
 )
+GANG: Final = Reason(
+    "pod-gang",
+    "The Pod is scheduled together with a group of Pods (spec.schedulingGroup or "
+    "spec.workloadRef). Without it the others may be of no use, so Ebb neither evicts it nor "
+    "gives it a pod deletion cost.",
+    f"{_LEAVE_IT}; to move the group, delete or restart its workload",
+    "the Pod is gone",
+)
 RESIZE_DEFERRED: Final = Reason(
     "pod-resize-deferred",
     "The kubelet has deferred a resize of the Pod because its node lacks room. Ebb counts the "
@@ -205,6 +213,11 @@ def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
 
 
+def _gang(pod: Pod, _: Now | None) -> str | None:
+    gang = pod.ties.gang
+    return f"belongs to the group {gang}, whose pods are scheduled together" if gang else None
+
+
 def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
     # No other node can help: a resize happens in place. So the pod releases no mark and starts no
     # cooldown. Its node needs no reason to stay either: where it leaves, the pod moves with the
@@ -272,6 +285,7 @@ RULES: Final = (
     ),
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
+    Rule(GANG, _gang, Verdict.INFO),
     Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),
     Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),
     Rule(BARE, _bare, Verdict.LONG_LIVED),

@@ -192,6 +192,8 @@ class DisruptionFacts:
     """Start time of a pod with notes, in Unix seconds; None if unknown or not needed."""
     overdue_seconds: int | None = None
     """Unix second by which a terminating pod should have ended; None: it is not terminating."""
+    gang: str = ""
+    """Name of the group of pods that are scheduled together; empty if the pod is in none."""
     resize_deferred: bool = False
     """The kubelet has deferred a resize of the pod until its node has room."""
     completes: bool = False

@@ -5,7 +5,7 @@ from sys import intern
 from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
-from core.edge.decode.fields import read_field, unix_seconds
+from core.edge.decode.fields import NAME_MAX, read_field, unix_seconds
 from core.edge.decode.in_tree import disk_of, mount_of
 from core.edge.decode.objects import CONDITIONS_DECODER, NULL_BYTES, PodObject, PodSpec
 from core.edge.decode.pod_limits import VOLUMES_MAX
@@ -47,8 +47,8 @@ def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> Disru
             disks.append(disk)
     notes = _notes(annotations)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
-    resized = _resize_deferred(obj)
-    if not (claims or disks or notes or resized or obj.metadata.deletion_timestamp):
+    resized, gang = _resize_deferred(obj), _gang(obj.spec)
+    if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
         claims=tuple(sorted(set(claims))),
@@ -57,9 +57,21 @@ def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> Disru
         notes=notes,
         started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
+        gang=gang,
         resize_deferred=resized,
         completes=shared.completes,
     )
+
+
+def _gang(spec: PodSpec) -> str:
+    """Return the name of the group with which the pod is scheduled; empty if it is in none."""
+    if spec.scheduling_group is not None:
+        return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
+    ref = spec.workload_ref
+    if ref is None or not ref.name:
+        return ""
+    parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
+    return "/".join(part[:NAME_MAX] for part in parts if part)
 
 
 def _resize_deferred(obj: PodObject) -> bool:

@@ -132,6 +132,20 @@ class System(Struct):
     name: str = ""
 
 
+class SchedulingGroup(Struct):
+    """The PodGroup of a pod (KEP-4671, from 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadRef(Struct):
+    """The pod group of a pod inside a Workload (KEP-4671, in 1.35)."""
+
+    name: str | None = None
+    pod_group: str | None = None
+    pod_group_replica_key: str | None = None
+
+
 class PodSpec(Struct):
     node_name: str | None = None
     containers: list[Container] | None = None
@@ -152,6 +166,8 @@ class PodSpec(Struct):
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     os: System | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
 
 
 class ContainerStatus(Struct):

@@ -124,6 +124,7 @@ def failed(found: DrainDecision) -> dict[str, str]:
     [
         ({"owner_kind": "", "owner_name": ""}, "pod-bare"),
         ({"owner_kind": "Thing"}, "pod-custom-controller"),
+        ({"ties": DisruptionFacts(gang="g")}, "pod-gang"),
         ({"namespace": "kube-system"}, "pod-system"),
         ({"priority": 2_000_000_000}, "pod-system"),
         ({"ties": noted(SAFE_TO_EVICT, "false")}, "pod-not-safe-to-evict"),
@@ -251,6 +252,7 @@ def test_a_pod_that_is_stuck_on_a_node_of_karpenters_fails_the_drain() -> None:
         {"owner_kind": "", "ties": DisruptionFacts(completes=True)},
         {"owner_kind": "Workflow", "ties": DisruptionFacts(completes=True)},
         {"owner_kind": "", "ties": replace(noted(SAFE_TO_EVICT, "true"), completes=True)},
+        {"owner_kind": "Job", "ties": DisruptionFacts(gang="g", completes=True)},
     ],
 )
 def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_has_its_turn(
@@ -828,6 +830,8 @@ ODD = (
     {"ties": noted(SAFE_TO_EVICT, "false")},
     {"ties": noted(DO_NOT_DISRUPT, "true")},
     {"ties": DisruptionFacts(local_volumes=("data",))},
+    {"ties": DisruptionFacts(gang="g")},
+    {"ties": DisruptionFacts(completes=True), "owner_kind": "Workflow"},
     {"namespace": OWN},
     {"namespace": "kube-system"},
     {"ready": False},
@@ -904,7 +908,7 @@ def test_no_look_oversteps_budgets_guards_or_limits(
         assert one.owner_kind not in ("", "DaemonSet", "Node")
         assert one.owner_kind != "Job" or notes == {SAFE_TO_EVICT: "true"}
         assert not one.terminating
-        assert not one.ties.local_volumes
+        assert (one.ties.local_volumes, one.ties.gang) == ((), "")
         assert notes in ({}, {SAFE_TO_EVICT: "true"})
     for limit in budgets:
         mine = [pod for pod in went if _protects(limit, pod)]

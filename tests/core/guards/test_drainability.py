@@ -96,6 +96,8 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
     (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
+    # It is one of a group.
+    (like(ties=DisruptionFacts(gang="g")), [("pod-gang", INFO)]),
     # It waits on its node to be resized, which decides about nothing.
     (like(ties=DisruptionFacts(resize_deferred=True)), [("pod-resize-deferred", INFO)]),
     # Nobody, or somebody unknown, brings it back.

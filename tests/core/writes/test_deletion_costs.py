@@ -15,6 +15,7 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.writes.costs import (
@@ -61,6 +62,10 @@ def a_pod(
     )
 
 
+def in_gang(pod: Pod) -> Pod:
+    return replace(pod, ties=DisruptionFacts(gang="g"))
+
+
 def decided(
     *pods: Pod, nodes: Iterable[Node] = (MARKED, UNMARKED, NEXT), enabled: bool = True
 ) -> list[Write[Pod]]:
@@ -93,6 +98,8 @@ def decided(
         pytest.param(a_pod(owner="StatefulSet"), id="of a StatefulSet"),
         pytest.param(a_pod(owner="Job"), id="of a Job"),
         pytest.param(a_pod(owner=""), id="of nobody"),
+        pytest.param(in_gang(a_pod()), id="of a gang"),
+        pytest.param(in_gang(a_pod("next")), id="of a gang, next"),
         pytest.param(a_pod(daemon=True), id="goes with its node"),
     ],
 )

@@ -347,6 +347,26 @@ class TestPod:
         beside = pod(spec__restartPolicy=policy, spec__initContainers=sidecar, **changes)
         assert beside.ties is found.ties
 
+    @pytest.mark.parametrize(
+        ("field", "value", "gang"),
+        [
+            ("schedulingGroup", {"podGroupName": "workers"}, "workers"),
+            ("schedulingGroup", {}, ""),
+            ("schedulingGroup", None, ""),
+            ("workloadRef", {"name": "job", "podGroup": "workers"}, "job/workers"),
+            (
+                "workloadRef",
+                {"name": "job", "podGroup": "workers", "podGroupReplicaKey": "0"},
+                "job/workers/0",
+            ),
+            ("workloadRef", {}, ""),
+        ],
+    )
+    def test_the_group_with_which_a_pod_is_scheduled(
+        self, field: str, value: Json | None, gang: str
+    ) -> None:
+        assert pod(**{f"spec__{field}": value}).ties.gang == gang
+
     def test_pods_without_ties_share_one_object(self) -> None:
         assert pod().ties is NO_DISRUPTION_FACTS
         data = [{"name": "a", "emptyDir": {}}]
