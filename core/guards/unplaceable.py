@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from core.model.pod import DEVICES_FIELD, Pod
+from core.model.pod import DEVICES_FIELD, TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
@@ -31,6 +31,14 @@ POD_RESOURCE_CLAIMS: Final = Reason(
     "move the Pod when that does no harm: kubectl -n {namespace} delete pod {name}",
     "the Pod has finished or runs on another node",
 )
+POD_KUEUE: Final = Reason(
+    "pod-kueue-topology",
+    "Kueue chose the node of the Pod (topology-aware scheduling), and only Kueue can choose "
+    "another. Ebb does not move the Pod, and a mark cannot keep such Pods off the node.",
+    "none needed; to let Ebb move such Pods, admit their workload without Kueue's topology "
+    "annotations",
+    "the Pod has finished",
+)
 POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
     "A Pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
@@ -51,7 +59,14 @@ POD_VOLUMES: Final = Reason(
     "every claim of the Pod is bound to a volume of a known type, or the Pod has finished or runs "
     "on another node",
 )
-REASONS: Final = (POD_UNREADABLE, ASKS_TOO_MUCH, POD_RESOURCE_CLAIMS, POD_UNSUPPORTED, POD_VOLUMES)
+REASONS: Final = (
+    POD_UNREADABLE,
+    ASKS_TOO_MUCH,
+    POD_RESOURCE_CLAIMS,
+    POD_KUEUE,
+    POD_UNSUPPORTED,
+    POD_VOLUMES,
+)
 
 
 def pod_blockers(pod: Pod) -> list[Blocker]:
@@ -69,7 +84,10 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     if DEVICES_FIELD in pod.unsupported:
         message = "uses devices through resource claims (DRA), which Ebb cannot place"
         blockers.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
-    others = [DEVICES_FIELD, CLAIMS_FIELD]
+    if TOPOLOGY_FIELD in pod.unsupported:
+        message = "runs where Kueue's topology-aware scheduling has put it"
+        blockers.append(Blocker(POD_KUEUE, message, pod.key))
+    others = [DEVICES_FIELD, CLAIMS_FIELD, TOPOLOGY_FIELD]
     if CLAIMS_FIELD in pod.unsupported or pod.ties.faults:
         faults = pod.ties.faults or ("the volumes of its claims have not been looked up",)
         blockers += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)

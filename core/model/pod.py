@@ -19,6 +19,8 @@ EXPENDABLE_BELOW: Final = -10
 """Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 DEVICES_FIELD: Final = "spec.resourceClaims"
 """Entry of Pod.unsupported for devices that are allocated by resource claims (DRA)."""
+TOPOLOGY_FIELD: Final = "Kueue's topology assignment"
+"""Entry of Pod.unsupported for pods whose node Kueue chooses (topology-aware scheduling)."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """Scheduler name that the API server sets in pods that name none."""
 SCHEDULER_CHARS_MAX: Final = 253

@@ -360,3 +360,30 @@ class TestDeferredResize:
         plan = plan_of(capsys, *written(tmp_path, *self.items("Infeasible")), *config)
         assert removals(plan) == ["n2"]
         assert "resize-deferred" not in {one["code"] for one in plan["warnings"]}
+
+
+class TestKueue:
+    """Kueue has put a pod on n1 (topology-aware scheduling)."""
+
+    @pytest.mark.parametrize(
+        ("field", "key"),
+        [
+            ("labels", "kueue.x-k8s.io/tas"),
+            ("annotations", "kueue.x-k8s.io/podset-required-topology"),
+            ("annotations", "kueue.x-k8s.io/podset-preferred-topology"),
+            ("annotations", "kueue.x-k8s.io/podset-unconstrained-topology"),
+            ("annotations", "kueue.x-k8s.io/podset-slice-required-topology"),
+        ],
+    )
+    def test_its_node_stays(
+        self, field: str, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        worker = owned(pod("worker", "n1"), "Job")
+        worker["metadata"][field] = {key: "true"}
+        dumped = written(tmp_path, node("n1"), node("n2"), worker, owned(pod("a", "n2")))
+        plan = plan_of(capsys, *dumped)
+        assert removals(plan) == ["n2"]
+        assert "pod-kueue-topology" in codes(plan, "n1")
+        found = explained(capsys, "pod", "shop/worker", *dumped)
+        assert not found["movable"]
+        assert [one["code"] for one in found["reasons"]] == ["pod-kueue-topology"]

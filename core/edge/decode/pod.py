@@ -32,7 +32,13 @@ from core.model.constraints import (
     NodeConstraints,
     PodConstraints,
 )
-from core.model.pod import DEFAULT_SCHEDULER, DEVICES_FIELD, SCHEDULER_CHARS_MAX, Pod
+from core.model.pod import (
+    DEFAULT_SCHEDULER,
+    DEVICES_FIELD,
+    SCHEDULER_CHARS_MAX,
+    TOPOLOGY_FIELD,
+    Pod,
+)
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from core.model.workload import DAEMON_SET
@@ -42,6 +48,15 @@ DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
+"""Label of pods that Kueue admits with topology-aware scheduling, set until 0.16."""
+KUEUE_ANNOTATIONS: Final = frozenset(
+    f"kueue.x-k8s.io/podset-{request}-topology"
+    for request in ("required", "preferred", "unconstrained", "slice-required")
+)
+"""Annotations that ask for topology-aware scheduling; Kueue adds one where its queue implies it.
+
+Source: apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue."""
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
@@ -153,8 +168,11 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    ties = disruption_facts_of(obj, obj.metadata.annotations or {})
+    annotations = obj.metadata.annotations or {}
+    ties = disruption_facts_of(obj, annotations)
     unsupported = _unsupported(spec, asked.unsupported, ties)
+    if KUEUE_LABEL in labels or not KUEUE_ANNOTATIONS.isdisjoint(annotations):
+        unsupported = (*unsupported, TOPOLOGY_FIELD)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
