@@ -66,6 +66,7 @@ def _published(namespace: str) -> Callable[[PassResult], Samples]:
         return {
             ("asked",): sum(one.published or 0 for one in ours),
             ("accepted",): sum(one.accepted for one in ours),
+            ("ready",): sum(min(one.ready, one.accepted) for one in ours),
         }
 
     return told
@@ -184,8 +185,9 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         """Whether this replica does; what a leader has seen is told no longer than it leads."""
         published = ReportedGauge(
             "ebb_published_pods",
-            "Pods that Ebb asks autoscalers to keep room for, and those that one has accepted.",
-            ("state",),  # asked | accepted
+            "Pods that Ebb asks autoscalers to keep room for, those that one has accepted, and "
+            "those that it reports room for.",
+            ("state",),  # asked | accepted | ready
             _published(namespace),
         )
         holds = lambda: self.leads()  # noqa: E731, PLW0108 it is said later who says it

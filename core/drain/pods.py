@@ -16,6 +16,7 @@ NEVER: Final = frozenset(
         drainability.LONG_TERMINATING,
         drainability.EXPENDABLE,
         drainability.NOT_TO_DISRUPT,
+        drainability.NOT_TO_REMOVE,
         drainability.PREFERS_NO_EVICTION,
         drainability.GANG,
         drainability.BARE,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION
+from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
 from core.model.pod import Pod
@@ -25,8 +25,20 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
+DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
+"""What it costs to evict a pod, to its owner (from Karpenter 1.16): a 32-bit number."""
+NOTES: Final = frozenset(
+    {
+        SAFE_TO_EVICT,
+        SAFE_VOLUMES,
+        DO_NOT_DISRUPT,
+        PREFER_NO_EVICTION,
+        REMOVAL_DISABLED,
+        DISRUPTION_COST,
+    }
+)
 """Annotations that the rules read; they are in DisruptionFacts.notes."""
+_COST: Final = re.compile(r"-?[0-9]{1,10}")
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """Lowest priority of the classes system-cluster-critical and system-node-critical."""
@@ -102,6 +114,12 @@ NOT_TO_DISRUPT: Final = Reason(
     "Karpenter's annotation forbids disruption of the Pod, permanently or for some time.",
     f"{_LEAVE_IT}; to allow it, remove the annotation {DO_NOT_DISRUPT} from the pod template",
     "the annotation is removed, or its duration is over",
+)
+NOT_TO_REMOVE: Final = Reason(
+    "pod-removal-disabled",
+    "An annotation or label asks CAST AI not to remove the node of the Pod.",
+    f"{_LEAVE_IT}; to allow it, remove {REMOVAL_DISABLED} from the pod template",
+    "the Pod is gone, or the annotation or label is removed",
 )
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
@@ -208,6 +226,17 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
     return Timed(message, until) if now.before(until) else None
 
 
+def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
+    asked = _note(pod, REMOVAL_DISABLED) == "true"
+    return f"has {REMOVAL_DISABLED}: 'true'" if asked else None
+
+
+def disruption_cost(pod: Pod) -> int:
+    """Return what an eviction of the pod costs to its owner; 0 without a valid number."""
+    written = _note(pod, DISRUPTION_COST) or ""
+    return int(written) if _COST.fullmatch(written) else 0
+
+
 def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     annotated = _note(pod, PREFER_NO_EVICTION) is not None
     return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
@@ -284,6 +313,7 @@ RULES: Final = (
         Verdict.LAST,
     ),
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
+    Rule(NOT_TO_REMOVE, _removal_disabled, Verdict.LONG_LIVED),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
     Rule(GANG, _gang, Verdict.INFO),
     Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Final
 
 from core.marks.mark import opt_out_annotation
+from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.node import Node
 from core.model.node_lifecycle import why_leaving, why_unready
 from core.model.reason import Blocker, Reason
@@ -41,10 +42,11 @@ VIRTUAL_NODE: Final = Reason(
 )
 OPTED_OUT: Final = Reason(
     "opted-out",
-    "An annotation excludes the node from removal: Ebb's or Karpenter's own, or Cluster "
-    "Autoscaler's scale-down-disabled if Ebb did not set it.",
-    "remove the annotation: kubectl annotate node {node} {key}-",
-    "the annotation is removed",
+    "An annotation excludes the node from removal: Ebb's, Karpenter's or CAST AI's own, or "
+    "Cluster Autoscaler's scale-down-disabled if Ebb did not set it. CAST AI also reads a label.",
+    "remove the annotation: kubectl annotate node {node} {key}-; for a label: kubectl label node "
+    "{node} {key}-",
+    "the annotation or label is removed",
 )
 CORDONED: Final = Reason(
     "cordoned",
@@ -54,8 +56,9 @@ CORDONED: Final = Reason(
 )
 NOT_READY: Final = Reason(
     "not-ready",
-    "The node is not Ready, or a transient taint keeps pods off it, for example while it starts "
-    "or its disk is full. Ebb does not mark the node and places no pods on it.",
+    "The node is not Ready or its machine is suspended, or a transient taint keeps pods off it, "
+    "for example while it starts or its disk is full. Ebb does not mark the node and places no "
+    "pods on it.",
     "check Conditions and Taints: kubectl describe node {node}",
     "the node is Ready and has no such taint",
 )
@@ -79,6 +82,8 @@ BEING_DELETED: Final = Reason(
 
 def _opted_out(node: Node) -> tuple[str, str] | None:
     key = opt_out_annotation(node)
+    if key is None and node.labels.get(REMOVAL_DISABLED) == "true":
+        return f"the node has the label {REMOVAL_DISABLED}: 'true'", REMOVAL_DISABLED
     return (f"the node has the annotation {key}: {node.annotations[key]!r}", key) if key else None
 
 

@@ -48,6 +48,8 @@ class Node:
     features: tuple[str, ...] = ()
     """Names of the features that the kubelet declares (constraints.ASKED_FEATURES)."""
     ready: bool = True
+    suspended: bool = False
+    """The machine is suspended (condition Suspended), as GKE's standby buffers do it."""
     unreadable: str = ""
     """Why the Node could not be read; empty if it could.
 

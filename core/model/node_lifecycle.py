@@ -98,6 +98,8 @@ def others_taint(node: Node) -> str | None:
 
 def why_unready(node: Node) -> str | None:
     """Return why a node accepts no pods for now, or None; ignores leaving and cordoned nodes."""
+    if node.suspended:
+        return "the machine of the node is suspended (condition Suspended)"
     if not node.ready:
         return "the node is not Ready"
     keys = (

@@ -8,7 +8,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 from core.config.settings import Mode
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
-from core.marks.wellknown import GUARDS, KEEP_ANNOTATION, MARK_LABEL, OUR_ANNOTATIONS
+from core.marks.wellknown import (
+    GUARDS,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    OUR_ANNOTATIONS,
+    REMOVAL_DISABLED,
+)
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.pod import Pod
@@ -52,7 +58,7 @@ retried.
 Other writes depend on the plan, so Ebb plans again instead of retrying them."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """Writes that mode observe only reports; other writes also remove what mode enforce has left."""
-_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
+_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION, REMOVAL_DISABLED)
 """Annotations that decisions depend on; if one has changed, the write is dropped."""
 
 

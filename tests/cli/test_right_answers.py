@@ -387,3 +387,34 @@ class TestKueue:
         found = explained(capsys, "pod", "shop/worker", *dumped)
         assert not found["movable"]
         assert [one["code"] for one in found["reasons"]] == ["pod-kueue-topology"]
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_a_node_stays_when_cast_ai_is_told_not_to_remove_it(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = node("n1")
+    kept["metadata"][field] = {"autoscaling.cast.ai/removal-disabled": "true"}
+    plan = plan_of(capsys, *written(tmp_path, kept, node("n2"), owned(pod("a", "n2"))))
+    assert removals(plan) == ["n2"]
+    assert "opted-out" in codes(plan, "n1")
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_a_pod_empties_its_node_late_when_cast_ai_is_told_not_to_remove_the_node(
+    field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sticky = owned(pod("a", "n1"))
+    sticky["metadata"][field] = {"autoscaling.cast.ai/removal-disabled": "true"}
+    found = explained(capsys, "pod", "shop/a", *written(tmp_path, node("n1"), node("n2"), sticky))
+    assert [one["code"] for one in found["nature"]] == ["pod-removal-disabled"]
+
+
+def test_a_suspended_machine_is_no_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asleep = node("n1")
+    asleep["status"]["conditions"].append({"type": "Suspended", "status": "True"})
+    plan = plan_of(capsys, *written(tmp_path, asleep, node("n2"), owned(pod("a", "n2"))))
+    assert removals(plan) == []
+    assert "not-ready" in codes(plan, "n1")

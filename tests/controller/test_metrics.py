@@ -91,6 +91,7 @@ def test_what_ebb_asks_for_is_told_and_what_others_write_under_its_label_is_not(
     )
     assert found["ebb_published_pods asked"] == 5
     assert found["ebb_published_pods accepted"] == 3
+    assert found["ebb_published_pods ready"] == 0
     elsewhere = told(cluster(ours("more", asked=7, replicas=7, fault="not yet")), "more")
     assert elsewhere["ebb_published_pods asked"] == 7
     assert elsewhere["ebb_published_pods accepted"] == 0

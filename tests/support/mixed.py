@@ -206,8 +206,10 @@ def state(chance: random.Random, made: Node) -> Node:
         (5, replace(tainted(made, NOT_READY), ready=False)),
         (6, leaving(made, chance.choice(LEAVING))),
         (1, replace(made, deleting=True)),
+        (1, replace(made, suspended=True)),
         (4, tainted(made, chance.choice(PASSING))),
-        (3, replace(made, annotations={"kube-ebb.io/keep": "true"})),
+        (2, replace(made, annotations={"kube-ebb.io/keep": "true"})),
+        (1, replace(made, labels={**made.labels, "autoscaling.cast.ai/removal-disabled": "true"})),
         (1, replace(made, unreadable="status")),
     )
     return weighed(chance, states)

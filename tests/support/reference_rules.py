@@ -23,6 +23,7 @@ DETAILS = "kube-ebb.io/drain"
 KEEP, KARPENTER_KEEP = "kube-ebb.io/keep", "karpenter.sh/do-not-disrupt"
 KARPENTER = "karpenter.sh/nodepool"
 GUARD, GUARD_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "kube-ebb.io/guard"
+CAST_AI = "autoscaling.cast.ai/removal-disabled"
 CONTROL_PLANE = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
@@ -48,9 +49,13 @@ def is_open(node: Node, pods: Sequence[Pod]) -> bool:
 def takes_now(node: Node) -> bool:
     """Say whether it is Ready, and no taint that comes and goes keeps pods with requests away."""
     away = (one.key for one in node.taints if one.effect in ("NoSchedule", "NoExecute"))
-    return node.ready and not any(
-        passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
-        for key in away
+    return (
+        node.ready
+        and not node.suspended
+        and not any(
+            passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
+            for key in away
+        )
     )
 
 
@@ -76,6 +81,8 @@ def guarded(node: Node) -> bool:
         or node.unschedulable
         or not takes_now(node)
         or annotations.get(KEEP) == "true"
+        or annotations.get(CAST_AI) == "true"
+        or node.labels.get(CAST_AI) == "true"
         or (annotations.get(KARPENTER_KEEP) == "true" and ours != KARPENTER_KEEP)
         or any(key in annotations and ours != key for key in any_word)
         or any(label in node.labels for label in CONTROL_PLANE)
@@ -126,6 +133,7 @@ def is_sticky(pod: Pod) -> bool:
     safe = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes", "").split(",")
     return (
         notes.get("karpenter.sh/do-not-disrupt") == "true"
+        or notes.get(CAST_AI) == "true"
         or evict == "false"
         or pod.owner_kind == "StatefulSet"
         or not (pod.owner_kind in ROUTINE_OWNERS or pod.ties.completes)

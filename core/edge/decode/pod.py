@@ -21,7 +21,7 @@ from core.edge.decode.objects import (
     PodSpec,
 )
 from core.edge.decode.requests import requests_of
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import (
     ANY_IP,
     HOST_USERS,
@@ -169,6 +169,8 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
     annotations = obj.metadata.annotations or {}
+    if REMOVAL_DISABLED in labels:
+        annotations = {REMOVAL_DISABLED: labels[REMOVAL_DISABLED], **annotations}
     ties = disruption_facts_of(obj, annotations)
     unsupported = _unsupported(spec, asked.unsupported, ties)
     if KUEUE_LABEL in labels or not KUEUE_ANNOTATIONS.isdisjoint(annotations):

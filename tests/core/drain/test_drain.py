@@ -15,12 +15,17 @@ from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain import planner
 from core.drain.budgets import Allowances
-from core.drain.context import DrainInput
+from core.drain.context import DrainContext, DrainInput
 from core.drain.planner import DrainDecision, plan_drain
 from core.drain.pods import Owner, why_never
 from core.drain.state import LOOK_ON_SECONDS, DrainState
 from core.engine import reconcile
-from core.guards.drainability import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
+from core.guards.drainability import (
+    DISRUPTION_COST,
+    DO_NOT_DISRUPT,
+    PREFER_NO_EVICTION,
+    SAFE_TO_EVICT,
+)
 from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
@@ -264,6 +269,16 @@ def test_where_a_pods_own_end_is_waited_for_no_drain_begins_and_the_next_node_ha
     nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(scene(ends, a_pod("b", "n"), nodes=nodes), DrainState())
     assert (gone(found), found.memory.node) == (["b"], "n")
+
+
+def test_pods_go_by_what_their_eviction_costs_their_owners() -> None:
+    costs = {"a": "10", "b": "-5", "c": "", "d": "no number"}
+    pods = [
+        replace(a_pod(name, of=name), ties=noted(DISRUPTION_COST, cost))
+        for name, cost in costs.items()
+    ]
+    context = DrainContext(scene(*pods), [])
+    assert [pod.name for pod in context.in_order("m")] == ["b", "c", "d", "a"]
 
 
 # Budgets

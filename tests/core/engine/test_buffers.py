@@ -82,6 +82,12 @@ class TestRead:
         assert found.pod.placing == NodeConstraints(node_selector=(("pool", "a"),))
         assert found.pod.node is None
 
+    @pytest.mark.parametrize(("reported", "ready"), [(None, 0), (2, 2), (-1, 0)])
+    def test_how_many_pods_have_room_is_what_the_autoscaler_reports(
+        self, reported: int | None, ready: int
+    ) -> None:
+        assert read(written({"readyReplicas": reported}), TEMPLATE).ready == ready
+
     @pytest.mark.parametrize(
         ("changed", "fault"),
         [

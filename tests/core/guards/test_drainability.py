@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.engine import reconcile
 from core.guards.drainability import (
+    DISRUPTION_COST,
     DO_NOT_DISRUPT,
     NOTES,
     PREFER_NO_EVICTION,
@@ -16,11 +17,12 @@ from core.guards.drainability import (
     SAFE_VOLUMES,
     Verdict,
     count_long_lived_pods,
+    disruption_cost,
     findings,
     long_lived_reasons,
 )
 from core.guards.emptiness import occupants
-from core.marks.wellknown import KARPENTER_LABEL
+from core.marks.wellknown import KARPENTER_LABEL, REMOVAL_DISABLED
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.now import Now
@@ -46,6 +48,8 @@ def noted(started: int | None = None, **notes: str) -> Pod:
         "volumes": SAFE_VOLUMES,
         "disrupt": DO_NOT_DISRUPT,
         "prefer": PREFER_NO_EVICTION,
+        "removal": REMOVAL_DISABLED,
+        "cost": DISRUPTION_COST,
     }
     found = tuple(sorted((keys[name], value) for name, value in notes.items()))
     return like(ties=DisruptionFacts(notes=found, started_seconds=started))
@@ -90,6 +94,10 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(None, disrupt="1s"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(0, disrupt="-5h"), []),
     (noted(0, disrupt="0s"), []),
+    # CAST AI's, and what is only a number to Karpenter.
+    (noted(removal="true"), [("pod-removal-disabled", LONG_LIVED)]),
+    (noted(removal="false"), []),
+    (noted(cost="100"), []),
     # The descheduler's.
     (noted(prefer=""), [("pod-prefer-no-eviction", INFO)]),
     # Cluster Autoscaler's.
@@ -167,6 +175,14 @@ def test_durations_as_go_writes_them(text: str, holds: bool) -> None:
 def test_any_annotation_is_read_or_says_nothing(text: str) -> None:
     for name in ("safe", "volumes", "disrupt", "prefer"):
         findings(noted(0, **{name: text}), Now(NOW))
+
+
+@pytest.mark.parametrize(
+    ("written", "cost"), [("7", 7), ("-7", -7), ("", 0), ("7.5", 0), ("x", 0), ("9" * 11, 0)]
+)
+def test_what_an_eviction_costs_to_its_owner(written: str, cost: int) -> None:
+    assert disruption_cost(noted(cost=written)) == cost
+    assert disruption_cost(PLAIN) == 0
 
 
 def test_a_short_duration_holds_until_it_is_over() -> None:
@@ -251,7 +267,8 @@ def test_what_keeps_a_node_of_karpenters_from_being_empty(pod: Pod, occupies: bo
 
 
 def test_all_annotations_that_are_read_are_kept() -> None:
-    assert {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION} == NOTES
+    read = {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION, REMOVAL_DISABLED}
+    assert {*read, DISRUPTION_COST} == NOTES
 
 
 @pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])

@@ -127,6 +127,17 @@ class TestUnready:
     def test_a_taint_that_passes_says_so(self, taint: Taint, why: str | None) -> None:
         assert why_unready(node("n", taints=(taint,))) == why
 
+    def test_a_suspended_machine_says_so(self) -> None:
+        conditions = [
+            {"type": "Ready", "status": "True"},
+            {"type": "Suspended", "status": "True"},
+        ]
+        found = written(status__conditions=conditions)
+        assert why_unready(found) == "the machine of the node is suspended (condition Suspended)"
+        assert [blocker.code for blocker in node_blockers(found)] == ["not-ready"]
+        conditions[1]["status"] = "False"
+        assert why_unready(written(status__conditions=conditions)) is None
+
     def test_such_a_node_is_no_capacity_and_does_not_go(self) -> None:
         """Half of twelve nodes wait for their network: the others' thresholds hold alone."""
         away = (Taint("node.cilium.io/agent-not-ready", "", "NoSchedule"),)
