@@ -14,6 +14,7 @@ from core.engine.plan import ReachSums, tightest
 from core.engine.reconcile import PassResult
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.writes.costs import pods_of_other_writers
 from core.writes.write import CostKind, WriteKind
 
 
@@ -139,6 +140,12 @@ OF_A_PASS: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "CapacityBuffers of others that count for nothing, as `ebb status` says why.",
         (),
         lambda found: {(): sum(bool(one.fault) for one in found.plan.buffers)},
+    ),
+    ReportedGauge(
+        "ebb_engine_foreign_cost_pods",
+        "Pods whose deletion cost another controller writes, so that Ebb cannot steer scale-ins.",
+        (),
+        lambda found: {(): len(pods_of_other_writers(found.snapshot.cluster))},
     ),
     ReportedGauge(
         "ebb_engine_deferred_resizes",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.config.settings import Config, UsabilityMode
+from core.config.settings import Config, PodDeletionCost, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.dump import COMMAND
 from core.model.cluster import Cluster
@@ -15,6 +15,7 @@ from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.writes.costs import pods_of_other_writers
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
@@ -52,6 +53,7 @@ def caveats(
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
         *_deferred_resizes(cluster),
+        *_other_cost_writers(cluster, config),
     )
 
 
@@ -195,6 +197,20 @@ def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
         pods, wait = ("pod", "waits") if len(affected) == 1 else ("pods", "wait")
         message = f"{len(affected):,} {pods} {wait} for room on their node to be resized: {where}"
         yield Caveat("resize-deferred", message, len(affected), nodes)
+
+
+def _other_cost_writers(cluster: Cluster, config: Config) -> Iterator[Caveat]:
+    """Report pods whose deletion costs another controller writes."""
+    if config.pod_deletion_cost is PodDeletionCost.DISABLED:
+        return
+    if affected := pods_of_other_writers(cluster):
+        pods, have = ("pod", "has") if len(affected) == 1 else ("pods", "have")
+        message = (
+            f"{len(affected):,} {pods} {have} a pod deletion cost that another controller writes "
+            "(Karpenter's PodDeletionCostManagement or Koordinator's ScaleDownBinPack, for "
+            "example), so Ebb does not steer their scale-ins"
+        )
+        yield Caveat("cost-writer", message, len(affected), _on_nodes(affected))
 
 
 def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Caveat:

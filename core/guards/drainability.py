@@ -19,7 +19,7 @@ from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason, Timed
-from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET
+from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, goes_by_cost
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
@@ -143,6 +143,14 @@ RESIZE_DEFERRED: Final = Reason(
     "delete a Pod that can move, or let the Pod be recreated on another node",
     "the kubelet has resized the Pod, or the resize is withdrawn",
 )
+FOREIGN_COST: Final = Reason(
+    "pod-foreign-cost",
+    "The Pod has a pod deletion cost that Ebb did not write. Ebb leaves such a cost alone, so "
+    "scale-ins do not prefer Pods on marked nodes because of it.",
+    "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement, "
+    "Koordinator's ScaleDownBinPack or the Pod's own cost, or set `podDeletionCost: disabled`",
+    "the Pod has no cost, or one that Ebb has written",
+)
 SAFE: Final = Reason(
     "pod-safe-to-evict",
     "An annotation allows to evict the Pod, even if other rules advise against it.",
@@ -242,6 +250,14 @@ def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
 
 
+def _foreign_cost(pod: Pod, _: Now | None) -> str | None:
+    if pod.deletion_cost is None or pod.has_our_cost or not goes_by_cost(pod):
+        return None
+    over = pod.deletion_cost_ours
+    replaced = f" in the place of Ebb's {over!r}" if over is not None else ""
+    return f"has the pod deletion cost {pod.deletion_cost!r}{replaced}, which Ebb did not write"
+
+
 def _gang(pod: Pod, _: Now | None) -> str | None:
     gang = pod.ties.gang
     return f"belongs to the group {gang}, whose pods are scheduled together" if gang else None
@@ -315,6 +331,7 @@ RULES: Final = (
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
     Rule(NOT_TO_REMOVE, _removal_disabled, Verdict.LONG_LIVED),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
+    Rule(FOREIGN_COST, _foreign_cost, Verdict.INFO),
     Rule(GANG, _gang, Verdict.INFO),
     Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),
     Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),

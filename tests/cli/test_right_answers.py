@@ -13,6 +13,7 @@ from core.edge.decode.kinds import KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+COSTS = "cost-writer"
 REFUSED = 2
 """Exit code for input that is refused."""
 ZONE = "topology.kubernetes.io/zone"
@@ -418,3 +419,32 @@ def test_a_suspended_machine_is_no_room(
     plan = plan_of(capsys, *written(tmp_path, asleep, node("n2"), owned(pod("a", "n2"))))
     assert removals(plan) == []
     assert "not-ready" in codes(plan, "n1")
+
+
+class TestAnotherCostWriter:
+    """Another controller writes a pod deletion cost on each pod, by its node."""
+
+    def items(self, *costs: str) -> list[Json]:
+        pods = [owned(pod(f"p{number}", f"n{number}")) for number in range(len(costs))]
+        for one, cost in zip(pods, costs, strict=True):
+            key = "controller.kubernetes.io/pod-deletion-cost"
+            one["metadata"]["annotations"] = {key: cost}
+        return [*(node(f"n{number}") for number in range(len(costs))), *pods]
+
+    def test_a_warning_and_the_explanation_say_so(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dumped = written(tmp_path, *self.items("0", "1", "2"))
+        (found,) = (one for one in plan_of(capsys, *dumped)["warnings"] if one["code"] == COSTS)
+        assert found["message"].startswith("3 pods have a pod deletion cost that another")
+        remarks = explained(capsys, "pod", "shop/p1", *dumped)["nature"]
+        assert [one["code"] for one in remarks] == ["pod-foreign-cost"]
+        disabled = configured(tmp_path, "podDeletionCost: disabled")
+        told = plan_of(capsys, *dumped, *disabled)["warnings"]
+        assert COSTS not in {one["code"] for one in told}
+
+    def test_costs_of_a_pod_template_are_no_writer(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = plan_of(capsys, *written(tmp_path, *self.items("5", "5", "5")))
+        assert COSTS not in {one["code"] for one in plan["warnings"]}

@@ -104,6 +104,11 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
     (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
+    # Somebody else steers it.
+    (like(deletion_cost="5"), [("pod-foreign-cost", INFO)]),
+    (like(deletion_cost="5", deletion_cost_ours="-9"), [("pod-foreign-cost", INFO)]),
+    (like(deletion_cost="-9", deletion_cost_ours="-9"), []),
+    (like(deletion_cost="5", owner_kind="Job"), []),
     # It is one of a group.
     (like(ties=DisruptionFacts(gang="g")), [("pod-gang", INFO)]),
     # It waits on its node to be resized, which decides about nothing.

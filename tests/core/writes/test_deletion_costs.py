@@ -27,6 +27,7 @@ from core.writes.costs import (
     cost_of,
     decide_costs,
     next_cost,
+    pods_of_other_writers,
 )
 from core.writes.write import CostKind, Write, fingerprint
 from tests.support.builders import marked, node, pod
@@ -389,3 +390,31 @@ def test_every_set_of_a_rollout_loses_its_pods_on_marked_nodes_first_then_on_the
     for name in ("web-old", "web-new"):
         taken = [order.get(one.node or "", 2) for one in taken_first(after.pods, name)]
         assert taken == sorted(taken)
+
+
+@pytest.mark.parametrize(
+    ("costs", "found"),
+    [
+        ((), 0),
+        (("5", "5", None), 0),  # from the pod template
+        (("5", "6", None), 2),
+        (("0", "1", "2147483647"), 3),
+    ],
+)
+def test_another_writer_is_found_by_costs_that_differ_within_a_replica_set(
+    costs: tuple[str | None, ...], found: int
+) -> None:
+    pods = [
+        replace(a_pod(cost=cost), name=f"p{number}", owner_name="web")
+        for number, cost in enumerate(costs)
+    ]
+    other = replace(a_pod(cost="9"), name="other", owner_name="api")
+    assert len(pods_of_other_writers(Cluster.of([MARKED], [*pods, other]))) == found
+
+
+def test_another_writer_is_found_by_a_cost_that_has_replaced_ours() -> None:
+    (found,) = pods_of_other_writers(Cluster.of([MARKED], [a_pod(cost="5", ours=COST)]))
+    assert found.deletion_cost == "5"
+    assert pods_of_other_writers(Cluster.of([MARKED], [a_pod(cost=COST, ours=COST)])) == ()
+    job = a_pod(cost="5", ours=COST, owner="Job")
+    assert pods_of_other_writers(Cluster.of([MARKED], [job])) == ()
