@@ -71,6 +71,9 @@ class Pod:
 
     DaemonSet and static pods keep only those that block other pods: anti-affinity, ports,
     disks."""
+    own_spread: bool = False
+    """The pod has topology spread constraints of its own, so the cluster's defaults do not
+    apply."""
     ties: DisruptionFacts = NO_DISRUPTION_FACTS
     unschedulable: bool = False
     """The pod is pending, and the scheduler reported that it fits on no node."""

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -448,3 +449,59 @@ class TestAnotherCostWriter:
     ) -> None:
         plan = plan_of(capsys, *written(tmp_path, *self.items("5", "5", "5")))
         assert COSTS not in {one["code"] for one in plan["warnings"]}
+
+
+class TestDefaultTopologySpread:
+    """Two pods run in zone a and one in zone b; the cluster spreads all pods over zones."""
+
+    lines = (
+        "defaultTopologySpread:",
+        "- {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: %s}",
+    )
+
+    def items(self, kind: str, **spec: Any) -> list[Json]:
+        zones = {"n1": "a", "n2": "b", "n3": "b"}
+        pods = [
+            owned(pod(f"w{number}", name, **spec), kind)
+            for number, name in enumerate(("n1", "n1", "n2"))
+        ]
+        for one in pods:
+            one["metadata"]["labels"] = {"app": "web", "pod-template-hash": "1"}
+        return [
+            *(node(n, metadata={"name": n, "labels": {ZONE: zone}}) for n, zone in zones.items()),
+            *pods,
+        ]
+
+    @pytest.mark.parametrize(
+        ("kind", "when", "spec", "feasible"),
+        [
+            ("ReplicaSet", "DoNotSchedule", {}, ["n3"]),
+            ("StatefulSet", "DoNotSchedule", {}, ["n3"]),
+            ("Job", "DoNotSchedule", {}, ["n1", "n3"]),
+            ("ReplicaSet", "ScheduleAnyway", {}, ["n1", "n3"]),
+            (
+                "ReplicaSet",
+                "DoNotSchedule",
+                {
+                    "topologySpreadConstraints": [
+                        {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "ScheduleAnyway"}
+                    ]
+                },
+                ["n1", "n3"],
+            ),
+        ],
+    )
+    def test_it_holds_for_pods_without_constraints_of_their_own(
+        self,
+        kind: str,
+        when: str,
+        spec: Json,
+        feasible: list[str],
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        dumped = written(tmp_path, *self.items(kind, **spec))
+        config = configured(tmp_path, self.lines[0], self.lines[1] % when)
+        assert explained(capsys, "pod", "shop/w2", *dumped)["couldRunOn"] == ["n1", "n3"]
+        found = explained(capsys, "pod", "shop/w2", *dumped, *config)
+        assert found["couldRunOn"] == feasible

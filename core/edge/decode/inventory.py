@@ -7,6 +7,7 @@ from typing import Any
 
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.model.cluster import Cluster
+from core.model.default_spread import Spread, with_default_spread
 from core.model.node import Node
 from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
 from core.model.pod import Pod
@@ -40,6 +41,7 @@ class Inventory:
         self._made: tuple[Ordered, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
         self._judged: Judged = {}
         self._leaving: LeavingNodes = {}
+        self._spread: Spread = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -141,6 +143,7 @@ class Inventory:
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != options or not same:
             pods, self._judged = judged_by(options.schedulers, objects[PODS.field], self._judged)
+            pods, self._spread = with_default_spread(options.default_spread, pods, self._spread)
             nodes, self._leaving = name_leaving_taints(
                 options.leaving_taints, objects[NODES.field], self._leaving
             )

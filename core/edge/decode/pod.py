@@ -57,6 +57,7 @@ KUEUE_ANNOTATIONS: Final = frozenset(
 """Annotations that ask for topology-aware scheduling; Kueue adds one where its queue implies it.
 
 Source: apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue."""
+NO_SPREAD: Final = (NULL_BYTES, b"[]")
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
@@ -100,6 +101,7 @@ def pod(obj: PodObject) -> Pod | None:
         unsupported=unsupported,
         too_much=too_much,
         company=company,
+        own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         ties=ties,
         unschedulable=not spec.node_name and _unschedulable(obj),
         ready=bool(spec.node_name) and _ready(obj),
