@@ -43,10 +43,15 @@ VIRTUAL_NODE: Final = Reason(
 OPTED_OUT: Final = Reason(
     "opted-out",
     "An annotation excludes the node from removal: Ebb's, Karpenter's or CAST AI's own, or "
-    "Cluster Autoscaler's scale-down-disabled if Ebb did not set it. CAST AI also reads a label.",
-    "remove the annotation: kubectl annotate node {node} {key}-; for a label: kubectl label node "
-    "{node} {key}-",
-    "the annotation or label is removed",
+    "Cluster Autoscaler's scale-down-disabled if Ebb did not set it.",
+    "remove the annotation: kubectl annotate node {node} {key}-",
+    "the annotation is removed",
+)
+OPTED_OUT_LABEL: Final = Reason(
+    "opted-out-label",
+    "CAST AI's label excludes the node from removal.",
+    "remove the label: kubectl label node {node} {key}-",
+    "the label is removed",
 )
 CORDONED: Final = Reason(
     "cordoned",
@@ -82,9 +87,13 @@ BEING_DELETED: Final = Reason(
 
 def _opted_out(node: Node) -> tuple[str, str] | None:
     key = opt_out_annotation(node)
-    if key is None and node.labels.get(REMOVAL_DISABLED) == "true":
-        return f"the node has the label {REMOVAL_DISABLED}: 'true'", REMOVAL_DISABLED
     return (f"the node has the annotation {key}: {node.annotations[key]!r}", key) if key else None
+
+
+def _opted_out_by_label(node: Node) -> tuple[str, str] | None:
+    if node.labels.get(REMOVAL_DISABLED) != "true":
+        return None
+    return f"the node has the label {REMOVAL_DISABLED}: 'true'", REMOVAL_DISABLED
 
 
 def _control_plane(node: Node) -> tuple[str, str] | None:
@@ -105,6 +114,7 @@ NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Answer]], ...]] = (
     ),
     (BEING_DELETED, why_leaving),
     (OPTED_OUT, _opted_out),
+    (OPTED_OUT_LABEL, _opted_out_by_label),
     (
         CORDONED,
         lambda node: "the node is cordoned" if node.unschedulable else None,
