@@ -86,7 +86,7 @@ class ConfigReload:
         Raises: ConfigError if the plan fails.
         """
         # A configuration with which every pass fails must not replace one that works.
-        snapshot, now = self._view.snapshot(config.schedulers), self._clock.unix_seconds()
+        snapshot, now = self._view.snapshot(config.read_options), self._clock.unix_seconds()
         try:
             return await asyncio.to_thread(
                 lambda: reconcile.plan(snapshot(), config, now_seconds=now)

@@ -142,7 +142,7 @@ class Loop:
         # Collections during a pass over 5,000 nodes take half a second and stop the event loop for
         # up to 0.3 s each: a pass takes 20 % longer with them.
         with growing():
-            snapshot = self._view.snapshot(self._reconciler.config.schedulers)
+            snapshot = self._view.snapshot(self._reconciler.config.read_options)
             now = self._view.snapshot_at = self._clock.unix_seconds()
             report = await asyncio.to_thread(
                 lambda: self._reconciler.evaluate(snapshot(), now, in_time)
@@ -197,7 +197,7 @@ class Loop:
             begun = self._clock.monotonic_seconds()
             try:
                 config = self._reconciler.config
-                cannot_wait = self._view.unschedulable_check(config.taint_key, config.schedulers)
+                cannot_wait = self._view.unschedulable_check(config.taint_key, config.read_options)
                 if await asyncio.to_thread(cannot_wait):
                     self._view.wake.set()
             except Exception:

@@ -17,6 +17,7 @@ from core.marks.mark import EFFECT_OF
 from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.writes.costs import pods_of_other_writers
 from core.writes.write import CostKind, WriteKind
 
 
@@ -174,6 +175,18 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         (),
         lambda found: {(): sum(bool(buffer.fault) for buffer in found.plan.buffers)},
     ),
+    ReportedGauge(
+        "ebb_foreign_cost_pods",
+        "Pods whose deletion cost another controller writes, so that Ebb cannot steer scale-ins.",
+        (),
+        lambda found: {(): len(pods_of_other_writers(found.snapshot.cluster))},
+    ),
+    ReportedGauge(
+        "ebb_deferred_resize_pods",
+        "Pods whose kubelet defers a resize until the node has room.",
+        (),
+        lambda found: {(): sum(one.ties.resize_deferred for one in found.snapshot.cluster.pods)},
+    ),
     # Users who label nodes influence the names of reaches. core.engine.plan.REACHES_SHOWN bounds
     # the number of reaches, core.capacity.reaches the length of their names.
     ReportedGauge(
@@ -218,6 +231,11 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
         buffers = found.snapshot.cluster.buffers
         return {(): sum(one.accepted for one in buffers if one.namespace == namespace)}
 
+    def ready(found: PassResult) -> Samples:
+        buffers = found.snapshot.cluster.buffers
+        own = (one for one in buffers if one.namespace == namespace)
+        return {(): sum(min(one.ready, one.accepted) for one in own)}
+
     yield ReportedGauge(
         "ebb_published_pods",
         "Pods that the CapacityBuffers of Ebb request from autoscalers.",
@@ -229,6 +247,12 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
         "Pods of the CapacityBuffers of Ebb that an autoscaler has accepted.",
         (),
         accepted,
+    )
+    yield ReportedGauge(
+        "ebb_published_ready_pods",
+        "Accepted pods of the CapacityBuffers of Ebb for which the autoscaler reports room.",
+        (),
+        ready,
     )
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
@@ -16,6 +16,7 @@ from core.model.node import Node
 from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
+from core.model.read_options import ReadOptions
 
 UNCHECKED_MAX: Final = 4096
 """Maximum number of newly unschedulable pods that wait for a check; others wait for the next
@@ -127,18 +128,16 @@ class ClusterView(Inventory):
             self._unchecked.add(key)
             self.became_unschedulable.set()
 
-    def unschedulable_check(
-        self, taint_key: str, schedulers: Collection[str]
-    ) -> Callable[[], bool]:
+    def unschedulable_check(self, taint_key: str, options: ReadOptions) -> Callable[[], bool]:
         """Return a check of the pods that became unschedulable since the last call.
 
         The check may run in any thread. It returns whether one of these pods cannot wait for the
-        interval, because a marked node may have to be released for it. *schedulers*: see
+        interval, because a marked node may have to be released for it. *options*: see
         `snapshot`.
         """
         keys, self._unchecked = self._unchecked, set()
         self.became_unschedulable.clear()
-        snapshot = self.snapshot(schedulers)
+        snapshot = self.snapshot(options)
         return lambda: bool(keys) and _cannot_wait(snapshot(), keys, taint_key)
 
 

@@ -22,7 +22,7 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operation
 from core.writes.write import Write, applied
 from extender import wire
@@ -207,7 +207,7 @@ class Ebb:
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
         if (
             self._news.became_unschedulable.is_set()
-            and self._news.unschedulable_check(self.taint_key, KNOWN)()
+            and self._news.unschedulable_check(self.taint_key, READ_DEFAULTS)()
         ):
             self._news.wake.set()
         return self._news.wake.is_set()

@@ -64,7 +64,12 @@ def command(
     answer = Planned(
         plan=plan,
         config=config,
-        caveats=caveats(cluster_input.cluster, cluster_input.kinds, config),
+        caveats=caveats(
+            cluster_input.cluster,
+            cluster_input.kinds,
+            config,
+            cluster_input.dump_time.running_nowhere,
+        ),
         money=_money(cluster_input.cluster, config, plan),
     )
     output.print_answer(answer, form)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from core.config.settings import Config, UsabilityMode
+from core.config.settings import Config, PodDeletionCost, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.edge.decode.dump import COMMAND
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -14,6 +15,7 @@ from core.model.pod import Pod
 from core.model.quantity import format_bytes, format_millis
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.writes.costs import pods_of_other_writers
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
@@ -34,18 +36,24 @@ class Caveat:
     """Nodes concerned, each with its number of pods: most pods first, then by name."""
 
 
-def caveats(cluster: Cluster, kinds: frozenset[str] | None, config: Config) -> tuple[Caveat, ...]:
+def caveats(
+    cluster: Cluster, kinds: frozenset[str] | None, config: Config, running_nowhere: int = 0
+) -> tuple[Caveat, ...]:
     """Return all caveats of a cluster.
 
     *kinds* are the kinds of objects in a dump; None for a live cluster, where all are read.
+    *running_nowhere* is the number of pods in it that run and are on no node.
     """
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
         *_ignored_settings(config),
+        *_running_nowhere(running_nowhere),
         *missing,
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
+        *_deferred_resizes(cluster),
+        *_other_cost_writers(cluster, config),
     )
 
 
@@ -64,6 +72,18 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
         yield Caveat("ignored-settings", message)
+
+
+def _running_nowhere(pods: int) -> Iterator[Caveat]:
+    """Report pods that the API server could not have returned like this."""
+    if pods:
+        run, are = ("runs", "is") if pods == 1 else ("run", "are")
+        message = (
+            f"{pods:,} pod{'' if pods == 1 else 's'} {run} (phase Running) but {are} on no node, "
+            "so kubectl did not make the dump, and other fields may be missing too (for example, "
+            f"nodeName is spelled node_name); create it with: {COMMAND}"
+        )
+        yield Caveat("running-nowhere", message, pods)
 
 
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
@@ -167,6 +187,31 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
     ]
     if affected:
         yield _about("overcommitted", OVERCOMMITTED, affected, cluster)
+
+
+def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
+    """Report pods that wait on their node for room to be resized."""
+    affected = [pod for pod in cluster.pods if pod.ties.resize_deferred]
+    if affected:
+        nodes = _on_nodes(affected)
+        where = _first([f"{node} ({pods})" for node, pods in nodes])
+        pods, wait = ("pod", "waits") if len(affected) == 1 else ("pods", "wait")
+        message = f"{len(affected):,} {pods} {wait} for room on their node to be resized: {where}"
+        yield Caveat("resize-deferred", message, len(affected), nodes)
+
+
+def _other_cost_writers(cluster: Cluster, config: Config) -> Iterator[Caveat]:
+    """Report pods whose deletion costs another controller writes."""
+    if config.pod_deletion_cost is PodDeletionCost.DISABLED:
+        return
+    if affected := pods_of_other_writers(cluster):
+        pods, have = ("pod", "has") if len(affected) == 1 else ("pods", "have")
+        message = (
+            f"{len(affected):,} {pods} {have} a pod deletion cost that another controller writes "
+            "(Karpenter's PodDeletionCostManagement or Koordinator's ScaleDownBinPack, for "
+            "example), so Ebb does not steer their scale-ins"
+        )
+        yield Caveat("cost-writer", message, len(affected), _on_nodes(affected))
 
 
 def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Caveat:

@@ -40,7 +40,7 @@ async def read(
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if *lease* is given.
 
-    *config* names the schedulers whose pods are evaluated. Progress is shown on *progress*.
+    *config* has the read options. Progress is shown on *progress*.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
@@ -65,7 +65,7 @@ async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     for kind, found in lists.items():
         await _list(client, kind, found)
         inventory.replaced(kind, found.objects, found.refused)
-    return inventory.snapshot(config.schedulers)()
+    return inventory.snapshot(config.read_options)()
 
 
 def _refused(lists: Lists) -> Iterator[str]:

@@ -155,7 +155,12 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> Status:
         published=tuple(_published(cluster_input)),
         pending=len(pending),
         unschedulable=len(evaluated - {pod for pod, _ in plan.pending}),
-        caveats=caveats(cluster_input.cluster, cluster_input.kinds, cluster_input.config),
+        caveats=caveats(
+            cluster_input.cluster,
+            cluster_input.kinds,
+            cluster_input.config,
+            cluster_input.dump_time.running_nowhere,
+        ),
         now_seconds=now_seconds,
     )
 

@@ -120,7 +120,7 @@ def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds = from_dumps(named_dumps, config.schedulers, unreadable, time)
+    cluster, kinds = from_dumps(named_dumps, config.read_options, unreadable, time)
     report_unreadable(unreadable, sys.stderr)
     where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(

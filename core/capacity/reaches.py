@@ -220,7 +220,7 @@ def _namespaces(
 
 def bare(node: Node) -> Node:
     """Return the node without cordon and transient taints."""
-    taints = tuple(taint for taint in node.taints if not is_transient_taint(taint.key))
+    taints = tuple(taint for taint in node.taints if not is_transient_taint(node, taint))
     if len(taints) == len(node.taints) and not node.unschedulable:
         return node
     return replace(node, taints=taints, unschedulable=False)

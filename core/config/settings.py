@@ -46,17 +46,23 @@ from core.fields.value_types import (
     number,
     quantity,
     text,
+    whole_number,
     words,
 )
 from core.marks.wellknown import TAINT_KEY
+from core.model.default_spread import DefaultSpread
 from core.model.pod import SCHEDULER_CHARS_MAX
 from core.model.quantity import millis, whole
+from core.model.read_options import ReadOptions
 from core.model.schedulers import KNOWN
 from core.policies.all import POLICIES
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
 PRICES_MAX: Final = 1000
+LEAVING_TAINTS_MAX: Final = 100
+SPREADS_MAX: Final = 10
+SKEW_MAX: Final = 10_000
 SCHEDULERS_MAX: Final = 100
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
@@ -155,6 +161,25 @@ class Price:
     """Price of such a node, in any unit. Nodes without an entry cost 0."""
 
 
+class WhenUnsatisfiable(StrEnum):
+    """What kube-scheduler does with a pod for which no node satisfies the constraint."""
+
+    DO_NOT_SCHEDULE = "DoNotSchedule"
+    SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologySpread:
+    """A default topology spread constraint, as kube-scheduler's own configuration has it."""
+
+    topology_key: Annotated[str, QUALIFIED_KEY]
+    """Label of nodes whose values are the topology domains."""
+    max_skew: Annotated[int, whole_number(1, SKEW_MAX)]
+    """Largest difference of the number of pods between two domains."""
+    when_unsatisfiable: WhenUnsatisfiable
+    """Only `DoNotSchedule` matters to Ebb."""
+
+
 PolicySettings: Final = make_dataclass(
     "PolicySettings",
     [
@@ -217,6 +242,19 @@ class Config:
     """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
     kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
     list replaces the default, so it must include `default-scheduler`."""
+    leaving_taints: Annotated[
+        tuple[Annotated[str, QUALIFIED_KEY], ...], Listed(LEAVING_TAINTS_MAX, "that are keys")
+    ] = ()
+    """Keys of more taints by which other tools announce that they drain or remove a node. The
+    taints of common autoscalers and drain tools are known without it. The capacity of such a node
+    does not count, and its pods are placed first. The value of `taintKey` has no effect here."""
+    default_topology_spread: Annotated[
+        tuple[TopologySpread, ...],
+        Listed(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),
+    ] = ()
+    """The `defaultConstraints` of kube-scheduler's plugin PodTopologySpread, if its configuration
+    has any. They apply to pods of ReplicaSets, ReplicationControllers and StatefulSets without
+    topologySpreadConstraints."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is released, unless the node is empty."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
@@ -245,6 +283,18 @@ class Config:
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     """Settings of `ebb-controller`. It also reads all settings outside the sections of
     programs."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """Return the settings that decide how objects are understood."""
+        # With Ebb's own key every mark would announce that its node leaves, and so end itself.
+        leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
+        spread = tuple(
+            DefaultSpread(one.topology_key, one.max_skew)
+            for one in self.default_topology_spread
+            if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+        )
+        return ReadOptions(self.schedulers, leaving, spread)
 
     def policy_settings(self) -> Any:  # noqa: ANN401 that policy's own
         """Return the settings of the configured policy, or None if it has none."""

@@ -13,6 +13,7 @@ from core.drain.reasons import COMES_BACK, NOT_HARD, UNSETTLED
 from core.engine.no_schedule import Against
 from core.engine.plan import Plan
 from core.fit.matching import tolerates
+from core.guards.drainability import disruption_cost
 from core.guards.emptiness import occupying
 from core.marks.mark import Mark, mark_of, marked_since
 from core.marks.taints import desired_taints, hard_taint
@@ -86,9 +87,15 @@ class DrainContext:
         }
 
     def in_order(self, name: str) -> Sequence[Pod]:
-        """Return the pods of a node in the order of evictions."""
+        """Return the pods of a node in the order of evictions, by disruption cost first.
+
+        If the drain has to stop, the pods whose eviction costs their owners most are left.
+        """
         places = self.places[name]
-        return sorted(self.on[name], key=lambda pod: (places.get(pod.key, len(places)), pod.key))
+        return sorted(
+            self.on[name],
+            key=lambda pod: (disruption_cost(pod), places.get(pod.key, len(places)), pod.key),
+        )
 
     def why_not_hard(self, name: str) -> Blocker | None:
         """Return why pods may still be scheduled to the node, or None."""

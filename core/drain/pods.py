@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from core.drain.reasons import OF_JOB, OWN
+from core.drain.reasons import COMPLETES, OF_JOB, OWN
 from core.guards import drainability
 from core.model.now import Now
 from core.model.pod import Pod
@@ -16,7 +16,9 @@ NEVER: Final = frozenset(
         drainability.LONG_TERMINATING,
         drainability.EXPENDABLE,
         drainability.NOT_TO_DISRUPT,
+        drainability.NOT_TO_REMOVE,
         drainability.PREFERS_NO_EVICTION,
+        drainability.GANG,
         drainability.BARE,
         drainability.CUSTOM_CONTROLLER,
         drainability.SYSTEM,
@@ -25,6 +27,8 @@ NEVER: Final = frozenset(
     }
 )
 """Findings that forbid an eviction."""
+AWAITED: Final = drainability.UNKNOWN_OWNER | {drainability.GANG}
+"""Findings that forbid an eviction, but not a drain that waits if the pod runs to completion."""
 
 
 class Owner(NamedTuple):
@@ -49,7 +53,8 @@ def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)
     found = (blocker for _, blocker in drainability.findings(pod, now))
-    return next((one for one in found if one.reason in NEVER), None)
+    never = NEVER - AWAITED if pod.ties.completes else NEVER
+    return next((one for one in found if one.reason in never), None)
 
 
 def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
@@ -57,6 +62,10 @@ def why_waited_for(pod: Pod, now: Now) -> Blocker | None:
     found = [blocker for _, blocker in drainability.findings(pod, now)]
     if any(one.reason is drainability.ON_COMPLETION for one in found):
         return found[0]
+    if pod.ties.completes and any(one.reason in AWAITED for one in found):
+        # Even an annotation that allows evictions does not bring the pod back, and an eviction
+        # ends one member of a gang.
+        return Blocker(COMPLETES, "runs to completion, and Ebb waits for that", pod.key)
     if pod.owner_kind != JOB or any(one.reason is drainability.SAFE for one in found):
         return None
     message = f"belongs to Job {pod.owner_name}, and Ebb waits for its completion"

@@ -40,6 +40,14 @@ OF_JOB: Final = Reason(
     "template",
     "the pod has completed",
 )
+COMPLETES: Final = Reason(
+    "evict-completes",
+    "The Pod runs to completion (restartPolicy Never or OnFailure) and must not be evicted: no "
+    "controller that Ebb knows would recreate it, or it belongs to a group of Pods. So Ebb waits "
+    "until the Pod has completed.",
+    "none needed; if the Pod is not needed, delete it: kubectl -n {namespace} delete pod {name}",
+    "the Pod has completed",
+)
 TWO_BUDGETS: Final = Reason(
     "evict-two-budgets",
     "More than one PodDisruptionBudget selects the pod. The API server rejects such evictions.",
@@ -96,6 +104,7 @@ REASONS: Final = (
     COMES_BACK,
     NOT_HARD,
     OF_JOB,
+    COMPLETES,
     TWO_BUDGETS,
     NEVER_ALLOWED,
     NOT_NOW,

@@ -1,5 +1,6 @@
 """Read and write files: the configuration, and dumps (gzipped, or on standard input)."""
 
+import codecs
 import gzip
 import io
 import os
@@ -22,6 +23,16 @@ CHUNK_BYTES: Final = 4 * 1024**2
 GZIP_MAGIC: Final = b"\x1f\x8b"
 GZIP_DEFLATE: Final = b"\x08"
 STDIN: Final = 0
+BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins with the mark of UTF-16, so it comes first
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+NUL_BYTES: Final = {(1, 3): "utf-16-le", (0, 2): "utf-16-be", (1, 2, 3): "utf-32-le",
+                    (0, 1, 2): "utf-32-be"}  # fmt: skip
+"""Encoding by the places of the NUL bytes in the first four bytes, for texts without a mark."""
 
 
 def read_config(path: str | None, policy: str | None = None) -> Config:
@@ -84,7 +95,7 @@ def named(path: str) -> str:
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
-    """Read a dump, plain or gzipped; `-` is standard input.
+    """Read a dump, plain or gzipped, in UTF-8, UTF-16 or UTF-32; `-` is standard input.
 
     *bytes_max* limits both the file and its uncompressed content. Raises: InvalidInputError.
     """
@@ -102,7 +113,27 @@ def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
         raise InvalidInputError(name, problem) from fault
     if raw is None:
         raise InvalidInputError(name, f"larger than {bytes_max} bytes")
-    return raw
+    return _as_utf8(raw, name)
+
+
+def _as_utf8(raw: bytes, name: str) -> bytes:
+    """Return a text in UTF-8 without byte order mark. Raises: InvalidInputError.
+
+    Windows PowerShell 5.1 redirects output to files in UTF-16.
+    """
+    mark, encoding = next((one for one in BYTE_ORDER_MARKS if raw.startswith(one[0])), (b"", ""))
+    if not mark:
+        nul = tuple(place for place, byte in enumerate(raw[:4]) if not byte)
+        encoding = NUL_BYTES.get(nul, "")
+    if not mark and not encoding:
+        return raw
+    text = memoryview(raw)[len(mark) :]
+    if encoding == "utf-8":
+        return bytes(text)
+    try:
+        return codecs.decode(text, encoding).encode()
+    except UnicodeError as fault:
+        raise InvalidInputError(name, f"is not valid {encoding.upper()}: {fault}") from fault
 
 
 def check_target(path: str, may: Callable[[Path, int], bool] = os.access) -> None:

@@ -23,7 +23,7 @@ from core.model.constraints import NodeConstraints, PodConstraints, without_volu
 from core.model.humanize import timestamp
 from core.model.node import Node
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from core.model.workload import DAEMON_SET
@@ -81,6 +81,13 @@ HARD_PREEMPTION: Final = Reason(
     "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
     "an unmarked node that admits such a pod has had room for it for five minutes",
 )
+HARD_KUEUE: Final = Reason(
+    "hard-kueue",
+    "Kueue's topology-aware scheduling has put a pod on the node. Kueue takes a node with an "
+    "untolerated NoSchedule taint for a failed one, and may end the workload.",
+    "none needed: the mark stays PreferNoSchedule until the pod is gone",
+    "no pod with a topology assignment of Kueue runs on the node",
+)
 HARD_NEW_LEADER: Final = Reason(
     "hard-new-leader",
     "The mark was PreferNoSchedule when a new leader started. The new leader does not know the "
@@ -95,6 +102,7 @@ REASONS: Final = (
     HARD_AFFINITY,
     HARD_WAITING,
     HARD_PREEMPTION,
+    HARD_KUEUE,
     HARD_NEW_LEADER,
 )
 
@@ -141,6 +149,7 @@ def reasons_against(
     )
     for name, blocker in chain(
         _daemon_sets_without_toleration(snapshot),
+        _under_kueue(snapshot),
         _closed_domains(context),
         _separated_from_affinity(context),
         _blocking_pending_pods(context, stuck),
@@ -151,7 +160,7 @@ def reasons_against(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-LASTING: Final = (HARD_DAEMONSET,)
+LASTING: Final = (HARD_DAEMONSET, HARD_KUEUE)
 """Reasons that end at once. All others, including the reserve, are transient: they change with
 single pods, or with the Ready condition of a node."""
 
@@ -227,6 +236,21 @@ def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_Node
         if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
             yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
+
+
+def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes with pods whose node Kueue has chosen, each with one such pod.
+
+    The plan keeps such a node, so its mark is removed; until then it must not become NoSchedule.
+    Source: the feature gate TASReplaceNodeOnNodeTaints of kubernetes-sigs/kueue.
+    """
+    pods = {
+        pod.node: pod
+        for pod in snapshot.pod_index.unevaluable
+        if pod.node in snapshot.marks and TOPOLOGY_FIELD in pod.unsupported
+    }
+    for name, pod in sorted(pods.items(), key=lambda one: one[1].key):
+        yield name or "", Blocker(HARD_KUEUE, "Kueue has put a pod on the node", pod.key)
 
 
 def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:

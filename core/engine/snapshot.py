@@ -574,7 +574,7 @@ def _closed(cluster: Cluster, unread: Container[str]) -> Iterable[str]:
 
 def _stays_closed(node: Node, unread: Container[str]) -> bool:
     """Report whether the node accepts no pods even once it is Ready."""
-    odd = node.unreadable or node.virtual or node.name in unread
+    odd = node.unreadable or node.virtual or node.suspended or node.name in unread
     return bool(odd or node.unschedulable)
 
 

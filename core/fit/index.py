@@ -11,8 +11,9 @@ from itertools import chain
 from typing import Final
 
 from core.fit.bits import bits_of
-from core.fit.matching import is_blocking, matches_requirement, number_in, tolerates
+from core.fit.matching import is_blocking, matches_requirement, tolerates
 from core.model.constraints import Requirement, Toleration
+from core.model.label_syntax import number_in
 from core.model.node import Node, Taint
 
 FEW_NODES: Final = 8

@@ -1,16 +1,15 @@
 """Match one toleration, one label requirement or one pod selector, as Kubernetes does."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from core.model.constraints import PodSelector, Requirement, Toleration
+from core.model.label_syntax import number_in
 from core.model.node import Effect, Taint
 from core.model.pod import Pod
 
 Target_ = TypeVar("Target_")
 
-_DIGITS: Final = re.compile(r"(?a)[+-]?\d{1,64}")
 _BLOCKING: Final = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 
@@ -55,12 +54,6 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
     if have is None or len(limits) != 1 or limits[0] is None:
         return False  # as the scheduler: not a number, no match
     return have > limits[0] if requirement.operator == "Gt" else have < limits[0]
-
-
-def number_in(text: str) -> int | None:
-    """Parse a number as kube-scheduler does (Go's ParseInt); `1_0` is a label and no number."""
-    found = int(text) if _DIGITS.fullmatch(text) else None
-    return None if found is None or not -(2**63) <= found < 2**63 else found
 
 
 def selects(selector: PodSelector, pod: Pod) -> bool:

@@ -14,19 +14,31 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION
+from core.marks.wellknown import KARPENTER_KEEP_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason, Timed
-from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET
+from core.model.workload import JOB, KEEPERS, REPLICA_SET, STATEFUL_SET, goes_by_cost
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-NOTES: Final = frozenset({SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION})
+DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
+"""What it costs to evict a pod, to its owner (from Karpenter 1.16): a 32-bit number."""
+NOTES: Final = frozenset(
+    {
+        SAFE_TO_EVICT,
+        SAFE_VOLUMES,
+        DO_NOT_DISRUPT,
+        PREFER_NO_EVICTION,
+        REMOVAL_DISABLED,
+        DISRUPTION_COST,
+    }
+)
 """Annotations that the rules read; they are in DisruptionFacts.notes."""
+_COST: Final = re.compile(r"-?[0-9]{1,10}")
 SYSTEM_NAMESPACE: Final = "kube-system"
 CRITICAL_PRIORITY: Final = 2_000_000_000
 """Lowest priority of the classes system-cluster-critical and system-node-critical."""
@@ -103,12 +115,42 @@ NOT_TO_DISRUPT: Final = Reason(
     f"{_LEAVE_IT}; to allow it, remove the annotation {DO_NOT_DISRUPT} from the pod template",
     "the annotation is removed, or its duration is over",
 )
+NOT_TO_REMOVE: Final = Reason(
+    "pod-removal-disabled",
+    "An annotation or label asks CAST AI not to remove the node of the Pod.",
+    f"{_LEAVE_IT}; to allow it, remove {REMOVAL_DISABLED} from the pod template",
+    "the Pod is gone, or the annotation or label is removed",
+)
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
     "The descheduler's annotation asks for no eviction of the pod. The pod can terminate by "
     "itself.",
     _LEAVE_IT,
     "the annotation is removed",
+)
+GANG: Final = Reason(
+    "pod-gang",
+    "The Pod is scheduled together with a group of Pods (spec.schedulingGroup or "
+    "spec.workloadRef). Without it the others may be of no use, so Ebb neither evicts it nor "
+    "gives it a pod deletion cost.",
+    f"{_LEAVE_IT}; to move the group, delete or restart its workload",
+    "the Pod is gone",
+)
+RESIZE_DEFERRED: Final = Reason(
+    "pod-resize-deferred",
+    "The kubelet has deferred a resize of the Pod because its node lacks room. Ebb counts the "
+    "requests that the Pod is to have, as kube-scheduler does, so it places no Pods on that room.",
+    "none needed: the kubelet tries again when other Pods have left the node; to get room sooner, "
+    "delete a Pod that can move, or let the Pod be recreated on another node",
+    "the kubelet has resized the Pod, or the resize is withdrawn",
+)
+FOREIGN_COST: Final = Reason(
+    "pod-foreign-cost",
+    "The Pod has a pod deletion cost that Ebb did not write. Ebb leaves such a cost alone, so "
+    "scale-ins do not prefer Pods on marked nodes because of it.",
+    "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement, "
+    "Koordinator's ScaleDownBinPack or the Pod's own cost, or set `podDeletionCost: disabled`",
+    "the Pod has no cost, or one that Ebb has written",
 )
 SAFE: Final = Reason(
     "pod-safe-to-evict",
@@ -118,7 +160,8 @@ SAFE: Final = Reason(
 )
 BARE: Final = Reason(
     "pod-bare",
-    "The pod has no controller, so nothing would recreate it after an eviction.",
+    "The pod has no controller, so nothing would recreate it after an eviction. A pod that runs "
+    "to completion (restartPolicy Never or OnFailure) still leaves its node by itself.",
     f"{_LEAVE_IT}; if the pod is not needed, delete it: "
     "kubectl -n {namespace} delete pod {name}",
     "the pod has finished or is deleted",
@@ -126,7 +169,7 @@ BARE: Final = Reason(
 CUSTOM_CONTROLLER: Final = Reason(
     "pod-custom-controller",
     "The pod belongs to a controller that Ebb does not know, so Ebb cannot tell whether it would "
-    "be recreated.",
+    "be recreated. A pod that runs to completion still leaves its node by itself.",
     _LEAVE_IT,
     "the pod has finished, or its controller has replaced it",
 )
@@ -192,9 +235,41 @@ def do_not_disrupt(pod: Pod, now: Now | None) -> str | Timed | None:
     return Timed(message, until) if now.before(until) else None
 
 
+def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
+    asked = _note(pod, REMOVAL_DISABLED) == "true"
+    return f"has {REMOVAL_DISABLED}: 'true'" if asked else None
+
+
+def disruption_cost(pod: Pod) -> int:
+    """Return what an eviction of the pod costs to its owner; 0 without a valid number."""
+    written = _note(pod, DISRUPTION_COST) or ""
+    return int(written) if _COST.fullmatch(written) else 0
+
+
 def _prefer_no_eviction(pod: Pod, _: Now | None) -> str | None:
     annotated = _note(pod, PREFER_NO_EVICTION) is not None
     return f"has the annotation {PREFER_NO_EVICTION}" if annotated else None
+
+
+def _foreign_cost(pod: Pod, _: Now | None) -> str | None:
+    if pod.deletion_cost is None or pod.has_our_cost or not goes_by_cost(pod):
+        return None
+    over = pod.deletion_cost_ours
+    replaced = f" in the place of Ebb's {over!r}" if over is not None else ""
+    return f"has the pod deletion cost {pod.deletion_cost!r}{replaced}, which Ebb did not write"
+
+
+def _gang(pod: Pod, _: Now | None) -> str | None:
+    gang = pod.ties.gang
+    return f"belongs to the group {gang}, whose pods are scheduled together" if gang else None
+
+
+def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
+    # No other node can help: a resize happens in place. So the pod releases no mark and starts no
+    # cooldown. Its node needs no reason to stay either: where it leaves, the pod moves with the
+    # requests that it is to have, and a mark keeps new pods from the room that it waits for.
+    waits = f"waits for room on node {pod.node}, to be resized in place"
+    return waits if pod.ties.resize_deferred else None
 
 
 def _bare(pod: Pod, _: Now | None) -> str | None:
@@ -235,6 +310,8 @@ def _local_storage(pod: Pod, _: Now | None) -> str | None:
     return f"stores data on the node itself, in the volumes {', '.join(lost)}" if lost else None
 
 
+UNKNOWN_OWNER: Final = frozenset({BARE, CUSTOM_CONTROLLER})
+"""Reasons of pods that nothing may recreate."""
 RULES: Final = (
     Rule(
         MIRROR,
@@ -253,7 +330,11 @@ RULES: Final = (
         Verdict.LAST,
     ),
     Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
+    Rule(NOT_TO_REMOVE, _removal_disabled, Verdict.LONG_LIVED),
     Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
+    Rule(FOREIGN_COST, _foreign_cost, Verdict.INFO),
+    Rule(GANG, _gang, Verdict.INFO),
+    Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),
     Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),
     Rule(BARE, _bare, Verdict.LONG_LIVED),
     Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.LONG_LIVED),
@@ -275,7 +356,11 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
         if why is not None:
             message, until = why if isinstance(why, Timed) else (why, None)
             blocker = Blocker(reason, message, pod.key, pod.owner_name, until)
-            found.append((verdict, blocker))
+            # The kubelet does not restart what has ended, whoever created the pod: it leaves its
+            # node as the pods of a Job do. What a missing or unknown controller does afterwards
+            # matters for evictions only.
+            by_itself = reason in UNKNOWN_OWNER and pod.ties.completes
+            found.append((Verdict.INFO if by_itself else verdict, blocker))
             if verdict is Verdict.LAST:
                 break
     return found
@@ -304,7 +389,7 @@ def count_long_lived_pods(pods: Iterable[Pod], now: Now | None = None) -> Counte
         own = pod.key if pod.terminating else None
         ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
         facts = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
-                 pod.priority, pod.stays_with_node, system, own)  # fmt: skip
+                 ties.completes, pod.priority, pod.stays_with_node, system, own)  # fmt: skip
         long_lived = evaluated.get(facts)
         if long_lived is None:
             long_lived = evaluated[facts] = bool(long_lived_reasons((pod,), now))

@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Final
 
 from core.marks.mark import opt_out_annotation
+from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.node import Node
 from core.model.node_lifecycle import why_leaving, why_unready
 from core.model.reason import Blocker, Reason
@@ -41,10 +42,16 @@ VIRTUAL_NODE: Final = Reason(
 )
 OPTED_OUT: Final = Reason(
     "opted-out",
-    "An annotation excludes the node from removal: Ebb's, Karpenter's, or Cluster Autoscaler's "
-    "scale-down-disabled if Ebb did not set it.",
+    "An annotation excludes the node from removal: Ebb's, Karpenter's or CAST AI's, or Cluster "
+    "Autoscaler's scale-down-disabled if Ebb did not set it.",
     "remove the annotation: kubectl annotate node {node} {key}-",
     "the annotation is removed",
+)
+OPTED_OUT_LABEL: Final = Reason(
+    "opted-out-label",
+    "CAST AI's label excludes the node from removal.",
+    "remove the label: kubectl label node {node} {key}-",
+    "the label is removed",
 )
 CORDONED: Final = Reason(
     "cordoned",
@@ -54,8 +61,9 @@ CORDONED: Final = Reason(
 )
 NOT_READY: Final = Reason(
     "not-ready",
-    "The node is not Ready, or a transient taint keeps pods off it, for example while it starts "
-    "or its disk is full. Ebb does not mark the node and places no pods on it.",
+    "The node is not Ready or its machine is suspended, or a transient taint keeps pods off it, "
+    "for example while it starts or its disk is full. Ebb does not mark the node and places no "
+    "pods on it.",
     "check Conditions and Taints: kubectl describe node {node}",
     "the node is Ready and has no such taint",
 )
@@ -82,6 +90,12 @@ def _opted_out(node: Node) -> tuple[str, str] | None:
     return (f"the node has the annotation {key}: {node.annotations[key]!r}", key) if key else None
 
 
+def _opted_out_by_label(node: Node) -> tuple[str, str] | None:
+    if node.labels.get(REMOVAL_DISABLED) != "true":
+        return None
+    return f"the node has the label {REMOVAL_DISABLED}: 'true'", REMOVAL_DISABLED
+
+
 def _control_plane(node: Node) -> tuple[str, str] | None:
     names = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
     roles = (f"{key}={role}" for key, role in CONTROL_PLANE_ROLES if node.labels.get(key) == role)
@@ -100,6 +114,7 @@ NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Answer]], ...]] = (
     ),
     (BEING_DELETED, why_leaving),
     (OPTED_OUT, _opted_out),
+    (OPTED_OUT_LABEL, _opted_out_by_label),
     (
         CORDONED,
         lambda node: "the node is cordoned" if node.unschedulable else None,

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from core.model.pod import DEVICES_FIELD, Pod
+from core.model.pod import DEVICES_FIELD, TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
-from core.model.volumes import CLAIMS_FIELD
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 
 POD_UNREADABLE: Final = Reason(
     "pod-unreadable",
@@ -32,6 +32,14 @@ POD_RESOURCE_CLAIMS: Final = Reason(
     "delete pod {name}",
     "the pod has finished or runs on another node",
 )
+POD_KUEUE: Final = Reason(
+    "pod-kueue-topology",
+    "Kueue chose the node of the Pod (topology-aware scheduling), and only Kueue can choose "
+    "another. Ebb does not move the Pod, and a mark cannot keep such Pods off the node.",
+    "none needed; to let Ebb move such Pods, admit their workload without Kueue's topology "
+    "annotations",
+    "the Pod has finished",
+)
 POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
     "A pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
@@ -44,8 +52,9 @@ POD_UNSUPPORTED: Final = Reason(
 )
 POD_VOLUMES: Final = Reason(
     "pod-volumes",
-    "A pod uses a PersistentVolumeClaim about which Ebb knows too little: its volume, the nodes "
-    "that can access the volume, or the attach limits of nodes. Ebb does not move the pod.",
+    "A pod uses a volume about which Ebb knows too little: the volume of a claim, the nodes that "
+    "can access it, the attach limits of nodes, or whether other pods write to the disk. Ebb does "
+    "not move the pod.",
     "check Volumes: kubectl -n {namespace} describe pod {name}; add pv, pvc and csinodes to a "
     "dump",
     "every claim of the pod is bound to a volume of a known type, or the pod has finished or runs "
@@ -53,15 +62,16 @@ POD_VOLUMES: Final = Reason(
 )
 NOMINATED: Final = Reason(
     "pod-nominated",
-    "A Pod is Pending, and the scheduler keeps this node for it (status.nominatedNodeName) until "
-    "the Pods that it preempts have terminated.",
-    "wait until the Pod runs",
-    "the Pod runs, or the scheduler has nominated another node",
+    "A pod is Pending, and the scheduler keeps this node for it (status.nominatedNodeName) until "
+    "the pods that it preempts have terminated.",
+    "wait until the pod runs",
+    "the pod runs, or the scheduler has nominated another node",
 )
 REASONS: Final = (
     POD_UNREADABLE,
     ASKS_TOO_MUCH,
     POD_RESOURCE_CLAIMS,
+    POD_KUEUE,
     POD_UNSUPPORTED,
     POD_VOLUMES,
     NOMINATED,
@@ -83,10 +93,14 @@ def pod_blockers(pod: Pod) -> list[Blocker]:
     if DEVICES_FIELD in pod.unsupported:
         message = "uses devices through resource claims (DRA), which Ebb cannot place"
         blockers.append(Blocker(POD_RESOURCE_CLAIMS, message, pod.key))
-    if CLAIMS_FIELD in pod.unsupported:
+    if TOPOLOGY_FIELD in pod.unsupported:
+        message = "runs where Kueue's topology-aware scheduling has put it"
+        blockers.append(Blocker(POD_KUEUE, message, pod.key))
+    others = [DEVICES_FIELD, CLAIMS_FIELD, TOPOLOGY_FIELD]
+    if CLAIMS_FIELD in pod.unsupported or pod.ties.faults:
         faults = pod.ties.faults or ("the volumes of its claims have not been looked up",)
         blockers += (Blocker(POD_VOLUMES, fault, pod.key) for fault in faults)
-    others = (DEVICES_FIELD, CLAIMS_FIELD)
+        others.append(VOLUMES_FIELD)
     if fields := [field for field in pod.unsupported if field not in others]:
         message = f"uses fields that Ebb cannot evaluate: {', '.join(fields)}"
         blockers.append(Blocker(POD_UNSUPPORTED, message, pod.key))

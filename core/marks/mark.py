@@ -17,6 +17,7 @@ from core.marks.wellknown import (
     KARPENTER_LABEL,
     KEEP_ANNOTATION,
     MARK_LABEL,
+    REMOVAL_DISABLED,
     RESERVE_ANNOTATION,
 )
 from core.model.node import Effect, Node
@@ -220,6 +221,8 @@ def opt_out_annotation(node: Node) -> str | None:
     """Return the annotation by which a person or another tool excludes the node, or None."""
     if node.annotations.get(KEEP_ANNOTATION) == "true":
         return KEEP_ANNOTATION
+    if node.annotations.get(REMOVAL_DISABLED) == "true":
+        return REMOVAL_DISABLED
     ours = guard_of(node)
     for key in (KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION):
         if key not in node.annotations or (ours and ours.key == key):

@@ -97,7 +97,7 @@ def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]
     for pod in templates.values():
         spent[_account(pod)] += sum(_costs(pod, PLACED, sizes.of_namespaces).values())
     for pod in pods:
-        if pod.ties.claims:
+        if pod.ties.claims or pod.ties.disks:
             spent[_account(pod)] += _cost_of_claims(pod)
     return {account for account, cost in spent.items() if cost > budget}
 
@@ -129,7 +129,7 @@ def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> l
     groups: list[_Group] = []
     of_node: Counter[Holder] = Counter()
     for (holder, _, _), members in equal.items():
-        members.sort(key=lambda one: (len(pods[one].ties.claims), _name(pods[one])))
+        members.sort(key=lambda one: (_cost_of_claims(pods[one]), _name(pods[one])))
         costs = _costs(pods[members[0]], holder[0], sizes.of_labels)
         groups.append(_Group(holder, members, costs))
         if holder[1]:
@@ -187,7 +187,7 @@ def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
     company = pod.company
     if company is not NO_POD_CONSTRAINTS:
         company = replace(company, near=(), apart=(), spread=())
-    ties = pod.ties if claims_known else replace(pod.ties, claims=())
+    ties = pod.ties if claims_known else replace(pod.ties, claims=(), disks=())
     return replace(pod, placing=placing, company=company, ties=ties, too_much=_message(pod))
 
 
@@ -205,7 +205,7 @@ def _message(pod: Pod) -> str:
 
 
 def _cost_of_claims(pod: Pod) -> int:
-    return CLAIM_COST * len(pod.ties.claims)
+    return CLAIM_COST * (len(pod.ties.claims) + len(pod.ties.disks))
 
 
 def _costs(

@@ -25,6 +25,8 @@ class Buffer:
     name: str
     replicas: int = 0
     """Number of pods for which the buffer keeps room."""
+    ready: int = 0
+    """Number of pods for which there is room now, as the autoscaler reports it (from 1.37)."""
     template: str = ""
     """PodTemplate in the buffer's namespace that describes the pods; empty if `scalable` is
     set."""

@@ -193,6 +193,19 @@ class ClaimUse(NamedTuple):
     """The claim was created for this pod and belongs to it; a claim of another pod is invalid."""
 
 
+class InlineDisk(NamedTuple):
+    """A disk that a pod or a PersistentVolume names without a CSI driver."""
+
+    driver: str
+    """CSI driver that serves the disk, or the type of the volume if none does."""
+    handle: str
+    read_only: bool = False
+    counted: bool = True
+    """The disk counts against the driver's attach limit of a node."""
+    fault: str = ""
+    """Why the disk cannot be evaluated; empty if it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class DisruptionFacts:
     """Facts that matter for disrupting a pod: its claims, local data and annotations.
@@ -204,8 +217,10 @@ class DisruptionFacts:
     """Claims, sorted by name, each once.
 
     Pod.unsupported names the claims until they are looked up (core.model.volumes)."""
+    disks: tuple[InlineDisk, ...] = ()
+    """Disks that the pod names itself, sorted, each once; Pod.unsupported as for claims."""
     faults: tuple[str, ...] = ()
-    """Messages about claims that could not be resolved; Pod.unsupported names the claims then."""
+    """Messages about claims and disks that could not be resolved; Pod.unsupported names them."""
     local_volumes: tuple[str, ...] = ()
     """Names of volumes whose data is lost with the node: hostPath, emptyDir on disk."""
     notes: tuple[tuple[str, str], ...] = ()
@@ -214,6 +229,12 @@ class DisruptionFacts:
     """Start time of a pod with notes, in Unix seconds; None if unknown or not needed."""
     overdue_seconds: int | None = None
     """Unix second by which a terminating pod should have ended; None: it is not terminating."""
+    gang: str = ""
+    """Name of the group of pods that are scheduled together; empty if the pod is in none."""
+    resize_deferred: bool = False
+    """The kubelet has deferred a resize of the pod until its node has room."""
+    completes: bool = False
+    """The pod runs to completion: no restart policy lets the kubelet restart what has ended."""
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()

@@ -41,11 +41,15 @@ class Node:
     annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     taints: tuple[Taint, ...] = ()
     """Taints in the order of the Node's spec."""
+    leaving_taints: tuple[str, ...] = ()
+    """Keys of its taints that the setting `leavingTaints` names; set in a Cluster only."""
     unschedulable: bool = False
     allocatable: Resources
     features: tuple[str, ...] = ()
     """Names of the features that the kubelet declares (constraints.ASKED_FEATURES)."""
     ready: bool = True
+    suspended: bool = False
+    """The machine is suspended (condition Suspended), as GKE's standby buffers do it."""
     unreadable: str = ""
     """Why the Node could not be read; empty if it could.
 

@@ -5,12 +5,16 @@ registers its node, but not change them later. A false taint affects that node o
 
 Sources: Cluster Autoscaler utils/taints, Karpenter apis/v1 and v1beta1 taints.go, k8s.io/api
 core/v1 well_known_taints.go, k8s.io/cloud-provider/api, aws-node-termination-handler pkg/node,
-GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain.
+GoogleCloudPlatform/k8s-node-termination-handler, AKS node auto-drain, atlassian/escalator
+docs/scale-process.md, docs.cast.ai (Evictor), node-compactor of pytorch/ci-infra,
+medik8s/node-maintenance-operator, kubevirt.io node maintenance.
 """
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from core.model.node import Effect, Node
+from core.model.node import Effect, Node, Taint
 from core.model.startup_taints import says_starting
 
 DELETING_TAINTS: Final = frozenset(
@@ -18,6 +22,8 @@ DELETING_TAINTS: Final = frozenset(
         "ToBeDeletedByClusterAutoscaler",
         "karpenter.sh/disrupted",
         "karpenter.sh/disruption",  # before Karpenter 1.0
+        "atlassian.com/escalator",
+        "autoscaling.cast.ai/draining",
     }
 )
 """Taints of nodes that an autoscaler is deleting; it may still remove the taint and stop."""
@@ -31,8 +37,14 @@ LEAVING_TAINTS: Final = DELETING_TAINTS | {
     "cloud.google.com/impending-node-termination",
     "remediator.kubernetes.azure.com/unschedulable",
     "remediator.aks.microsoft.com/unschedulable",  # its name before
+    "node-compactor.osdc.io/consolidating",
+    "medik8s.io/drain",
+    "kubevirt.io/drain",
 }
-"""Taints of leaving nodes: an autoscaler deletes them, or their machine stops or has stopped."""
+"""Taints of leaving nodes: an autoscaler deletes them, their machine stops or has stopped, or
+another tool drains them."""
+LeavingNodes = Mapping[int, tuple[Node, Node]]
+"""Converted nodes by the id of the decoded node: the decoded node, and its conversion."""
 _TRANSIENT_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",
@@ -51,9 +63,29 @@ Leaving and cordoned nodes have reasons of their own. The admission controller l
 a memory request tolerate memory pressure."""
 
 
-def is_transient_taint(key: str) -> bool:
-    """Return whether a taint with this key describes a temporary state, not the node's purpose."""
-    return key in _TRANSIENT_TAINTS or says_starting(key)
+def name_leaving_taints(
+    keys: Collection[str], nodes: Sequence[Node], before: LeavingNodes
+) -> tuple[Sequence[Node], LeavingNodes]:
+    """Set `leaving_taints` on the nodes that have a taint with one of the configured *keys*.
+
+    *before*: the second value of the previous call.
+    """
+    if not keys:
+        return nodes, {}
+    wanted = frozenset(keys)
+    # Return the same objects as before: callers compare nodes by identity from pass to pass.
+    found = {
+        id(node): before.get(id(node)) or (node, replace(node, leaving_taints=own))
+        for node in nodes
+        if (own := tuple(taint.key for taint in node.taints if taint.key in wanted))
+    }
+    return [found[id(node)][1] if id(node) in found else node for node in nodes], found
+
+
+def is_transient_taint(node: Node, taint: Taint) -> bool:
+    """Return whether this taint of the node describes a temporary state, not its purpose."""
+    key = taint.key
+    return key in _TRANSIENT_TAINTS or says_starting(key) or key in node.leaving_taints
 
 
 def others_taint(node: Node) -> str | None:
@@ -61,19 +93,21 @@ def others_taint(node: Node) -> str | None:
 
     *node* must not carry Ebb's own taint.
     """
-    return next((taint.key for taint in node.taints if not is_transient_taint(taint.key)), None)
+    return next((taint.key for taint in node.taints if not is_transient_taint(node, taint)), None)
 
 
 def why_unready(node: Node) -> str | None:
     """Return why a node accepts no pods for now, or None; ignores leaving and cordoned nodes."""
+    if node.suspended:
+        return "the machine of the node is suspended (condition Suspended)"
     if not node.ready:
         return "the node is not Ready"
     keys = (
         taint.key
         for taint in node.taints
         if taint.effect in (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
-        and is_transient_taint(taint.key)
-        and taint.key not in _REPORTED_ELSEWHERE
+        and is_transient_taint(node, taint)
+        and not (taint.key in _REPORTED_ELSEWHERE or taint.key in node.leaving_taints)
     )
     key = next(keys, None)
     return f"taint {key} temporarily keeps pods off the node" if key else None
@@ -88,7 +122,8 @@ def why_leaving(node: Node) -> str | None:
     """Return how the node shows that it is leaving, or None if it is not."""
     if node.deleting:
         return "the Node object is being deleted (it has a deletionTimestamp)"
-    key = next((taint.key for taint in node.taints if taint.key in LEAVING_TAINTS), None)
+    keys = (taint.key for taint in node.taints)
+    key = next((key for key in keys if key in LEAVING_TAINTS or key in node.leaving_taints), None)
     return f"taint {key} announces that the node will be removed" if key else None
 
 

@@ -21,6 +21,8 @@ EXPENDABLE_BELOW: Final = -10
 """Cluster Autoscaler's default of `--expendable-pods-priority-cutoff`."""
 DEVICES_FIELD: Final = "spec.resourceClaims"
 """Entry of Pod.unsupported for devices that are allocated by resource claims (DRA)."""
+TOPOLOGY_FIELD: Final = "Kueue's topology assignment"
+"""Entry of Pod.unsupported for pods whose node Kueue chooses (topology-aware scheduling)."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """Scheduler name that the API server sets in pods that name none."""
 SCHEDULER_CHARS_MAX: Final = 253
@@ -76,6 +78,9 @@ class Pod:
 
     DaemonSet and static pods keep only those that block other pods: anti-affinity, ports,
     disks."""
+    own_spread: bool = False
+    """The pod has topology spread constraints of its own, so the cluster's defaults do not
+    apply."""
     ties: DisruptionFacts = NO_DISRUPTION_FACTS
     unschedulable: bool = False
     """The pod is pending, and the scheduler reported that it fits on no node."""

@@ -24,6 +24,7 @@ from core.model.constraints import (
     NO_POD_CONSTRAINTS,
     ClaimUse,
     Disk,
+    InlineDisk,
     NodeConstraints,
     PodConstraints,
     VolumeTopology,
@@ -100,15 +101,12 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     pods = within_budget(pods)
+    asking = [pod for pod in pods if pod.unsupported]
     lookup = _Lookup(
         claims={one.key: one for one in claims},
         volumes={one.name: one for one in volumes},
-        users=Counter(
-            f"{pod.namespace}/{one.name}"
-            for pod in pods
-            if pod.unsupported
-            for one in pod.ties.claims
-        ),
+        users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
+        disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
         limits_known=bool(drivers),
         unlimited=_unlimited(nodes, limits),
     )
@@ -134,6 +132,10 @@ def _unlimited(
     )
 
 
+def _disks_of(pod: Pod) -> Iterable[tuple[str, str, bool]]:
+    return [(one.driver, one.handle, one.read_only) for one in pod.ties.disks if not one.fault]
+
+
 def _company(
     company: PodConstraints, sole: tuple[str, ...], disks: tuple[Disk, ...]
 ) -> PodConstraints:
@@ -150,6 +152,8 @@ class _Lookup:
     volumes: Mapping[str, Volume]
     users: Mapping[str, int]
     """Number of pods that use each claim."""
+    disk_users: Mapping[tuple[str, str, bool], int]
+    """Number of pods that name each disk, by driver, handle and whether the pods only read it."""
     limits_known: bool
     unlimited: frozenset[str]
     placings: dict[tuple[NodeConstraints, tuple[VolumeTopology, ...]], NodeConstraints] = field(
@@ -172,13 +176,24 @@ class _Lookup:
                 volumes.append(found)
             if key in self.claims and SOLE_MODE in self.claims[key].modes:
                 sole.append(key)
-        if VOLUMES_FIELD in pod.unsupported:
-            unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
-        if not volumes and not unknown:
-            return pod
         known = {one.disk for one in volumes if one.disk is not None}
+        looked_up = set() if faults else {CLAIMS_FIELD}
+        if VOLUMES_FIELD in pod.unsupported:
+            own = [one for one in map(self._disk_fault, pod.ties.disks) if one]
+            faults += own
+            if own or not pod.ties.disks:
+                unknown.add(Disk(ANY_DRIVER, f"{pod.key} {VOLUMES_FIELD}"))
+            else:
+                looked_up.add(VOLUMES_FIELD)
+            known |= {
+                Disk(one.driver, one.handle)
+                for one in pod.ties.disks
+                if one.counted and not one.fault
+            }
+        if not volumes and not unknown and not looked_up.intersection(pod.unsupported):
+            return pod
         disks = unknown | {disk for disk in known if disk.driver not in self.unlimited}
-        kept = (field for field in pod.unsupported if faults or field != CLAIMS_FIELD)
+        kept = (field for field in pod.unsupported if field not in looked_up)
         return replace(
             pod,
             placing=self._placing(pod.placing, volumes),
@@ -186,6 +201,22 @@ class _Lookup:
             unsupported=tuple(kept),
             ties=replace(pod.ties, faults=tuple(faults)) if faults else pod.ties,
         )
+
+    def _disk_fault(self, disk: InlineDisk) -> str:
+        """Return why a disk that a pod names itself is not known well enough; empty if it is."""
+        where = f"the disk {disk.driver} {disk.handle} in its own volumes"
+        if disk.fault:
+            return f"{where} {disk.fault}"
+        readers, writers = (
+            self.disk_users.get((disk.driver, disk.handle, read_only), 0)
+            for read_only in (True, False)
+        )
+        # As for a ReadWriteOnce claim: the disk is attached to one node, so none of them moves.
+        if writers and readers + writers > 1:
+            return f"{where}: {readers + writers} pods share it, and one node alone may write it"
+        if disk.counted and not self.limits_known:
+            return f"no CSINode is known, so how many volumes of {disk.driver} a node takes"
+        return ""
 
     def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
         """Return the volume of a claim, or the reason why Ebb knows too little about it."""

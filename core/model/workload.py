@@ -14,8 +14,12 @@ KEEPERS: Final = frozenset((REPLICA_SET, "ReplicationController", STATEFUL_SET))
 
 
 def goes_by_cost(pod: Pod) -> bool:
-    """Return whether a scale-in reads the pod's deletion cost; only ReplicaSets do."""
-    return pod.owner_kind == REPLICA_SET and not pod.stays_with_node
+    """Return whether a scale-in reads the pod's deletion cost; only ReplicaSets do.
+
+    A pod of a gang has no cost: a scale-in would take one member because of its node, although
+    the others run elsewhere.
+    """
+    return pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.ties.gang
 
 
 class Workload(NamedTuple):

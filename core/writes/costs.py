@@ -89,6 +89,26 @@ def decide_costs(
     return tuple(write for pair in both for write in pair if write is not None)
 
 
+def pods_of_other_writers(cluster: Cluster) -> tuple[Pod, ...]:
+    """Return the pods whose deletion cost another controller writes, so that Ebb cannot steer.
+
+    Such controllers are Karpenter's PodDeletionCostManagement and Koordinator's ScaleDownBinPack:
+    they write a cost on each pod, by its node. Costs from a pod template are equal on all pods of
+    a ReplicaSet, so they are not meant.
+    """
+    foreign: dict[tuple[str, str], list[Pod]] = {}
+    for pod in cluster.pods:
+        if pod.deletion_cost is not None and not pod.has_our_cost and goes_by_cost(pod):
+            foreign.setdefault((pod.namespace, pod.owner_name), []).append(pod)
+    return tuple(
+        pod
+        for pods in foreign.values()
+        if len({pod.deletion_cost for pod in pods}) > 1
+        or any(pod.deletion_cost_ours is not None for pod in pods)
+        for pod in pods
+    )
+
+
 def _costs(cluster: Cluster, taint_key: str, next_in_line: Numbers) -> Costs:
     found: dict[str | None, int] = {}
     for node in cluster.nodes:

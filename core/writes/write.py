@@ -8,7 +8,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 from core.config.settings import Mode
 from core.marks.mark import Mark, mark_of
 from core.marks.taints import desired_taints
-from core.marks.wellknown import GUARDS, KEEP_ANNOTATION, MARK_LABEL, OUR_ANNOTATIONS
+from core.marks.wellknown import (
+    GUARDS,
+    KEEP_ANNOTATION,
+    MARK_LABEL,
+    OUR_ANNOTATIONS,
+    REMOVAL_DISABLED,
+)
 from core.model.node import Node, Taint
 from core.model.node_lifecycle import being_deleted, why_leaving
 from core.model.pod import Pod
@@ -57,7 +63,7 @@ DEFERRABLE: Final = (*URGENT, CostKind.REMOVE)
 Other writes depend on the plan: instead of retrying them, Ebb plans again."""
 ADDING: Final = (WriteKind.MARK, CostKind.SET)
 """Writes that mode observe only reports; other writes also remove what mode enforce has left."""
-_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION)
+_ANNOTATIONS: Final = (*OUR_ANNOTATIONS, *GUARDS, KEEP_ANNOTATION, REMOVAL_DISABLED)
 """Annotations that decisions depend on; if one has changed, the write is dropped."""
 
 
@@ -119,7 +125,10 @@ class Write(Generic[Object]):
 def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
     """Return all facts on which a decision about a mark, protection or cost depends."""
     if isinstance(found, Node):
-        leaving = "being deleted" if being_deleted(found) else why_leaving(found)
+        # The setting `leavingTaints` marks nodes of a Cluster, not those that a writer reads: it
+        # must not make the two differ.
+        known = replace(found, leaving_taints=()) if found.leaving_taints else found
+        leaving = "being deleted" if being_deleted(known) else why_leaving(known)
         mark = found.labels.get(MARK_LABEL)
         return (found.uid, mark, *map(found.annotations.get, _ANNOTATIONS), leaving)
     terminating = "terminating" if found.terminating else None

@@ -56,7 +56,7 @@ class Groups:
         self._read = {*_read_by_pods(pod_lifetimes), *config.node_labels(), ZONE_LABEL} - {
             HOST_LABEL
         }
-        self._taint_key = config.taint_key
+        self._taint_key, self._leaving_taints = config.taint_key, frozenset(config.leaving_taints)
         node_lifetimes = [
             lifetime for lifetime in history.node_lifetimes if is_scalable(lifetime.node)
         ]
@@ -99,7 +99,7 @@ class Groups:
             tuple(
                 replace(taint, time_added="")
                 for taint in own.taints
-                if not is_transient_taint(taint.key)
+                if not (is_transient_taint(own, taint) or taint.key in self._leaving_taints)
             ),
             own.features,
             whole.cpu_millis,

@@ -48,12 +48,12 @@ def test_buffer_metrics_sum_over_all_buffers() -> None:
 
 def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
     found = samples_of(cluster(buffer(6)))
-    assert found["ebb_engine_reserved_nodes"] == 1
-    assert found["ebb_engine_reserved_allocatable cpu"] == 4
+    assert found["ebb_reserved_nodes"] == 1
+    assert found["ebb_reserved_allocatable cpu core"] == 4
     memory = NODES[1].allocatable.memory_bytes
-    assert found["ebb_engine_reserved_allocatable memory"] == memory > 0
+    assert found["ebb_reserved_allocatable memory byte"] == memory > 0
     none = samples_of(cluster(pods=(BUSY,)))
-    assert none["ebb_engine_reserved_allocatable cpu"] == 0
+    assert none["ebb_reserved_allocatable cpu core"] == 0
 
 
 def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:
@@ -93,6 +93,7 @@ def test_published_pods_ignore_buffers_of_other_namespaces() -> None:
     )
     assert found["ebb_published_pods asked"] == 5
     assert found["ebb_published_pods accepted"] == 3
+    assert found["ebb_published_ready_pods"] == 0
     elsewhere = samples_of(
         cluster(own_buffer("more", published=7, replicas=7, fault="not yet")), "more"
     )

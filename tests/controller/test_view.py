@@ -39,8 +39,8 @@ from core.model.node import Node, Taint
 from core.model.node_lifecycle import DELETING_TAINTS
 from core.model.now import Now
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
 from tests.support.builders import marked, node
@@ -86,12 +86,12 @@ def test_snapshot_is_sorted_and_immutable() -> None:
     watched = WatchedView()
     watched.nodes.replaced([make_node("b"), make_node("a")])
     watched.pods.replaced([make_pod("q"), make_pod("p")])
-    before = watched.view.snapshot(KNOWN)()
+    before = watched.view.snapshot(READ_DEFAULTS)()
     watched.nodes.deleted("a")
     watched.pods.changed(make_pod("p", "b"))
     assert [node.name for node in before.nodes] == ["a", "b"]
     assert [pod.node for pod in before.pods] == [None, None]
-    after = watched.view.snapshot(KNOWN)()
+    after = watched.view.snapshot(READ_DEFAULTS)()
     assert [node.name for node in after.nodes] == ["b"]
     assert [(pod.key, pod.node) for pod in after.pods] == [("a/p", "b"), ("a/q", None)]
 
@@ -359,7 +359,7 @@ def test_snapshot_contains_unreadable_objects() -> None:
     watched.nodes.replaced([replace(make_node("n"), unreadable="status: bad")])
     watched.pods.replaced([replace(make_pod("p", "n"), unreadable="spec: bad")])
     watched.pods.replaced([replace(make_pod("p", "n"), unreadable="spec: bad")])
-    found = watched.view.snapshot(KNOWN)()
+    found = watched.view.snapshot(READ_DEFAULTS)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
     assert 'ebb_refused_objects_total{resource="pods"} 1.0' in watched.metrics.text().decode()
 
@@ -392,7 +392,7 @@ def test_pod_is_movable_when_its_claims_are_known() -> None:
     watched.pods.changed(Pod(namespace="a", name="p", ties=ties, unsupported=(CLAIMS_FIELD,)))
 
     def blocked() -> bool:
-        return bool(pod_blockers(watched.view.snapshot(KNOWN)().pods[0]))
+        return bool(pod_blockers(watched.view.snapshot(READ_DEFAULTS)().pods[0]))
 
     assert blocked()
     watched.feeds[CSI_NODES].replaced([CsiNode(name="n", limits={"ebs": 3})])
@@ -402,7 +402,7 @@ def test_pod_is_movable_when_its_claims_are_known() -> None:
     assert blocked()
     watched.feeds[VOLUMES].changed(Volume(name="v", disk=Disk("ebs", "1")))
     assert not blocked()
-    assert watched.view.snapshot(KNOWN)().attach_limits == {"n": {"ebs": 3}}
+    assert watched.view.snapshot(READ_DEFAULTS)().attach_limits == {"n": {"ebs": 3}}
     watched.feeds[CLAIMS].deleted("a/c")
     assert blocked()
 
@@ -413,7 +413,7 @@ def test_unschedulable_pod_is_evaluated_as_in_pass() -> None:
     watched = WatchedView()
     watched.nodes.replaced([marked(node("n"), Mark.HARD, 1)])
     watched.pods.changed(replace(make_pod("p"), requests=requests, unschedulable=True))
-    assert watched.view.unschedulable_check(TAINT_KEY, KNOWN)()
+    assert watched.view.unschedulable_check(TAINT_KEY, READ_DEFAULTS)()
 
 
 def test_deleted_pod_is_not_urgent() -> None:
@@ -421,7 +421,7 @@ def test_deleted_pod_is_not_urgent() -> None:
     watched.nodes.replaced([node("n")])
     watched.pods.changed(replace(make_pod("p"), unschedulable=True))
     watched.pods.deleted("a/p")
-    assert not watched.view.unschedulable_check(TAINT_KEY, KNOWN)()
+    assert not watched.view.unschedulable_check(TAINT_KEY, READ_DEFAULTS)()
 
 
 def test_unreadable_volume_does_not_make_view_stale() -> None:

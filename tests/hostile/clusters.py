@@ -23,7 +23,7 @@ from core.model.cluster import Cluster
 from core.model.errors import GarbledError
 from core.model.node import Node
 from core.model.now import Now
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from core.writes.write import Write
 from tests.support.clock import FakeClock
 
@@ -44,7 +44,7 @@ NOW = 1_767_225_600
 def dumped(objects: Sequence[tuple[str, bytes]]) -> Cluster:
     """Return the cluster of a dump that contains the objects, each (kind, bytes)."""
     raw = b'{"kind":"List","items":[%b]}' % b",".join(raw for _, raw in objects)
-    return from_dumps([("f", raw)], KNOWN, [])[0]
+    return from_dumps([("f", raw)], READ_DEFAULTS, [])[0]
 
 
 class Watched:
@@ -77,7 +77,7 @@ class Watched:
         return True
 
     def cluster(self) -> Cluster:
-        return self.view.snapshot(KNOWN)()
+        return self.view.snapshot(READ_DEFAULTS)()
 
 
 def judged(cluster: Cluster) -> tuple[Plan, dict[str, str]]:

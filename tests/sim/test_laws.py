@@ -28,7 +28,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.devices import offered, without_claimed
 from core.model.node import Effect, Taint
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
@@ -382,7 +382,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     chance.shuffle(takes)
     for take in takes:
         take()
-    return replace(view.snapshot(KNOWN)(), attach_limits=cluster.attach_limits)
+    return replace(view.snapshot(READ_DEFAULTS)(), attach_limits=cluster.attach_limits)
 
 
 @settings(max_examples=100)

@@ -40,6 +40,13 @@ GOOD: Sequence[Change] = (
     {"taintKey": "own.example/key"},
     {"schedulers": ["default-scheduler", "team.example/bin-packing"]},
     {"schedulers": []},
+    {"leavingTaints": ["team.example/drain", "drain"]},
+    {
+        "defaultTopologySpread": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+            {"maxSkew": 5, "topologyKey": "a.b/c", "whenUnsatisfiable": "ScheduleAnyway"},
+        ]
+    },
     {"extender": {"score": "marks", "staleAfter": "1m"}},
     {"extender": {"certFile": "a", "keyFile": "b", "clientCAFile": "c", "listen": "[::]:8443"}},
     {"webhook": {"certFile": "a", "keyFile": "b", "rotationSoak": "5s"}},
@@ -91,6 +98,14 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"schedulers": ["a b"]}, "schedulers[0]"),
     ({"schedulers": ["a" * 254]}, "schedulers[0]"),
     ({"schedulers": [1]}, "schedulers[0]"),
+    ({"defaultTopologySpread": [{"maxSkew": 1, "topologyKey": "zone"}]},
+     "defaultTopologySpread[0].whenUnsatisfiable"),
+    ({"defaultTopologySpread": [
+        {"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]},
+     "defaultTopologySpread[0].maxSkew"),
+    ({"leavingTaints": "a"}, "leavingTaints"),
+    ({"leavingTaints": ["a"] * 101}, "leavingTaints"),
+    ({"leavingTaints": ["a/b/c"]}, "leavingTaints[0]"),
     ({"budgets": {"maxMarked": -1}}, "budgets.maxMarked"),
     ({"budgets": {"maxMarked": "0%"}}, "budgets.maxMarked"),
     ({"budgets": {"maxInWindow": True}}, "budgets.maxInWindow"),

@@ -19,7 +19,7 @@ from core.model.constraints import (
     Toleration,
 )
 from core.model.node import Node, Taint
-from core.model.pod import DEVICES_FIELD, Pod
+from core.model.pod import DEVICES_FIELD, TOPOLOGY_FIELD, Pod
 from core.model.volumes import CLAIMS_FIELD
 from core.model.workload import DAEMON_SET
 from core.policies.all import POLICIES
@@ -225,6 +225,12 @@ def _hard_daemonset(asked: Config, was: Cluster) -> Made:
     return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], agent)
 
 
+def _hard_kueue(asked: Config, was: Cluster) -> Made:
+    worker = replace(pod("rare", "rare", 10, 10), unsupported=(TOPOLOGY_FIELD,))
+    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
+    return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], worker)
+
+
 def _hard_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
     near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
@@ -241,5 +247,7 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "pool-disabled": _pool_disabled,
     "hard-daemonset": _hard_daemonset,
     "hard-affinity": _hard_affinity,
+    "hard-kueue": _hard_kueue,
+    "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),
 }
 """Function by reason code that creates a cluster with it; random clusters have all others."""

@@ -12,7 +12,7 @@ from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 
 Json = dict[str, Any]
 NODE: Json = {
@@ -93,14 +93,14 @@ def dump(*items: Json | bytes) -> bytes:
 
 
 def cluster_from_dumps(dumps: Sequence[tuple[str, bytes]]) -> Cluster:
-    return from_dumps(dumps, KNOWN, [])[0]
+    return from_dumps(dumps, READ_DEFAULTS, [])[0]
 
 
 def fault_of(raw: bytes) -> str:
     """Return the error of the dump, or of its first invalid object."""
     refused: list[str] = []
     try:
-        from_dumps([("f.json", raw)], KNOWN, refused)
+        from_dumps([("f.json", raw)], READ_DEFAULTS, refused)
     except InvalidInputError as fault:
         refused.insert(0, str(fault))
     (text, *_) = refused

@@ -56,7 +56,12 @@ LEAVING = (
     Taint("karpenter.sh/disruption", "disrupting", "NoSchedule"),
     Taint("node.kubernetes.io/out-of-service", "x", "NoExecute"),
     Taint("aws-node-termination-handler/spot-itn", "x", "PreferNoSchedule"),
+    Taint("atlassian.com/escalator", "1700000000", "NoSchedule"),
+    Taint("medik8s.io/drain", "", "NoSchedule"),
+    Taint("team.example/drain", "", "NoSchedule"),
 )
+OWN_LEAVING = frozenset({"team.example/drain"})
+"""Taints of a leaving node that only the setting `leavingTaints` makes one."""
 PASSING = (
     Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),
     Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
@@ -187,6 +192,12 @@ def tainted(made: Node, taint: Taint) -> Node:
     return replace(made, taints=(*made.taints, taint))
 
 
+def leaving(made: Node, taint: Taint) -> Node:
+    """Return the node as another tool takes it away."""
+    named = tuple(OWN_LEAVING.intersection({taint.key}))
+    return replace(tainted(made, taint), leaving_taints=named)
+
+
 def state(chance: random.Random, made: Node) -> Node:
     """Return the node as it is, marked, or in some other state."""
     mark = chance.choice(("soft", "hard"))
@@ -195,10 +206,12 @@ def state(chance: random.Random, made: Node) -> Node:
         (29, marked(made, mark, chance.randint(1, 3), chance.randint(0, 2))),
         (6, replace(tainted(made, CORDON), unschedulable=True)),
         (5, replace(tainted(made, NOT_READY), ready=False)),
-        (6, tainted(made, chance.choice(LEAVING))),
+        (6, leaving(made, chance.choice(LEAVING))),
         (1, replace(made, deleting=True)),
+        (1, replace(made, suspended=True)),
         (4, tainted(made, chance.choice(PASSING))),
-        (3, replace(made, annotations={"kube-ebb.io/keep": "true"})),
+        (2, replace(made, annotations={"kube-ebb.io/keep": "true"})),
+        (1, replace(made, labels={**made.labels, "autoscaling.cast.ai/removal-disabled": "true"})),
         (1, replace(made, unreadable="status")),
     )
     return weighed(chance, states)
@@ -289,6 +302,9 @@ def odd(chance: random.Random, made: Pod) -> Pod:
             (3, replace(made, terminating=True, ties=OVERDUE)),
             (1, replace(made, terminating=True, ties=NOT_YET_OVERDUE)),
             (4, replace(made, owner_kind="")),
+            (3, replace(made, owner_kind="", ties=DisruptionFacts(completes=True))),
+            (1, replace(made, owner_kind="Workflow")),
+            (1, replace(made, owner_kind="Workflow", ties=DisruptionFacts(completes=True))),
             (4, replace(made, ties=DisruptionFacts(notes=notes))),
             (4, replace(made, priority=-20)),
         ),

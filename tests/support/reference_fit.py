@@ -36,6 +36,11 @@ LEAVING = (
     "cloud.google.com/impending-node-termination",
     "remediator.kubernetes.azure.com/unschedulable",
     "remediator.aks.microsoft.com/unschedulable",
+    "atlassian.com/escalator",
+    "autoscaling.cast.ai/draining",
+    "node-compactor.osdc.io/consolidating",
+    "medik8s.io/drain",
+    "kubevirt.io/drain",
 )
 """Taints of nodes that are being removed."""
 STARTING = (
@@ -192,7 +197,8 @@ def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = 
     """Return whether the node constraints of the pod admit the node, in any state."""
 
     def aside(key: str) -> bool:
-        return mutant != "passing taints count" and (key == taint_key or passing(key))
+        named = key in node.leaving_taints
+        return mutant != "passing taints count" and (key == taint_key or passing(key) or named)
 
     return (
         ((labelled(node, placing) and of_system(node, placing)) or mutant == "no selectors")

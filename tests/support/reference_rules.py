@@ -24,6 +24,7 @@ DETAILS = "kube-ebb.io/drain"
 KEEP, KARPENTER_KEEP = "kube-ebb.io/keep", "karpenter.sh/do-not-disrupt"
 KARPENTER = "karpenter.sh/nodepool"
 GUARD, GUARD_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled", "kube-ebb.io/guard"
+CAST_AI = "autoscaling.cast.ai/removal-disabled"
 CONTROL_PLANE = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
@@ -34,7 +35,9 @@ Shares = tuple[Fraction, Fraction]
 
 def leaving(node: Node) -> bool:
     """Return whether the node is being removed."""
-    return node.deleting or any(taint.key in LEAVING for taint in node.taints)
+    return node.deleting or any(
+        taint.key in LEAVING or taint.key in node.leaving_taints for taint in node.taints
+    )
 
 
 def is_open(node: Node, pods: Sequence[Pod]) -> bool:
@@ -47,15 +50,22 @@ def is_open(node: Node, pods: Sequence[Pod]) -> bool:
 def takes_now(node: Node) -> bool:
     """Return whether the node is Ready and has no blocking transient taint."""
     away = (one.key for one in node.taints if one.effect in ("NoSchedule", "NoExecute"))
-    return node.ready and not any(
-        passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
-        for key in away
+    return (
+        node.ready
+        and not node.suspended
+        and not any(
+            passing(key) and key != "node.kubernetes.io/memory-pressure" and "unsched" not in key
+            for key in away
+        )
     )
 
 
 def untainted(node: Node, taint_key: str) -> bool:
     """Return whether the node has no taints except Ebb's and transient ones."""
-    return all(taint.key == taint_key or passing(taint.key) for taint in node.taints)
+    return all(
+        taint.key == taint_key or passing(taint.key) or taint.key in node.leaving_taints
+        for taint in node.taints
+    )
 
 
 def guarded(node: Node) -> bool:
@@ -72,6 +82,8 @@ def guarded(node: Node) -> bool:
         or node.unschedulable
         or not takes_now(node)
         or annotations.get(KEEP) == "true"
+        or annotations.get(CAST_AI) == "true"
+        or node.labels.get(CAST_AI) == "true"
         or (annotations.get(KARPENTER_KEEP) == "true" and ours != KARPENTER_KEEP)
         or any(key in annotations and ours != key for key in any_word)
         or any(label in node.labels for label in CONTROL_PLANE)
@@ -122,8 +134,10 @@ def is_sticky(pod: Pod) -> bool:
     safe = notes.get("cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes", "").split(",")
     return (
         notes.get("karpenter.sh/do-not-disrupt") == "true"
+        or notes.get(CAST_AI) == "true"
         or evict == "false"
-        or pod.owner_kind not in ROUTINE_OWNERS
+        or pod.owner_kind == "StatefulSet"
+        or not (pod.owner_kind in ROUTINE_OWNERS or pod.ties.completes)
         or pod.namespace == "kube-system"
         or pod.priority >= 2_000_000_000
         or not set(pod.ties.local_volumes) <= set(safe)

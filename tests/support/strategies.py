@@ -15,8 +15,10 @@ from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL, TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import (
     ANY_DRIVER,
+    NO_DISRUPTION_FACTS,
     NO_POD_CONSTRAINTS,
     Disk,
+    DisruptionFacts,
     HostPort,
     NodeConstraints,
     PodAffinityTerm,
@@ -170,7 +172,9 @@ def clusters(
             terminating=social > 0 and draw(_of_ten(1)),
         )
         if not made.daemon and draw(_of_ten(1)):
-            made = replace(made, owner_kind=draw(st.sampled_from(("", "StatefulSet", "Job"))))
+            kind = draw(st.sampled_from(("", "StatefulSet", "Job")))
+            ties = draw(st.sampled_from((NO_DISRUPTION_FACTS, DisruptionFacts(completes=True))))
+            made = replace(made, owner_kind=kind, ties=ties)
         made = replace(made, unschedulable=draw(st.booleans()))
         if made.unsupported and social:
             made = replace(made, company=PodConstraints(disks=(Disk(ANY_DRIVER, made.name),)))

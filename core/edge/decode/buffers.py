@@ -39,6 +39,7 @@ class BufferSpec(Struct):
 class BufferStatus(Struct):
     pod_template_ref: Reference | None = None
     replicas: int | None = None
+    ready_replicas: int | None = None
     conditions: list[Condition] | None = None
     provisioning_strategy: str | None = None
 
@@ -72,6 +73,7 @@ def buffer(obj: BufferObject) -> Buffer:
         namespace=shared(meta.namespace or "default", "metadata.namespace"),
         name=checked(meta.name, "metadata.name"),
         replicas=_replicas(status.replicas),
+        ready=_replicas(status.ready_replicas),
         template=checked(template.name, "status.podTemplateRef.name") if template else "",
         scalable=None if template or ours or not scalable else _scalable(scalable),
         fault=_fault(obj),

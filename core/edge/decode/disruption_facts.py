@@ -5,16 +5,22 @@ from sys import intern
 from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
-from core.edge.decode.fields import unix_seconds
-from core.edge.decode.objects import PodObject, Volume
+from core.edge.decode.fields import NAME_MAX, read_field, unix_seconds
+from core.edge.decode.in_tree import disk_of, mount_of
+from core.edge.decode.objects import CONDITIONS_DECODER, NULL_BYTES, PodObject, PodSpec
 from core.edge.decode.pod_limits import VOLUMES_MAX
+from core.edge.decode.requests import RESIZE_PENDING
 from core.guards.drainability import NOTES
-from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
+from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
 
 NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
-_SAME: Final = ByteBoundedCache[tuple[str, ...], DisruptionFacts]()
+_SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared facts of pods that have neither claims nor times."""
+DEFERRED: Final = "Deferred"
+"""Reason of a resize that the kubelet tries again when other pods have left."""
+COMPLETING: Final = frozenset({"Never", "OnFailure"})
+"""Restart policies under which the kubelet does not restart a container that has succeeded."""
 IN_MEMORY: Final = "Memory"
 GRACE_SECONDS: Final = 30
 """Default of the API server for the grace period."""
@@ -22,13 +28,11 @@ OVERDUE_SECONDS: Final = 30
 """Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
 
 
-def disruption_facts_of(
-    obj: PodObject, annotations: Mapping[str, str]
-) -> tuple[DisruptionFacts, bool]:
-    """Return the facts of a pod, and whether it has an inline disk; excess volumes are ignored."""
+def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> DisruptionFacts:
+    """Return the facts of a pod; excess volumes are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
-    inline = False
+    disks: list[InlineDisk] = []
     for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
         if volume.empty_dir is not None:
             if volume.empty_dir.medium != IN_MEMORY:
@@ -39,40 +43,68 @@ def disruption_facts_of(
             local.append(volume.name)
         elif volume.ephemeral is not None:
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
-        elif _is_disk(volume):
-            inline = True
+        elif (disk := disk_of(volume) or mount_of(volume)) is not None:
+            disks.append(disk)
     notes = _notes(annotations)
-    if not (claims or notes or obj.metadata.deletion_timestamp):
-        return _of_data(tuple(local)), inline
-    ties = DisruptionFacts(
+    shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
+    resized, gang = _resize_deferred(obj), _gang(obj.spec)
+    if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
+        return shared
+    return DisruptionFacts(
         claims=tuple(sorted(set(claims))),
-        local_volumes=_of_data(tuple(local)).local_volumes,
+        disks=tuple(sorted(set(disks))),
+        local_volumes=shared.local_volumes,
         notes=notes,
         started_seconds=unix_seconds(obj.status.start_time) if notes and obj.status else None,
         overdue_seconds=_overdue(obj),
-    )
-    return ties, inline
-
-
-def _is_disk(volume: Volume) -> bool:
-    """Return whether kube-scheduler's volume plugins check a volume that is not a claim."""
-    return bool(
-        volume.gce_persistent_disk
-        or volume.aws_elastic_block_store
-        or volume.azure_disk
-        or volume.cinder
-        or volume.iscsi
-        or volume.portworx_volume
-        or volume.rbd
+        gang=gang,
+        resize_deferred=resized,
+        completes=shared.completes,
     )
 
 
-def _of_data(volumes: tuple[str, ...]) -> DisruptionFacts:
+def _gang(spec: PodSpec) -> str:
+    """Return the name of the group with which the pod is scheduled; empty if it is in none."""
+    if spec.scheduling_group is not None:
+        return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
+    ref = spec.workload_ref
+    if ref is None or not ref.name:
+        return ""
+    parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
+    return "/".join(part[:NAME_MAX] for part in parts if part)
+
+
+def _resize_deferred(obj: PodObject) -> bool:
+    """Return whether the kubelet waits for room for a resize (KEP-1287); this is rare."""
+    raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
+    if RESIZE_PENDING.encode() not in raw:
+        return False
+    found = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
+    return any(
+        one.type == RESIZE_PENDING and one.reason == DEFERRED and one.status == "True"
+        for one in found
+    )
+
+
+def _completes(spec: PodSpec) -> bool:
+    """Return whether the pod ends when its containers have succeeded; the default is Always."""
+    # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
+    # with restartPolicy: Always) end with the other containers, so they do not count.
+    return bool(spec.containers) and all(
+        (one.restart_policy or spec.restart_policy) in COMPLETING for one in spec.containers or ()
+    )
+
+
+def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
     """Return one shared object for all pods with local data in volumes of these names."""
-    if not volumes:
+    if not (volumes or completes):
         return NO_DISRUPTION_FACTS
-    return _SAME[volumes] or _SAME.made(
-        volumes, lambda: DisruptionFacts(local_volumes=tuple(sorted(map(intern, volumes))))
+    key = volumes, completes
+    return _SAME[key] or _SAME.made(
+        key,
+        lambda: DisruptionFacts(
+            local_volumes=tuple(sorted(map(intern, volumes))), completes=completes
+        ),
     )
 
 

@@ -1,17 +1,26 @@
 """Decode the output of kubectl with -o json into a Cluster: lists, or a single object."""
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from core.edge.decode.dump_time import DumpTime
-from core.edge.decode.fields import Bytes, join, strictly, where_of
+from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.json_depth import legible
 from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
-from core.edge.decode.objects import HEAD_DECODER, AnyObject
+from core.edge.decode.objects import (
+    HEAD_DECODER,
+    LINES_DECODER,
+    LIST_META_DECODER,
+    AnyObject,
+    ListMeta,
+)
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
+from core.model.pod import Pod
+from core.model.read_options import ReadOptions
 
 COMMAND: Final = (
     f"kubectl get {','.join(kind.short for kind in KINDS if not kind.optional)} -A -o json"
@@ -23,17 +32,20 @@ LIST: Final = "List"
 """Suffix of the kind of a list; unlike in a plain List, its items do not name their kind."""
 
 
+_TEXT: Final = re.compile(rb"\S")
+
+
 def from_dumps(
     dumps: Sequence[tuple[str, bytes]],
-    schedulers: Collection[str],
+    options: ReadOptions,
     refused: list[str],
     time: DumpTime | None = None,
 ) -> tuple[Cluster, frozenset[str]]:
     """Merge dumps, given as (source, bytes), into a Cluster; return it and the kinds they contain.
 
-    *schedulers*: as for Inventory.snapshot. An object that cannot be decoded is replaced by a
-    placeholder, and its name, field and fault are added to *refused*. *time* collects times of the
-    dumps. A dump without pods is rejected: every node would look empty.
+    An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
+    are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
+    every node would look empty.
 
     Raises: InvalidInputError that names the source.
     """
@@ -47,7 +59,7 @@ def from_dumps(
     for name, one in found:
         if one is not None:
             _add(inventory, BY_NAME[name], one, sources)
-    return inventory.snapshot(schedulers)(), names
+    return inventory.snapshot(options)(), names
 
 
 def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:
@@ -72,18 +84,47 @@ def objects(
             time.add_node(found.name, raw_item)
         elif time is not None and name == PODS.name and found is None:
             time.add_finished(raw_item)
+        elif time is not None and isinstance(found, Pod) and found.node is None:
+            time.add_without_node(raw_item)
         yield name, found
 
 
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
     """Yield the kind of each object, its bytes, and its place in the source.
 
-    Objects of other APIs are skipped if their kind has the name of a kind that Ebb knows.
+    A dump may be one object, one list, a list of lists, or several of these, one a line. Objects
+    of other APIs are skipped if their kind has the name of a kind that Ebb knows.
 
-    Raises: as `objects`.
+    Raises: as `objects`; also for a list of which the server has more.
     """
     if not raw.strip():
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
+    if lines := _lines(raw):
+        for line in lines:
+            yield from _items(bytes(line), source, refused)
+    else:
+        yield from _items(raw, source, refused)
+
+
+def _lines(raw: bytes) -> Sequence[Bytes]:
+    """Return the lines of a dump that has one JSON value on each; empty for any other dump."""
+    end = raw.find(b"\n")
+    # Without copies: a dump may have gigabytes, and nearly all have one value.
+    if (
+        end < 0
+        or not raw[max(0, end - 2) : end].rstrip().endswith(b"}")
+        or not _TEXT.search(raw, end)
+    ):
+        return ()
+    try:
+        return LINES_DECODER.decode_lines(raw)
+    except FAULTS:
+        return ()
+
+
+def _items(
+    raw: bytes, source: str, refused: list[str], *, nested: bool = False
+) -> Iterator[tuple[str, Bytes, str]]:
     try:
         head = strictly(HEAD_DECODER.decode, raw, source, HOW_TO, None)
     except InvalidInputError:
@@ -95,6 +136,8 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
         return
     of_list = AnyObject(head.kind.removesuffix(LIST), head.api_version)
     known = of_list.kind in BY_NAME
+    if known or not of_list.kind:
+        _check_whole(head, source)
     for number, item in enumerate(head.items):
         try:
             where = f"{source}: items[{number}]"
@@ -102,8 +145,27 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
         except InvalidInputError as fault:
             refused.append(str(fault))
         else:
-            if not _is_of_another(one):
+            if one.items is not None and one is not of_list and not nested:
+                yield from _items(bytes(item), where, refused, nested=True)
+            elif not _is_of_another(one):
                 yield one.kind, item, source
+
+
+def _check_whole(head: AnyObject, source: str) -> None:
+    """Raise InvalidInputError for a page of a list: the objects of other pages would be missing.
+
+    Source: Kubernetes API concepts, "Retrieving large results sets in chunks".
+    """
+    try:
+        meta = LIST_META_DECODER.decode(head.metadata) or ListMeta()
+    except FAULTS:
+        return
+    if not (meta.continue_ or meta.remaining_item_count):
+        return
+    more = f", {meta.remaining_item_count:,} more items" if meta.remaining_item_count else ""
+    what = head.kind or LIST
+    problem = f"is incomplete: its {what} is one page, and the API server has more{more}"
+    raise InvalidInputError(source, f"{problem}; {HOW_TO}")
 
 
 def _is_of_another(one: AnyObject) -> bool:

@@ -1,15 +1,18 @@
 """The known state of a cluster; dumps, lists and watches update it with the same four methods."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.fit.assumptions import Assumed, assume
 from core.model.cluster import Cluster
+from core.model.default_spread import Spread, with_default_spread
 from core.model.node import Node
+from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.schedulers import Judged, judged_by
 from core.model.volumes import build_cluster
 
@@ -36,9 +39,11 @@ class Inventory:
         """Sorted keys of the known objects."""
         self._ordered: dict[AnyKind, tuple[int, Sequence[Any]]] = dict.fromkeys(KINDS, (0, ()))
         """Version, and the objects of that version in the order of their keys."""
-        self._made: tuple[Ordered, Collection[str], Cluster | None] = {}, (), None
+        self._made: tuple[Ordered, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
         self._judged: Judged = {}
         self._assumed: Assumed = {}
+        self._leaving: LeavingNodes = {}
+        self._spread: Spread = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -117,14 +122,14 @@ class Inventory:
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
         """Recompute what depends on a change; None: the object does not exist. For subclasses."""
 
-    def snapshot(self, schedulers: Collection[str]) -> Callable[[], Cluster]:
+    def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
         """Capture the known state; the returned function creates a Cluster from it, in any thread.
 
-        *schedulers*: pods of other schedulers are not evaluable. With 150,000 pods the function
-        takes a good part of a second, too long for the event loop, which renews the Lease.
+        With 150,000 pods the function takes a good part of a second, too long for the event loop,
+        which renews the Lease.
         """
         objects = {kind.field: self._in_order(kind) for kind in KINDS}
-        return partial(self._made_of, objects, schedulers)
+        return partial(self._made_of, objects, options)
 
     def _in_order(self, kind: AnyKind) -> Sequence[Any]:
         """Return the objects of a kind, sorted by key; the sequence is never changed."""
@@ -134,15 +139,19 @@ class Inventory:
             self._ordered[kind] = self.versions[kind], found
         return found
 
-    def _made_of(self, objects: Ordered, schedulers: Collection[str]) -> Cluster:
+    def _made_of(self, objects: Ordered, options: ReadOptions) -> Cluster:
         """Return the same Cluster as before if all objects in it are the same."""
         before, known, made = self._made
         same = all(before.get(field) is now for field, now in objects.items())
-        if made is None or known != schedulers or not same:
-            pods, self._judged = judged_by(schedulers, objects[PODS.field], self._judged)
-            pods, self._assumed = assume(objects[NODES.field], pods, self._assumed)
-            made = build_cluster(**{**objects, PODS.field: pods})
-            self._made = objects, schedulers, made
+        if made is None or known != options or not same:
+            pods, self._judged = judged_by(options.schedulers, objects[PODS.field], self._judged)
+            pods, self._spread = with_default_spread(options.default_spread, pods, self._spread)
+            nodes, self._leaving = name_leaving_taints(
+                options.leaving_taints, objects[NODES.field], self._leaving
+            )
+            pods, self._assumed = assume(nodes, pods, self._assumed)
+            made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
+            self._made = objects, options, made
         return made
 
 

@@ -65,6 +65,7 @@ def node(obj: NodeObject) -> Node:
         allocatable=resources(amounts, pods=amounts.get("pods", 0)),
         features=tuple(sorted(ASKED_FEATURES.intersection(declared))),
         ready=not conditions or any(c.type == "Ready" and c.status == "True" for c in conditions),
+        suspended=any(c.type == "Suspended" and c.status == "True" for c in conditions),
         unreadable=unreadable,
         created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,

@@ -89,7 +89,34 @@ class EmptyDir(Struct):
     medium: str | None = None
 
 
-class Volume(Struct):
+class InTreeSource(Struct):
+    """The name of the disk, in the field that its type of volume has for it."""
+
+    volume_id: str | None = msgspec.field(default=None, name="volumeID")
+    pd_name: str | None = None
+    disk_uri: str | None = msgspec.field(default=None, name="diskURI")
+    volume_path: str | None = None
+    iqn: str | None = None
+    pool: str | None = None
+    image: str | None = None
+    kind: str | None = None
+    read_only: bool | None = None
+
+
+class InTreeSources(Struct):
+    """The sources of volumes and PersistentVolumes that name a disk without a CSI driver."""
+
+    gce_persistent_disk: InTreeSource | None = None
+    aws_elastic_block_store: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    iscsi: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
+    rbd: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+
+
+class Volume(InTreeSources):
     """A volume, with the sources that bind a pod to nodes or to local data."""
 
     name: str = ""
@@ -97,19 +124,26 @@ class Volume(Struct):
     ephemeral: Present | None = None
     empty_dir: EmptyDir | None = None
     host_path: Present | None = None
-    gce_persistent_disk: Present | None = None
-    aws_elastic_block_store: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    iscsi: Present | None = None
-    portworx_volume: Present | None = None
-    rbd: Present | None = None
 
 
 class System(Struct):
     """The operating system that a pod requires."""
 
     name: str = ""
+
+
+class SchedulingGroup(Struct):
+    """The PodGroup of a pod (KEP-4671, from 1.36)."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadRef(Struct):
+    """The pod group of a pod inside a Workload (KEP-4671, in 1.35)."""
+
+    name: str | None = None
+    pod_group: str | None = None
+    pod_group_replica_key: str | None = None
 
 
 class PodSpec(Struct):
@@ -129,8 +163,11 @@ class PodSpec(Struct):
     host_users: bool | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     os: System | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
 
 
 class ContainerStatus(Struct):
@@ -248,7 +285,15 @@ class AnyObject(Struct):
     kind: str = ""
     api_version: Any = None
     """The apiVersion, of any type, so that an object with an invalid one can still be read."""
+    metadata: msgspec.Raw = NULL
     items: list[msgspec.Raw] | None = None
+
+
+class ListMeta(Struct):
+    """The fields of a list that say whether the server has more of it."""
+
+    continue_: str | None = msgspec.field(default=None, name="continue")
+    remaining_item_count: int | None = None
 
 
 class NamedObject(Struct):
@@ -259,6 +304,8 @@ class NamedObject(Struct):
 
 
 HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
+LIST_META_DECODER: Final = msgspec.json.Decoder(ListMeta | None)
+LINES_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
 REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
 AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)

@@ -21,7 +21,7 @@ from core.edge.decode.objects import (
     PodSpec,
 )
 from core.edge.decode.requests import requests_of
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import (
     ANY_IP,
     HOST_USERS,
@@ -33,7 +33,13 @@ from core.model.constraints import (
     NodeConstraints,
     PodConstraints,
 )
-from core.model.pod import DEFAULT_SCHEDULER, DEVICES_FIELD, SCHEDULER_CHARS_MAX, Pod
+from core.model.pod import (
+    DEFAULT_SCHEDULER,
+    DEVICES_FIELD,
+    SCHEDULER_CHARS_MAX,
+    TOPOLOGY_FIELD,
+    Pod,
+)
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from core.model.workload import DAEMON_SET
@@ -42,6 +48,16 @@ DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
+"""Label of pods that Kueue admits with topology-aware scheduling, set until 0.16."""
+KUEUE_ANNOTATIONS: Final = frozenset(
+    f"kueue.x-k8s.io/podset-{request}-topology"
+    for request in ("required", "preferred", "unconstrained", "slice-required")
+)
+"""Annotations that ask for topology-aware scheduling; Kueue adds one where its queue implies it.
+
+Source: apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue."""
+NO_SPREAD: Final = (NULL_BYTES, b"[]")
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
@@ -85,6 +101,7 @@ def pod(obj: PodObject) -> Pod | None:
         unsupported=unsupported,
         too_much=too_much,
         company=company,
+        own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         ties=ties,
         nominated_node=_nominated_node(obj),
         unschedulable=not spec.node_name and _unschedulable(obj),
@@ -162,8 +179,13 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    ties, inline = disruption_facts_of(obj, obj.metadata.annotations or {})
-    unsupported = _unsupported(spec, asked.unsupported, ties, inline=inline)
+    annotations = obj.metadata.annotations or {}
+    if REMOVAL_DISABLED in labels:
+        annotations = {REMOVAL_DISABLED: labels[REMOVAL_DISABLED], **annotations}
+    ties = disruption_facts_of(obj, annotations)
+    unsupported = _unsupported(spec, asked.unsupported, ties)
+    if KUEUE_LABEL in labels or not KUEUE_ANNOTATIONS.isdisjoint(annotations):
+        unsupported = (*unsupported, TOPOLOGY_FIELD)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
@@ -255,12 +277,10 @@ def _pod_constraints(
     return templates.company(affinity, spreads, ports, namespace, bytes(obj.metadata.labels))
 
 
-def _unsupported(
-    spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts, *, inline: bool
-) -> tuple[str, ...]:
+def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
     """Return the fields with constraints that the engine cannot evaluate."""
     found = list(asked)
-    if inline:
+    if ties.disks:
         found.append(VOLUMES_FIELD)
     if ties.claims:
         found.append(CLAIMS_FIELD)

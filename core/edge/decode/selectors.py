@@ -6,15 +6,46 @@ from typing import Final, TypeVar
 
 from core.edge.decode.objects import Expression, LabelSelector, NodeSelector, NodeTerm
 from core.model.constraints import PodSelector, Requirement, SelectorTerm
+from core.model.label_syntax import is_label_key, is_label_value, number_in
 
 Entry_ = TypeVar("Entry_")
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 """Operators of label selectors; Gt and Lt are only for nodes."""
+_NODE_OPERATORS: Final = _OPERATORS | {"Gt", "Lt"}
+_FIELD_OPERATORS: Final = frozenset({"In", "NotIn"})
 
 
 def node_terms(selector: NodeSelector) -> tuple[SelectorTerm, ...]:
-    """Return node selector terms in canonical order."""
-    return ordered(map(_term, selector.node_selector_terms or ()))
+    """Return the node selector terms that kube-scheduler can parse, in canonical order.
+
+    Source: nodeaffinity of k8s.io/component-helpers and NewRequirement of k8s.io/apimachinery.
+    """
+    # A term that cannot be parsed matches no node, even if only one of its expressions is at
+    # fault; the other terms still count. API servers refuse new pods with such terms, but pods
+    # from before remain.
+    terms = selector.node_selector_terms or ()
+    return ordered(_term(term) for term in terms if _parses(term))
+
+
+def _parses(term: NodeTerm) -> bool:
+    expressions, fields = term.match_expressions or (), term.match_fields or ()
+    return all(
+        one.operator in _NODE_OPERATORS and _is_requirement(one) for one in expressions
+    ) and all(one.operator in _FIELD_OPERATORS and len(one.values or ()) == 1 for one in fields)
+
+
+def _is_requirement(found: Expression) -> bool:
+    """Return whether key and values are those of a valid label requirement."""
+    values = found.values or ()
+    match found.operator:
+        case "In" | "NotIn":
+            complete = bool(values)
+        case "Gt" | "Lt":
+            # A negative number is no label value, so it is refused as well.
+            complete = len(values) == 1 and number_in(values[0]) is not None
+        case _:
+            complete = not values
+    return complete and is_label_key(found.key) and all(map(is_label_value, values))
 
 
 def pods_of(
@@ -32,9 +63,12 @@ def pods_of(
 
 
 def known(selector: LabelSelector | None) -> bool:
-    """Return whether all operators are valid in label selectors."""
+    """Return whether the label selector can be parsed; if not, its pod is scheduled nowhere."""
     expressions = (selector and selector.match_expressions) or ()
-    return all(expression.operator in _OPERATORS for expression in expressions)
+    labels = (selector and selector.match_labels) or {}
+    return all(one.operator in _OPERATORS and _is_requirement(one) for one in expressions) and all(
+        is_label_key(key) and is_label_value(value) for key, value in labels.items()
+    )
 
 
 def _term(term: NodeTerm) -> SelectorTerm:

@@ -10,17 +10,24 @@ from typing import Final
 import msgspec
 
 from core.edge.decode.fields import checked
-from core.edge.decode.objects import Meta, NodeSelector, Owner, Present, Struct
+from core.edge.decode.in_tree import BETWEEN_ZONES, affinity_of, disk_of
+from core.edge.decode.objects import (
+    InTreeSources,
+    Meta,
+    NodeSelector,
+    Owner,
+    Present,
+    Struct,
+)
 from core.edge.decode.selectors import node_terms
 from core.fit.filters import ZONE_LABELS
-from core.model.constraints import EVERYWHERE, Disk, VolumeTopology
+from core.model.constraints import EVERYWHERE, Disk, InlineDisk, VolumeTopology
 from core.model.volumes import Claim, CsiNode, Volume
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim whose volume is bound permanently."""
 BOUND: Final = "Bound"
-BETWEEN_ZONES: Final = "__"
-"""Separator between the zones in a volume's label."""
+SUPPORTED: Final = "csi, local, hostPath, nfs, iscsi, fc, rbd, cephfs, and in-tree cloud volumes"
 REACHES_MAX: Final = 4096
 """Maximum number of cached volume topologies."""
 
@@ -57,7 +64,7 @@ class VolumeAffinity(Struct):
     required: NodeSelector | None = None
 
 
-class VolumeSpec(Struct):
+class VolumeSpec(InTreeSources):
     """Spec of a volume: its node affinity and its source."""
 
     node_affinity: VolumeAffinity | None = None
@@ -65,8 +72,9 @@ class VolumeSpec(Struct):
     local: Present | None = None
     host_path: Present | None = None
     nfs: Present | None = None
-    iscsi: Present | None = None
     fc: Present | None = None
+    azure_file: Present | None = None
+    cephfs: Present | None = None
 
 
 class VolumeObject(Struct):
@@ -112,21 +120,23 @@ def claim(obj: ClaimObject) -> Claim:
 
 def volume(obj: VolumeObject) -> Volume:
     """Create a Volume. Raises: InvalidInputError with the field."""
-    spec = obj.spec
+    spec, labels = obj.spec, obj.metadata.labels or {}
     required = spec.node_affinity.required if spec.node_affinity else None
-    reach = VolumeTopology(
-        affinity=None if required is None else node_terms(required),
-        zones=_zones(obj.metadata.labels or {}),
-    )
+    terms = None if required is None else node_terms(required)
+    reach = VolumeTopology(affinity=affinity_of(spec, terms, labels), zones=_zones(labels))
+    in_tree = None if spec.csi else disk_of(spec, labels)
+    disk = Disk(spec.csi.driver, spec.csi.volume_handle) if spec.csi else None
+    if in_tree is not None and not in_tree.fault:
+        disk = Disk(in_tree.driver, in_tree.handle)
     return Volume(
         name=checked(obj.metadata.name, "metadata.name"),
-        disk=Disk(spec.csi.driver, spec.csi.volume_handle) if spec.csi else None,
+        disk=disk,
         reach=_same(reach),
-        fault=_fault(spec, reach),
+        fault=_fault(spec, reach, in_tree),
     )
 
 
-def _fault(spec: VolumeSpec, reach: VolumeTopology) -> str:
+def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) -> str:
     """Return why a volume cannot be evaluated; empty if it can."""
     if any(term.fields for term in reach.affinity or ()):
         return "uses matchFields in its node affinity"
@@ -134,10 +144,12 @@ def _fault(spec: VolumeSpec, reach: VolumeTopology) -> str:
         return "has no CSI driver or no volume handle"
     if spec.host_path is not None and reach.affinity is None:
         return "is a hostPath without node affinity, so its node is unknown"
-    known = spec.csi or spec.local or spec.host_path or spec.nfs or spec.iscsi or spec.fc
-    return (
-        "" if known else "has an unsupported type; supported: csi, local, hostPath, nfs, iscsi, fc"
-    )
+    if in_tree is not None:
+        return in_tree.fault
+    # Volumes of these types are mounted over the network: no attach limit counts them.
+    network = spec.nfs or spec.iscsi or spec.fc or spec.azure_file or spec.cephfs or spec.rbd
+    known = spec.csi or spec.local or spec.host_path or network
+    return "" if known else f"has an unsupported type; supported: {SUPPORTED}"
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -15,12 +15,17 @@ from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain import planner
 from core.drain.budgets import Allowances
-from core.drain.context import DrainInput
+from core.drain.context import DrainContext, DrainInput
 from core.drain.planner import DrainDecision, plan_drain
 from core.drain.pods import Owner, why_never
 from core.drain.state import OBSERVE_SECONDS, DrainState
 from core.engine import reconcile
-from core.guards.drainability import DO_NOT_DISRUPT, PREFER_NO_EVICTION, SAFE_TO_EVICT
+from core.guards.drainability import (
+    DISRUPTION_COST,
+    DO_NOT_DISRUPT,
+    PREFER_NO_EVICTION,
+    SAFE_TO_EVICT,
+)
 from core.marks.wellknown import KARPENTER_LABEL, TAINT_KEY
 from core.model.cluster import Cluster, DisruptionBudget
 from core.model.constraints import DisruptionFacts, NodeConstraints, Toleration
@@ -124,6 +129,7 @@ def failed(found: DrainDecision) -> dict[str, str]:
     [
         ({"owner_kind": "", "owner_name": ""}, "pod-bare"),
         ({"owner_kind": "Thing"}, "pod-custom-controller"),
+        ({"ties": DisruptionFacts(gang="g")}, "pod-gang"),
         ({"namespace": "kube-system"}, "pod-system"),
         ({"priority": 2_000_000_000}, "pod-system"),
         ({"ties": noted(SAFE_TO_EVICT, "false")}, "pod-not-safe-to-evict"),
@@ -246,7 +252,15 @@ def test_drain_of_karpenter_node_fails_when_pod_is_stuck() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"owner_kind": "Job"}, {"ties": noted(SAFE_TO_EVICT, "on-completion")}]
+    "changes",
+    [
+        {"owner_kind": "Job"},
+        {"ties": noted(SAFE_TO_EVICT, "on-completion")},
+        {"owner_kind": "", "ties": DisruptionFacts(completes=True)},
+        {"owner_kind": "Workflow", "ties": DisruptionFacts(completes=True)},
+        {"owner_kind": "", "ties": replace(noted(SAFE_TO_EVICT, "true"), completes=True)},
+        {"owner_kind": "Job", "ties": DisruptionFacts(gang="g", completes=True)},
+    ],
 )
 def test_next_node_is_drained_when_pod_ends_by_itself(
     changes: dict[str, Any],
@@ -257,6 +271,16 @@ def test_next_node_is_drained_when_pod_ends_by_itself(
     nodes = (M, marked_node("n", order=2), OPEN)
     found = plan_drain(drain_input(ends, make_pod("b", "n"), nodes=nodes), DrainState())
     assert (evicted_pods(found), found.state.node) == (["b"], "n")
+
+
+def test_pods_go_by_what_their_eviction_costs_their_owners() -> None:
+    costs = {"a": "10", "b": "-5", "c": "", "d": "no number"}
+    pods = [
+        replace(make_pod(name, of=name), ties=noted(DISRUPTION_COST, cost))
+        for name, cost in costs.items()
+    ]
+    context = DrainContext(drain_input(*pods), [])
+    assert [pod.name for pod in context.in_order("m")] == ["b", "c", "d", "a"]
 
 
 # Budgets
@@ -856,6 +880,8 @@ ODD = (
     {"ties": noted(SAFE_TO_EVICT, "false")},
     {"ties": noted(DO_NOT_DISRUPT, "true")},
     {"ties": DisruptionFacts(local_volumes=("data",))},
+    {"ties": DisruptionFacts(gang="g")},
+    {"ties": DisruptionFacts(completes=True), "owner_kind": "Workflow"},
     {"namespace": OWN},
     {"namespace": "kube-system"},
     {"ready": False},
@@ -934,7 +960,7 @@ def test_evictions_respect_budgets_blockers_and_limits(
         assert one.owner_kind not in ("", "DaemonSet", "Node")
         assert one.owner_kind != "Job" or notes == {SAFE_TO_EVICT: "true"}
         assert not one.terminating
-        assert not one.ties.local_volumes
+        assert (one.ties.local_volumes, one.ties.gang) == ((), "")
         assert notes in ({}, {SAFE_TO_EVICT: "true"})
     for limit in budgets:
         mine = [pod for pod in evicted_now if _protects(limit, pod)]

@@ -23,8 +23,8 @@ from core.model.constraints import NodeConstraints
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
 
 pytestmark = pytest.mark.mutate
@@ -69,7 +69,7 @@ def read(*objects: Json, pods: Sequence[Json] = ()) -> Buffer:
         {"kind": "Pod", "metadata": {"name": "p", "namespace": "d"}, "spec": {}},
     ]
     raw = orjson.dumps({"kind": "List", "items": [*least, *objects, *pods]})
-    (found,) = from_dumps([("f", raw)], KNOWN, [])[0].buffers
+    (found,) = from_dumps([("f", raw)], READ_DEFAULTS, [])[0].buffers
     return found
 
 
@@ -81,6 +81,12 @@ class TestDecode:
         assert found.pod.requests == Resources(500, 2**30, 0, 1)
         assert found.pod.placing == NodeConstraints(node_selector=(("pool", "a"),))
         assert found.pod.node is None
+
+    @pytest.mark.parametrize(("reported", "ready"), [(None, 0), (2, 2), (-1, 0)])
+    def test_how_many_pods_have_room_is_what_the_autoscaler_reports(
+        self, reported: int | None, ready: int
+    ) -> None:
+        assert read(written({"readyReplicas": reported}), TEMPLATE).ready == ready
 
     @pytest.mark.parametrize(
         ("changed", "fault"),

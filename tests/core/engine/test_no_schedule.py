@@ -42,7 +42,7 @@ from core.model.constraints import (
 from core.model.humanize import timestamp
 from core.model.node import Effect, Node, Taint
 from core.model.now import Now
-from core.model.pod import Pod
+from core.model.pod import TOPOLOGY_FIELD, Pod
 from core.model.reason import Blocker, Reason
 from core.model.resources import Resources
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod, select
@@ -84,6 +84,11 @@ def nodes() -> list[Node]:
             {"n0": [], "n2": ["hard-spread"]},
         ),
         ([spread("rack")], {"n0": [], "n2": []}),
+        (
+            [pod("k", "n0", 10, 10, unsupported=(TOPOLOGY_FIELD,))],
+            {"n0": ["hard-kueue"], "n2": []},
+        ),
+        ([pod("k", "n1", 10, 10, unsupported=(TOPOLOGY_FIELD,))], {"n0": [], "n2": []}),
     ],
 )
 def test_daemon_sets_and_spread_block_no_schedule(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.engine import reconcile
 from core.guards.drainability import (
+    DISRUPTION_COST,
     DO_NOT_DISRUPT,
     NOTES,
     PREFER_NO_EVICTION,
@@ -16,11 +17,12 @@ from core.guards.drainability import (
     SAFE_VOLUMES,
     Verdict,
     count_long_lived_pods,
+    disruption_cost,
     findings,
     long_lived_reasons,
 )
 from core.guards.emptiness import occupants
-from core.marks.wellknown import KARPENTER_LABEL
+from core.marks.wellknown import KARPENTER_LABEL, REMOVAL_DISABLED
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.now import Now
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.mutate
 HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
+COMPLETES = DisruptionFacts(completes=True)
 LAST, LONG_LIVED, INFO = Verdict.LAST, Verdict.LONG_LIVED, Verdict.INFO
 
 
@@ -45,6 +48,8 @@ def noted(started: int | None = None, **notes: str) -> Pod:
         "volumes": SAFE_VOLUMES,
         "disrupt": DO_NOT_DISRUPT,
         "prefer": PREFER_NO_EVICTION,
+        "removal": REMOVAL_DISABLED,
+        "cost": DISRUPTION_COST,
     }
     found = tuple(sorted((keys[name], value) for name, value in notes.items()))
     return like(ties=DisruptionFacts(notes=found, started_seconds=started))
@@ -89,16 +94,33 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
     (noted(None, disrupt="1s"), [("pod-do-not-disrupt", LONG_LIVED)]),
     (noted(0, disrupt="-5h"), []),
     (noted(0, disrupt="0s"), []),
+    # CAST AI's, and what is only a number to Karpenter.
+    (noted(removal="true"), [("pod-removal-disabled", LONG_LIVED)]),
+    (noted(removal="false"), []),
+    (noted(cost="100"), []),
     # The annotation of the descheduler.
     (noted(prefer=""), [("pod-prefer-no-eviction", INFO)]),
     # The annotation of Cluster Autoscaler.
     (noted(safe="true"), [("pod-safe-to-evict", INFO)]),
     (noted(safe="false"), [("pod-not-safe-to-evict", LONG_LIVED)]),
     (noted(safe="maybe"), []),
+    # Another controller writes its deletion cost.
+    (like(deletion_cost="5"), [("pod-foreign-cost", INFO)]),
+    (like(deletion_cost="5", deletion_cost_ours="-9"), [("pod-foreign-cost", INFO)]),
+    (like(deletion_cost="-9", deletion_cost_ours="-9"), []),
+    (like(deletion_cost="5", owner_kind="Job"), []),
+    # A pod of a gang.
+    (like(ties=DisruptionFacts(gang="g")), [("pod-gang", INFO)]),
+    # A deferred resize has no effect.
+    (like(ties=DisruptionFacts(resize_deferred=True)), [("pod-resize-deferred", INFO)]),
     # No controller, or an unknown one, recreates the pod.
     (like(owner_kind="", owner_name=""), [("pod-bare", LONG_LIVED)]),
     (like(owner_kind="CloneSet"), [("pod-custom-controller", LONG_LIVED)]),
     (like(owner_kind="StatefulSet"), [("pod-stateful-set", LONG_LIVED)]),
+    # A pod that runs to completion leaves its node, as the pods of a Job do.
+    (like(owner_kind="", owner_name="", ties=COMPLETES), [("pod-bare", INFO)]),
+    (like(owner_kind="Workflow", ties=COMPLETES), [("pod-custom-controller", INFO)]),
+    (like(owner_kind="StatefulSet", ties=COMPLETES), [("pod-stateful-set", LONG_LIVED)]),
     # System pods.
     (like(namespace="kube-system"), [("pod-system", LONG_LIVED)]),
     (like(priority=2_000_000_000), [("pod-system", LONG_LIVED)]),
@@ -158,6 +180,14 @@ def test_durations_are_parsed_as_in_go(text: str, holds: bool) -> None:
 def test_any_annotation_value_is_tolerated(text: str) -> None:
     for name in ("safe", "volumes", "disrupt", "prefer"):
         findings(noted(0, **{name: text}), Now(NOW))
+
+
+@pytest.mark.parametrize(
+    ("written", "cost"), [("7", 7), ("-7", -7), ("", 0), ("7.5", 0), ("x", 0), ("9" * 11, 0)]
+)
+def test_disruption_cost_is_read_from_annotation(written: str, cost: int) -> None:
+    assert disruption_cost(noted(cost=written)) == cost
+    assert disruption_cost(PLAIN) == 0
 
 
 def test_do_not_disrupt_holds_until_its_duration_ends() -> None:
@@ -242,7 +272,8 @@ def test_pod_occupies_karpenter_node(pod: Pod, occupies: bool) -> None:
 
 
 def test_all_used_annotations_are_retained() -> None:
-    assert {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION} == NOTES
+    read = {SAFE_TO_EVICT, SAFE_VOLUMES, DO_NOT_DISRUPT, PREFER_NO_EVICTION, REMOVAL_DISABLED}
+    assert {*read, DISRUPTION_COST} == NOTES
 
 
 @pytest.mark.parametrize(("now", "first"), [(None, "b"), (10 * HOUR - 1, "b"), (10 * HOUR, "a")])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from core.guards.node_eligibility import NODE_RULES, node_blockers
-from core.marks.wellknown import KEEP_ANNOTATION
+from core.marks.wellknown import KEEP_ANNOTATION, REMOVAL_DISABLED
 from core.model.node import Node, Taint
 from core.model.reason import Reason
 from tests.support.builders import node
@@ -17,6 +17,7 @@ ROWS = {
     "virtual-node": replace(PLAIN, virtual=True),
     "being-deleted": replace(PLAIN, taints=(Taint("karpenter.sh/disrupted", "", "NoSchedule"),)),
     "opted-out": node("n", annotations={KEEP_ANNOTATION: "true"}),
+    "opted-out-label": node("n", labels={REMOVAL_DISABLED: "true"}),
     "cordoned": replace(PLAIN, unschedulable=True),
     "not-ready": replace(PLAIN, ready=False),
     "control-plane": node("n", labels={"node-role.kubernetes.io/control-plane": ""}),

@@ -15,6 +15,7 @@ from core.model.node_lifecycle import (
     DELETING_TAINTS,
     LEAVING_TAINTS,
     is_terminating,
+    name_leaving_taints,
     others_taint,
     why_leaving,
     why_unready,
@@ -128,6 +129,17 @@ class TestUnready:
     def test_transient_taint_makes_node_unready(self, taint: Taint, why: str | None) -> None:
         assert why_unready(node("n", taints=(taint,))) == why
 
+    def test_suspended_node_is_not_ready(self) -> None:
+        conditions = [
+            {"type": "Ready", "status": "True"},
+            {"type": "Suspended", "status": "True"},
+        ]
+        found = decoded(status__conditions=conditions)
+        assert why_unready(found) == "the machine of the node is suspended (condition Suspended)"
+        assert [blocker.code for blocker in node_blockers(found)] == ["not-ready"]
+        conditions[1]["status"] = "False"
+        assert why_unready(decoded(status__conditions=conditions)) is None
+
     def test_unready_node_is_no_capacity_and_is_not_removed(self) -> None:
         """Half of twelve nodes have no network yet; thresholds hold among the others."""
         away = (Taint("node.cilium.io/agent-not-ready", "", "NoSchedule"),)
@@ -147,6 +159,24 @@ class TestLeaving:
         assert is_terminating(found)
         assert key in (why_leaving(found) or "")
         assert [blocker.code for blocker in node_blockers(found)] == ["being-deleted"]
+
+    def test_configured_taint_makes_node_leaving(self) -> None:
+        others = decoded(taint="gpu")
+        found = decoded(taint="team.example/drain")
+        nodes, before = name_leaving_taints(("team.example/drain",), (found, others), {})
+        leaving = nodes[0]
+        assert nodes[1] is others
+        assert is_terminating(leaving)
+        assert others_taint(leaving) is None
+        assert why_unready(leaving) is None
+        assert [blocker.code for blocker in node_blockers(leaving)] == ["being-deleted"]
+        again, _ = name_leaving_taints(("team.example/drain",), (found, others), before)
+        assert again[0] is leaving
+
+    def test_configured_taint_does_not_change_fingerprint(self) -> None:
+        found = decoded(taint="team.example/drain")
+        (leaving,), _ = name_leaving_taints(("team.example/drain",), (found,), {})
+        assert fingerprint(leaving) == fingerprint(found)
 
     def test_deletion_timestamp_makes_node_leaving(self) -> None:
         found = decoded(metadata__deletionTimestamp="2026-01-01T00:00:00Z")

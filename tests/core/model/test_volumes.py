@@ -15,9 +15,11 @@ from core.guards.unplaceable import pod_blockers
 from core.model.cluster import Cluster
 from core.model.constraints import (
     ANY_DRIVER,
+    NO_POD_CONSTRAINTS,
     ClaimUse,
     Disk,
     DisruptionFacts,
+    InlineDisk,
     NodeConstraints,
     Requirement,
     SelectorTerm,
@@ -48,6 +50,12 @@ def using(name: str, on: str | None, *claims: str, **changes: object) -> Pod:
     made = pod(name, on, 100, 100, unsupported=(CLAIMS_FIELD,))
     uses = tuple(ClaimUse(claim) for claim in claims)
     return replace(made, ties=DisruptionFacts(claims=uses), **changes)  # type: ignore[arg-type]
+
+
+def naming(name: str, *disks: InlineDisk) -> Pod:
+    """Return a pod that names disks itself, on n1."""
+    made = pod(name, "n1", 100, 100, unsupported=(VOLUMES_FIELD,))
+    return replace(made, ties=DisruptionFacts(disks=disks))
 
 
 def claim(name: str = "c", volume: str = "pv", *modes: str, **changes: object) -> Claim:
@@ -168,6 +176,42 @@ class TestClaimLookUp:
         found = resolved(claiming, Storage())
         assert [disk.driver for disk in found.company.disks] == [ANY_DRIVER]
         assert [one.code for one in pod_blockers(found)] == ["pod-unsupported"]
+
+    @pytest.mark.parametrize("read_only", [True, False])
+    def test_inline_disk_counts_for_its_driver(self, *, read_only: bool) -> None:
+        found = resolved(naming("p", InlineDisk(*DISK, read_only)), stored())
+        assert (found.unsupported, found.company.disks) == ((), (DISK,))
+
+    def test_disk_without_driver_counts_for_no_driver(self) -> None:
+        found = resolved(naming("p", InlineDisk("rbd", "i", counted=False)), Storage())
+        assert (found.unsupported, found.company) == ((), NO_POD_CONSTRAINTS)
+
+    @pytest.mark.parametrize(
+        ("own", "others", "movable"),
+        [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
+    )
+    def test_pods_that_share_disk_are_not_movable_when_one_writes(
+        self, *, own: bool, others: bool, movable: bool
+    ) -> None:
+        other = naming("q", InlineDisk(*DISK, others))
+        found = resolved(naming("p", InlineDisk(*DISK, own)), stored(), other)
+        assert (found.unsupported == ()) is movable
+        assert [one.code for one in pod_blockers(found)] == ([] if movable else ["pod-volumes"])
+
+    @pytest.mark.parametrize(
+        ("disk", "storage", "why"),
+        [
+            (InlineDisk(*DISK), Storage(), "no CSINode is known"),
+            (InlineDisk("ebs", "", fault="is no disk"), stored(), "is no disk"),
+        ],
+    )
+    def test_unknown_disk_is_reported_with_reason(
+        self, disk: InlineDisk, storage: Storage, why: str
+    ) -> None:
+        found = resolved(naming("p", disk), storage)
+        (blocker,) = pod_blockers(found)
+        assert (blocker.code, why in blocker.message) == ("pod-volumes", True)
+        assert ANY_DRIVER in {one.driver for one in found.company.disks}
 
     def test_pods_share_constraints_when_their_volumes_have_equal_topology(self) -> None:
         storage = stored(

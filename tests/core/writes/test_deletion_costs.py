@@ -15,6 +15,7 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.model.cluster import Cluster
+from core.model.constraints import DisruptionFacts
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.writes.costs import (
@@ -26,6 +27,7 @@ from core.writes.costs import (
     cost_of,
     decide_costs,
     next_cost,
+    pods_of_other_writers,
 )
 from core.writes.write import CostKind, Write, fingerprint
 from tests.support.builders import marked, node, pod
@@ -58,6 +60,10 @@ def make_pod(
     return replace(
         made, owner_kind=owner, daemon=daemon, deletion_cost=cost, deletion_cost_ours=ours
     )
+
+
+def in_gang(pod: Pod) -> Pod:
+    return replace(pod, ties=DisruptionFacts(gang="g"))
 
 
 def decided(
@@ -96,6 +102,8 @@ def decided(
         pytest.param(make_pod(owner="StatefulSet"), id="of a StatefulSet"),
         pytest.param(make_pod(owner="Job"), id="of a Job"),
         pytest.param(make_pod(owner=""), id="without owner"),
+        pytest.param(in_gang(make_pod()), id="of a gang"),
+        pytest.param(in_gang(make_pod("next")), id="of a gang, next"),
         pytest.param(make_pod(daemon=True), id="daemon"),
     ],
 )
@@ -398,3 +406,31 @@ def test_replica_sets_delete_pods_on_marked_nodes_first_then_on_targets(
     for name in ("web-old", "web-new"):
         taken = [order.get(one.node or "", 2) for one in deletion_order(after.pods, name)]
         assert taken == sorted(taken)
+
+
+@pytest.mark.parametrize(
+    ("costs", "found"),
+    [
+        ((), 0),
+        (("5", "5", None), 0),  # from the pod template
+        (("5", "6", None), 2),
+        (("0", "1", "2147483647"), 3),
+    ],
+)
+def test_another_writer_is_found_by_costs_that_differ_within_a_replica_set(
+    costs: tuple[str | None, ...], found: int
+) -> None:
+    pods = [
+        replace(make_pod(cost=cost), name=f"p{number}", owner_name="web")
+        for number, cost in enumerate(costs)
+    ]
+    other = replace(make_pod(cost="9"), name="other", owner_name="api")
+    assert len(pods_of_other_writers(Cluster.of([MARKED], [*pods, other]))) == found
+
+
+def test_another_writer_is_found_by_a_cost_that_has_replaced_ours() -> None:
+    (found,) = pods_of_other_writers(Cluster.of([MARKED], [make_pod(cost="5", ours=COST)]))
+    assert found.deletion_cost == "5"
+    assert pods_of_other_writers(Cluster.of([MARKED], [make_pod(cost=COST, ours=COST)])) == ()
+    job = make_pod(cost="5", ours=COST, owner="Job")
+    assert pods_of_other_writers(Cluster.of([MARKED], [job])) == ()

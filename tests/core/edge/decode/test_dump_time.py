@@ -8,7 +8,7 @@ import pytest
 from core.edge.decode.dump import from_dumps
 from core.edge.decode.dump_time import DumpTime
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from tests.support.kube_json import NODE, POD, changed, dump
 
 NOW = 1_800_000_000
@@ -28,7 +28,7 @@ def finished_pod(created: int, **status: Any) -> bytes:
 
 def dump_time_of(*items: bytes) -> DumpTime:
     found = DumpTime()
-    from_dumps([("f", dump(NODE, POD, *items))], KNOWN, [], found)
+    from_dumps([("f", dump(NODE, POD, *items))], READ_DEFAULTS, [], found)
     return found
 
 

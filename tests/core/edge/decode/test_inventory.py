@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS
 from core.model.cluster import Cluster
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from tests.support.builders import node, pod
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
@@ -28,8 +28,8 @@ def test_snapshot_has_known_objects_after_any_events(steps: list[tuple[str, str]
             case "l":
                 inventory.replaced(PODS, [pod(key, None, number, 1)])
             case _:
-                inventory.snapshot(KNOWN)()
-    snapshot = inventory.snapshot(KNOWN)
+                inventory.snapshot(READ_DEFAULTS)()
+    snapshot = inventory.snapshot(READ_DEFAULTS)
     expected = Cluster.of([node("n")], inventory.pods.values())
     inventory.changed(PODS, pod("later", "n", 1, 1))
     assert snapshot() == expected

@@ -26,8 +26,8 @@ from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.node import Node
 from core.model.pod import Pod
+from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.schedulers import KNOWN
 from core.model.volumes import Claim, CsiNode, Volume
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
@@ -80,7 +80,7 @@ async def test_kind_is_listed_decoded_and_stored(kind: Kind[Any, Any]) -> None:
     inventory = Inventory()
     inventory.replaced(kind, listed.objects, listed.refused)
     assert list(inventory.of(kind)) == [key]
-    inventory.snapshot(KNOWN)()
+    inventory.snapshot(READ_DEFAULTS)()
 
 
 BAD = changed(POD, metadata__name="bad", spec__containers=7)
@@ -119,7 +119,7 @@ def test_version_changes_only_when_known_objects_change(kind: Kind[Any, Any]) ->
     assert changed()
     inventory.changed(kind, replace(one))
     assert changed() is (kind is NODES), "an equal Node may be of another version"
-    inventory.snapshot(KNOWN)
+    inventory.snapshot(READ_DEFAULTS)
     assert not changed()
     inventory.refused(kind, key, "odd")
     assert changed()
@@ -154,9 +154,9 @@ def test_readiness_changes_version_but_not_cluster_equality() -> None:
     """Plans do not depend on readiness, so a pod that becomes Ready must not cost a new plan."""
     inventory, pod = Inventory(), Pod(namespace="d", name="a", node="n")
     inventory.changed(PODS, pod)
-    before, version = inventory.snapshot(KNOWN)(), inventory.versions[PODS]
+    before, version = inventory.snapshot(READ_DEFAULTS)(), inventory.versions[PODS]
     inventory.changed(PODS, replace(pod, ready=True))
-    after = inventory.snapshot(KNOWN)()
+    after = inventory.snapshot(READ_DEFAULTS)()
     assert inventory.versions[PODS] == version + 1
     assert after == before
     assert [pod.ready for pod in after.pods] == [True]

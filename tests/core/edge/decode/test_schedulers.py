@@ -13,6 +13,7 @@ from core.edge.decode.kinds import NODES, PODS
 from core.engine.pod_index import PodIndex
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.pod import SCHEDULER_CHARS_MAX, Pod
+from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD
 from tests.support import builders, kube_json
@@ -29,7 +30,7 @@ def scheduled_by(scheduler: str | None, **changes: object) -> Pod:
 def snapshot_pod(one: Pod, *schedulers: str) -> Pod:
     inventory = Inventory()
     inventory.changed(PODS, one)
-    (found,) = inventory.snapshot(schedulers)().pods
+    (found,) = inventory.snapshot(ReadOptions(schedulers))().pods
     return found
 
 
@@ -76,10 +77,10 @@ def test_snapshot_copies_no_pod_by_default() -> None:
 def test_unchanged_pod_is_the_same_object_in_next_snapshot() -> None:
     inventory = Inventory()
     inventory.replaced(PODS, [replace(scheduled_by(name), name=name) for name in OTHERS])
-    before = inventory.snapshot((OWN,))()
-    assert inventory.snapshot((OWN,))() is before
+    before = inventory.snapshot(ReadOptions((OWN,)))()
+    assert inventory.snapshot(ReadOptions((OWN,)))() is before
     inventory.changed(PODS, builders.pod("new", None, 1, 1))
-    after = inventory.snapshot((OWN,))()
+    after = inventory.snapshot(ReadOptions((OWN,)))()
     assert {id(pod) for pod in after.pods} > {id(pod) for pod in before.pods}
 
 
@@ -96,11 +97,11 @@ def test_updated_pod_index_equals_rebuilt_one(
     names = [*schedulers, *["default-scheduler"] * 55]
     pods = [replace(scheduled_by(name), name=f"p{n:02}", node="n") for n, name in enumerate(names)]
     inventory.replaced(PODS, pods)
-    pod_index = PodIndex.of(inventory.snapshot(KNOWN)())
+    pod_index = PodIndex.of(inventory.snapshot(READ_DEFAULTS)())
     for known, number in snapshots:
         changed = pods[number] = replace(pods[number], priority=pods[number].priority + 1)
         inventory.changed(PODS, changed)
-        cluster = inventory.snapshot((*KNOWN, *sorted(known)))()
+        cluster = inventory.snapshot(ReadOptions((*KNOWN, *sorted(known))))()
         pod_index = pod_index.updated(cluster)
         rebuilt = PodIndex.of(cluster)
         assert (pod_index.groups, list(pod_index.unevaluable)) == (

@@ -19,7 +19,7 @@ from core.edge.kube.listing import Listed
 from core.edge.kube.watch import BACKOFF_SECONDS_MIN
 from core.model.errors import GarbledError, InvalidInputError
 from core.model.pod import Pod
-from core.model.schedulers import KNOWN
+from core.model.read_options import READ_DEFAULTS
 from tests.hostile.objects import DEEP
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import node_object, pod_object
@@ -203,7 +203,7 @@ def test_dump_is_decoded_whatever_its_depth() -> None:
     refused: list[str] = []
     nodes = orjson.dumps({"kind": "NodeList", "items": [node_object("n")]})
     pods = page(written("a"), written("bad", WIDE))
-    cluster, _ = from_dumps([("nodes", nodes), ("pods", pods)], KNOWN, refused)
+    cluster, _ = from_dumps([("nodes", nodes), ("pods", pods)], READ_DEFAULTS, refused)
     assert [(pod.name, pod.node, pod.unreadable) for pod in cluster.pods] == [
         ("a", "n", ""),
         ("bad", "n", ""),

@@ -6,6 +6,7 @@ import pytest
 
 from core.edge.decode import kinds
 from core.edge.decode.dump import objects
+from core.edge.decode.storage import SUPPORTED
 from core.engine import reconcile
 from core.model.cluster import DisruptionBudget
 from core.model.constraints import (
@@ -13,6 +14,7 @@ from core.model.constraints import (
     ClaimUse,
     Disk,
     DisruptionFacts,
+    InlineDisk,
     PodSelector,
     Requirement,
     SelectorTerm,
@@ -73,6 +75,9 @@ CSI_NODE: Json = {
     },
 }
 EBS = Disk("ebs.csi.aws.com", "vol-1")
+GCE = "pd.csi.storage.gke.io"
+ZONE = "topology.kubernetes.io/zone"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 TERMS = "spec__nodeAffinity__required__nodeSelectorTerms"
 
 
@@ -144,19 +149,103 @@ class TestVolume:
                 {"spec__csi": None, "spec__hostPath": {}, "spec__nodeAffinity": None},
                 "is a hostPath without node affinity, so its node is unknown",
             ),
+            ({"spec__csi": None, "spec__rbd": {"image": "i"}}, ""),
+            ({"spec__csi": None, "spec__cephfs": {}}, ""),
+            ({"spec__csi": None, "spec__azureFile": {"shareName": "s"}}, ""),
             (
-                {"spec__csi": None, "spec__awsElasticBlockStore": {"volumeID": "v"}},
-                "has an unsupported type; supported: csi, local, hostPath, nfs, iscsi, fc",
+                {"spec__csi": None, "spec__flexVolume": {"driver": "d"}},
+                f"has an unsupported type; supported: {SUPPORTED}",
+            ),
+            (
+                {"spec__csi": None, "spec__awsElasticBlockStore": {"volumeID": "aws://a/disk"}},
+                "is no disk that ebs.csi.aws.com can serve",
+            ),
+            (
+                {"spec__csi": None, "spec__azureDisk": {"diskURI": "d", "kind": "Dedicated"}},
+                "is no disk that disk.csi.azure.com can serve",
             ),
             ({"spec__csi__volumeHandle": MISSING}, "has no CSI driver or no volume handle"),
             (
-                {TERMS: [{"matchFields": [{"key": "metadata.name", "operator": "In"}]}]},
+                {
+                    TERMS: [
+                        {
+                            "matchFields": [
+                                {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+                            ]
+                        }
+                    ]
+                },
                 "uses matchFields in its node affinity",
             ),
         ],
     )
     def test_unsupported_volume_has_fault(self, changes: Json, fault: str) -> None:
         assert volume(**changes).fault == fault
+
+    @pytest.mark.parametrize(
+        ("source", "zone", "disk"),
+        [
+            ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, "a", EBS),
+            ({"awsElasticBlockStore": {"volumeID": "aws://a/vol-1"}}, "a", EBS),
+            ({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, "a", EBS),
+            (
+                {"gcePersistentDisk": {"pdName": "d"}},
+                "us-east1-b",
+                Disk(GCE, "projects/UNSPECIFIED/zones/us-east1-b/disks/d"),
+            ),
+            (
+                {"gcePersistentDisk": {"pdName": "d"}},
+                "us-east1-b__us-east1-c",
+                Disk(GCE, "projects/UNSPECIFIED/regions/us-east1/disks/d"),
+            ),
+            ({"azureDisk": {"diskURI": "/x/d"}}, "a", Disk("disk.csi.azure.com", "/x/d")),
+            ({"cinder": {"volumeID": "d"}}, "a", Disk("cinder.csi.openstack.org", "d")),
+            ({"portworxVolume": {"volumeID": "d"}}, "a", Disk("pxd.portworx.com", "d")),
+            (
+                {"vsphereVolume": {"volumePath": "[s] d.vmdk"}},
+                "a",
+                Disk("csi.vsphere.vmware.com", "[s] d.vmdk"),
+            ),
+        ],
+    )
+    def test_in_tree_volume_is_disk_of_its_csi_driver(
+        self, source: Json, zone: str, disk: Disk
+    ) -> None:
+        """The cases are those of csi-translation-lib."""
+        spec = {f"spec__{name}": value for name, value in source.items()}
+        labels = {"topology.kubernetes.io/zone": zone}
+        found = volume(metadata__labels=labels, spec__csi=None, **spec)
+        assert (found.disk, found.fault) == (disk, "")
+
+    @pytest.mark.parametrize(
+        ("key", "label", "asked"),
+        [
+            (ZONE, ZONE, (ZONE, "a")),
+            (BETA_ZONE, BETA_ZONE, (ZONE, "a")),
+            (BETA_ZONE, ZONE, (ZONE, "a")),
+            (None, ZONE, (ZONE, "b")),
+            (None, BETA_ZONE, (ZONE, "b")),
+            ("zone", ZONE, ("zone", "a")),
+        ],
+    )
+    def test_in_tree_volume_requires_its_zone(
+        self, key: str | None, label: str, asked: tuple[str, str]
+    ) -> None:
+        term = {"matchExpressions": [{"key": key, "operator": "In", "values": ["a"]}]}
+        found = volume(
+            metadata__labels={label: "b"},
+            spec__csi=None,
+            spec__awsElasticBlockStore={"volumeID": "vol-1"},
+            spec__nodeAffinity={"required": {"nodeSelectorTerms": [term]}} if key else None,
+        )
+        (read,) = found.reach.affinity or ()
+        assert Requirement(asked[0], "In", (asked[1],)) in read.labels
+        assert len(read.labels) == (2 if key == "zone" else 1)
+
+    def test_csi_volume_keeps_its_own_affinity(self) -> None:
+        term = {"matchExpressions": [{"key": BETA_ZONE, "operator": "In", "values": ["a"]}]}
+        found = volume(**{TERMS: [term]})
+        assert found.reach.affinity == (SelectorTerm((Requirement(BETA_ZONE, "In", ("a",)),)),)
 
     def test_equal_topologies_are_one_object(self) -> None:
         assert volume().reach is volume(metadata__name="pv-2").reach
@@ -205,29 +294,78 @@ class TestPod:
     @pytest.mark.parametrize(
         ("source", "disk"),
         [
-            ("awsElasticBlockStore", True),
-            ("azureDisk", True),
-            ("cinder", True),
-            ("gcePersistentDisk", True),
-            ("iscsi", True),
-            ("portworxVolume", True),
-            ("rbd", True),
-            ("azureFile", False),
-            ("cephfs", False),
-            ("csi", False),
-            ("nfs", False),
-            ("vsphereVolume", False),
+            ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, InlineDisk(*EBS)),
+            (
+                {"awsElasticBlockStore": {"volumeID": "aws://a/b"}},
+                InlineDisk(EBS.driver, "", fault="is no disk that ebs.csi.aws.com can serve"),
+            ),
+            (
+                {"azureDisk": {"diskURI": "d", "kind": "Managed", "readOnly": True}},
+                InlineDisk("disk.csi.azure.com", "d", read_only=True),
+            ),
+            ({"cinder": {"volumeID": "d"}}, InlineDisk("cinder.csi.openstack.org", "d")),
+            (
+                {"gcePersistentDisk": {"pdName": "d"}},
+                InlineDisk(GCE, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
+            ),
+            ({"iscsi": {"iqn": "q"}}, InlineDisk("iscsi", "q", counted=False)),
+            ({"portworxVolume": {"volumeID": "d"}}, InlineDisk("pxd.portworx.com", "d")),
+            ({"rbd": {"image": "i"}}, InlineDisk("rbd", "rbd/i", counted=False)),
+            ({"vsphereVolume": {"volumePath": "p"}}, InlineDisk("csi.vsphere.vmware.com", "p")),
+            ({"azureFile": {}}, None),
+            ({"cephfs": {}}, None),
+            ({"csi": {}}, None),
+            ({"nfs": {}}, None),
         ],
     )
-    def test_inline_disks_are_unsupported_when_scheduler_checks_them(
-        self, source: str, *, disk: bool
+    def test_inline_disks_are_read_when_scheduler_checks_them(
+        self, source: Json, disk: InlineDisk | None
     ) -> None:
         """In VolumeRestrictions, or in NodeVolumeLimits for types migrated to CSI drivers."""
-        found = pod(spec__volumes=[{"name": "a", source: {"volumeID": "v"}}])
-        assert (found.ties, found.unsupported) == (
-            NO_DISRUPTION_FACTS,
-            (VOLUMES_FIELD,) if disk else (),
-        )
+        found = pod(spec__volumes=[{"name": "a", **source}])
+        ties = DisruptionFacts(disks=(disk,)) if disk else NO_DISRUPTION_FACTS
+        assert (found.ties, found.unsupported) == (ties, (VOLUMES_FIELD,) if disk else ())
+
+    @pytest.mark.parametrize(
+        ("policy", "of_container", "completes"),
+        [
+            (None, None, False),
+            ("Always", None, False),
+            ("OnFailure", None, True),
+            ("Never", None, True),
+            ("Never", "Always", False),
+            ("Always", "Never", True),
+        ],
+    )
+    def test_pod_completes_when_restart_policy_is_not_always(
+        self, policy: str | None, of_container: str | None, *, completes: bool
+    ) -> None:
+        changes = {"spec__containers__0__restartPolicy": of_container} if of_container else {}
+        found = pod(spec__restartPolicy=policy, **changes)
+        assert found.ties.completes is completes
+        sidecar = [{"name": "s", "restartPolicy": "Always"}]
+        beside = pod(spec__restartPolicy=policy, spec__initContainers=sidecar, **changes)
+        assert beside.ties is found.ties
+
+    @pytest.mark.parametrize(
+        ("field", "value", "gang"),
+        [
+            ("schedulingGroup", {"podGroupName": "workers"}, "workers"),
+            ("schedulingGroup", {}, ""),
+            ("schedulingGroup", None, ""),
+            ("workloadRef", {"name": "job", "podGroup": "workers"}, "job/workers"),
+            (
+                "workloadRef",
+                {"name": "job", "podGroup": "workers", "podGroupReplicaKey": "0"},
+                "job/workers/0",
+            ),
+            ("workloadRef", {}, ""),
+        ],
+    )
+    def test_gang_is_read_from_scheduling_group(
+        self, field: str, value: Json | None, gang: str
+    ) -> None:
+        assert pod(**{f"spec__{field}": value}).ties.gang == gang
 
     def test_equal_disruption_facts_are_one_object(self) -> None:
         assert pod().ties is NO_DISRUPTION_FACTS

@@ -1,0 +1,85 @@
+"""The cluster's default topology spread constraints, for pods that have none of their own.
+
+Source: PodTopologySpread of kube-scheduler (`defaultConstraints` of PodTopologySpreadArgs). It
+selects the pods that the Services and the controller of a pod select. Ebb reads neither Services
+nor controllers: the selector of a controller is taken from the pod's labels, and a pod without
+such a controller gets no constraint.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from core.model.constraints import PodConstraints, PodSelector, Requirement, SpreadConstraint
+from core.model.pod import TEMPLATE_LABEL, Pod
+from core.model.workload import KEEPERS
+
+OWN_LABELS: Final = frozenset(
+    {
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "controller-revision-hash",
+    }
+)
+"""Labels that differ between the pods of a controller."""
+
+
+class DefaultSpread(NamedTuple):
+    """A default constraint with whenUnsatisfiable: DoNotSchedule."""
+
+    topology_key: str
+    max_skew: int
+
+
+Spread = Mapping[int, tuple[Pod, Pod]]
+"""Converted pods by the id of the decoded pod: the decoded pod, and its conversion."""
+
+
+def with_default_spread(
+    constraints: Sequence[DefaultSpread], pods: Sequence[Pod], before: Spread
+) -> tuple[Sequence[Pod], Spread]:
+    """Add the constraints to the pods that they apply to.
+
+    *before*: the second value of the previous call.
+    """
+    if not constraints:
+        return pods, {}
+    shared: dict[tuple[PodConstraints, PodSelector], PodConstraints] = {}
+    # Return the same objects as before: callers compare pods by identity from pass to pass.
+    found = {
+        id(pod): before.get(id(pod)) or (pod, _spread(constraints, pod, shared))
+        for pod in pods
+        if _applies(pod)
+    }
+    return [found[id(pod)][1] if id(pod) in found else pod for pod in pods], found
+
+
+def _applies(pod: Pod) -> bool:
+    own = pod.own_spread or pod.company.spread
+    evaluated = not (pod.too_much or pod.unreadable or pod.stays_with_node)
+    return pod.owner_kind in KEEPERS and not own and evaluated
+
+
+def _spread(
+    constraints: Sequence[DefaultSpread],
+    pod: Pod,
+    shared: dict[tuple[PodConstraints, PodSelector], PodConstraints],
+) -> Pod:
+    template = pod.labels.get(TEMPLATE_LABEL)
+    # The hash alone tells the pods of a Deployment's ReplicaSet from all others of the namespace.
+    labels = (
+        {TEMPLATE_LABEL: template}
+        if template
+        else {key: value for key, value in pod.labels.items() if key not in OWN_LABELS}
+    )
+    if not labels:
+        return pod
+    requirements = (Requirement(key, "In", (value,)) for key, value in labels.items())
+    selector = PodSelector((pod.namespace,), tuple(sorted(requirements, key=repr)))
+    company = pod.company, selector
+    if company not in shared:
+        spread = {
+            SpreadConstraint(selector, one.topology_key, one.max_skew) for one in constraints
+        }
+        shared[company] = replace(pod.company, spread=tuple(sorted(spread, key=repr)))
+    return replace(pod, company=shared[company])

@@ -1,0 +1,29 @@
+"""The syntax of label keys and values, and of numbers in node affinity.
+
+Source: IsQualifiedName and IsValidLabelValue of k8s.io/apimachinery.
+"""
+
+import re
+from typing import Final
+
+_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DOMAIN: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+_KEY: Final = re.compile(rf"(?:(?=[^/]{{1,253}}/){_DOMAIN}/)?{_NAME}")
+_VALUE: Final = re.compile(rf"(?:{_NAME})?")
+_DIGITS: Final = re.compile(r"(?a)[+-]?\d{1,64}")
+
+
+def is_label_key(text: str) -> bool:
+    """Return whether a label can have this key."""
+    return _KEY.fullmatch(text) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Return whether a label can have this value."""
+    return _VALUE.fullmatch(text) is not None
+
+
+def number_in(text: str) -> int | None:
+    """Parse a number as kube-scheduler does (Go's ParseInt); `1_0` is a label and no number."""
+    found = int(text) if _DIGITS.fullmatch(text) else None
+    return None if found is None or not -(2**63) <= found < 2**63 else found

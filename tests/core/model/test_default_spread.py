@@ -1,0 +1,52 @@
+"""Pods without topology spread constraints get those of the cluster."""
+
+from dataclasses import replace
+
+from core.model.constraints import PodConstraints, PodSelector, Requirement, SpreadConstraint
+from core.model.default_spread import DefaultSpread, with_default_spread
+from core.model.pod import Pod
+from tests.support.builders import pod
+
+ZONES = (DefaultSpread("zone", 1),)
+HASH = {"app": "web", "pod-template-hash": "1"}
+
+
+def of(kind: str = "ReplicaSet", **changes: object) -> Pod:
+    made = replace(pod("p", "n", 100, 100, labels=HASH), owner_kind=kind, owner_name="web-1")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def spread(*pods: Pod) -> list[tuple[SpreadConstraint, ...]]:
+    return [one.company.spread for one in with_default_spread(ZONES, pods, {})[0]]
+
+
+def counted(**labels: str) -> tuple[SpreadConstraint, ...]:
+    wanted = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
+    return (SpreadConstraint(PodSelector(("d",), wanted), "zone", 1),)
+
+
+def test_the_pods_of_the_same_controller_are_counted() -> None:
+    ordinal = {"app": "db", "apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "x"}
+    hashed, labelled = spread(of(), of("StatefulSet", labels=ordinal))
+    assert hashed == counted(**{"pod-template-hash": "1"})
+    assert labelled == counted(app="db")
+
+
+def test_pods_of_one_controller_share_their_constraints() -> None:
+    one, other = with_default_spread(ZONES, (of(), of(name="q")), {})[0]
+    assert one.company is other.company
+
+
+def test_other_pods_have_none() -> None:
+    own = PodConstraints(spread=counted(app="web"))
+    none = (of("Job"), of(""), of(own_spread=True), of(daemon=True), of(labels={}))
+    assert spread(*none, of(too_much="terms"), of(unreadable="spec")) == [()] * 7
+    assert spread(of(company=own)) == [own.spread]
+
+
+def test_the_same_pod_is_the_same_object_again() -> None:
+    pods = (of(),)
+    first, before = with_default_spread(ZONES, pods, {})
+    again, _ = with_default_spread(ZONES, pods, before)
+    assert first[0] is again[0]
+    assert with_default_spread((), pods, before) == (pods, {})
