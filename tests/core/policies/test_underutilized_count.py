@@ -341,7 +341,7 @@ def test_one_that_is_asked_for_more_than_it_has_is_told_all_of_it() -> None:
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
         assert told(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
-    assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
+    assert figures(plan)["requests_ratio", "a", "cpu"] == Fraction(1, 2)
 
 
 def test_a_marked_one_is_held_to_what_stands_on_it_not_to_what_another_would_send() -> None:
