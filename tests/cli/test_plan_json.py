@@ -76,7 +76,7 @@ class TestPolicy:
         )
         assert main(["plan", "--from-file", path, "--config", str(file)]) == 0
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-        assert ['""', "4", "1", "2", "0", "0.25", "0.07812"] in lines
+        assert ['""', "4", "0", "1", "2", "0.25", "0.07812"] in lines
         assert ["web", "0", "0", "0", "0", "0", "0"] in lines
 
 

@@ -57,17 +57,26 @@ def _rule(answer: Planned) -> str:
 
 
 def _metrics_per_object(plan: Plan) -> Table | None:
-    """Return the metrics that a policy reports per object, such as per pool; a row for each."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    """Return the metrics that a policy reports per object, such as per pool; a row for each.
+
+    The first label of a metric names the object. The other labels are parts of the column.
+    """
+    gauges = {gauge.name: gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels}
+    rows: dict[str, dict[tuple[str, ...], str]] = {}
     for one in plan.figures:
         if one.labels:
-            rows.setdefault(one.labels, []).append(_value(one))
-    gauges = [gauge for gauge in POLICIES[plan.policy].gauges if gauge.labels]
-    words = [gauge.name.split("_") for gauge in gauges]
+            name, *others = one.labels
+            rows.setdefault(name, {})[one.gauge, *others] = _value(one)
+    if not rows:
+        return None
+    words = [gauge.split("_") for gauge in gauges]
     shared = sum(1 for _ in takewhile(lambda one: len(set(one)) == 1, zip(*words, strict=False)))
-    names = [" ".join(one[shared:]) for one in words]
-    cells = [(*(label or '""' for label in labels), *values) for labels, values in rows.items()]
-    return Table(*gauges[0].labels, *names, rows=cells) if rows else None
+    columns = [
+        " ".join((*gauge.split("_")[shared:], *others))
+        for gauge, *others in next(iter(rows.values()))
+    ]
+    cells = [(name or '""', *values.values()) for name, values in rows.items()]
+    return Table(next(iter(gauges.values())).labels[0], *columns, rows=cells)
 
 
 def _value(one: PolicyMetric) -> str:

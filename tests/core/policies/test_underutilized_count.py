@@ -344,7 +344,7 @@ def test_message_reports_utilization_above_100_percent() -> None:
     plan = reconcile.plan(Cluster.of(nodes, cluster.pods), counting({"a": counted("1", 3)}))
     for name in "ab":
         assert message_of(plan, name) == "its pods request 105% of its CPU; the limit is 100%"
-    assert figures(plan)["cpu_ratio", "a"] == Fraction(1, 2)
+    assert figures(plan)["requests_ratio", "a", "cpu"] == Fraction(1, 2)
 
 
 def test_marked_node_is_compared_by_its_own_pods_only() -> None:
