@@ -19,6 +19,6 @@ PLATFORMS: Final[Mapping[str, Callable[[], Iterator[Json]]]] = {
 
 
 def dump(platform: str) -> bytes:
-    """Return what `kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o json` would print."""
+    """Return what the documented dump command would print."""
     items = list(PLATFORMS[platform]())
     return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
