@@ -7,6 +7,7 @@ from typing import Final
 
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.guards.scalability import Autoscalers
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -17,6 +18,7 @@ from core.policies.all import POLICIES
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
+ATTACHMENT_KIND: Final = "VolumeAttachment"
 NODES_SHOWN: Final = 3
 """Nodes named in one message; the others are counted."""
 
@@ -42,7 +44,9 @@ def caveats(cluster: Cluster, kinds: frozenset[str] | None, config: Config) -> t
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
         *_ignored_settings(config),
+        *_empty_pools(cluster, config),
         *missing,
+        *_no_autoscaler(cluster, config, in_dump=kinds is not None),
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
@@ -64,6 +68,29 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
         yield Caveat("not-heard", message)
+
+
+def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
+    """Report configured pools that select no node."""
+    if names := config.budgets.empty_pools(node.labels for node in cluster.nodes):
+        yield Caveat("empty-pools", f"configured pools select no node: {_first(names, 'pool')}")
+
+
+def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
+    """Report that nothing shows which nodes an autoscaler removes."""
+    key = config.cluster_autoscaler.status_key
+    if Autoscalers.of(cluster, key).found:
+        return
+    message = (
+        f"no autoscaler was found: there is neither the ConfigMap {key} nor a NodePool of "
+        "Karpenter, so it is unknown which nodes can be removed"
+    )
+    namespace, _, name = key.partition("/")
+    dump = (
+        f"; add the output of `kubectl get cm {name} -n {namespace} -o json` or `kubectl get "
+        "nodepools,nodeclaims -o json` with another --from-file"
+    )
+    yield Caveat("no-autoscaler", message + (dump if in_dump else ""))
 
 
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
@@ -91,6 +118,12 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
             "their volumes (pv,pvc,csinodes); these pods count as not movable"
         )
         yield Caveat("no-volumes", message, with_claims)
+    elif with_claims and ATTACHMENT_KIND not in kinds:
+        message = (
+            f"the dump has no {ATTACHMENT_KIND} (volumeattachments), so volumes that are attached "
+            "without a pod do not count against attach limits"
+        )
+        yield Caveat("no-attachments", message)
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
@@ -184,8 +217,8 @@ def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Cav
     return Caveat(code, message, len(nodes), tuple((name, pods[name]) for name in names))
 
 
-def _first(texts: Sequence[str]) -> str:
+def _first(texts: Sequence[str], what: str = "node") -> str:
     """Return the first texts, and the number of the others."""
     more = len(texts) - NODES_SHOWN
-    rest = f" and {more:,} more node{'' if more == 1 else 's'}" if more > 0 else ""
+    rest = f" and {more:,} more {what}{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(texts[:NODES_SHOWN]) + rest

@@ -15,7 +15,7 @@ from cli.__main__ import main
 from core.config.settings import Config
 from core.engine import reconcile
 from tests.platforms import PLATFORMS, dump
-from tests.platforms.expected import CPU, STAYS
+from tests.platforms.expected import CPU, MINIMUMS, NEVER, STAYS
 from tests.platforms.picture import picture
 from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference import Reference
@@ -56,6 +56,16 @@ def test_every_node_goes_or_has_its_codes(
     names = {node.name for node in cluster_from_dumps([(platform, dump(platform))]).nodes}
     assert sorted([*goes, *stays]) == sorted(names)
     assert stays == STAYS[platform]
+
+
+def test_nothing_goes_that_no_autoscaler_would_take(
+    platform: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    goes = {one["node"] for one in orjson.loads(capsys.readouterr().out)["removals"]}
+    assert goes.isdisjoint(NEVER.get(platform, ()))
+    for members, least in MINIMUMS.get(platform, ()):
+        assert len(members - goes) >= least
 
 
 def test_the_sums_of_reaches_are_those_added_up_by_hand(

@@ -164,6 +164,7 @@ EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.GUARD: "the autoscaler is kept from it while it is marked",
     WriteKind.HOLD: "the autoscaler is kept from it without a mark: Ebb has not handed it over",
     WriteKind.UNGUARD: "the autoscaler may take it",
+    WriteKind.DRIFT: "Karpenter may replace it, as it has drifted for an hour",
     WriteKind.REPAIR: "its taints were not those of its mark, and are",
     WriteKind.TELL: "for which pods it is kept has changed",
     WriteKind.FORGET: "its back-off ended long ago: the record of it has gone",

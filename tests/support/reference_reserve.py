@@ -26,6 +26,7 @@ from tests.support.reference_rules import (
     leaving,
     price_of,
 )
+from tests.support.reference_scalable import is_fixed
 from tests.support.reference_sums import dominant
 
 Looks = Sequence[tuple[int, Cluster]]
@@ -401,7 +402,8 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         if scope == "marked" or is_marked(node) or (pools and not selected):
             continue
         if holds_pods(node, cluster, now):
-            holds = scope == "all" and not guarded(node)
+            fixed = guarded(node) or is_fixed(node, cluster, config)
+            holds = scope == "all" and not fixed
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
             alone = int(until) > now and node.name not in kept
@@ -450,6 +452,7 @@ def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
     return (
         any(pod.node == node.name for pod in odd)
         or guarded(node)
+        or is_fixed(node, cluster, packing.config)
         or (node.name not in packing.reached and bool(beyond))
     )
 

@@ -12,6 +12,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.reference_fit import LEAVING, ZONE, passing
+from tests.support.reference_scalable import group_of
 
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
@@ -211,6 +212,7 @@ class Counts:
             or (is_open(n, [p for p in cluster.pods if p.node == n.name]) and not is_shut(n, pace))
         }
         self.config, self.pace, self.mutant = config, pace, mutant
+        self.cluster = cluster
         self.reaches = {members: key for members, (key, _) in found.items()}
         self.wide = {members: wide for members, (_, wide) in found.items()}
         self.reached = frozenset().union(*found)
@@ -238,7 +240,8 @@ class Counts:
     def hold(self, node: Node) -> bool:
         """Say whether the node must stay."""
         scopes = self.scopes(node)
-        if self.config.budgets.pools and not self.pool_name(node):
+        in_none = self.config.budgets.pools and not self.pool_name(node)
+        if in_none or self.is_at_minimum(node):
             return True
         for _, budget, members in scopes:
             enough = [n for n in members if is_marked(node) or n.name in self.takes_pods]
@@ -252,6 +255,15 @@ class Counts:
         if self.config.budgets.balance_zones and self.unbalances(node):
             return True
         return self.pace is not None and self.too_fast(node, scopes, self.pace)
+
+    def is_at_minimum(self, node: Node) -> bool:
+        """Say whether the node's group, as its autoscaler has it, may lose no other node."""
+        groups = {n.name: group_of(n, self.cluster, self.config) for n in self.all}
+        mine = groups.get(node.name)
+        if mine is None or self.mutant == "groups have no minimum":
+            return False
+        left = [n for n in self.all if groups[n.name] == mine and n not in self.gone]
+        return len(left) <= mine.min_size
 
     def unbalances(self, node: Node) -> bool:
         """Say whether the node's zone would fall behind in the narrowest reach with zones.

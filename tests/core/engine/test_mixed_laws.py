@@ -22,6 +22,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine, plainly
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, is_shut
 from tests.support.reference_sums import NONE, asked, plus, within
@@ -194,7 +195,7 @@ def aliens(chance: random.Random, cluster: Cluster) -> list[Node]:
 def beside(cluster: Cluster, nodes: list[Node], pods: list[Pod]) -> Cluster:
     """Return the cluster with more nodes and pods."""
     whole = Cluster.of([*cluster.nodes, *nodes], [*cluster.pods, *pods], cluster.budgets)
-    return replace(whole, attach_limits=cluster.attach_limits)
+    return surrounded(whole, cluster)
 
 
 def test_a_node_that_nobody_reaches_changes_no_verdict(seeds: range) -> None:
@@ -253,7 +254,7 @@ def test_the_order_of_arrival_never_matters(seeds: range) -> None:
         nodes, pods = list(made.cluster.nodes), list(made.cluster.pods)
         chance.shuffle(nodes)
         chance.shuffle(pods)
-        again = replace(Cluster.of(nodes, pods), attach_limits=made.cluster.attach_limits)
+        again = surrounded(Cluster.of(nodes, pods), made.cluster)
         assert plan_of(made._replace(cluster=again)) == plan_of(made), seed
 
 
