@@ -42,6 +42,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.GUARD: "ScaleDownGuarded",
     WriteKind.HOLD: "ScaleDownHeld",
     WriteKind.UNGUARD: "ScaleDownAllowed",
+    WriteKind.DRIFT: "DriftAllowed",
     WriteKind.REPAIR: "TaintsRepaired",
     WriteKind.TELL: "ReserveChanged",
     WriteKind.FORGET: "BackoffEnded",

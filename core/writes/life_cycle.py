@@ -89,6 +89,10 @@ class Event(Enum):
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
     BUSY = "busy", "the unmarked node is above the autoscaler's utilization threshold"
     BACKOFF_EXPIRED = "backoff expired", "the backoff ended long ago"
+    DRIFTED = (
+        "drifted",
+        "Karpenter has reported the node as drifted for an hour, and may replace it",
+    )
     INVALID_DETAILS = (
         "invalid details",
         "the time of the mark is missing, or a wrong clock set it",
@@ -134,6 +138,11 @@ class Transition(Enum):
         State.RELEASED_TO_AUTOSCALER,
     )
     UNPROTECT = "remove the protection", WriteKind.UNGUARD, State.UNMARKED
+    LEAVE_TO_DRIFT = (
+        "remove the protection, whether the node is empty or not",
+        WriteKind.DRIFT,
+        State.RELEASED_TO_AUTOSCALER,
+    )
     UPDATE_RESERVE = "update the reserve annotation", WriteKind.TELL, None
     FORGET_BACKOFF = "remove the backoff", WriteKind.FORGET, State.UNMARKED
     REPAIR = "repair the taints", WriteKind.REPAIR, None
@@ -180,6 +189,11 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.UNPROTECT},
     Event.BUSY: {State.PROTECTION_ENDING: Transition.UNPROTECT},
     Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.FORGET_BACKOFF},
+    Event.DRIFTED: {
+        State.PROTECTED: Transition.LEAVE_TO_DRIFT,
+        State.PROTECTION_ENDING: Transition.UNPROTECT,
+        State.PROTECTED_UNMARKED: Transition.UNPROTECT,
+    },
     Event.INVALID_DETAILS: {
         State.SOFT: Transition.RESTORE_DETAILS,
         State.HARD: Transition.RESTORE_DETAILS,

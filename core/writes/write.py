@@ -29,6 +29,8 @@ class WriteKind(StrEnum):
     HOLD = "hold"
     """Scale-down protection of an unmarked node."""
     UNGUARD = "unguard"
+    DRIFT = "drift"
+    """The end of the protection of a marked node that Karpenter may replace, empty or not."""
     REPAIR = "repair"
     TELL = "tell"
     """The pods for which a node is reserved, without another change of its protection."""
