@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.metrics import Metrics
+from controller.notices import Notices
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import LiveView
@@ -50,6 +51,7 @@ class Loop:
         """*leading*: false at once when the process wakes after its lead has ended."""
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
+        self._notices = Notices()
         self._writing: set[asyncio.Task[PassReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """How long the next pass waits at least."""
@@ -140,6 +142,8 @@ class Loop:
             now = self._view.looked_at = self._clock.unix_seconds()
             judging = asyncio.to_thread(lambda: self._reconciler.judge(snapshot(), now, in_time))
             found = await judging
+        if not found.found.skipped:
+            self._notices.observe(found.found.snapshot)
         if late:
             self._metrics.pass_timeouts.inc()
             log.warning("a pass ran out of time", extra=fields(seconds=PASS_SECONDS_MAX))
