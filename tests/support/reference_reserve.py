@@ -22,6 +22,7 @@ from tests.support.reference_rules import (
     MARK,
     guarded,
     holds_pods,
+    is_in,
     is_marked,
     leaving,
     price_of,
@@ -398,7 +399,7 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
     found = set()
     for node in cluster.nodes:
         pools = config.budgets.pools
-        selected = [p for p in pools if set(p.node_selector) <= set(node.labels.items())]
+        selected = [p for p in pools if is_in(p, node)]
         if scope == "marked" or is_marked(node) or (pools and not selected):
             continue
         if holds_pods(node, cluster, now):
@@ -416,8 +417,8 @@ def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
     """Return 0 for a node without a mark, 1 for a marked one with its guard, 2 for other marked
     ones; those without a mark on which no guard is set are behind all."""
     if node.labels.get(MARK) not in ("soft", "hard"):
-        pools = [set(one.node_selector) for one in config.budgets.pools]
-        of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
+        pools = config.budgets.pools
+        of_none = pools and not any(is_in(one, node) for one in pools)
         nobody = (
             of_none
             or config.scale_down_protection.scope.value == "marked"

@@ -139,11 +139,23 @@ def price_of(config: "Config", node: Node) -> Fraction:
 
 
 def pool_of(config: "Config", node: Node) -> "Pool | None":
-    """Return the first pool whose labels the node carries."""
-    for pool in config.budgets.pools:
-        if set(pool.node_selector) <= set(node.labels.items()):
-            return pool
-    return None
+    """Return the first pool that selects the node."""
+    return next((pool for pool in config.budgets.pools if is_in(pool, node)), None)
+
+
+def is_in(pool: "Pool", node: Node) -> bool:
+    """Say whether both selectors of the pool match the node."""
+    for one in pool.match_expressions:
+        value = node.labels.get(one.key)
+        met = {
+            "In": value in one.values,
+            "NotIn": value not in one.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not met[str(one.operator.value)]:
+            return False
+    return set(pool.node_selector) <= set(node.labels.items())
 
 
 def limit_of(limit: "Limit", nodes: int) -> int:

@@ -75,9 +75,12 @@ def test_the_plan_is_the_plain_one(seeds: range) -> None:
     [
         "all nodes count",
         "cheapest first",
+        "attachments are no matter",
         "closed nodes ask nothing",
         "closed nodes give capacity",
         "closed nodes count",
+        "everything is scalable",
+        "groups have no minimum",
         "headroom is load",
         "headroom of one reach",
         "headroom ends marks",
