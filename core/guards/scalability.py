@@ -23,8 +23,8 @@ NOT_SCALABLE: Final = Reason(
     "not-scalable",
     "No autoscaler would remove the node: its node pool is fixed or for system pods, or its node "
     "group is at its minimum.",
-    "none needed; if an autoscaler does remove the node, let it: lower the minimum of the node "
-    "group, or change what the message names",
+    "none needed; to let Ebb empty the node, change what the message names, such as the minimum "
+    "of its node group",
     "the node group has more nodes than its minimum, or what the message names has changed",
 )
 
