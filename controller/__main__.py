@@ -30,6 +30,7 @@ from core.edge.clock import Clock, SteadyClock, SystemClock
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
+from core.edge.kube.listing import Part
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events, objects
 from core.edge.kube.stores.events import Events, EventType
@@ -136,7 +137,8 @@ class _Controller:
                 sink = WatchSink(
                     self._view, kind, self._view.freshness, self._clock, self._metrics
                 )
-                running.append(tasks.create_task(follow(self._client, kind, sink)))
+                part = Part.of(kind, self._config)
+                running.append(tasks.create_task(follow(self._client, kind, sink, part)))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)

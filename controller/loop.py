@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.metrics import Metrics
+from controller.notices import Notices
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import LiveView
@@ -52,6 +53,7 @@ class Loop:
         """*leading*: returns whether this replica leads, even right after a suspended process."""
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
+        self._notices = Notices()
         self._writing: set[asyncio.Task[PassReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
         """Minimum pause before the next pass."""
@@ -147,6 +149,8 @@ class Loop:
             report = await asyncio.to_thread(
                 lambda: self._reconciler.evaluate(snapshot(), now, in_time)
             )
+        if not report.found.skipped:
+            self._notices.observe(report.found.snapshot)
         if late:
             self._metrics.reconcile_timeouts.inc()
             log.warning(

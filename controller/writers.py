@@ -43,6 +43,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.PROTECT: "ScaleDownGuarded",
     WriteKind.PROTECT_UNMARKED: "ScaleDownHeld",
     WriteKind.REMOVE_PROTECTION: "ScaleDownAllowed",
+    WriteKind.ALLOW_DRIFT: "DriftAllowed",
     WriteKind.REPAIR_TAINTS: "TaintsRepaired",
     WriteKind.UPDATE_RESERVE: "ReserveChanged",
     WriteKind.REMOVE_BACKOFF: "BackoffEnded",

@@ -10,6 +10,7 @@ from core.edge.clock import Clock, SystemClock
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
+from core.edge.kube.listing import Part
 from core.edge.kube.watch import follow
 from core.edge.serving import Serving
 from extender.app import make_app
@@ -38,7 +39,7 @@ async def _serve(start: program.Start) -> None:
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
             sink = WatchSink(view, kind, view.freshness, clock, metrics)
-            watches.append(tasks.create_task(follow(client, kind, sink, label_selector=selector)))
+            watches.append(tasks.create_task(follow(client, kind, sink, Part(selector))))
         if pair:
             watches.append(tasks.create_task(pair.follow()))
         await server.start()

@@ -8,6 +8,7 @@ from typing import Final
 from core.config.settings import Config, PodDeletionCost, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.dump import COMMAND
+from core.guards.scalability import Autoscalers
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -19,6 +20,7 @@ from core.writes.costs import pods_of_other_writers
 
 STORAGE_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "CSINode")
 BUDGET_KIND: Final = "PodDisruptionBudget"
+ATTACHMENT_KIND: Final = "VolumeAttachment"
 NODES_SHOWN: Final = 3
 """Nodes named in one message; the others are counted."""
 
@@ -48,7 +50,9 @@ def caveats(
     return (
         *_ignored_settings(config),
         *_running_nowhere(running_nowhere),
+        *_empty_pools(cluster, config),
         *missing,
+        *_no_autoscaler(cluster, config, in_dump=kinds is not None),
         *_without_requests(cluster),
         *_nodes_without_capacity(cluster),
         *_overcommitted(cluster),
@@ -86,6 +90,29 @@ def _running_nowhere(pods: int) -> Iterator[Caveat]:
         yield Caveat("running-nowhere", message, pods)
 
 
+def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
+    """Report configured pools that select no node."""
+    if names := config.budgets.empty_pools(node.labels for node in cluster.nodes):
+        yield Caveat("empty-pools", f"configured pools select no node: {_first(names, 'pool')}")
+
+
+def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
+    """Report that nothing shows which nodes an autoscaler removes."""
+    key = config.cluster_autoscaler.status_key
+    if Autoscalers.of(cluster, key).found:
+        return
+    message = (
+        f"no autoscaler was found: there is neither the ConfigMap {key} nor a NodePool of "
+        "Karpenter, so it is unknown which nodes can be removed"
+    )
+    namespace, _, name = key.partition("/")
+    dump = (
+        f"; add the output of `kubectl get cm {name} -n {namespace} -o json` or `kubectl get "
+        "nodepools,nodeclaims -o json` with another --from-file"
+    )
+    yield Caveat("no-autoscaler", message + (dump if in_dump else ""))
+
+
 def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat]:
     pods = len(cluster.pods)
     namespaces = {pod.namespace for pod in cluster.pods}
@@ -111,6 +138,12 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
             "their volumes (pv,pvc,csinodes); these pods count as not movable"
         )
         yield Caveat("no-volumes", message, with_claims)
+    elif with_claims and ATTACHMENT_KIND not in kinds:
+        message = (
+            f"the dump has no {ATTACHMENT_KIND} (volumeattachments), so volumes that are attached "
+            "without a pod do not count against attach limits"
+        )
+        yield Caveat("no-attachments", message)
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
@@ -230,8 +263,8 @@ def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Cav
     return Caveat(code, message, len(nodes), tuple((name, pods[name]) for name in names))
 
 
-def _first(texts: Sequence[str]) -> str:
+def _first(texts: Sequence[str], what: str = "node") -> str:
     """Return the first texts, and the number of the others."""
     more = len(texts) - NODES_SHOWN
-    rest = f" and {more:,} more node{'' if more == 1 else 's'}" if more > 0 else ""
+    rest = f" and {more:,} more {what}{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(texts[:NODES_SHOWN]) + rest

@@ -31,6 +31,7 @@ from core.guards.node_eligibility import (
     UNREADABLE,
     VIRTUAL_NODE,
 )
+from core.guards.scalability import NOT_SCALABLE, Scalability, Verdict
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.node import Node
 from core.model.node_lifecycle import why_unready
@@ -79,6 +80,8 @@ class NodeAnswer:
     """True if at least one movable pod could run on the node."""
     reaches: tuple[Reach, ...]
     """Reaches that contain the node, largest first."""
+    scalability: Verdict
+    """Whether an autoscaler removes the node, in this plan, and the evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,9 @@ class Explainer:
             share=Fraction(ground.share(ground.ids[name]), SHARE_SCALE),
             reached=self._snapshot.reaches_node(name),
             reaches=tuple(reaches.all[number] for number in reaches.by_node[ground.ids[name]]),
+            scalability=self._scalability(
+                name, () if removal else self._unremovable[name].blockers
+            ),
         )
 
     def pod(self, key: str) -> PodAnswer | None:
@@ -185,6 +191,12 @@ class Explainer:
             feasible_marked=tuple(marked),
             rejections=rejections,
         )
+
+    def _scalability(self, name: str, blockers: Iterable[Blocker]) -> Verdict:
+        """Return the verdict on a node, including the minimum of its node group."""
+        verdict = self._snapshot.scalability[name]
+        why = next((one.message for one in blockers if one.reason is NOT_SCALABLE), None)
+        return verdict if why is None else Verdict(Scalability.NOT_SCALABLE, why, verdict.group)
 
     @cached_property
     def _planner(self) -> Planner:

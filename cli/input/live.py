@@ -12,7 +12,7 @@ from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
-from core.edge.kube.listing import Listed
+from core.edge.kube.listing import Listed, Part
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
@@ -63,7 +63,7 @@ async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     """
     inventory = Inventory()
     for kind, found in lists.items():
-        await _list(client, kind, found)
+        await _list(client, kind, found, Part.of(kind, config))
         inventory.replaced(kind, found.objects, found.refused)
     return inventory.snapshot(config.read_options)()
 
@@ -78,11 +78,11 @@ def _refused(lists: Lists) -> Iterator[str]:
                 yield f"{kind.resource} {one.name}: {one.unreadable}"
 
 
-async def _list(client: Client, kind: AnyKind, listing: Listed) -> None:
+async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
     """Read one list; start again if it expires or is throttled."""
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:
-            return await listing.read(client, kind)
+            return await listing.read(client, kind, part)
         except ApiError as fault:
             if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
                 raise

@@ -4,7 +4,7 @@ Permanent limits (pools, minimum of nodes, zones, headroom) hold in every plan. 
 of marks hold only where time passes (core.engine.limits).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -13,8 +13,10 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import FileContext, PoolEnter, ReleaseThresholds
-from core.fields.structure import FLATTENED, Listed, filled, where
+from core.fields.structure import FLATTENED, Listed, NeedsOne, NeedsWith, filled, where
 from core.fields.value_types import (
+    LABEL_VALUE,
+    QUALIFIED_KEY,
     SHARE,
     Flag,
     Selector,
@@ -26,9 +28,13 @@ from core.fields.value_types import (
     text,
     whole_number,
 )
+from core.fit.matching import matches_requirement
+from core.model.constraints import Requirement
 from core.model.now import Now
 
 POOLS_MAX: Final = 100
+EXPRESSIONS_MAX: Final = 20
+VALUES_MAX: Final = 1000
 NODES_MAX: Final = 100_000
 HEADROOM_MAX: Final = 100
 POOL_NAME_MAX: Final = 1024 * 1024
@@ -106,14 +112,49 @@ CLUSTER: Final = Budget(
 )
 
 
+class Operator(StrEnum):
+    """Operators of `matchExpressions`, as in label selectors of Kubernetes."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """A requirement on the labels of a node."""
+
+    key: Annotated[str, QUALIFIED_KEY]
+    """Key of the label."""
+    operator: Operator
+    """`In` and `NotIn` compare with `values`; `NotIn` and `DoesNotExist` also match nodes without
+    the label."""
+    values: Annotated[tuple[Annotated[str, LABEL_VALUE], ...], Listed(VALUES_MAX, "of text")] = ()
+    """Values of the label; only for `In` and `NotIn`, which need at least one."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels match."""
+        asked = Requirement(self.key, self.operator.value, self.values)
+        return matches_requirement(asked, labels)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Limits for the nodes that have all these labels."""
+    """Limits for the nodes that match both selectors; at least one of them is required."""
 
     name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
     """Name of the pool in messages and metrics."""
-    node_selector: Selector
-    """Labels of the pool's nodes. A node belongs to the first pool whose labels it has."""
+    node_selector: Selector = ()
+    """Labels of the pool's nodes. A node belongs to the first pool that selects it."""
+    match_expressions: Annotated[
+        tuple[
+            Annotated[Expression, NeedsWith("values", "operator", "In", "NotIn")],
+            ...,
+        ],
+        Listed(EXPRESSIONS_MAX, "{key, operator, values}"),
+    ] = ()
+    """Requirements on the labels of the pool's nodes, as in Kubernetes; all of them must match."""
     budget: Annotated[Budget, FLATTENED]
     thresholds: PoolEnter = None
     """Thresholds for all sets of nodes that a pod can use and that include a node of this pool. A
@@ -121,6 +162,19 @@ class Pool:
     release_thresholds: ReleaseThresholds = None
     """A marked node of the pool is released above these thresholds. A missing value is 5
     percentage points above `thresholds`."""
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Return whether both selectors match the labels of a node."""
+        return all(labels.get(key) == value for key, value in self.node_selector) and all(
+            one.matches(labels) for one in self.match_expressions
+        )
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """Return the keys of the labels that the selectors read."""
+        return frozenset(
+            (*(key for key, _ in self.node_selector), *(one.key for one in self.match_expressions))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +248,13 @@ class Budgets:
     """Limits for the whole cluster."""
     window_seconds: Annotated[int, duration(), Field(alias="budgets.window")] = 600
     """Time window of `maxInWindow`."""
-    pools: Annotated[tuple[Pool, ...], Listed(POOLS_MAX, "{name, nodeSelector} with limits")] = ()
+    pools: Annotated[
+        tuple[
+            Annotated[Pool, NeedsOne("nodeSelector", "matchExpressions")],
+            ...,
+        ],
+        Listed(POOLS_MAX, "{name, nodeSelector, matchExpressions} with limits"),
+    ] = ()
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
     marked; without pools all nodes can."""
     balance_zones: Flag = True
@@ -220,9 +280,13 @@ class Budgets:
     ] = Backoff()
     """Time for which a node is not marked again after it missed its deadline."""
 
+    def empty_pools(self, nodes: Iterable[Mapping[str, str]]) -> Sequence[str]:
+        """Return the names of the pools that select none of the nodes with these labels."""
+        empty = [*self.pools]
+        for labels in nodes if empty else ():
+            empty = [pool for pool in empty if not pool.selects(labels)]
+        return [pool.name for pool in empty]
+
     def pool_of(self, labels: Mapping[str, str]) -> Pool | None:
-        """Return the first pool whose labels are a subset of these labels, or None."""
-        for pool in self.pools:
-            if all(labels.get(key) == value for key, value in pool.node_selector):
-                return pool
-        return None
+        """Return the first pool that selects a node with these labels, or None."""
+        return next((pool for pool in self.pools if pool.selects(labels)), None)

@@ -29,6 +29,7 @@ from core.config.drain import DrainConfig, Eviction
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
 from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
 from core.fields.structure import (
+    AT_CONTROLLER_START,
     CONTROLLER,
     EXTENDER,
     FLATTEN,
@@ -64,6 +65,7 @@ LEAVING_TAINTS_MAX: Final = 100
 SPREADS_MAX: Final = 10
 SKEW_MAX: Final = 10_000
 SCHEDULERS_MAX: Final = 100
+_DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 SCHEDULER_NAME: Final = text(
     r"[!-~]+", "a name as pods have it in spec.schedulerName", SCHEDULER_CHARS_MAX
 )
@@ -149,6 +151,26 @@ class ScaleDownProtection:
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Scale-down utilization threshold of the autoscaler. With `scope: marked`, an unmarked node
     above it needs no protection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAutoscaler:
+    """Where Cluster Autoscaler publishes its status."""
+
+    status_namespace: Annotated[str, text(_DNS_LABEL, "the name of a namespace", 63)] = (
+        "kube-system"
+    )
+    """Namespace of the ConfigMap with the status. The Helm chart of Cluster Autoscaler uses the
+    namespace of its release. A Role must allow `ebb-controller` to read the ConfigMap there."""
+    status_name: Annotated[
+        str, text(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*", "the name of a ConfigMap", 253)
+    ] = "cluster-autoscaler-status"
+    """Name of the ConfigMap, as set by `--status-config-map-name` of Cluster Autoscaler."""
+
+    @property
+    def status_key(self) -> str:
+        """Return namespace/name of the ConfigMap."""
+        return f"{self.status_namespace}/{self.status_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +284,8 @@ class Config:
     `never`, only the node that is being drained gets a NoSchedule mark."""
     scale_down_protection: ScaleDownProtection = ScaleDownProtection()
     """Scale-down protection: which nodes the autoscaler may remove, and when."""
+    cluster_autoscaler: Annotated[ClusterAutoscaler, AT_CONTROLLER_START] = ClusterAutoscaler()
+    """Where Cluster Autoscaler publishes its status: the minimum sizes of its node groups."""
     pod_deletion_cost: PodDeletionCost = PodDeletionCost.AUTO
     """Whether Ebb sets pod deletion costs, so that scale-ins delete pods on marked nodes first,
     and then pods on the nodes to be marked next. With `auto`, Ebb sets them if it may patch
@@ -302,11 +326,8 @@ class Config:
 
     def node_labels(self) -> frozenset[str]:
         """Return the keys of all node labels that prices, pools or any policy use."""
-        selectors = chain(
-            (price.node_selector for price in self.prices),
-            (pool.node_selector for pool in self.budgets.pools),
-        )
-        keys = {key for selector in selectors for key, _ in selector}
+        keys = {key for price in self.prices for key, _ in price.node_selector}
+        keys.update(chain.from_iterable(pool.label_keys for pool in self.budgets.pools))
         for policy in POLICIES.values():
             keys.update(policy.node_labels(getattr(self.policies, policy.section, None)))
         return frozenset(keys)

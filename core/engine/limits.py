@@ -5,6 +5,7 @@ limit is listed with its reason at the end of this module. A limit that ends wit
 Timed. The ends are computed in RateLimits; no limit reads the clock.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from core.config.budgets import Budget
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import SCHEDULABLE_NODE, Zones
+from core.guards.scalability import NOT_SCALABLE
 from core.marks.mark import backoff_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.humanize import duration, plural, timestamp
@@ -105,6 +107,14 @@ class RemovalLimits:
                 count.without_taint += node.name in self._without_foreign_taint
                 count.schedulable_without_taint += self._is_untainted(node)
                 count.marked += marked
+        self._groups = {
+            node.name: group
+            for node in standing
+            if (group := snapshot.scalability[node.name].group) is not None
+        }
+        """Node group of each node that Cluster Autoscaler manages."""
+        self._group_sizes = Counter(self._groups.values())
+        """Nodes of each group, without the nodes that the plan removes."""
         self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
@@ -183,6 +193,19 @@ class RemovalLimits:
                 return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
         return None
 
+    def group_minimum(self, node: Node) -> str | None:
+        """Return a message if the node's group must not lose it, else None.
+
+        Cluster Autoscaler counts all nodes of the group, whether they are Ready or not.
+        """
+        group = self._groups.get(node.name)
+        if group is None or self._group_sizes[group] > group.min_size:
+            return None
+        left = plural(self._group_sizes[group] - 1, "node")
+        return (
+            f"node group {group.name} would have {left}, fewer than its minimum: {group.min_size}"
+        )
+
     def spacing(self, _: Node) -> str | Timed | None:
         """Return a message if the last mark is too recent, else None.
 
@@ -207,6 +230,8 @@ class RemovalLimits:
             count.schedulable_without_taint -= self._is_untainted(node)
             count.marked += new
             count.in_window += new
+        if node.name in self._groups:
+            self._group_sizes[self._groups[node.name]] -= 1
         if self._zones:
             self._zones.count_removal(node)
 
@@ -214,7 +239,7 @@ class RemovalLimits:
 NO_POOL: Final = Reason(
     "no-pool",
     "Pools are configured and the node is in none of them. Ebb never removes such nodes.",
-    "add a pool whose nodeSelector matches the node's labels to `pools`",
+    "add a pool that selects the node by its labels to `pools`",
     "a configured pool selects the node",
 )
 MIN_NODES: Final = Reason(
@@ -363,7 +388,11 @@ class _Rules(NamedTuple):
 
 
 LASTING: Final = _Rules(
-    ((NO_POOL, RemovalLimits.no_pool), (MIN_UNTAINTED, RemovalLimits.min_untainted)),
+    (
+        (NO_POOL, RemovalLimits.no_pool),
+        (NOT_SCALABLE, RemovalLimits.group_minimum),
+        (MIN_UNTAINTED, RemovalLimits.min_untainted),
+    ),
     ((MIN_NODES, _min_nodes),),
 )
 """Limits that always apply, also to marked nodes."""

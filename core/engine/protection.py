@@ -4,9 +4,10 @@
 node.
 
 Nodes that Ebb ignores are not protected, because Ebb would never release them: nodes that are
-cordoned, opted out, not Ready, or in no pool. The same holds for an empty node with a reason that
-keeps it from being marked, such as a backoff. A node that only an autoscaler considers empty is
-not protected either, because Ebb may find no places for its pods.
+cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty node with
+a reason that keeps it from being marked, such as a backoff. A node that only an autoscaler
+considers empty is not protected either, because Ebb may find no places for its pods. A node that
+Karpenter reports as drifted is protected for an hour only (core.guards.drift).
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from core.engine.leader_state import RateLimits
 from core.engine.plan import ReservedNode
 from core.engine.snapshot import ClusterSnapshot
 from core.guards.node_eligibility import REASONS
+from core.guards.scalability import NOT_SCALABLE
 from core.model.node import Node
 
 
@@ -31,6 +33,7 @@ def protected_unmarked(
         node.name
         for node in snapshot.cluster.nodes
         if node.name not in snapshot.marks
+        and node.name not in snapshot.unprotectable_nodes
         and _is_ours(snapshot, node)
         and (
             scope is Scope.ALL
@@ -44,7 +47,11 @@ def protected_unmarked(
 
 def protects_empty(snapshot: ClusterSnapshot, node: Node) -> bool:
     """Report whether Ebb would protect the empty node if it were reserved."""
-    return _may_hold(snapshot.config, node) and not snapshot.pod_index.count_movable(node.name)
+    return (
+        _may_hold(snapshot.config, node)
+        and node.name not in snapshot.unprotectable_nodes
+        and not snapshot.pod_index.count_movable(node.name)
+    )
 
 
 def _may_hold(config: Config, node: Node) -> bool:
@@ -56,5 +63,7 @@ def _may_hold(config: Config, node: Node) -> bool:
 
 def _is_ours(snapshot: ClusterSnapshot, node: Node) -> bool:
     """Report whether no reason of the Node itself blocks its removal."""
-    own = any(one.reason in REASONS for one in snapshot.blockers[node.name])
+    own = any(
+        one.reason in REASONS or one.reason is NOT_SCALABLE for one in snapshot.blockers[node.name]
+    )
     return not own and _may_hold(snapshot.config, node)

@@ -18,8 +18,10 @@ from core.engine.peak import RecentTemplates
 from core.engine.pod_index import Alike, PodIndex
 from core.engine.unschedulable import never_schedulable
 from core.guards.drainability import count_long_lived_pods
+from core.guards.drift import unprotectable
 from core.guards.emptiness import occupants
 from core.guards.node_eligibility import node_blockers
+from core.guards.scalability import NOT_SCALABLE, Autoscalers, Scalability, Verdict
 from core.guards.unplaceable import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import ExistingMark, Mark, existing_marks
 from core.model.buffers import Buffer
@@ -126,6 +128,9 @@ class ClusterSnapshot:
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
         """Return by node the reasons against its removal that the node and its pods carry."""
         found = {node.name: node_blockers(node) for node in self.cluster.nodes}
+        for name, verdict in self.scalability.items():
+            if verdict.state is Scalability.NOT_SCALABLE:
+                found[name].append(Blocker(NOT_SCALABLE, verdict.evidence))
         for pod in self._unevaluable_pods:
             if pod.node is not None:
                 found[pod.node] += pod_blockers(pod)
@@ -140,6 +145,21 @@ class ClusterSnapshot:
             if not blockers:
                 blockers.append(Blocker(UNREACHED, message))
         return found
+
+    @cached_property
+    def autoscalers(self) -> Autoscalers:
+        """Return the autoscalers of the cluster."""
+        return Autoscalers.of(self.cluster, self.config.cluster_autoscaler.status_key)
+
+    @cached_property
+    def scalability(self) -> Mapping[str, Verdict]:
+        """Return by node whether an autoscaler removes it, the minimum of its group aside."""
+        return self.autoscalers.verdicts(self.cluster.nodes)
+
+    @cached_property
+    def unprotectable_nodes(self) -> frozenset[str]:
+        """Return the nodes that have drifted so long ago that Ebb no longer protects them."""
+        return unprotectable(self.cluster, self.now)
 
     @cached_property
     def _unevaluable_pods(self) -> Sequence[Pod]:

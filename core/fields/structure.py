@@ -138,6 +138,62 @@ class Needs:
         return value | dict.fromkeys(missing, MISSING)
 
 
+class NeedsOne:
+    """Annotation of a section of which at least one of the named fields must be set."""
+
+    def __init__(self, *fields: str) -> None:
+        self._fields = fields
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Insert MISSING for the first field, so that pydantic reports it with other faults."""
+        return core_schema.no_info_before_validator_function(self._completed, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the requirement in the schema."""
+        return {**handler(core), "anyOf": [{"required": [name]} for name in self._fields]}
+
+    def _completed(self, value: object) -> object:
+        if not isinstance(value, dict) or any(value.get(name) for name in self._fields):
+            return value
+        return value | {self._fields[0]: MISSING}
+
+
+class NeedsWith:
+    """Annotation of a section with a list that certain words in another field require.
+
+    With all other words the list must be empty.
+    """
+
+    def __init__(self, listed: str, field: str, *words: str) -> None:
+        self._listed, self._field, self._words = listed, field, words
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Replace a list that does not match the word by MISSING."""
+        return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the requirement in the schema."""
+        word = {"properties": {self._field: {"enum": [*self._words]}}}
+        some = {"required": [self._listed], "properties": {self._listed: {"minItems": 1}}}
+        none = {"properties": {self._listed: {"maxItems": 0}}}
+        return {**handler(core), "if": word, "then": some, "else": none}
+
+    def _checked(self, value: object) -> object:
+        if not isinstance(value, dict) or not isinstance(value.get(self._listed, []), list):
+            return value
+        needed = value.get(self._field) in self._words
+        fits = needed is bool(value.get(self._listed))
+        return value if fits else value | {self._listed: MISSING}
+
+
 def name_of(field_name: str) -> str:
     """Return the name of a setting in the file: without its unit, in camelCase."""
     plain = field_name.removesuffix("_seconds").removesuffix("_millis").removesuffix("_bytes")

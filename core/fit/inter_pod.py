@@ -36,7 +36,8 @@ class PodTopology:
         if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
             return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]
-        rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits))
+        attached = [cluster.attachments.get(node.name, ()) for node in nodes]
+        rules = InterPodRules(nodes, pod_constraints.values(), Attachments(limits, attached))
         groups = [rules.group(pod) for pod in movable]
         rules.write_rules()
         node_ids = {node.name: number for number, node in enumerate(nodes)}

@@ -5,7 +5,7 @@ ReadWriteOncePod claims it is the cluster. Source: the filters of kube-scheduler
 NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread and InterPodAffinity.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -116,11 +116,12 @@ class Spread(DomainCount):
 class Attached(DomainCount):
     """Pods that use one volume, by node; the volume counts once per node for its driver."""
 
-    __slots__ = ("_of_driver",)
+    __slots__ = ("_held", "_of_driver")
 
-    def __init__(self, of_driver: DomainCount) -> None:
+    def __init__(self, of_driver: DomainCount, held: int) -> None:
+        """Start without pods; *held*: nodes with a VolumeAttachment, which is counted already."""
         super().__init__(of_driver.domains)
-        self._of_driver = of_driver
+        self._of_driver, self._held = of_driver, held
 
     def add(self, node: int, by: int) -> None:
         """Count *by* more pods on the node.
@@ -129,7 +130,7 @@ class Attached(DomainCount):
         """
         before = self.there
         super().add(node, by)
-        if before != self.there:
+        if before != self.there and not self._held >> node & 1:
             self._of_driver.add(node, 1 if self.there > before else -1)
 
 
@@ -218,9 +219,13 @@ class Attachments:
     Call `rules` for all pods that may be placed, then `adds` for all existing pods.
     """
 
-    def __init__(self, limits: Sequence[Mapping[str, int | None]]) -> None:
-        """Store the attach limits by node id and driver."""
-        self._limits = limits
+    def __init__(
+        self,
+        limits: Sequence[Mapping[str, int | None]],
+        attached: Sequence[Collection[Disk]],
+    ) -> None:
+        """Store the attach limits by node id and driver, and the VolumeAttachments by node id."""
+        self._limits, self._attachments = limits, attached
         self._sole: dict[str, DomainCount] = {}
         self._drivers: dict[str, tuple[DomainCount, Sequence[int | None]]] = {}
         """Attached volumes and limits by node, for each driver that a pod uses."""
@@ -242,7 +247,7 @@ class Attachments:
         for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
             if driver not in self._drivers:
                 limits = [of_node.get(driver, 0) for of_node in self._limits]
-                self._drivers[driver] = DomainCount(self._each_node), limits
+                self._drivers[driver] = self._counted(driver), limits
             attached, limits_by_node = self._drivers[driver]
             own = tuple(map(self._tally, disks))
             yield VolumeLimit(f"attach limit of {driver}", attached, own, limits_by_node)
@@ -258,8 +263,31 @@ class Attachments:
                 if driver in self._drivers:
                     yield self._tally(Disk(driver, disk.handle))
 
+    def _counted(self, driver: str) -> DomainCount:
+        """Return the count of the driver's volumes, which starts with its VolumeAttachments."""
+        # As in kube-scheduler, a volume that is attached counts until its VolumeAttachment is
+        # gone, even if no pod uses it any more.
+        found = DomainCount(self._each_node)
+        for disk, nodes in self._held.items():
+            if disk.driver == driver:
+                for node in set_bits(nodes):
+                    found.add(node, 1)
+        return found
+
+    @cached_property
+    def _held(self) -> Mapping[Disk, int]:
+        """Return the nodes with a VolumeAttachment of each volume, one bit for each."""
+        found: dict[Disk, int] = {}
+        for node, disks in enumerate(self._attachments):
+            for disk in disks:
+                found[disk] = found.get(disk, 0) | 1 << node
+        return found
+
     def _tally(self, disk: Disk) -> Attached:
-        return self._attached.setdefault(disk, Attached(self._drivers[disk.driver][0]))
+        if disk not in self._attached:
+            of_driver = self._drivers[disk.driver][0]
+            self._attached[disk] = Attached(of_driver, self._held.get(disk, 0))
+        return self._attached[disk]
 
 
 @dataclass(slots=True, eq=False)

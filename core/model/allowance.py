@@ -15,6 +15,7 @@ from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
     NodeConstraints,
+    PodAffinityTerm,
     PodConstraints,
     PodSelector,
     Requirement,
@@ -223,8 +224,9 @@ def _costs(
         found[asked] = NODE_TEMPLATE_COST + requirements
         if company.host_ports:
             found[company.host_ports] = HOST_PORT_COST * len(company.host_ports)
-    for term, selectors in _terms(pod) if company is not NO_POD_CONSTRAINTS else ():
+    for term, selectors, of_namespaces in _terms(pod) if company is not NO_POD_CONSTRAINTS else ():
         requirements = sum(max(1, _number_of(one.requirements)) for one in selectors)
+        requirements += of_namespaces
         foreign = any(one.namespaces not in ((), (pod.namespace,)) for one in selectors)
         each = POD_REQUIREMENT_COST + (FOREIGN_COST if foreign else 0)
         per_pod = COUNTED_POD_COST * (1 + requirements // REQUIREMENTS_PER_COUNTED_POD)
@@ -232,18 +234,25 @@ def _costs(
     return found
 
 
-def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector]]]:
-    """Yield the terms that equal pods share, each with the selectors of the pods it counts."""
+def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
+    """Yield the terms that equal pods share, each with the selectors of the pods it counts.
+
+    The third part is the number of requirements on namespaces.
+    """
     company = pod.company
     for term in company.apart:
-        yield term, (term.selector,)
+        yield term, (term.selector,), _of_namespaces(term)
     # A pod must match all affinity terms together, and is counted in the topology of each.
     near = tuple(term.selector for term in company.near)
     for term in company.near:
-        yield (company.near, term.topology_key), near
+        yield (company.near, term.topology_key), near, _of_namespaces(term)
     for constraint in company.spread:
         # Only nodes that the pod's own node constraints admit are counted.
-        yield (constraint, without_volumes(pod.placing)), (constraint.selector,)
+        yield (constraint, without_volumes(pod.placing)), (constraint.selector,), 0
+
+
+def _of_namespaces(term: PodAffinityTerm) -> int:
+    return _number_of(term.chosen.requirements) if term.chosen else 0
 
 
 def _requirements_of_nodes(placing: NodeConstraints) -> int:

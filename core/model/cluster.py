@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.buffers import Buffer
-from core.model.constraints import NO_POD, PodSelector
+from core.model.constraints import NO_POD, Disk, PodSelector
 from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.resources import Resources
 
@@ -47,8 +48,16 @@ class Cluster:
     """Maximum number of volumes by node and CSI driver; None means unlimited.
 
     A node on which the driver is not installed takes none of its volumes."""
+    attachments: Mapping[str, frozenset[Disk]] = field(default_factory=dict, hash=False)
+    """Volumes with a VolumeAttachment by node; those whose driver has no limit may be missing."""
     buffers: tuple[Buffer, ...] = ()
     """CapacityBuffers; those that Ebb has written have `published` set."""
+    node_pools: tuple[NodePool, ...] = ()
+    """NodePools of Karpenter, by name."""
+    node_claims: tuple[NodeClaim, ...] = ()
+    """NodeClaims of Karpenter, by name."""
+    autoscaler_statuses: tuple[AutoscalerStatus, ...] = ()
+    """ConfigMaps, of which one may be the status of Cluster Autoscaler, by namespace and name."""
 
     @staticmethod
     def of(

@@ -155,12 +155,23 @@ NO_POD: Final = PodSelector((), ())
 
 
 @dataclass(frozen=True, slots=True)
+class NamespaceChoice:
+    """Namespaces that a term of pod affinity selects: by name, or by all of the requirements."""
+
+    names: tuple[str, ...]
+    requirements: tuple[Requirement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PodAffinityTerm:
     """A term of required pod (anti-)affinity: the selected pods, within a topology domain."""
 
     selector: PodSelector
     topology_key: str
     """Node label whose value names the topology domain of the node."""
+    chosen: NamespaceChoice | None = None
+    """Namespaces that are not looked up yet; the selector selects the pods of all namespaces
+    until then. None: the selector names the namespaces."""
 
 
 @dataclass(frozen=True, slots=True)

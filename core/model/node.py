@@ -59,6 +59,9 @@ class Node:
     unknown."""
     deleting: bool = False
     """The Node has a deletionTimestamp; a finalizer delays its deletion."""
+    provider: str = ""
+    """Name of the provider: the part of the providerID before `://`, such as `aws`, `gce`,
+    `k3s`."""
     virtual: bool = False
     """The node is virtual (core.model.virtual): it is not removable and accepts no pods."""
 

@@ -11,7 +11,7 @@ none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -30,7 +30,10 @@ from core.model.constraints import (
     VolumeTopology,
 )
 from core.model.devices import offered, without_claimed
+from core.model.namespaces import Namespace
+from core.model.namespaces import looked_up as by_namespace
 from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 
 CLAIMS_FIELD: Final = "spec.volumes[*].persistentVolumeClaim"
@@ -82,6 +85,18 @@ class CsiNode:
     """Maximum number of attached volumes by driver; None: unlimited."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A VolumeAttachment; a field that it does not have is empty."""
+
+    name: str
+    driver: str = ""
+    """Name of the CSI driver that attaches the volume."""
+    node: str = ""
+    volume: str = ""
+    """Name of the PersistentVolume; empty for an inline volume of a pod."""
+
+
 def build_cluster(  # noqa: PLR0913 one for each kind of the API
     nodes: Sequence[Node],
     pods: Sequence[Pod],
@@ -90,8 +105,13 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     volumes: Iterable[Volume] = (),
     csi_nodes: Iterable[CsiNode] = (),
     *,
+    attachments: Iterable[Attachment] = (),
+    namespaces: Sequence[Namespace] = (),
     buffers: Iterable[Buffer] = (),
     templates: Iterable[PodTemplate] = (),
+    node_pools: Iterable[NodePool] = (),
+    node_claims: Iterable[NodeClaim] = (),
+    statuses: Iterable[AutoscalerStatus] = (),
 ) -> Cluster:
     """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
 
@@ -102,22 +122,33 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     pods = within_budget(pods)
     asking = [pod for pod in pods if pod.unsupported]
+    by_name = {one.name: one for one in volumes}
+    unlimited = _unlimited(nodes, limits)
     lookup = _Lookup(
         claims={one.key: one for one in claims},
-        volumes={one.name: one for one in volumes},
+        volumes=by_name,
         users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
         disk_users=Counter(disk for pod in asking for disk in _disks_of(pod)),
         limits_known=bool(drivers),
-        unlimited=_unlimited(nodes, limits),
+        unlimited=unlimited,
     )
+    pods = by_namespace(pods, namespaces)
     found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
-    there = offered(nodes)
-    judged = [without_claimed(pod, there) if pod.requests.extended else pod for pod in found]
     return replace(
-        Cluster.of(nodes, judged, budgets),
+        Cluster.of(nodes, _with_devices(found, nodes), budgets),
         attach_limits=limits,
+        attachments=_attached(attachments, by_name, unlimited),
         buffers=looked_up(buffers, templates, pods),
+        node_pools=tuple(node_pools),
+        node_claims=tuple(node_claims),
+        autoscaler_statuses=tuple(statuses),
     )
+
+
+def _with_devices(pods: Sequence[Pod], nodes: Sequence[Node]) -> Sequence[Pod]:
+    """Return the pods; those that request devices that no node offers are not evaluable."""
+    there = offered(nodes)
+    return [without_claimed(pod, there) if pod.requests.extended else pod for pod in pods]
 
 
 def _unlimited(
@@ -134,6 +165,22 @@ def _unlimited(
 
 def _disks_of(pod: Pod) -> Iterable[tuple[str, str, bool]]:
     return [(one.driver, one.handle, one.read_only) for one in pod.ties.disks if not one.fault]
+
+
+def _attached(
+    attachments: Iterable[Attachment], volumes: Mapping[str, Volume], unlimited: Container[str]
+) -> Mapping[str, frozenset[Disk]]:
+    """Return the volumes by node that VolumeAttachments name and kube-scheduler counts.
+
+    Source: getNodeVolumeAttachmentInfo of NodeVolumeLimits. It ignores attachments of volumes that
+    do not exist or are no CSI volumes.
+    """
+    found: dict[str, set[Disk]] = {}
+    for one in attachments:
+        volume = volumes.get(one.volume)
+        if one.driver and one.driver not in unlimited and volume and volume.disk is not None:
+            found.setdefault(one.node, set()).add(Disk(one.driver, volume.disk.handle))
+    return {node: frozenset(disks) for node, disks in found.items()}
 
 
 def _company(

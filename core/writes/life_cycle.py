@@ -89,6 +89,10 @@ class Event(Enum):
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
     BUSY = "busy", "the unmarked node is above the autoscaler's utilization threshold"
     BACKOFF_EXPIRED = "backoff expired", "the backoff ended long ago"
+    DRIFTED = (
+        "drifted",
+        "Karpenter has reported the node as drifted for an hour, and may replace it",
+    )
     INVALID_DETAILS = (
         "invalid details",
         "the time of the mark is missing, or a wrong clock set it",
@@ -138,6 +142,11 @@ class Transition(Enum):
         State.RELEASED_TO_AUTOSCALER,
     )
     REMOVE_PROTECTION = "remove the protection", WriteKind.REMOVE_PROTECTION, State.UNMARKED
+    ALLOW_DRIFT = (
+        "remove the protection, whether the node is empty or not",
+        WriteKind.ALLOW_DRIFT,
+        State.RELEASED_TO_AUTOSCALER,
+    )
     UPDATE_RESERVE = "update the reserve annotation", WriteKind.UPDATE_RESERVE, None
     REMOVE_BACKOFF = "remove the backoff", WriteKind.REMOVE_BACKOFF, State.UNMARKED
     REPAIR_TAINTS = "repair the taints", WriteKind.REPAIR_TAINTS, None
@@ -184,6 +193,11 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     Event.BUSY: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.REMOVE_BACKOFF},
+    Event.DRIFTED: {
+        State.PROTECTED: Transition.ALLOW_DRIFT,
+        State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION,
+        State.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION,
+    },
     Event.INVALID_DETAILS: {
         State.SOFT: Transition.RESTORE_DETAILS,
         State.HARD: Transition.RESTORE_DETAILS,

@@ -15,6 +15,7 @@ from core.config.settings import Config, Mode, Scope
 from core.engine import no_schedule
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
+from core.guards.drift import unprotectable
 from core.guards.emptiness import busy, occupants
 from core.marks.mark import (
     GUARD_WHILE_HELD,
@@ -154,6 +155,7 @@ class NodePatchPlanner:
         asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
         self.occupied = occupants(cluster, Now(self._now), asked | plan.held)
+        self._unprotectable = unprotectable(cluster, Now(self._now))
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
@@ -212,7 +214,10 @@ class NodePatchPlanner:
         if DETAILS_ANNOTATION in node.annotations:
             yield Event.MARK_REMOVED
         free = _protection_key(node) is not None
-        if node.name in self._held and free and not self._observe:
+        if node.name in self._unprotectable:
+            if GUARD_OURS_ANNOTATION in node.annotations:
+                yield Event.DRIFTED
+        elif node.name in self._held and free and not self._observe:
             yield from self._missing_protection(node)
         elif GUARD_OURS_ANNOTATION in node.annotations:
             yield from self._ended_protection(node)
@@ -272,8 +277,12 @@ class NodePatchPlanner:
 
     def _marked(self, node: Node, details: Details | None) -> Iterable[Event]:
         free, softened = self._is_free(node), False
-        if not free and (guard := guard_of(node)) and guard.key != _protection_key(node):
+        drifted = node.name in self._unprotectable
+        guard = None if free or drifted else guard_of(node)
+        if guard is not None and guard.key != _protection_key(node):
             yield Event.WRONG_ANNOTATION
+        if drifted:
+            yield Event.DRIFTED
         after = 0 if node.name in self._watch.hard else self._config.no_schedule_after_seconds
         if details is None or not self._dated(details):
             yield Event.INVALID_DETAILS
@@ -282,6 +291,8 @@ class NodePatchPlanner:
             yield Event.NO_SCHEDULE_BLOCKED
         elif self._watch.long(after or 0):
             yield Event.NO_SCHEDULE_DUE
+        if drifted:
+            return
         if free:
             yield Event.EMPTY
         elif not softened:  # SET_PREFER_NO_SCHEDULE also restores the protection
@@ -387,9 +398,9 @@ class NodePatchPlanner:
         match act:
             case Transition.MARK | Transition.RESTORE_DETAILS:
                 details = self._details(node, renewed=False)
-                annotations = details | _protected(node, GUARD_WHILE_MARKED)
+                annotations = details | self._protected(node, GUARD_WHILE_MARKED)
             case Transition.EXTEND_DEADLINE:  # protection would restart the autoscaler's own delay
-                guard = _protected(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
+                guard = self._protected(node, GUARD_WHILE_MARKED) if self._is_kept(node) else {}
                 annotations = self._details(node, renewed=True) | guard
             case Transition.RELEASE_MARK | Transition.BACK_OFF:
                 backoff = self._backoff(node) if act is Transition.BACK_OFF else {}
@@ -400,12 +411,16 @@ class NodePatchPlanner:
                 asked = act is Transition.PROTECT or (
                     is_released_to_autoscaler(node) and not self._is_free(node)
                 )
-                annotations = _protected(node, GUARD_WHILE_MARKED) if asked else {}
+                annotations = self._protected(node, GUARD_WHILE_MARKED) if asked else {}
             case Transition.PROTECT_UNMARKED:
-                annotations = _protected(node, GUARD_WHILE_HELD)
+                annotations = self._protected(node, GUARD_WHILE_HELD)
             case Transition.PROTECT_UNTIL:
                 annotations = self._until(node)
-            case Transition.RELEASE_TO_AUTOSCALER | Transition.REMOVE_PROTECTION:
+            case (
+                Transition.RELEASE_TO_AUTOSCALER
+                | Transition.REMOVE_PROTECTION
+                | Transition.ALLOW_DRIFT
+            ):
                 annotations = _unprotected(node)
             case Transition.REMOVE_BACKOFF:
                 annotations = {BACKOFF_ANNOTATION: None}
@@ -430,6 +445,12 @@ class NodePatchPlanner:
             order=self.order[node.name],
         )
         return {DETAILS_ANNOTATION: encode_details(details)}
+
+    def _protected(self, node: Node, until: str) -> dict[str, str | None]:
+        """Return the annotations for the protection; for a node left to drift, none at all."""
+        if node.name in self._unprotectable:
+            return _unprotected(node) if GUARD_OURS_ANNOTATION in node.annotations else {}
+        return _protected(node, until)
 
     def _until(self, node: Node) -> dict[str, str | None]:
         return _protected(

@@ -36,6 +36,8 @@ class WriteKind(StrEnum):
     """Protect an unmarked node from scale-down."""
     REMOVE_PROTECTION = "remove_protection"
     """Remove the scale-down protection; this releases a marked node to the autoscaler."""
+    ALLOW_DRIFT = "allow_drift"
+    """Remove the protection of a marked node that Karpenter may replace, empty or not."""
     REPAIR_TAINTS = "repair_taints"
     UPDATE_RESERVE = "update_reserve"
     """Update the annotation with the pods for which the node is reserved."""

@@ -1,5 +1,6 @@
 """Caveats: what the input cannot show, and which nodes provide no capacity."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from core.config.settings import Config
 from core.model.cluster import Cluster
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.node import Node, Taint
+from core.model.node_groups import AutoscalerStatus, NodePool
 from core.model.pod import Pod
 from core.policies.all import POLICIES
 from tests.support.builders import node, pod
@@ -24,6 +26,7 @@ ALL = frozenset(
         "PersistentVolume",
         "PersistentVolumeClaim",
         "CSINode",
+        "VolumeAttachment",
     }
 )
 DAEMON = pod("proxy", "a", 100, 50, daemon=True, namespace="kube-system")
@@ -34,8 +37,14 @@ BOUND = replace(
 )
 
 
+def with_autoscaler(nodes: Sequence[Node], pods: Sequence[Pod]) -> Cluster:
+    """Return a cluster with a Cluster Autoscaler, about which there is nothing to say."""
+    status = AutoscalerStatus(namespace="kube-system", name="cluster-autoscaler-status")
+    return replace(Cluster.of(nodes, pods), autoscaler_statuses=(status,))
+
+
 def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> dict[str, Caveat]:
-    found = caveats(Cluster.of(nodes or [node("a"), node("b")], pods), kinds, Config())
+    found = caveats(with_autoscaler(nodes or [node("a"), node("b")], pods), kinds, Config())
     assert len({one.code for one in found}) == len(found)
     for one in found:
         assert one.message.isprintable()
@@ -55,6 +64,20 @@ def codes(pods: tuple[Pod, ...], kinds: frozenset[str] | None, *nodes: Node) -> 
             {"no-daemonsets"},
             id="dump without DaemonSet pods",
         ),
+        pytest.param(WHOLE, ALL - {"PodDisruptionBudget"}, {"no-budgets"}, id="no pdb"),
+        pytest.param(WHOLE, ALL - {"CSINode"}, set(), id="no pod uses a claim"),
+        pytest.param((*WHOLE, BOUND), ALL, set(), id="claims and what is behind them"),
+        pytest.param((*WHOLE, BOUND), ALL - {"CSINode"}, {"no-volumes"}, id="no csinodes"),
+        pytest.param((*WHOLE, BOUND), ALL - {"PersistentVolume"}, {"no-volumes"}, id="no pv"),
+        pytest.param(
+            (*WHOLE, BOUND), ALL - {"VolumeAttachment"}, {"no-attachments"}, id="no attachments"
+        ),
+        pytest.param(
+            (*WHOLE, BOUND), ALL - {"VolumeAttachment", "CSINode"}, {"no-volumes"}, id="neither"
+        ),
+        pytest.param(WHOLE, ALL - {"VolumeAttachment"}, set(), id="no claim, no attachment"),
+        pytest.param((*WHOLE, pod("z", "a", 0, 1)), ALL, {"no-requests"}, id="no cpu"),
+        pytest.param((*WHOLE, pod("z", None, 1, 0)), None, {"no-requests"}, id="no memory, waits"),
         pytest.param(
             WHOLE,
             ALL - {"PodDisruptionBudget"},
@@ -137,7 +160,7 @@ def test_caveat_lists_few_nodes_and_nodes_with_most_pods_first() -> None:
         for more in range(2 if number == 7 else 1)
     ]
     nodes = [node(f"n{number}") for number in range(30)]
-    (said,) = caveats(Cluster.of(nodes, pods), None, Config())
+    (said,) = caveats(with_autoscaler(nodes, pods), None, Config())
     assert said.message == (
         "31 of 31 pods do not request both CPU and memory; a missing request counts as 0: "
         "n7 (2), n0 (1), n1 (1) and 27 more nodes"
@@ -182,7 +205,37 @@ def test_caveat_names_settings_that_selected_policy_ignores(policy: str) -> None
     heard = POLICIES[policy].thresholds
     for said in ({}, SAID, *({name: value} for name, value in SAID.items())):
         config = parse({**HEAD, **said, "policy": policy}, "x")
-        found = caveats(Cluster.of([node("a")], WHOLE[:0]), None, config)
+        found = caveats(with_autoscaler([node("a", labels={"a": "b"})], ()), None, config)
         assert [one.code for one in found] == ([] if heard or not said else ["ignored-settings"])
         for one in found:
             assert all(name in one.message for name in said if name != "pools")
+
+
+def test_that_no_autoscaler_was_found_is_said_once() -> None:
+    cluster = Cluster.of([node("a")], WHOLE[:0])
+    (live,) = caveats(cluster, None, Config())
+    assert live.code == "no-autoscaler"
+    assert "kube-system/cluster-autoscaler-status" in live.message
+    assert "--from-file" not in live.message
+    (dumped,) = (one for one in caveats(cluster, ALL, Config()) if one.code == "no-autoscaler")
+    assert "kubectl get nodepools,nodeclaims -o json" in dumped.message
+    with_pools = replace(cluster, node_pools=(NodePool(name="general"),))
+    assert caveats(with_pools, None, Config()) == ()
+
+
+def test_the_status_is_that_which_the_configuration_names() -> None:
+    cluster = with_autoscaler([node("a")], WHOLE[:0])
+    named = parse({**HEAD, "clusterAutoscaler": {"statusNamespace": "ca"}}, "x")
+    (said,) = caveats(cluster, None, named)
+    assert "ca/cluster-autoscaler-status" in said.message
+
+
+def test_a_pool_that_selects_no_node_is_named() -> None:
+    pools = [
+        {"name": "some", "matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]},
+        {"name": "none", "nodeSelector": {"gpu": "yes"}},
+    ]
+    found = caveats(with_autoscaler([node("a")], ()), None, parse({**HEAD, "pools": pools}, "x"))
+    assert [(one.code, one.message) for one in found] == [
+        ("empty-pools", "configured pools select no node: none")
+    ]

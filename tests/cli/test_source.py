@@ -15,12 +15,13 @@ from cli.input.live import progress_shown
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.edge.clock import micro_time
-from core.edge.decode.kinds import BUFFERS, NODES, PODS, Kind
+from core.edge.decode.kinds import BUFFERS, NODES, PODS, STATUSES, Kind
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
 from tests.core.engine.test_buffers import TEMPLATE, written
+from tests.platforms.objects import autoscaler_status
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb
@@ -38,6 +39,7 @@ async def api() -> AsyncIterator[FakeApi]:
             pod = pod_object(f"p{number:04}", node=f"n{number % 12:02}")
             pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1m", "memory": "1Mi"}
             made.put("pods", pod)
+        made.put(STATUSES.resource, autoscaler_status({}))  # else plan and status warn
         yield made
 
 

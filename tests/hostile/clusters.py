@@ -14,7 +14,7 @@ from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.dump import from_dumps
 from core.edge.decode.kinds import BY_NAME, KINDS
 from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import Listed
+from core.edge.kube.listing import WHOLE, Listed
 from core.edge.kube.watch import _Follower
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
@@ -69,7 +69,7 @@ class Watched:
     def event(self, name: str, raw: bytes) -> bool:
         """Apply a watch event; return False if it is invalid and would lead to a new list."""
         kind = BY_NAME[name]
-        follower = _Follower(cast("Any", None), kind, self.feeds[kind], None)
+        follower = _Follower(cast("Any", None), kind, self.feeds[kind], WHOLE)
         try:
             follower._event(b'{"type":"ADDED","object":%b}' % raw)
         except GarbledError:

@@ -110,6 +110,24 @@ TAME: Final[tuple[Json, ...]] = (
             "conditions": [{"type": "ReadyForProvisioning", "status": "True", "reason": "x"}],
         },
     ),
+    of("Namespace", "tame", metadata={"labels": {"team": "a"}}),
+    of(
+        "VolumeAttachment",
+        "va",
+        spec={"attacher": "d", "nodeName": "n2", "source": {"persistentVolumeName": "pv"}},
+    ),
+    of("NodePool", "general", spec={"disruption": {"consolidateAfter": "1m"}}),
+    of(
+        "NodeClaim",
+        "claim",
+        status={"nodeName": "n4", "conditions": [{"type": "Drifted", "status": "False"}]},
+    ),
+    of(
+        "ConfigMap",
+        "cluster-autoscaler-status",
+        "kube-system",
+        data={"status": "nodeGroups:\n- name: g\n  health:\n    minSize: 1\n"},
+    ),
 )
 
 
@@ -303,6 +321,11 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
         "PodDisruptionBudget": ("evil", ("spec", "status")),
         "PodTemplate": ("evil", ("template",)),
         "CapacityBuffer": ("evil", ("spec", "status")),
+        "Namespace": (None, ("spec", "status")),
+        "VolumeAttachment": (None, ("spec", "status")),
+        "NodePool": (None, ("spec",)),
+        "NodeClaim": (None, ("status",)),
+        "ConfigMap": ("evil", ("data",)),
     }
     for kind, (namespace, fields) in kinds.items():
         for wrong, raw in WRONG.items():

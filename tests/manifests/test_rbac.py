@@ -39,6 +39,7 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
         for kind in KINDS
+        if kind.only is None
     ],
     "ebb-controller-events": [EVENTS],
     "ebb-controller-scale-in": [("", "pods", (), ("get", "patch"))],
@@ -51,6 +52,9 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
     (NAMESPACE, "ebb-controller-lease"): [
         (LEASES, "leases", (), ("create",)),
         (LEASES, "leases", (LEASE,), ("get", "update")),
+    ],
+    ("kube-system", "ebb-controller-autoscaler"): [
+        ("", "configmaps", ("cluster-autoscaler-status",), FOLLOW)
     ],
     (NAMESPACE, "ebb-webhook-certs"): [SECRET, EVENTS],
     (NAMESPACE, "ebb-controller-buffers"): [

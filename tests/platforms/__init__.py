@@ -19,6 +19,6 @@ PLATFORMS: Final[Mapping[str, Callable[[], Iterator[Json]]]] = {
 
 
 def dump(platform: str) -> bytes:
-    """Return the output of `kubectl get nodes,pods,pdb,pvc,pv,csinodes -A -o json`."""
+    """Return the output of the documented dump command."""
     items = list(PLATFORMS[platform]())
     return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})

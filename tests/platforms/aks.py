@@ -7,6 +7,7 @@ from tests.platforms.objects import (
     App,
     Json,
     Machine,
+    autoscaler_status,
     budget,
     csi_nodes,
     digits,
@@ -100,6 +101,7 @@ def items() -> Iterator[Json]:
     yield node(ACI, VIRTUAL)
     yield from _system()
     yield from _load()
+    yield autoscaler_status({"aks-user-27182818-vmss": (4, 6), "akswin": (2, 3)})
     drivers = {"disk.csi.azure.com": 8, "file.csi.azure.com": None}
     yield from csi_nodes([*SYSTEMS, *USERS, *WINS], drivers)
 

@@ -7,13 +7,17 @@ from tests.platforms.objects import (
     App,
     Json,
     Machine,
+    attachments,
     budget,
     csi_nodes,
     digits,
     everywhere,
     node,
+    node_claim,
+    node_pool,
     replicas,
     taint,
+    uid,
     volumes,
 )
 
@@ -116,6 +120,12 @@ def items() -> Iterator[Json]:
     yield from _system(machines)
     yield from _load()
     yield from csi_nodes(machines, {"ebs.csi.aws.com": 25})
+    claims = [f"pvc-{uid(f'shop/data-postgres-{number}')}" for number in range(2)]
+    attached = dict(zip(claims, map(full, DEFAULT[:2]), strict=True))
+    yield from attachments("ebs.csi.aws.com", attached)
+    yield from (node_pool(name) for name in ("default", "batch"))
+    yield from (node_claim("default", full(name)) for name in [*DEFAULT, DISRUPTED])
+    yield from (node_claim("batch", full(name)) for name in [*BATCH, INTERRUPTED])
 
 
 def _system(machines: list[str]) -> Iterator[Json]:

@@ -7,6 +7,7 @@ from tests.platforms.objects import (
     App,
     Json,
     Machine,
+    autoscaler_status,
     budget,
     csi_nodes,
     digits,
@@ -76,6 +77,13 @@ def name(pool: str, zone: str, number: int = 0) -> str:
     return f"gke-prod-{pool}-{digits(pool + zone, 8)}-{digits(f'{pool}{zone}{number}', 4)}"
 
 
+def _group(pool: str, zone: str) -> str:
+    """Return the URL of a pool's instance group in a zone."""
+    path = f"projects/shop-prod/zones/{REGION}-{zone}/instanceGroups"
+    group = f"gke-prod-{pool}-{digits(pool + zone, 8)}-grp"
+    return f"https://www.googleapis.com/compute/v1/{path}/{group}"
+
+
 DEFAULT = [name("default-pool", zone, number) for number in (0, 1) for zone in "bcd"]
 SPOTS = [name("spot", zone) for zone in "bc"]
 STOPPING = name("spot", "d")
@@ -104,6 +112,13 @@ def items() -> Iterator[Json]:
     every = [*DEFAULT, *SPOTS, STOPPING, *GPUS]
     yield from _system(every)
     yield from _load()
+    yield autoscaler_status(
+        {
+            **{_group("default-pool", zone): (1, 2) for zone in "bcd"},
+            **{_group("spot", zone): (0, 1) for zone in "bcd"},
+            **{_group("gpu", zone): (0, 1) for zone in "bc"},
+        }
+    )
     yield from csi_nodes(
         every, {"pd.csi.storage.gke.io": 15, "filestore.csi.storage.gke.io": None}
     )

@@ -450,3 +450,79 @@ def csi_nodes(names: Iterable[str], drivers: Mapping[str, int | None]) -> Iterat
                 ]
             },
         }
+
+
+def autoscaler_status(minimums: Mapping[str, tuple[int, int]]) -> Json:
+    """Return what Cluster Autoscaler publishes; by node group: its minimum and how many it has."""
+    groups = "".join(_group(name, *sizes) for name, sizes in sorted(minimums.items()))
+    total = sum(count for _, count in minimums.values())
+    text = (
+        f"time: {HEARD}\nautoscalerStatus: Running\nclusterWide:\n  health:\n"
+        f"    status: Healthy\n    nodeCounts:\n      registered:\n        total: {total}\n"
+        f'    lastProbeTime: "{HEARD}"\nnodeGroups:\n{groups}'
+    )
+    name = "cluster-autoscaler-status"
+    meta = _meta("ConfigMap", name, "kube-system", "cluster-autoscaler")
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"status": text}}
+
+
+def _group(name: str, least: int, count: int) -> str:
+    probed = f'lastProbeTime: "{HEARD}"\n    lastTransitionTime: "{BORN}"\n'
+    return (
+        f"- name: {name}\n  health:\n    status: Healthy\n    nodeCounts:\n      registered:\n"
+        f"        total: {count}\n        ready: {count}\n        notStarted: 0\n"
+        "        unready:\n          total: 0\n          resourceUnready: 0\n"
+        f"      longUnregistered: 0\n      unregistered: 0\n    cloudProviderTarget: {count}\n"
+        f"    minSize: {least}\n    maxSize: 9\n    {probed}  scaleUp:\n"
+        f"    status: NoActivity\n    backoffInfo: {{}}\n    {probed}  scaleDown:\n"
+        f"    status: NoCandidates\n    {probed}"
+    )
+
+
+def node_pool(name: str, **disruption: Any) -> Json:
+    """Return a NodePool of Karpenter."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": _meta("NodePool", name, None, "karpenter"),
+        "spec": {
+            "disruption": {
+                "budgets": [{"nodes": "10%"}],
+                "consolidateAfter": "1m",
+                "consolidationPolicy": "WhenEmptyOrUnderutilized",
+                **disruption,
+            },
+            "template": {"spec": {"expireAfter": "720h"}},
+        },
+    }
+
+
+def node_claim(pool: str, on: str) -> Json:
+    """Return the NodeClaim of a node of Karpenter."""
+    conditions = [
+        {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": BORN, "message": ""}
+        for kind in ("Launched", "Registered", "Initialized", "Ready")
+    ]
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": _meta("NodeClaim", f"{pool}-{digits(on, 5)}", None, "karpenter"),
+        "spec": {"expireAfter": "720h"},
+        "status": {"nodeName": on, "conditions": conditions},
+    }
+
+
+def attachments(driver: str, on: Mapping[str, str]) -> Iterator[Json]:
+    """Yield the VolumeAttachments of volumes, by name of the volume the node."""
+    for volume, name in on.items():
+        yield {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "VolumeAttachment",
+            "metadata": _meta("VolumeAttachment", f"csi-{digits(volume, 64)}", None, "kcm"),
+            "spec": {
+                "attacher": driver,
+                "nodeName": name,
+                "source": {"persistentVolumeName": volume},
+            },
+            "status": {"attached": True},
+        }

@@ -15,7 +15,7 @@ from cli.__main__ import main
 from core.config.settings import Config
 from core.engine import reconcile
 from tests.platforms import PLATFORMS, dump
-from tests.platforms.expected import CPU, STAYS
+from tests.platforms.expected import CPU, MINIMUMS, NEVER, STAYS
 from tests.platforms.picture import picture
 from tests.support.kube_json import cluster_from_dumps
 from tests.support.reference import Reference
@@ -58,6 +58,16 @@ def test_every_node_is_removable_or_has_expected_reasons(
     names = {node.name for node in cluster_from_dumps([(platform, dump(platform))]).nodes}
     assert sorted([*goes, *stays]) == sorted(names)
     assert stays == STAYS[platform]
+
+
+def test_no_node_is_removed_that_no_autoscaler_removes(
+    platform: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "-o", "json", "--from-file", path]) == 0
+    goes = {one["node"] for one in orjson.loads(capsys.readouterr().out)["removals"]}
+    assert goes.isdisjoint(NEVER.get(platform, ()))
+    for members, least in MINIMUMS.get(platform, ()):
+        assert len(members - goes) >= least
 
 
 def test_totals_of_reaches_match_expected_values(

@@ -39,6 +39,7 @@ from sim.workload import HOUR_MS, Workload, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
 from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.faults import Day, Fault, Trouble
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.replay import Replay
 from tests.support.restraints import BUDGETS, PACE
 from tests.support.standing import Standing
@@ -382,7 +383,7 @@ def told(cluster: Cluster, chance: random.Random) -> Cluster:
     chance.shuffle(takes)
     for take in takes:
         take()
-    return replace(view.snapshot(READ_DEFAULTS)(), attach_limits=cluster.attach_limits)
+    return surrounded(view.snapshot(READ_DEFAULTS)(), cluster)
 
 
 @settings(max_examples=100)

@@ -17,6 +17,7 @@ from core.model.node import Taint
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, node, pod
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, leaving
 from tests.support.standing import Standing
@@ -120,4 +121,4 @@ def risen(chance: random.Random, cluster: Cluster, step: int) -> Cluster:
         for number in range(3)
     ]
     found = Cluster.of(cluster.nodes, [*cluster.pods, *more])
-    return replace(found, attach_limits=cluster.attach_limits)
+    return surrounded(found, cluster)

@@ -28,6 +28,20 @@ GOOD: Sequence[Change] = (
     {"prices": [{"nodeSelector": {"a": "b"}, "price": 0.096}]},
     {"budgets": {"maxMarked": 3, "maxInWindow": "10%", "window": "0s", "minNodes": 6}},
     {"pools": [{"name": "a", "nodeSelector": {"a": "b"}, "maxMarked": "25%", "minNodes": 2}]},
+    {"pools": [{"name": "a", "matchExpressions": [{"key": "a.b/c", "operator": "Exists"}]}]},
+    {
+        "pools": [
+            {
+                "name": "a",
+                "nodeSelector": {"a": "b"},
+                "matchExpressions": [
+                    {"key": "c", "operator": "NotIn", "values": ["d", ""]},
+                    {"key": "e", "operator": "DoesNotExist"},
+                ],
+            }
+        ]
+    },
+    {"clusterAutoscaler": {"statusNamespace": "autoscaler", "statusName": "status.ca"}},
     {"pools": [{"name": "a", "nodeSelector": {"a": "b"}, "thresholds": {"cpu": "90%"}}]},
     {
         "cooldown": {"delayAfterAdd": "0s"},
@@ -114,6 +128,16 @@ FAULTY: Sequence[tuple[Change, str]] = (
     ({"pools": {}}, "pools"),
     ({"pools": [{"name": "a"}]}, "pools[0].nodeSelector"),
     ({"pools": [{"nodeSelector": {"a": "b"}}]}, "pools[0].name"),
+    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a"}]}]},
+     "pools[0].matchExpressions[0].operator"),
+    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a", "operator": "Gt"}]}]},
+     "pools[0].matchExpressions[0].operator"),
+    ({"pools": [{"name": "a", "matchExpressions": [{"key": "a", "operator": "In"}]}]},
+     "pools[0].matchExpressions[0].values"),
+    ({"pools": [{"name": "a", "matchExpressions": [
+        {"key": "a", "operator": "Exists", "values": ["b"]}]}]},
+     "pools[0].matchExpressions[0].values"),
+    ({"clusterAutoscaler": {"statusName": "a/b"}}, "clusterAutoscaler.statusName"),
     ({"balanceZones": "yes"}, "balanceZones"),
     ({"headroom": 101}, "headroom"),
     ({"cooldown": {"delayAfterAdd": 10}}, "cooldown.delayAfterAdd"),

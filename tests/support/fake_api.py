@@ -31,12 +31,21 @@ class Call:
     path: str = ""
 
 
+def _is_asked_for(one: Json, request: web.Request) -> bool:
+    """Say whether the path's namespace and the selector of a name admit the object."""
+    namespace = request.match_info.get("namespace")
+    name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+    metadata = one["metadata"]
+    return namespace in (None, metadata.get("namespace")) and name in ("", metadata["name"])
+
+
 @dataclass(eq=False)
 class Stream:
     """An open watch; it sends the bytes in its queue, and None ends it."""
 
     resource: str
     selector: str | None
+    asked_for: Callable[[Json], bool] = lambda _: True
     seen: set[str] = field(default_factory=set)
     queue: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     cut: bool = False
@@ -44,7 +53,7 @@ class Stream:
     def send(self, kind: str, obj: Json) -> None:
         """Send an event, translated for the selector of this watch."""
         key = key_of(obj)
-        fits = matches(obj, self.selector)
+        fits = matches(obj, self.selector) and self.asked_for(obj)
         if kind != "DELETED" and not fits:
             kind = "DELETED"
         if kind == "DELETED" and key not in self.seen:
@@ -272,7 +281,11 @@ class FakeApi:
         token = request.query.get("continue")
         if token is None:
             selector = request.query.get("labelSelector")
-            found = [o for o in self.objects[kind.resource].values() if matches(o, selector)]
+            found = [
+                one
+                for one in self.objects[kind.resource].values()
+                if matches(one, selector) and _is_asked_for(one, request)
+            ]
             version = self.version
         else:
             version, found = self._pages[token]
@@ -284,14 +297,18 @@ class FakeApi:
         return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
 
     async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
-        stream = Stream(kind.resource, request.query.get("labelSelector"))
+        stream = Stream(
+            kind.resource,
+            request.query.get("labelSelector"),
+            partial(_is_asked_for, request=request),
+        )
         since = int(request.query["resourceVersion"])
         for version, of, change, obj in self.history:
             if of != kind.resource:
                 continue
             if version > since:
                 stream.send(change, obj)
-            elif change != "DELETED" and matches(obj, stream.selector):
+            elif change != "DELETED" and matches(obj, stream.selector) and stream.asked_for(obj):
                 stream.seen.add(key_of(obj))
             else:
                 stream.seen.discard(key_of(obj))

@@ -12,6 +12,7 @@ from core.edge.decode.inventory import Inventory, Undecodable
 from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ANSWER_BYTES_MAX, Client
 from core.edge.kube.freshness import Freshness, WatchSink
+from core.edge.kube.listing import WHOLE, Part
 from core.edge.kube.watch import follow
 from core.edge.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
@@ -126,8 +127,8 @@ async def opened(
 async def following(
     api: FakeApi,
     resource: str = PODS,
+    part: Part = WHOLE,
     *,
-    label_selector: str | None = None,
     silence_seconds_max: float = 20,
 ) -> AsyncIterator[Bench]:
     waits = Waits()
@@ -138,7 +139,7 @@ async def following(
             client,
             kind,
             bench.seen,
-            label_selector=label_selector,
+            part,
             sleep=waits,
             jitter=lambda: 0.0,
         )

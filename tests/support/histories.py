@@ -27,6 +27,7 @@ from core.policies.ported.node_utilization import NodeUtilization
 from core.policies.ported.underutilized_count import CountedPools, UnderutilizedCount
 from tests.support import builders, counting, mixed, mixed_config
 from tests.support.builders import node, pod, select
+from tests.support.mixed_autoscalers import surrounded
 
 WAITS = {"unneeded_time_seconds": 60, "max_seconds": 600}
 """Backoff of nodes whose mark cannot be written."""
@@ -140,7 +141,7 @@ def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
         case _:
             pods = [replace(one) for one in pods]
     made = Cluster.of(nodes, pods, budgets)
-    return replace(made, attach_limits=limits, buffers=was.buffers)
+    return replace(surrounded(made, was), attach_limits=limits, buffers=was.buffers)
 
 
 def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator[Pod]:
@@ -188,7 +189,7 @@ Made = tuple[Config, Cluster]
 
 def _with(asked: Config, was: Cluster, nodes: list[Node], *pods: Pod) -> Made:
     made = Cluster.of([*was.nodes, *nodes], [*was.pods, *pods], was.budgets)
-    return asked, replace(made, attach_limits=was.attach_limits)
+    return asked, surrounded(made, was)
 
 
 def _unsupported(field: str) -> Callable[[Config, Cluster], Made]:

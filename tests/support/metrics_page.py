@@ -200,6 +200,8 @@ EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.PROTECT_UNMARKED: "The autoscaler must not remove the unmarked node until Ebb "
     "releases it.",
     WriteKind.REMOVE_PROTECTION: "The autoscaler may remove the node.",
+    WriteKind.ALLOW_DRIFT: "Karpenter may replace the marked node, which has been drifted for an "
+    "hour.",
     WriteKind.REPAIR_TAINTS: "The taints did not match the mark; Ebb corrected them.",
     WriteKind.UPDATE_RESERVE: "The node is now reserved for other pods, or no longer reserved.",
     WriteKind.REMOVE_BACKOFF: "The backoff of the node expired some time ago, so Ebb removed its "

@@ -32,6 +32,7 @@ from core.model.node import Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.builders import MB, marked, select
+from tests.support.mixed_autoscalers import beside, with_autoscalers
 from tests.support.reference_assumed import assumed
 from tests.support.reference_fit import ZONE, admits, has_room
 
@@ -247,7 +248,8 @@ def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) ->
         made = replace(chance.choice(apps), name=f"p{number:02}")
         pods.append(bound(chance, odd(chance, made), nodes, left))
     limits = {one.name: chance.choice(({"ebs": 1}, {"ebs": None}, {})) for one in nodes}
-    return replace(Cluster.of(nodes, pods), attach_limits=limits)
+    made_of = replace(Cluster.of(nodes, pods), attach_limits=limits)
+    return with_autoscalers(beside(chance), made_of)
 
 
 def app(chance: random.Random, wishes: float) -> Pod:

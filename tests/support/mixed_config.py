@@ -1,12 +1,13 @@
 """Random configurations and rate limits for mixed clusters."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from core.capacity.usable import Amount
-from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.config.budgets import Budget, Budgets, Expression, Limit, Operator, Pool
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.leader_state import RateLimits
@@ -64,6 +65,22 @@ def budget(chance: random.Random) -> Budget:
     )
 
 
+SELECTORS: Mapping[str, Any] = {
+    "batch": {"node_selector": (("pool", "batch"),)},
+    "general": {
+        "match_expressions": (
+            Expression(key="pool", operator=Operator.EXISTS),
+            Expression(key="pool", operator=Operator.NOT_IN, values=("batch", "gpu")),
+        )
+    },
+    "gpu": {
+        "node_selector": (("pool", "gpu"),),
+        "match_expressions": (Expression(key="nobody", operator=Operator.DOES_NOT_EXIST),),
+    },
+}
+"""How pools select their nodes: by labels, by expressions, by both."""
+
+
 def pools(chance: random.Random) -> tuple[Pool, ...]:
     """Return random pools, some with their own thresholds."""
     own = (None, None, Thresholds(cpu=Fraction(3, 5), memory=Fraction(9, 10)))
@@ -71,12 +88,12 @@ def pools(chance: random.Random) -> tuple[Pool, ...]:
     return tuple(
         Pool(
             name=name,
-            node_selector=(("pool", name),),
+            **SELECTORS[name],
             budget=budget(chance),
             thresholds=chance.choice(own),
             release_thresholds=chance.choice(leave),
         )
-        for name in ("batch", "general", "gpu")
+        for name in SELECTORS
     )
 
 

@@ -26,6 +26,7 @@ from tests.support.reference_rules import (
     mark_rank,
     price_of,
 )
+from tests.support.reference_scalable import is_fixed
 from tests.support.reference_state import Members, is_spare, plain_key
 from tests.support.reference_sums import (
     NONE,
@@ -125,7 +126,14 @@ class Reference(Packing):
         due = self.due is None or node.name in self.due or is_marked(node)
         if self.mutant == "virtual nodes are machines" and node.virtual:
             return due and not self.counts.hold(node)
-        return not guarded(node) and not stuck and due and not self.counts.hold(node)
+        if guarded(node) or self.is_fixed(node):
+            return False
+        return not stuck and due and not self.counts.hold(node)
+
+    def is_fixed(self, node: Node) -> bool:
+        """Say whether no autoscaler removes the node."""
+        fixed = is_fixed(node, self.cluster, self.config)
+        return fixed and self.mutant != "everything is scalable"
 
     def let_go(self, node: Node) -> Moves | None:
         """Remove the node and return the placements of its pods, or return None without changes.

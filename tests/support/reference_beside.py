@@ -76,8 +76,16 @@ class Beside:
             }
             if self.mutant == "no shared disks":
                 there = {f"another's {handle}" for handle in there}
+            # Attached, though no pod that is there uses it: kube-scheduler counts it, even if the
+            # pod that it places is the one that will use it.
+            attached = {
+                disk.handle
+                for disk in self.cluster.attachments.get(self.node.name, ())
+                if disk.driver == driver and self.mutant != "attachments are no matter"
+            }
+            count = len(mine - there) + len(there) + len(attached - there)
             limit = limits.get(driver, 0)
-            if limit is not None and mine - there and len(mine | there) > limit:
+            if limit is not None and mine - there and count > limit:
                 return False
         return True
 

@@ -66,7 +66,7 @@ class Excess(Reference):
         """Return whether the node is unremovable for reasons outside of the policy."""
         pods = [pod for pod in self.start[node.name] if not pod.stays_with_node]
         stuck = [pod for pod in pods if pod.key not in self.moves]
-        return guarded(node) or bool(stuck) or self.is_guessed(node)
+        return guarded(node) or self.is_fixed(node) or bool(stuck) or self.is_guessed(node)
 
     # Differences from the plan with thresholds.
 

@@ -12,7 +12,7 @@ from tests.support.reference_reserve import left_on, stays
 from tests.support.reference_rules import is_marked
 from tests.support.reference_sums import dominant
 
-LASTING = {"no-pool", "min-nodes", "min-untainted-nodes", "zone-balance"}
+LASTING = {"no-pool", "not-scalable", "min-nodes", "min-untainted-nodes", "zone-balance"}
 """Reasons that remain when requests decrease."""
 
 

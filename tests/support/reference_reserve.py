@@ -22,10 +22,12 @@ from tests.support.reference_rules import (
     MARK,
     guarded,
     holds_pods,
+    is_in,
     is_marked,
     leaving,
     price_of,
 )
+from tests.support.reference_scalable import is_fixed
 from tests.support.reference_sums import dominant
 
 Looks = Sequence[tuple[int, Cluster]]
@@ -398,11 +400,12 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
     found = set()
     for node in cluster.nodes:
         pools = config.budgets.pools
-        selected = [p for p in pools if set(p.node_selector) <= set(node.labels.items())]
+        selected = [p for p in pools if is_in(p, node)]
         if scope == "marked" or is_marked(node) or (pools and not selected):
             continue
         if holds_pods(node, cluster, now):
-            holds = scope == "all" and not guarded(node)
+            fixed = guarded(node) or is_fixed(node, cluster, config)
+            holds = scope == "all" and not fixed
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
             alone = int(until) > now and node.name not in kept
@@ -414,8 +417,8 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
 def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
     """Return the rank: unmarked, marked and protected, marked; unmarked unprotected nodes last."""
     if node.labels.get(MARK) not in ("soft", "hard"):
-        pools = [set(one.node_selector) for one in config.budgets.pools]
-        of_none = pools and not any(one <= set(node.labels.items()) for one in pools)
+        pools = config.budgets.pools
+        of_none = pools and not any(is_in(one, node) for one in pools)
         nobody = (
             of_none
             or config.scale_down_protection.scope.value == "marked"
@@ -454,6 +457,7 @@ def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
     return (
         any(pod.node == node.name for pod in odd)
         or guarded(node)
+        or is_fixed(node, cluster, packing.config)
         or (node.name not in packing.reached and bool(beyond))
     )
 

@@ -12,6 +12,7 @@ from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
 from tests.support.reference_fit import LEAVING, ZONE, passing
+from tests.support.reference_scalable import group_of
 
 if TYPE_CHECKING:
     from core.config.budgets import Budget, Limit, Pool
@@ -153,11 +154,23 @@ def price_of(config: "Config", node: Node) -> Fraction:
 
 
 def pool_of(config: "Config", node: Node) -> "Pool | None":
-    """Return the first pool that matches the node."""
-    for pool in config.budgets.pools:
-        if set(pool.node_selector) <= set(node.labels.items()):
-            return pool
-    return None
+    """Return the first pool that selects the node."""
+    return next((pool for pool in config.budgets.pools if is_in(pool, node)), None)
+
+
+def is_in(pool: "Pool", node: Node) -> bool:
+    """Return whether both selectors of the pool match the node."""
+    for one in pool.match_expressions:
+        value = node.labels.get(one.key)
+        met = {
+            "In": value in one.values,
+            "NotIn": value not in one.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not met[str(one.operator.value)]:
+            return False
+    return set(pool.node_selector) <= set(node.labels.items())
 
 
 def limit_of(limit: "Limit", nodes: int) -> int:
@@ -242,6 +255,7 @@ class Counts:
             or (is_open(n, [p for p in cluster.pods if p.node == n.name]) and not is_shut(n, pace))
         }
         self.config, self.pace, self.mutant = config, pace, mutant
+        self.cluster = cluster
         self.reaches = {members: key for members, (key, _) in found.items()}
         self.wide = {members: wide for members, (_, wide) in found.items()}
         self.reached = frozenset().union(*found)
@@ -269,7 +283,8 @@ class Counts:
     def hold(self, node: Node) -> bool:
         """Return whether a limit makes the node unremovable."""
         scopes = self.scopes(node)
-        if self.config.budgets.pools and not self.pool_name(node):
+        in_none = self.config.budgets.pools and not self.pool_name(node)
+        if in_none or self.is_at_minimum(node):
             return True
         for _, budget, members in scopes:
             enough = [n for n in members if is_marked(node) or n.name in self.takes_pods]
@@ -283,6 +298,15 @@ class Counts:
         if self.config.budgets.balance_zones and self.unbalances(node):
             return True
         return self.pace is not None and self.too_fast(node, scopes, self.pace)
+
+    def is_at_minimum(self, node: Node) -> bool:
+        """Say whether the node's group, as its autoscaler has it, may lose no other node."""
+        groups = {n.name: group_of(n, self.cluster, self.config) for n in self.all}
+        mine = groups.get(node.name)
+        if mine is None or self.mutant == "groups have no minimum":
+            return False
+        left = [n for n in self.all if groups[n.name] == mine and n not in self.gone]
+        return len(left) <= mine.min_size
 
     def unbalances(self, node: Node) -> bool:
         """Return whether the removal would unbalance the smallest reach that spans zones.

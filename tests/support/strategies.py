@@ -106,6 +106,8 @@ LIMITS: tuple[Mapping[str, int | None], ...] = (
     {"nas": 0},
     {},
 )
+ATTACHED = (Disk("ebs", "v1"), Disk("ebs", "gone"), Disk("nas", "gone"))
+"""Volumes that a VolumeAttachment may name."""
 TAINTS = ((), (), (), (Taint("batch", "", "NoSchedule"),), (Taint("x", "", "PreferNoSchedule"),))
 SHAPES = ((4000, 8000), (8000, 8000), (2000, 16_000))
 REQUESTS = ((0, 0), (100, 200), (500, 300), (500, 2000), (1500, 1000), (2000, 6000))
@@ -182,7 +184,12 @@ def clusters(
         pods.append(_bound(made, target, left))
     found = Cluster.of(places, [one for one in pods if not (one.daemon and one.node is None)])
     limits = {one.name: draw(st.sampled_from(LIMITS)) for one in places if social}
-    return replace(found, attach_limits=limits)
+    attached = {
+        one.name: frozenset(draw(st.lists(st.sampled_from(ATTACHED), max_size=2)))
+        for one in places
+        if social
+    }
+    return replace(found, attach_limits=limits, attachments=attached)
 
 
 def _of_ten(number: int) -> st.SearchStrategy[bool]:

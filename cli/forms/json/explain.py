@@ -31,6 +31,10 @@ def node(answer: NodeAnswer, status: NodeStatus) -> dict[str, Any]:
         },
         "reaches": [_reach(one) for one in answer.reaches],
         "reached": answer.reached,
+        "scalability": {
+            "state": answer.scalability.state.value,
+            "evidence": answer.scalability.evidence,
+        },
         "reasons": _reasons(answer.blockers, answer.node.name),
         "rateLimits": _reasons(answer.rate_limits, answer.node.name),
         "reservedFor": _reasons(answer.reserved, answer.node.name),

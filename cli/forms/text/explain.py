@@ -88,6 +88,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("pods", f"{len(answer.pods)} ({with_it} DaemonSet or static pods)"),
         *_scale_ins(explained.status),
         ("reaches", _reaches(answer)),
+        ("autoscaler", _scalability(answer)),
         *explained.cluster_input.origin,
     ]
 
@@ -107,6 +108,12 @@ def _reaches(answer: NodeAnswer) -> str:
     reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
     alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone
+
+
+def _scalability(answer: NodeAnswer) -> str:
+    """Return whether an autoscaler removes the node, and the evidence."""
+    state, evidence, _ = answer.scalability
+    return f"{state.value.replace('-', ' ')}: {evidence}"
 
 
 def _reach(answer: PodAnswer) -> str:

@@ -23,10 +23,10 @@ from core.model.pod import Pod
 from core.model.read_options import ReadOptions
 
 COMMAND: Final = (
-    f"kubectl get {','.join(kind.short for kind in KINDS if not kind.optional)} -A -o json"
+    f"kubectl get {','.join(kind.short for kind in KINDS if kind.in_dumps)} -A -o json"
 )
-"""Command that creates a dump; kubectl fails for unknown kinds, so optional kinds need another
-dump."""
+"""Command that creates a dump; kubectl fails for kinds that the cluster does not serve, so these
+need another dump."""
 HOW_TO: Final = f"create it with: {COMMAND}"
 LIST: Final = "List"
 """Suffix of the kind of a list; unlike in a plain List, its items do not name their kind."""

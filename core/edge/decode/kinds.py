@@ -11,7 +11,18 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode import budget, buffers, node, placeholders, pod, storage
+from core.config.settings import Config
+from core.edge.decode import (
+    attachments,
+    autoscalers,
+    budget,
+    buffers,
+    namespaces,
+    node,
+    placeholders,
+    pod,
+    storage,
+)
 from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
 from core.edge.decode.json_depth import decoded
 from core.edge.decode.objects import NAME_DECODER, PodObject
@@ -19,11 +30,16 @@ from core.edge.decode.placeholders import Outline
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
 from core.model.errors import InvalidInputError
+from core.model.namespaces import Namespace
 from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
-from core.model.volumes import Claim, CsiNode, Volume
+from core.model.volumes import Attachment, Claim, CsiNode, Volume
 
-Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | PodTemplate | Buffer
+Object = (
+    Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | Namespace | Attachment
+    | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus
+)  # fmt: skip
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
 
@@ -42,6 +58,10 @@ class Kind(Generic[Wire_, Model_]):
     """Paths in older versions of the API, for servers that do not serve the current one."""
     optional: bool = False
     """The kind may be absent, or may not be readable; it has no objects then."""
+    in_dumps: bool = True
+    """The documented dump command names the kind, because every cluster serves it."""
+    only: Callable[[Config], str] | None = None
+    """Returns namespace/name of the only object that is listed and watched; None: all objects."""
     wire: type[Wire_]
     make: Callable[[Wire_], Model_]
     """Creates an object of the model; errors name the field."""
@@ -207,6 +227,23 @@ CSI_NODES: Final = Kind(
     make=storage.csi_node,
     field="csi_nodes",
 )
+NAMESPACES: Final = Kind(
+    name="Namespace",
+    path="/api/v1/namespaces",
+    nickname="ns",
+    wire=namespaces.NamespaceObject,
+    make=namespaces.namespace,
+    field="namespaces",
+    optional=True,
+)
+ATTACHMENTS: Final = Kind(
+    name="VolumeAttachment",
+    path="/apis/storage.k8s.io/v1/volumeattachments",
+    wire=attachments.AttachmentObject,
+    make=attachments.attachment,
+    field="attachments",
+    optional=True,
+)
 TEMPLATES: Final = Kind(
     name="PodTemplate",
     path="/api/v1/podtemplates",
@@ -215,6 +252,7 @@ TEMPLATES: Final = Kind(
     make=buffers.template,
     field="templates",
     optional=True,
+    in_dumps=False,
 )
 BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
     name="CapacityBuffer",
@@ -225,9 +263,40 @@ BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
     make=buffers.buffer,
     field="buffers",
     optional=True,
+    in_dumps=False,
+)
+NODE_POOLS: Final = Kind(
+    name="NodePool",
+    path="/apis/karpenter.sh/v1/nodepools",
+    wire=autoscalers.NodePoolObject,
+    make=autoscalers.node_pool,
+    field="node_pools",
+    optional=True,
+    in_dumps=False,
+)
+NODE_CLAIMS: Final = Kind(
+    name="NodeClaim",
+    path="/apis/karpenter.sh/v1/nodeclaims",
+    wire=autoscalers.NodeClaimObject,
+    make=autoscalers.node_claim,
+    field="node_claims",
+    optional=True,
+    in_dumps=False,
+)
+STATUSES: Final = Kind(
+    name="ConfigMap",
+    path="/api/v1/configmaps",
+    namespaced=True,
+    wire=autoscalers.StatusObject,
+    make=autoscalers.autoscaler_status,
+    field="statuses",
+    optional=True,
+    in_dumps=False,
+    only=lambda config: config.cluster_autoscaler.status_key,
 )
 KINDS: Final[tuple[AnyKind, ...]] = (
-    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, TEMPLATES, BUFFERS
+    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
+    TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES,
 )  # fmt: skip
 """All kinds in the order of listing, nodes first.
 

@@ -1,5 +1,8 @@
 """Decode Nodes into core.model.node; errors name the field only."""
 
+from sys import intern
+from typing import Final
+
 import msgspec
 
 from core.edge.decode import pod_limits
@@ -11,6 +14,9 @@ from core.model.node import Node, Taint
 from core.model.requests import resources
 from core.model.resources import ATTACHABLE
 from core.model.virtual import is_virtual
+
+PROVIDER_CHARS_MAX: Final = 32
+"""Length to which the name of the provider is cut."""
 
 
 class TaintObject(Struct):
@@ -69,8 +75,14 @@ def node(obj: NodeObject) -> Node:
         unreadable=unreadable,
         created_seconds=unix_seconds(meta.creation_timestamp),
         deleting=meta.deletion_timestamp is not None,
+        provider=_provider(provider_id),
         virtual=is_virtual(labels, [(one.key, one.value) for one in taints], provider_id),
     )
+
+
+def _provider(provider_id: str) -> str:
+    name, separator, _ = provider_id[: 2 * PROVIDER_CHARS_MAX].partition("://")
+    return intern(name[:PROVIDER_CHARS_MAX]) if separator else ""
 
 
 def _taint(found: TaintObject) -> Taint:

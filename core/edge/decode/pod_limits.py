@@ -87,7 +87,8 @@ def _values_of_node_term(term: NodeTerm) -> int:
 
 
 def _values_of_pod_term(term: PodTerm) -> int:
-    return len(term.namespaces or ()) + _values_of_selector(term.label_selector)
+    selectors = term.label_selector, term.namespace_selector
+    return len(term.namespaces or ()) + sum(map(_values_of_selector, selectors))
 
 
 def _values_of_selector(selector: LabelSelector | None) -> int:

@@ -29,6 +29,7 @@ from core.model.constraints import (
     NO_POD,
     NO_POD_CONSTRAINTS,
     HostPort,
+    NamespaceChoice,
     NodeConstraints,
     PodAffinityTerm,
     PodConstraints,
@@ -199,17 +200,21 @@ def _pod_terms(
     found = []
     for term in terms:
         namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))
-        chosen = term.namespace_selector
+        chosen, by_label = term.namespace_selector, None
         if chosen is not None:
             if chosen.match_labels or chosen.match_expressions:
                 unsupported.add(f"spec.affinity.{kind}.namespaceSelector")
+                names = tuple(sorted(set(term.namespaces or ())))
+                by_label = NamespaceChoice(names, pods_of(chosen, None).requirements)
             namespaces = None
         if not known(term.label_selector):
             unsupported.add(f"spec.affinity.{kind}.labelSelector")
         # The API server adds matchLabelKeys and mismatchLabelKeys to the selector when the pod is
         # created (mutatePodAffinity of pkg/registry/core/pod); the scheduler reads only that.
         selector = pods_of(term.label_selector, namespaces)
-        found.append(PodAffinityTerm(selector, term.topology_key))
+        if selector.namespaces == ():
+            by_label = None  # a missing label selector selects no pod in any namespace
+        found.append(PodAffinityTerm(selector, term.topology_key, by_label))
     return ordered(found)
 
 

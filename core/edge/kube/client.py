@@ -142,11 +142,17 @@ class Client:
         path: str,
         *,
         label_selector: str | None,
+        field_selector: str | None = None,
         token: str | None,
         objects: int = PAGE_OBJECTS,
     ) -> bytes:
         """Return one page of a list as raw bytes. Raises: TooLargeError: request fewer objects."""
-        query = {"labelSelector": label_selector, "continue": token, "limit": str(objects)}
+        query = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "continue": token,
+            "limit": str(objects),
+        }
 
         async def once() -> bytes:
             return await self._read(await self._call("GET", path, query=query))
@@ -155,7 +161,12 @@ class Client:
         return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
 
     async def watch(
-        self, path: str, *, label_selector: str | None, version: str
+        self,
+        path: str,
+        *,
+        label_selector: str | None,
+        field_selector: str | None = None,
+        version: str,
     ) -> aiohttp.ClientResponse:
         """Open a watch from a resourceVersion; the caller reads the lines and closes the response.
 
@@ -163,6 +174,7 @@ class Client:
         """
         query = {
             "labelSelector": label_selector,
+            "fieldSelector": field_selector,
             "watch": "true",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",

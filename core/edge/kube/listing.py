@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from core.config.settings import Config
 from core.edge.decode.fields import FAULTS
 from core.edge.decode.json_depth import decoded, pruned
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import KINDS, AnyKind, in_namespace
 from core.edge.decode.objects import Name
 from core.edge.decode.placeholders import MEMBERS, outline
 from core.edge.heap import growing
@@ -58,6 +59,33 @@ _META: Final = msgspec.json.Decoder(_ListMeta)
 _PAGES: Final = {kind: kind.within(Page) for kind in KINDS}
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a list that is read: by label, or one object by its key."""
+
+    label_selector: str | None = None
+    only: str = ""
+    """namespace/name of the only object to read; empty: all objects."""
+
+    def path(self, path: str) -> str:
+        """Return the path of the list, in the namespace of the only object."""
+        namespace, _, _ = self.only.rpartition("/")
+        return in_namespace(path, namespace) if namespace else path
+
+    @property
+    def field_selector(self) -> str | None:
+        """Return the field selector; RBAC can then limit the list to the object's name."""
+        return f"metadata.name={self.only.rpartition('/')[2]}" if self.only else None
+
+    @staticmethod
+    def of(kind: AnyKind, config: Config) -> "Part":
+        """Return the part of a kind that the configuration needs."""
+        return Part(only=kind.only(config)) if kind.only else WHOLE
+
+
+WHOLE: Final = Part()
+
+
 @dataclass(slots=True)
 class Listed:
     """The content of a list."""
@@ -76,24 +104,22 @@ class Listed:
     finished: Callable[[Any], None] | None = None
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
-    async def read(
-        self, client: Client, kind: AnyKind, *, label_selector: str | None = None
-    ) -> None:
-        """Read the complete list; optional kinds may be absent.
+    async def read(self, client: Client, kind: AnyKind, part: Part = WHOLE) -> None:
+        """Read the complete list, or a part of it; optional kinds may be absent.
 
         Raises: ApiError and related errors; GarbledError if the answer is not a list.
         """
         for path in kind.paths:
-            self.path, self.absent = path, None
+            self.path, self.absent = part.path(path), None
             try:
-                return await self._read(client, kind, label_selector)
+                return await self._read(client, kind, part)
             except ApiError as fault:
                 if not kind.optional or fault.status not in ABSENT:
                     raise
                 self.absent = fault
         return None
 
-    async def _read(self, client: Client, kind: AnyKind, label_selector: str | None) -> None:
+    async def _read(self, client: Client, kind: AnyKind, part: Part) -> None:
         self.objects.clear()
         self.refused.clear()
         self.token = None
@@ -101,7 +127,11 @@ class Listed:
         with growing():
             while True:
                 asked = client.page(
-                    self.path, label_selector=label_selector, token=self.token, objects=objects
+                    self.path,
+                    label_selector=part.label_selector,
+                    field_selector=part.field_selector,
+                    token=self.token,
+                    objects=objects,
                 )
                 try:
                     raw = await asked

@@ -20,7 +20,7 @@ from core.edge.decode.placeholders import outline
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import ABOUT, ABSENT, Listed
+from core.edge.kube.listing import ABOUT, ABSENT, WHOLE, Listed, Part
 from core.edge.logs import fields
 from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 
@@ -66,13 +66,13 @@ async def follow(
     client: Client,
     kind: AnyKind,
     sink: WatchSink,
+    part: Part = WHOLE,
     *,
-    label_selector: str | None = None,
     sleep: Sleep = asyncio.sleep,
     jitter: Jitter = random.random,
 ) -> None:
     """Report every change of *kind* to *sink* until cancelled."""
-    follower = _Follower(client, kind, sink, label_selector)
+    follower = _Follower(client, kind, sink, part)
     while True:
         wait = await follower.round(jitter)
         if wait:
@@ -80,11 +80,9 @@ async def follow(
 
 
 class _Follower:
-    def __init__(
-        self, client: Client, kind: AnyKind, sink: WatchSink, label_selector: str | None
-    ) -> None:
+    def __init__(self, client: Client, kind: AnyKind, sink: WatchSink, part: Part) -> None:
         self._client, self._kind = client, kind
-        self._sink, self._selector = sink, label_selector
+        self._sink, self._part = sink, part
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
         self._absent: int | None = None
@@ -148,7 +146,7 @@ class _Follower:
     async def _list(self) -> None:
         listed = Listed()
         with growing():
-            await listed.read(self._client, self._kind, label_selector=self._selector)
+            await listed.read(self._client, self._kind, self._part)
             gone = listed.absent is not None and self._sink.knows_some()
             self._absence_unconfirmed = gone and not self._absence_unconfirmed
             if self._absence_unconfirmed:
@@ -165,7 +163,10 @@ class _Follower:
     async def _watch(self) -> None:
         """Read events until the server ends the watch. Raises: an error if it ends otherwise."""
         response = await self._client.watch(
-            self._path, label_selector=self._selector, version=self._version
+            self._path,
+            label_selector=self._part.label_selector,
+            field_selector=self._part.field_selector,
+            version=self._version,
         )
         silence = self._client.silence_seconds_max
         settled = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._settled)

@@ -247,3 +247,33 @@ def test_dump_is_read_plain_or_gzipped(tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(whole[:-9])
     with pytest.raises(InvalidInputError, match=r"cut\.gz: "):
         files.read_dump(str(tmp_path / "cut.gz"))
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ({"nodeSelector": {"a": "b"}}, {"a": "b", "c": "d"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": ""}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": "b"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c"]}]},
+         {"a": "c"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]},
+         {"a": "b"}, False),
+        ({"nodeSelector": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+         {"a": "b"}, False),
+        ({"nodeSelector": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+         {"a": "b", "c": "d"}, True),
+    ],
+)  # fmt: skip
+def test_which_nodes_a_pool_selects(
+    selector: dict[str, Any], labels: dict[str, str], selected: bool
+) -> None:
+    config = parse({**HEAD, "pools": [{"name": "p", **selector}]}, "x")
+    budgets = config.budgets
+    assert (budgets.pool_of(labels) is not None) is selected
+    assert budgets.empty_pools([labels, {"other": "x"} | labels]) == ([] if selected else ["p"])
+    assert budgets.pools[0].label_keys <= config.node_labels()

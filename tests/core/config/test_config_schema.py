@@ -173,6 +173,7 @@ def read_once(program: str) -> list[str]:
 def test_restart_is_needed_only_for_settings_read_once() -> None:
     others = {
         "taintKey": "own.example/key",
+        "clusterAutoscaler": {"statusNamespace": "autoscaler"},
         "controller.leaseDuration": "20s",
         "controller.metricsListen": "127.0.0.1:2",
     }

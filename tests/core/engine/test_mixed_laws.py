@@ -22,6 +22,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.compare import by_the_engine, plainly
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.reference_rules import is_marked, is_shut
 from tests.support.reference_sums import NONE, asked, plus, within
@@ -74,10 +75,13 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     [
         "all nodes count",
         "cheapest first",
+        "attachments are no matter",
         "closed nodes ask nothing",
         "closed nodes give capacity",
         "closed nodes count",
         "devices have no threshold",
+        "everything is scalable",
+        "groups have no minimum",
         "headroom is load",
         "headroom of one reach",
         "headroom ends marks",
@@ -199,7 +203,7 @@ def unreached_nodes(chance: random.Random, cluster: Cluster) -> list[Node]:
 def with_more(cluster: Cluster, nodes: list[Node], pods: list[Pod]) -> Cluster:
     """Return the cluster with more nodes and pods."""
     whole = Cluster.of([*cluster.nodes, *nodes], [*cluster.pods, *pods], cluster.budgets)
-    return replace(whole, attach_limits=cluster.attach_limits)
+    return surrounded(whole, cluster)
 
 
 def test_unreached_node_changes_no_verdict(seeds: range) -> None:
@@ -258,7 +262,7 @@ def test_plan_does_not_depend_on_order_of_objects(seeds: range) -> None:
         nodes, pods = list(made.cluster.nodes), list(made.cluster.pods)
         chance.shuffle(nodes)
         chance.shuffle(pods)
-        again = replace(Cluster.of(nodes, pods), attach_limits=made.cluster.attach_limits)
+        again = surrounded(Cluster.of(nodes, pods), made.cluster)
         assert plan_of(made._replace(cluster=again)) == plan_of(made), seed
 
 

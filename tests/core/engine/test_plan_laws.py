@@ -23,6 +23,7 @@ from core.model.constraints import NO_NODE_CONSTRAINTS, PodConstraints
 from core.model.resources import Resources
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
 from tests.support.compare import by_the_engine, plainly
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
 from tests.support.restraints import BUDGETS, PACES
 from tests.support.strategies import (
@@ -109,7 +110,7 @@ def test_plan_does_not_depend_on_order_of_objects(
     nodes, pods = list(cluster.nodes), list(cluster.pods)
     chance.shuffle(nodes)
     chance.shuffle(pods)
-    again = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+    again = surrounded(Cluster.of(nodes, pods), cluster)
     assert reconcile.plan(again, config) == reconcile.plan(cluster, config)
 
 

@@ -18,6 +18,7 @@ from core.model.now import Now
 from core.model.pod import Pod
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference_reserve import UNBOUND, held, lacking
 
 pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
@@ -87,10 +88,10 @@ def history(seed: int) -> tuple[Config, list[tuple[int, Cluster]]]:
         extra = [pend_or_bind(chance, one, there) if new else one for one in extra]
         nodes = [*first.nodes, *there]
         cluster = replace(Cluster.of(nodes, [*first.pods, *extra], first.budgets))
-        found.append((second, replace(cluster, attach_limits=first.attach_limits)))
+        found.append((second, surrounded(cluster, first)))
     if aside.random() < 0.2:  # a day later none of the new pods is left
         nodes = [*found[-1][1].nodes]
-        cluster = replace(Cluster.of(nodes, first.pods), attach_limits=first.attach_limits)
+        cluster = surrounded(Cluster.of(nodes, first.pods), first)
         found.append((second + 86_400 - aside.choice((1, 60, 250, 300)), cluster))
     return config(chance, (1, 7, 100) if new else (1, 7, 100, 300)), found
 
@@ -109,7 +110,7 @@ def young(chance: random.Random, first: Cluster) -> Cluster:
         )
         nodes.append(mixed.weighed(chance, states))
     cluster = Cluster.of(nodes, first.pods, first.budgets)
-    return replace(cluster, attach_limits=first.attach_limits)
+    return surrounded(cluster, first)
 
 
 def twins(chance: random.Random, first: Cluster) -> list[Node]:
@@ -125,7 +126,7 @@ def with_twin(first: Cluster, new: Sequence[Node]) -> Cluster:
     """
     pods = [p for p in first.pods if not any(term.fields for term in p.placing.affinity or ())]
     cluster = Cluster.of([*first.nodes, new[0]], pods, first.budgets)
-    return replace(cluster, attach_limits=first.attach_limits)
+    return surrounded(cluster, first)
 
 
 def pend_or_bind(chance: random.Random, pod: Pod, there: Sequence[Node]) -> Pod:
@@ -235,7 +236,7 @@ def test_reserve_does_not_depend_on_order_of_objects() -> None:
         for second, cluster in states:
             nodes = chance.sample(cluster.nodes, len(cluster.nodes))
             pods = chance.sample(cluster.pods, len(cluster.pods))
-            one = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+            one = surrounded(Cluster.of(nodes, pods), cluster)
             last = reconcile(one, settings, last.state if last else LeaderState(), second)
         assert last is not None
         assert last.plan.reserve == found.plan.reserve

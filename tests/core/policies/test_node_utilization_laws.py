@@ -16,6 +16,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.policies.ported.node_utilization import NodeUtilization, Settings
 from tests.support import builders, mixed, mixed_config
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference_rules import is_marked
 from tests.support.reference_utilization import EVICT, VOLUMES, Remembered, Utilization
 from tests.support.strategies import keys
@@ -57,7 +58,7 @@ def cluster(chance: random.Random) -> Cluster:
     """Return a mixed cluster with fewer marks, and with pods that may keep their nodes."""
     found = mixed.cluster(chance, social=chance.random() < 0.5)
     pods = [annotated(chance, one) for one in found.pods]
-    return replace(Cluster.of(found.nodes, pods), attach_limits=found.attach_limits)
+    return surrounded(Cluster.of(found.nodes, pods), found)
 
 
 def annotated(chance: random.Random, one: Pod) -> Pod:

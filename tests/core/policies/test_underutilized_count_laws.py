@@ -23,6 +23,7 @@ from tests.support import mixed, mixed_config
 from tests.support.builders import marked
 from tests.support.compare import by_the_engine
 from tests.support.counting import counting
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference_counted import Counted, Plain, Watch
 from tests.support.restraints import BUDGETS
 from tests.support.strategies import clusters, keys, unmarked
@@ -139,7 +140,7 @@ def history(chance: random.Random, cluster: Cluster) -> Iterable[State]:
             pools = _pools(chance)
         nodes = [_node(chance, one, now) for one in cluster.nodes]
         pods = [moved for one in cluster.pods for moved in _pods(chance, one, nodes)]
-        cluster = replace(Cluster.of(nodes, pods), attach_limits=cluster.attach_limits)
+        cluster = surrounded(Cluster.of(nodes, pods), cluster)
 
 
 def _pools(chance: random.Random) -> Mapping[str, CountedPool]:

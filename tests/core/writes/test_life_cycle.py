@@ -14,6 +14,7 @@ from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.plan import Plan, Removal, ReservedNode
 from core.engine.reserve import RESERVE
 from core.guards import drainability
+from core.guards.drift import DRIFT_PROTECTION_SECONDS
 from core.marks.mark import Backoff, Details, backoff_of, encode_details
 from core.marks.taints import desired_taints
 from core.marks.wellknown import (
@@ -29,6 +30,7 @@ from core.marks.wellknown import (
 )
 from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
+from core.model.node_groups import NodeClaim
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
@@ -84,6 +86,7 @@ INVALID_END         .                .               .                      .   
 PROTECTION_EXPIRED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
 BUSY                .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
 BACKOFF_EXPIRED     .                .               .                      .                     .                      .                 .                  REMOVE_BACKOFF .
+DRIFTED             .                .               .                      ALLOW_DRIFT           .                      REMOVE_PROTECTION REMOVE_PROTECTION  .              .
 INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS        .                     .                      .                 .                  .              .
 NO_SCHEDULE_DUE     .                SET_NO_SCHEDULE .                      .                     .                      .                 .                  .              .
 NO_SCHEDULE_BLOCKED .                .               SET_PREFER_NO_SCHEDULE .                     .                      .                 .                  .              .
@@ -128,6 +131,12 @@ class World:
     watch: LeaderObservations = WATCH
     reserve: tuple[ReservedNode, ...] = ()
     held: bool = False
+    drifted: int | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        claim = NodeClaim(name="c", node="n", drifted_seconds=self.drifted)
+        return replace(Cluster.of([self.node], self.pods), node_claims=(claim,))
 
     def changed(self, **annotations: str | None) -> "World":
         merged = {**self.node.annotations, **annotations}
@@ -159,16 +168,18 @@ class World:
         )
 
     def decided(self) -> tuple[Write[Node], ...]:
-        cluster, now = Cluster.of([self.node], self.pods), self.now
         return decide(
-            cluster, self.plan, self.config, now_seconds=now, owner="me", watch=self.watch
+            self.cluster,
+            self.plan,
+            self.config,
+            now_seconds=self.now,
+            owner="me",
+            watch=self.watch,
         )
 
     def events(self) -> list[Event]:
-        cluster = Cluster.of([self.node], self.pods)
-        maker = NodePatchPlanner(
-            cluster, self.plan, self.config, _Moment(self.now, "me", self.watch)
-        )
+        moment = _Moment(self.now, "me", self.watch)
+        maker = NodePatchPlanner(self.cluster, self.plan, self.config, moment)
         return list(maker._events(self.node))
 
     def apply_writes(self) -> "World":
@@ -235,6 +246,7 @@ EXAMPLES: Mapping[Event, Callable[[World], World]] = {
     Event.PROTECTION_EXPIRED: lambda one: replace(one, now=NOW + 60),
     Event.BUSY: lambda one: replace(one, pods=(LARGE,), config=MARKED_ONLY),
     Event.BACKOFF_EXPIRED: lambda one: replace(one, now=NOW + 60 + 24 * 3600),
+    Event.DRIFTED: lambda one: replace(one, drifted=NOW - DRIFT_PROTECTION_SECONDS),
     Event.INVALID_DETAILS: lambda one: one.changed(**{DETAILS_ANNOTATION: None}),
     Event.NO_SCHEDULE_DUE: lambda one: replace(
         one, config=replace(CONFIG, no_schedule_after_seconds=60)

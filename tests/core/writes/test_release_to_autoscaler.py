@@ -41,6 +41,7 @@ from core.writes.nodes import PROTECTIONS_A_PASS_MAX, LeaderObservations, decide
 from core.writes.write import Write, WriteKind, applied
 from tests.support import mixed, mixed_config
 from tests.support.builders import UNLIMITED, marked, node, pod
+from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference_reserve import held_back
 
 pytestmark = pytest.mark.mutate
@@ -192,7 +193,7 @@ def test_protected_nodes_agree_with_plain_rules(seeds: range) -> None:
         cluster = mixed.cluster(chance, social=False)
         nodes = [randomly_annotated(chance, one) for one in cluster.nodes]
         gone = [p for p in cluster.pods if p.stays_with_node or chance.random() < 0.4]
-        cluster = replace(Cluster.of(nodes, gone), attach_limits=cluster.attach_limits)
+        cluster = surrounded(Cluster.of(nodes, gone), cluster)
         config = mixed_config.config(chance)
         reserve = Reserve(lookback_seconds=chance.choice((0, 3600)))
         budgets = replace(config.budgets, reserve=reserve, backoff=Backoff(max_seconds=DAY))
@@ -769,7 +770,7 @@ def test_foreign_annotations_are_never_overwritten_or_removed(seeds: range) -> N
         cluster = mixed.cluster(chance, social=False)
         nodes = [randomly_annotated(chance, one) for one in cluster.nodes]
         made = Cluster.of(nodes, cluster.pods)
-        cluster = replace(made, attach_limits=cluster.attach_limits)
+        cluster = surrounded(made, cluster)
         scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
         mode = chance.choice(list(Mode))
         config = replace(mixed_config.config(chance), scale_down_protection=scope, mode=mode)

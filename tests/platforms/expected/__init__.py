@@ -3,23 +3,27 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tests.platforms.aks import ACI, USERS, WINS
+from tests.platforms.aks import ACI, SYSTEMS, USERS, WINS
 from tests.platforms.eks import BATCH, DEFAULT, DISRUPTED, INTERRUPTED, SERVERLESS, SYSTEM, full
 from tests.platforms.gke import DEFAULT as POOL
 from tests.platforms.gke import GPUS, SPOTS, STOPPING
+from tests.platforms.k3s import AGENTS
 from tests.platforms.kubeadm import CPS
 
 STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "aks": {
-        # No constraint binds system pods to the system pool, so they may run on user nodes.
-        USERS[0]: ("no-room",),
-        **dict.fromkeys([USERS[1], USERS[2], WINS[1]], ("headroom",)),
-        WINS[0]: ("no-room",),
+        **dict.fromkeys(SYSTEMS, ("not-scalable",)),
+        # Four of six are the minimum of their scale set; two of three that of the Windows pool.
+        **dict.fromkeys([USERS[0], USERS[1]], ("not-scalable", "zone-balance")),
+        **dict.fromkeys([USERS[2], USERS[5]], ("not-scalable",)),
+        WINS[0]: ("no-room", "not-scalable"),
+        WINS[1]: ("headroom", "not-scalable"),
         ACI: ("virtual-node",),
     },
     "eks": {
-        # Karpenter's two replicas have anti-affinity, and the group has no third node.
-        **dict.fromkeys(map(full, SYSTEM), ("no-room",)),
+        # Karpenter's two replicas keep apart; there is no third node of the group.
+        # Their node group is fixed: Karpenter has not made them.
+        **dict.fromkeys(map(full, SYSTEM), ("no-room", "not-scalable")),
         full(DEFAULT[0]): ("headroom", "no-room"),
         full(DEFAULT[1]): ("no-room",),
         full(DEFAULT[2]): ("headroom",),
@@ -29,16 +33,20 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         **dict.fromkeys(map(full, SERVERLESS), ("virtual-node",)),
     },
     "gke": {
-        # `front` is spread over the zones, so each zone needs a node.
-        **dict.fromkeys([POOL[0], POOL[4]], ("headroom",)),
-        POOL[2]: ("no-room",),
+        # `front` must stay spread over the zones, so one node in each of them stays; one is also
+        # the minimum of each group.
+        **dict.fromkeys([POOL[0], POOL[4]], ("headroom", "not-scalable")),
+        POOL[2]: ("no-room", "not-scalable"),
         SPOTS[0]: ("headroom",),
         SPOTS[1]: ("no-room",),
         # Headroom for one more pod with a GPU.
         **dict.fromkeys(GPUS, ("headroom",)),
         STOPPING: ("being-deleted",),
     },
-    "k3s": {"pi-1": ("control-plane", "headroom", "last-node", "min-nodes", "no-room")},
+    "k3s": {
+        "pi-1": ("control-plane", "not-scalable"),
+        **dict.fromkeys(AGENTS, ("not-scalable",)),
+    },
     "kind": {"kind-control-plane": ("control-plane",), "kind-worker3": ("headroom", "no-room")},
     "kubeadm": {
         **dict.fromkeys(CPS[:2], ("control-plane",)),
@@ -50,6 +58,18 @@ STAYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """Reason codes of each unremovable node; all other nodes are removable."""
+
+NEVER: Final[Mapping[str, frozenset[str]]] = {
+    "aks": frozenset(SYSTEMS),
+    "eks": frozenset(map(full, SYSTEM)),
+    "k3s": frozenset(("pi-1", *AGENTS)),
+}
+"""Nodes of system pools, and nodes whose number nothing changes."""
+MINIMUMS: Final[Mapping[str, tuple[tuple[frozenset[str], int], ...]]] = {
+    "aks": ((frozenset(USERS), 4), (frozenset(WINS), 2)),
+    "gke": tuple((frozenset(POOL[zone::3]), 1) for zone in range(3)),
+}
+"""Node groups, and how many nodes of each must stay."""
 
 CPU: Final[Mapping[str, Mapping[str, tuple[int, int]]]] = {
     "aks": {

@@ -9,13 +9,18 @@ import pytest
 from cli.explain.caveats import STORAGE_KINDS
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
+    ATTACHMENTS,
     BUDGETS,
     BUFFERS,
     CLAIMS,
     CSI_NODES,
     KINDS,
+    NAMESPACES,
+    NODE_CLAIMS,
+    NODE_POOLS,
     NODES,
     PODS,
+    STATUSES,
     TEMPLATES,
     VOLUMES,
     Kind,
@@ -24,11 +29,13 @@ from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.listing import Listed
 from core.model.buffers import Buffer, PodTemplate
 from core.model.cluster import DisruptionBudget
+from core.model.namespaces import Namespace
 from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
-from core.model.volumes import Claim, CsiNode, Volume
+from core.model.volumes import Attachment, Claim, CsiNode, Volume
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
 from tests.support.kube_json import POD, changed
@@ -40,6 +47,11 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     CLAIMS: (Claim(namespace="d", name="a"), "d/a"),
     VOLUMES: (Volume(name="a"), "a"),
     CSI_NODES: (CsiNode(name="a"), "a"),
+    NAMESPACES: (Namespace(name="a"), "a"),
+    ATTACHMENTS: (Attachment(name="a"), "a"),
+    NODE_POOLS: (NodePool(name="a"), "a"),
+    NODE_CLAIMS: (NodeClaim(name="a"), "a"),
+    STATUSES: (AutoscalerStatus(namespace="d", name="a"), "d/a"),
     TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
     BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),
 }

@@ -6,6 +6,7 @@ from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
     HostPort,
+    NamespaceChoice,
     NodeConstraints,
     PodAffinityTerm,
     PodConstraints,
@@ -126,7 +127,8 @@ class TestNodeConstraints:
         }
         found = pod(**changes)
         assert (found.placing, found.unsupported) == (NO_NODE_CONSTRAINTS, ())
-        apart = PodAffinityTerm(PodSelector(None, (APP_IS_WEB, HAS_TIER)), HOST)
+        chosen = NamespaceChoice((), (Requirement("team", "In", ("a",)),))
+        apart = PodAffinityTerm(PodSelector(None, (APP_IS_WEB, HAS_TIER)), HOST, chosen)
         assert found.company == PodConstraints(apart=(apart,), host_ports=(HostPort(80),))
         waiting = pod(**changes, spec__nodeName=MISSING)
         assert waiting.placing.affinity == (SelectorTerm(),)

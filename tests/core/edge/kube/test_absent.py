@@ -5,7 +5,18 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller.loop import STALE_SECONDS
-from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES, AnyKind
+from core.edge.decode.kinds import (
+    BUDGETS,
+    BUFFERS,
+    CLAIMS,
+    CSI_NODES,
+    KINDS,
+    NODES,
+    PODS,
+    TEMPLATES,
+    VOLUMES,
+    AnyKind,
+)
 from core.edge.kube.client import ApiError
 from core.edge.kube.listing import Listed
 from core.edge.kube.watch import ABSENT_SECONDS, DOUBT_SECONDS, WITHOUT_AFTER_FAILURES
@@ -51,7 +62,9 @@ async def test_list_is_empty_when_optional_kind_is_forbidden(api: FakeApi) -> No
 
 
 async def test_list_fails_when_required_kind_is_forbidden(api: FakeApi) -> None:
-    assert [kind for kind in KINDS if kind.optional] == [TEMPLATES, BUFFERS]
+    assert [kind for kind in KINDS if not kind.optional] == [
+        NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES
+    ]  # fmt: skip
     api.denied.add(NODES.resource)
     async with opened(api) as client:
         with pytest.raises(ApiError):

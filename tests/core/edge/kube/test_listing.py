@@ -6,7 +6,7 @@ import pytest
 
 from core.edge.decode import kinds
 from core.edge.kube.client import PAGE_OBJECTS, USER_AGENT, TooLargeError
-from core.edge.kube.listing import Listed
+from core.edge.kube.listing import Listed, Part
 from core.marks.wellknown import MARK_LABEL
 from core.model.pod import Pod
 from tests.support.fake_api import NODES, PODS, FakeApi
@@ -100,7 +100,7 @@ async def test_gated_pod_is_added_when_its_last_gate_is_removed(api: FakeApi) ->
 async def test_node_is_removed_when_it_loses_selected_label(api: FakeApi) -> None:
     api.put(NODES, node_object("plain"))
     api.put(NODES, node_object("marked", labels={MARK_LABEL: "soft"}))
-    async with following(api, NODES, label_selector=MARK_LABEL) as bench:
+    async with following(api, NODES, Part(MARK_LABEL)) as bench:
         await bench.seen.until(lambda: set(bench.seen.view) == {"marked"})
         await api.watched(NODES)
         api.put(NODES, node_object("plain", labels={MARK_LABEL: "soft"}))

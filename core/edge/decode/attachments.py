@@ -1,0 +1,38 @@
+"""Decode VolumeAttachments into core.model.volumes; errors name the field.
+
+kube-scheduler counts every VolumeAttachment, whether the volume is attached yet or is being
+detached, so the status is not read.
+"""
+
+from core.edge.decode.fields import checked, shared
+from core.edge.decode.objects import Name, Struct
+from core.model.volumes import Attachment
+
+
+class AttachmentSource(Struct):
+    """The volume; an inline volume of a pod has no name, and kube-scheduler does not count it."""
+
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(Struct):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource | None = None
+
+
+class AttachmentObject(Struct):
+    metadata: Name
+    spec: AttachmentSpec | None = None
+
+
+def attachment(obj: AttachmentObject) -> Attachment:
+    """Create an Attachment; missing fields are empty. Raises: InvalidInputError."""
+    spec = obj.spec or AttachmentSpec()
+    volume = (spec.source and spec.source.persistent_volume_name) or ""
+    return Attachment(
+        name=checked(obj.metadata.name, "metadata.name"),
+        driver=spec.attacher and shared(spec.attacher, "spec.attacher"),
+        node=spec.node_name and shared(spec.node_name, "spec.nodeName"),
+        volume=volume and checked(volume, "spec.source.persistentVolumeName"),
+    )

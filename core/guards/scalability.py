@@ -1,0 +1,176 @@
+"""Decide whether an autoscaler removes a node: scalable, not scalable, or unknown.
+
+Only *not scalable* keeps a node. Whether its node group is at its minimum depends on the other
+nodes of the group, so core.engine.limits decides that, while a plan is made.
+
+Sources: the labels and node group names of EKS, GKE and AKS; ParseMigUrl of Cluster Autoscaler's
+gce provider; Emptiness.ShouldDisrupt of Karpenter.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.cluster import Cluster
+from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+from core.model.reason import Reason
+
+NOT_SCALABLE: Final = Reason(
+    "not-scalable",
+    "No autoscaler would remove the node: its node pool is fixed or for system pods, or its node "
+    "group is at its minimum.",
+    "none needed; to let Ebb empty the node, change what the message names, such as the minimum "
+    "of its node group",
+    "the node group has more nodes than its minimum, or what the message names has changed",
+)
+
+SYSTEM_LABEL: Final = ("kubernetes.azure.com/mode", "system")
+"""Label of AKS nodes in a system pool, which AKS needs for its own pods."""
+EMBEDDED_PROVIDER: Final = "k3s"
+"""Provider of nodes that k3s itself manages; nothing creates or removes their machines."""
+ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_EKS_ID: Final = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9][0-9a-f]*)"
+GROUP_LABELS: Final[Mapping[str, str]] = {
+    "eks.amazonaws.com/nodegroup": rf"eks-VALUE-{_EKS_ID}",
+    "cloud.google.com/gke-nodepool": r"gke-.+-VALUE-[0-9a-f]+-grp",
+    "kubernetes.azure.com/agentpool": r"aks-VALUE-[0-9]+-vmss|aksVALUE",
+}
+"""Labels that name the managed node group of a node, and the name of that group in the cloud.
+
+The label's value replaces VALUE. It must be the whole name of the pool, so that `web` is not taken
+for the pool of `eks-web-large-1234`. Scale sets of Windows pools have short names, as `akswin`."""
+_LABELS_READ: Final = (SYSTEM_LABEL[0], KARPENTER_LABEL, *GROUP_LABELS, *ZONE_LABELS)
+"""Labels on which the verdict on a node depends."""
+
+
+class Scalability(StrEnum):
+    """Whether an autoscaler removes a node that is empty and unneeded."""
+
+    SCALABLE = "scalable"
+    NOT_SCALABLE = "not-scalable"
+    UNKNOWN = "unknown"
+
+
+class Verdict(NamedTuple):
+    """Whether a node is scalable, with the evidence."""
+
+    state: Scalability
+    evidence: str
+    group: NodeGroup | None = None
+    """Node group of the node, if Cluster Autoscaler reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscalers:
+    """The autoscalers of a cluster, as far as they publish what they manage."""
+
+    status: AutoscalerStatus | None = None
+    """Status of Cluster Autoscaler; None if there is none."""
+    node_pools: Mapping[str, NodePool] = field(default_factory=dict)
+    """NodePools of Karpenter by name."""
+
+    @staticmethod
+    def of(cluster: Cluster, status_key: str) -> "Autoscalers":
+        """Return the autoscalers of a cluster; *status_key*: namespace/name of the ConfigMap."""
+        statuses = (one for one in cluster.autoscaler_statuses if one.key == status_key)
+        pools = {one.name: one for one in cluster.node_pools}
+        return Autoscalers(next(statuses, None), pools)
+
+    @property
+    def found(self) -> bool:
+        """Report whether there is any autoscaler."""
+        return self.status is not None or bool(self.node_pools)
+
+    def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, Verdict]:
+        """Return by name whether an autoscaler removes the node."""
+        known: dict[tuple[str | None, ...], Verdict] = {}
+        found = {}
+        for node in nodes:
+            traits = (node.provider, *map(node.labels.get, _LABELS_READ))
+            if traits not in known:
+                known[traits] = self.verdict(node)
+            found[node.name] = known[traits]
+        return found
+
+    def verdict(self, node: Node) -> Verdict:
+        """Return whether an autoscaler removes the node."""
+        return _of_platform(node) or self._of_karpenter(node) or self._of_group(node)
+
+    def _of_karpenter(self, node: Node) -> Verdict | None:
+        """Return the verdict on a node of Karpenter; None for other nodes."""
+        name = node.labels.get(KARPENTER_LABEL)
+        if name is None:
+            return None
+        pool = self.node_pools.get(name)
+        if pool is None:
+            return _unknown(f"its NodePool {name} is not known")
+        if pool.fixed:
+            return _not(f"its NodePool {name} {pool.fixed}")
+        return Verdict(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
+
+    def _of_group(self, node: Node) -> Verdict:
+        """Return the verdict on a node that Karpenter does not manage."""
+        label = next((key for key in GROUP_LABELS if key in node.labels), None)
+        if label is None:
+            return _unknown("no label names its node group")
+        if self.status is not None:
+            return _in_group(node, label, self.status)
+        named = f"{label}={node.labels[label]}"
+        if self.node_pools:
+            return _not(
+                f"its node group ({named}) is fixed: Karpenter manages other nodes, and there is "
+                "no Cluster Autoscaler"
+            )
+        return _unknown(f"no autoscaler was found for its node group ({named})")
+
+
+def _of_platform(node: Node) -> Verdict | None:
+    """Return the verdict on a node that its platform needs; None for other nodes."""
+    key, value = SYSTEM_LABEL
+    if node.labels.get(key) == value:
+        return _not(f"label {key}={value} says that it is in a system pool")
+    if node.provider == EMBEDDED_PROVIDER:
+        return _not(f"no autoscaler manages machines with a providerID {EMBEDDED_PROVIDER}://")
+    return None
+
+
+def _not(evidence: str) -> Verdict:
+    return Verdict(Scalability.NOT_SCALABLE, evidence)
+
+
+def _unknown(evidence: str) -> Verdict:
+    return Verdict(Scalability.UNKNOWN, evidence)
+
+
+def _in_group(node: Node, label: str, status: AutoscalerStatus) -> Verdict:
+    """Return the verdict on a node of a managed node group, by the groups of the status."""
+    if status.fault:
+        return _unknown(f"ConfigMap {status.key}: {status.fault}")
+    found = _groups_of(node, label, status.groups)
+    named = f"{label}={node.labels[label]}"
+    if len(found) != 1:
+        many = f"{len(found)} node groups" if found else "no node group"
+        return _unknown(f"{many} in ConfigMap {status.key} may be its own ({named})")
+    (group,) = found
+    return Verdict(
+        Scalability.SCALABLE,
+        f"Cluster Autoscaler manages its node group {group.name} (minimum {group.min_size})",
+        group,
+    )
+
+
+def _groups_of(node: Node, label: str, groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+    """Return the groups whose name has the label's value, and whose zone is that of the node."""
+    value = node.labels[label]
+    form = re.compile(GROUP_LABELS[label].replace("VALUE", re.escape(value)))
+    zones = {node.labels[key] for key in ZONE_LABELS if key in node.labels}
+    return [
+        group
+        for group in groups
+        if (not group.zone or group.zone in zones)
+        and (group.name == value or form.fullmatch(group.name))
+    ]

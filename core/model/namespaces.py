@@ -1,0 +1,155 @@
+"""Namespaces, and the pod affinity terms that select pods by the labels of their namespace.
+
+A term with a namespaceSelector selects the pods of too many namespaces until its selector is
+looked up here. Without Namespaces the term stays as it is, and its pod is not movable.
+Source: AffinityTerm.Matches of kube-scheduler: a namespace counts that the term names or that its
+selector matches.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from core.model.constraints import (
+    NO_POD_CONSTRAINTS,
+    NamespaceChoice,
+    PodAffinityTerm,
+    PodConstraints,
+    Requirement,
+)
+from core.model.pod import Pod
+
+AFFINITY_FIELD: Final = "spec.affinity.podAffinity.namespaceSelector"
+ANTI_AFFINITY_FIELD: Final = "spec.affinity.podAntiAffinity.namespaceSelector"
+"""In Pod.unsupported: namespace selectors that are not looked up."""
+_OPERATORS: Final = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
+_FIELDS: Final = frozenset((AFFINITY_FIELD, ANTI_AFFINITY_FIELD))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A Namespace."""
+
+    name: str
+    labels: Mapping[str, str] | None = field(default_factory=dict, hash=False)
+    """Labels; None if they exceed the limits of Ebb, so that they are unknown."""
+
+
+class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has computed
+    """Names of the namespaces that a selector matches, ascending; there may be thousands."""
+
+    def __contains__(self, name: object) -> bool:
+        """Report whether the name is one of them, without comparing it with each."""
+        return name in self._names
+
+    def __hash__(self) -> int:
+        """Return the hash of the tuple, computed once."""
+        return self._hash
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(iter(self))
+
+    @cached_property
+    def _hash(self) -> int:
+        return tuple.__hash__(self)
+
+
+def looked_up(pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> Sequence[Pod]:
+    """Return the pods with the namespace selectors of their terms replaced by namespaces."""
+    if not namespaces:
+        return pods
+    # Most pods constrain no other pods; the lookup would take a while for all of them.
+    companies = {
+        id(pod.company): pod.company for pod in pods if pod.company is not NO_POD_CONSTRAINTS
+    }
+    if not any(term.chosen for one in companies.values() for term in (*one.near, *one.apart)):
+        return pods
+    lookup = _Lookup(pods, namespaces)
+    return [pod if pod.company is NO_POD_CONSTRAINTS else lookup.pod(pod) for pod in pods]
+
+
+def _is_valid(chosen: NamespaceChoice) -> bool:
+    """Return whether all operators are valid in label selectors."""
+    return all(one.operator in _OPERATORS for one in chosen.requirements)
+
+
+class _Lookup:
+    """Looks up namespace selectors; each selector and each set of terms once."""
+
+    def __init__(self, pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> None:
+        self._pods, self._namespaces = pods, namespaces
+        self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
+        """Constraints by identity: as decoded, so that the identity stays taken, and looked up."""
+        self._without: dict[int, PodConstraints] = {}
+        """Constraints that stay as they are, by identity."""
+        self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        """Return the pod; most pods have no such term and are returned as they are."""
+        company = pod.company
+        if id(company) in self._without:
+            return pod
+        if id(company) not in self._companies:
+            chosen = [one.chosen for one in (*company.near, *company.apart) if one.chosen]
+            if not chosen or not all(map(_is_valid, chosen)):
+                self._without[id(company)] = company
+                return pod
+            self._companies[id(company)] = company, self._company(company)
+        kept = tuple(one for one in pod.unsupported if one not in _FIELDS)
+        return replace(pod, company=self._companies[id(company)][1], unsupported=kept)
+
+    def _company(self, company: PodConstraints) -> PodConstraints:
+        return replace(
+            company,
+            near=self._terms(company.near, doubtful=False),
+            apart=self._terms(company.apart, doubtful=True),
+        )
+
+    def _terms(
+        self, terms: Iterable[PodAffinityTerm], *, doubtful: bool
+    ) -> tuple[PodAffinityTerm, ...]:
+        found = {self._term(term, doubtful=doubtful) for term in terms}
+        return tuple(sorted(found, key=repr))
+
+    def _term(self, term: PodAffinityTerm, *, doubtful: bool) -> PodAffinityTerm:
+        if term.chosen is None:
+            return term
+        key = term.chosen, doubtful
+        if key not in self._chosen:
+            names = self._matching(term.chosen.requirements) | set(term.chosen.names)
+            # A namespace with unknown labels may match: its pods can keep others away, and are
+            # nothing to rely on.
+            names |= self._unknown if doubtful else set()
+            self._chosen[key] = NamespaceNames(sorted(names))
+        return PodAffinityTerm(
+            replace(term.selector, namespaces=self._chosen[key]), term.topology_key
+        )
+
+    def _matching(self, requirements: Iterable[Requirement]) -> set[str]:
+        found = set(self._all)
+        for one in requirements:
+            by_value = self._by_label.get(one.key, {})
+            asked = one.values if one.operator in ("In", "NotIn") else by_value
+            having = set[str]().union(*(by_value.get(value, ()) for value in asked))
+            found = found & having if one.operator in ("In", "Exists") else found - having
+        return found
+
+    @cached_property
+    def _all(self) -> set[str]:
+        return {one.name for one in self._namespaces if one.labels is not None}
+
+    @cached_property
+    def _unknown(self) -> set[str]:
+        """Return the namespaces of which the labels are unknown."""
+        return {pod.namespace for pod in self._pods} - self._all
+
+    @cached_property
+    def _by_label(self) -> Mapping[str, Mapping[str, set[str]]]:
+        """Return the names of the namespaces by label key and value."""
+        found: dict[str, dict[str, set[str]]] = {}
+        for one in self._namespaces:
+            for key, value in (one.labels or {}).items():
+                found.setdefault(key, {}).setdefault(value, set()).add(one.name)
+        return found

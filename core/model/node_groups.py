@@ -1,0 +1,55 @@
+"""What autoscalers publish about the nodes that they manage: node groups, NodePools, NodeClaims.
+
+Source: ClusterAutoscalerStatus in clusterstate/api of Cluster Autoscaler (from 1.30), and the
+types of karpenter.sh/v1.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """A node group of Cluster Autoscaler."""
+
+    name: str
+    """Last part of the group's id: the name of an Auto Scaling group, a scale set or a MIG."""
+    min_size: int
+    zone: str = ""
+    """Zone in the group's id, as GKE has it; empty if the id names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscalerStatus:
+    """The ConfigMap in which Cluster Autoscaler publishes its status."""
+
+    namespace: str
+    name: str
+    groups: tuple[NodeGroup, ...] = ()
+    """Node groups in the order of their ids."""
+    fault: str = ""
+    """Why the node groups are unknown; empty if they are known."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """A NodePool of Karpenter."""
+
+    name: str
+    fixed: str = ""
+    """Why Karpenter removes no empty node of the pool; empty if it does remove them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClaim:
+    """A NodeClaim of Karpenter: one machine."""
+
+    name: str
+    node: str = ""
+    """Name of the Node; empty if the machine has not registered yet."""
+    drifted_seconds: int | None = None
+    """Unix second since which Karpenter reports the node as drifted; None if it does not."""

@@ -1,0 +1,42 @@
+"""What is logged once, however many passes there are."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from controller.notices import Notices
+from core.config.budgets import Budget, Budgets, Expression, Operator, Pool
+from core.config.settings import Config
+from core.engine.snapshot import ClusterSnapshot
+from core.model.cluster import Cluster
+from core.model.node_groups import NodePool
+from tests.support.builders import node
+
+GPU = Expression(key="gpu", operator=Operator.EXISTS)
+POOLS = (
+    Pool(name="none", match_expressions=(GPU,), budget=Budget()),
+    Pool(name="some", node_selector=(("a", "b"),), budget=Budget()),
+)
+CONFIG = Config(budgets=Budgets(pools=POOLS))
+ONE = Cluster.of([node("n", labels={"a": "b"})], [])
+
+
+def test_each_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    notices = Notices()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            notices.observe(ClusterSnapshot(ONE, CONFIG))
+    assert [record.message for record in caplog.records] == [
+        "no autoscaler was found, so it is unknown which nodes can be removed",
+        "a configured pool selects no node",
+    ]
+
+
+def test_nothing_is_logged_where_there_is_nothing_to_say(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = replace(ONE, node_pools=(NodePool(name="general"),))
+    with caplog.at_level(logging.WARNING):
+        Notices().observe(ClusterSnapshot(cluster, Config()))
+    assert caplog.records == []

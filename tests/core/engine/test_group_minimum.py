@@ -1,0 +1,122 @@
+"""Node groups keep the minimum that Cluster Autoscaler publishes, whatever else a plan does."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.config.settings import Config, Scope
+from core.engine import reconcile
+from core.engine.leader_state import RateLimits
+from core.engine.plan import Plan
+from core.engine.protection import protected_unmarked
+from core.engine.snapshot import ClusterSnapshot
+from core.marks.mark import Mark
+from core.marks.wellknown import KARPENTER_LABEL
+from core.model.cluster import Cluster
+from core.model.node import Effect, Node, Taint
+from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+from tests.support.builders import config, marked, node, pod
+
+pytestmark = pytest.mark.mutate
+
+LABEL = "kubernetes.azure.com/agentpool"
+TINY = pod("tiny", None, 0, 0)
+LEAVES = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+PLAIN = config()
+
+
+def group(name: str, count: int, start: int = 0) -> list[Node]:
+    return [node(f"{name}{n}", labels={LABEL: name}) for n in range(start, start + count)]
+
+
+def there(nodes: Sequence[Node], **minimums: int) -> Cluster:
+    groups = tuple(NodeGroup(f"aks-{name}-1-vmss", least) for name, least in minimums.items())
+    status = AutoscalerStatus(
+        namespace="kube-system", name="cluster-autoscaler-status", groups=groups
+    )
+    return replace(Cluster.of(nodes, [TINY]), autoscaler_statuses=(status,))
+
+
+def plan(cluster: Cluster, asked: Config = PLAIN, held: RateLimits | None = None) -> Plan:
+    return reconcile.plan(cluster, asked, limits=held)
+
+
+def gone(found: Plan) -> list[str]:
+    return sorted(one.node for one in found.removals)
+
+
+KEEPER = node("keeper")
+
+
+@pytest.mark.parametrize(("least", "goes"), [(0, 5), (1, 4), (2, 3), (4, 1), (5, 0), (9, 0)])
+def test_so_many_of_a_group_stay(least: int, goes: int) -> None:
+    found = plan(there([*group("a", 5), KEEPER], a=least))
+    assert len([one for one in gone(found) if one != "keeper"]) == goes
+    if goes < 5:
+        messages = {
+            why.message
+            for kept in found.kept
+            for why in kept.blockers
+            if why.code == "not-scalable"
+        }
+        (message,) = messages
+        assert "node group aks-a-1-vmss would have" in message
+        assert message.endswith(f"fewer than its minimum: {least}")
+
+
+def test_at_minimum_0_the_last_node_may_go() -> None:
+    assert "a0" in gone(plan(there([*group("a", 1), KEEPER], a=0)))
+
+
+def test_each_group_has_a_minimum_of_its_own() -> None:
+    found = gone(plan(there([*group("a", 3), *group("b", 3), KEEPER], a=1, b=3)))
+    assert len([one for one in found if one.startswith("a")]) == 2
+    assert not [one for one in found if one.startswith("b")]
+
+
+def test_a_group_that_nobody_publishes_goes_as_before() -> None:
+    found = gone(plan(there([*group("a", 3), KEEPER], b=3)))
+    assert [one for one in found if one.startswith("a")] == ["a0", "a1", "a2"]
+
+
+@pytest.mark.parametrize("held", [None, RateLimits()])
+def test_marked_nodes_count_as_gone(held: RateLimits | None) -> None:
+    first, second, *others = group("a", 5)
+    nodes = [marked(first, Mark.SOFT, 1), marked(second, Mark.HARD, 2), *others, KEEPER]
+    found = gone(plan(there(nodes, a=2), held=held))
+    assert {first.name, second.name} < set(found)
+    assert len([one for one in found if one.startswith("a")]) == 3
+
+
+def test_a_mark_beyond_the_minimum_is_released_the_latest_first() -> None:
+    nodes = [marked(one, Mark.SOFT, 1 + n) for n, one in enumerate(group("a", 3))]
+    found = gone(plan(there([*nodes, KEEPER], a=2)))
+    assert [one for one in found if one.startswith("a")] == ["a0"]
+
+
+def test_leaving_nodes_count_as_gone() -> None:
+    first, *others = group("a", 4)
+    found = gone(plan(there([replace(first, taints=(LEAVES,)), *others, KEEPER], a=2)))
+    assert len([one for one in found if one.startswith("a")]) == 1
+
+
+def test_nodes_that_are_not_ready_count_as_their_autoscaler_counts_them() -> None:
+    first, *others = group("a", 3)
+    found = gone(plan(there([replace(first, ready=False), *others, KEEPER], a=2)))
+    assert len([one for one in found if one.startswith("a")]) == 1
+
+
+def test_what_no_autoscaler_removes_is_not_protected_from_it_either() -> None:
+    pools = (NodePool(name="s", fixed="keeps a fixed number of nodes"), NodePool(name="d"))
+    nodes = [node(name, labels={KARPENTER_LABEL: name[0]}) for name in ("s1", "d1", "d2")]
+    cluster = replace(
+        Cluster.of(nodes, [pod(f"on-{one.name}", one.name, 100, 100) for one in nodes]),
+        node_pools=pools,
+    )
+    for scope in (Scope.ALL, Scope.EMPTY):
+        guard = replace(PLAIN.scale_down_protection, scope=scope)
+        asked = replace(PLAIN, scale_down_protection=guard)
+        found = protected_unmarked(ClusterSnapshot(cluster, asked), (), RateLimits())
+        assert "s1" not in found
+        assert ("d1" in found) is (scope is Scope.ALL)

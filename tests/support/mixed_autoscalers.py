@@ -1,0 +1,75 @@
+"""What autoscalers and attachments add to a random cluster; nothing else of it changes."""
+
+import random
+from dataclasses import replace
+
+from core.model.cluster import Cluster
+from core.model.constraints import Disk
+from core.model.node import Node
+from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+
+POOL, SYSTEM = "cloud.google.com/gke-nodepool", "kubernetes.azure.com/mode"
+ZONE = "topology.kubernetes.io/zone"
+KARPENTER = "karpenter.sh/nodepool"
+DISKS = tuple(Disk("ebs", handle) for handle in ("v1", "v2", "v3"))
+POOLS = (
+    NodePool(name="spot"),
+    NodePool(name="static", fixed="keeps a fixed number of nodes (spec.replicas: 2)"),
+)
+
+
+def beside(chance: random.Random) -> random.Random:
+    """Return chance of its own, so that what is drawn after it stays what it was."""
+    _, internal, _ = chance.getstate()
+    return random.Random(f"{internal[0]} {internal[-1]}")
+
+
+def surrounded(made: Cluster, was: Cluster) -> Cluster:
+    """Return a cluster with what stands around the nodes and pods of another one."""
+    return replace(
+        made,
+        attach_limits=was.attach_limits,
+        attachments=was.attachments,
+        node_pools=was.node_pools,
+        node_claims=was.node_claims,
+        autoscaler_statuses=was.autoscaler_statuses,
+    )
+
+
+def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
+    """Return the cluster, in half of all cases with what its autoscalers publish."""
+    attached = {
+        one.name: frozenset(chance.sample(DISKS, chance.choice((0, 0, 0, 1, 2))))
+        for one in cluster.nodes
+    }
+    cluster = replace(cluster, attachments=attached)
+    if chance.random() < 0.5:
+        return cluster
+    nodes = tuple(_managed(chance, one) for one in cluster.nodes)
+    groups = tuple(
+        NodeGroup(f"gke-c-{pool}-{zone}0f-grp", chance.randint(0, 3), zone)
+        for pool in ("p", "q")
+        for zone in "abc"
+        if chance.random() < 0.8
+    )
+    status = AutoscalerStatus(
+        namespace="kube-system", name="cluster-autoscaler-status", groups=groups
+    )
+    found = chance.choice(((), (status,), (status,)))
+    pools = chance.choice(((), POOLS, POOLS))
+    return replace(cluster, nodes=nodes, autoscaler_statuses=found, node_pools=pools)
+
+
+def _managed(chance: random.Random, node: Node) -> Node:
+    """Return the node as its platform labels it."""
+    labels = chance.choice(
+        (
+            {},
+            *({POOL: "p"},) * 3,
+            {POOL: "q"},
+            {SYSTEM: chance.choice(("user", "system")), POOL: "p"},
+            {KARPENTER: chance.choice(("spot", "static", "gone"))},
+        )
+    )
+    provider = "k3s" if chance.random() < 0.05 else ""
+    return replace(node, labels={**node.labels, **labels}, provider=provider)
