@@ -31,6 +31,8 @@ KEPT: Final = {"cpu": "100m", "memory": "10Mi"}
 """Resources that Karpenter reserves on a node; with it nodes have the shape of the load."""
 ROOM: Final = {"cpu": "4100m", "memory": "16394Mi", "pods": "110"}
 NEVER: Final = "Never"
+LATE: Final = "24h"
+"""Longer than any test: with `Never` no node of the pool would be scalable."""
 
 
 @contextmanager
@@ -73,7 +75,7 @@ def karpenter(plane: Plane) -> Iterator[None]:
         plane.kubectl("delete", "-f", str(crds))
 
 
-def set_pool(api: Api, after: str = NEVER) -> None:
+def set_pool(api: Api, after: str = LATE) -> None:
     """Create the NodePool, or change after which time it removes empty nodes."""
     disruption = {
         "consolidationPolicy": "WhenEmpty",

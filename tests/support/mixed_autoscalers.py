@@ -37,13 +37,13 @@ def surrounded(made: Cluster, was: Cluster) -> Cluster:
 
 
 def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
-    """Return the cluster, in half of all cases with what its autoscalers publish."""
+    """Return the cluster, in three of ten cases with what its autoscalers publish."""
     attached = {
         one.name: frozenset(chance.sample(DISKS, chance.choice((0, 0, 0, 1, 2))))
         for one in cluster.nodes
     }
     cluster = replace(cluster, attachments=attached)
-    if chance.random() < 0.5:
+    if chance.random() < 0.7:
         return cluster
     nodes = tuple(_managed(chance, one) for one in cluster.nodes)
     groups = tuple(
