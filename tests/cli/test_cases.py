@@ -22,10 +22,10 @@ def test_a_volume_that_is_attached_without_a_pod_counts(
 ) -> None:
     found = asked(capsys, "plan", "--from-file", str(ATTACHMENTS))
     assert [one["node"] for one in found["removals"]] == ["n1"]
-    assert [one["node"] for one in found["kept"]] == ["n2"]
+    assert [one["node"] for one in found["unremovable"]] == ["n2"]
     pod = asked(capsys, "explain", "pod", "shop/db-2", "--from-file", str(ATTACHMENTS))
     assert pod["couldRunOn"] == []
-    assert pod["refusedBy"] == [{"rule": "attach limit of ebs.csi.aws.com", "nodes": 1}]
+    assert pod["rejectedBy"] == [{"rule": "attach limit of ebs.csi.aws.com", "nodes": 1}]
 
 
 def test_a_dump_without_attachments_says_so(

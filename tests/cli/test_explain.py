@@ -274,7 +274,7 @@ class TestPod:
         (removal,) = plan_of(capsys, "--from-file", path)["removals"]
         assert removal["placements"] == [{"pod": "shop/c1", "node": found["target"]}]
         assert found["whyNoTarget"] is None
-        assert set(found["feasibleNodes"]) == {A, B}
+        assert set(found["couldRunOn"]) == {A, B}
         assert found["rejectedBy"] == [{"rule": "cordoned", "nodes": 1}]
 
     def test_pod_is_explained_with_refusing_filter_when_no_node_admits_it(
@@ -286,7 +286,7 @@ class TestPod:
         assert found["movable"] is True
         assert found["target"] is None
         assert found["whyNoTarget"].startswith("no other node admits it")
-        assert found["feasibleNodes"] == []
+        assert found["couldRunOn"] == []
         assert found["rejectedBy"] == [{"rule": "node-selector", "nodes": 2}]
         text = table(capsys, file, "pod", "shop/p")
         assert "could run on no node\n" in text
@@ -298,7 +298,7 @@ class TestPod:
         items = [marked("m"), node("n"), pod("p", "n", "3"), pod("w", None, "2")]
         found = explained(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert (found["pending"], found["node"], found["target"]) == (True, None, "m")
-        assert (found["feasibleNodes"], found["feasibleMarkedNodes"]) == ([], ["m"])
+        assert (found["couldRunOn"], found["couldRunOnMarked"]) == ([], ["m"])
         assert found["rejectedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
         text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert "node none: the pod is Pending\n" in text
@@ -367,7 +367,7 @@ class TestPod:
         file = of(tmp_path, node("n"), pod("p", "n"), left)
         found = explained(capsys, file, "pod", "shop/left")
         assert (found["node"], found["pending"], found["nodeVerdict"]) == ("gone", False, None)
-        assert (found["target"], found["whyNoTarget"], found["feasibleNodes"]) == (place, None, [])
+        assert (found["target"], found["whyNoTarget"], found["couldRunOn"]) == (place, None, [])
         told = table(capsys, file, "pod", "shop/left")
         assert "movable not needed: its node no longer exists" in told
         assert ("planned node n" in told) == bool(place)
@@ -380,7 +380,7 @@ class TestPod:
         owned["metadata"]["ownerReferences"] = [owner]
         file = of(tmp_path, node("n"), owned)
         found = explained(capsys, file, "pod", "shop/p")
-        assert (found["removedWithNode"], found["movable"], found["feasibleNodes"]) == (
+        assert (found["removedWithNode"], found["movable"], found["couldRunOn"]) == (
             True,
             False,
             [],
@@ -607,7 +607,7 @@ class TestFixes:
         owner = {"kind": "StatefulSet", "name": "db", "controller": True}
         owned["metadata"]["ownerReferences"] = [owner]
         file = of(tmp_path, node("n"), node("m"), owned)
-        for what, field in ((("pod", "shop/db-0"), "remarks"), (("node", "n"), "mayEmptyLate")):
+        for what, field in ((("pod", "shop/db-0"), "remarks"), (("node", "n"), "emptiesLate")):
             (told,) = explained(capsys, file, *what)[field]
             assert told["fix"].endswith("kubectl -n shop rollout restart statefulset db")
 

@@ -46,7 +46,7 @@ def removals(plan: Json) -> list[str]:
 
 def codes(plan: Json, name: str) -> set[str]:
     """Return the reasons for which the plan keeps a node."""
-    (kept,) = (one for one in plan["kept"] if one["node"] == name)
+    (kept,) = (one for one in plan["unremovable"] if one["node"] == name)
     return {reason["code"] for reason in kept["reasons"]}
 
 
@@ -150,7 +150,7 @@ def test_a_pod_runs_nowhere_when_its_node_affinity_cannot_be_parsed(
     dumped = written(tmp_path, node("n1"), node("n2"), node("n3"), odd)
     found = explained(capsys, "pod", "shop/odd", *dumped)
     assert found["couldRunOn"] == []
-    assert [one["rule"] for one in found["refusedBy"]] == ["node-affinity"]
+    assert [one["rule"] for one in found["rejectedBy"]] == ["node-affinity"]
     assert "n1" not in removals(plan_of(capsys, *dumped))
 
 
@@ -352,7 +352,7 @@ class TestDeferredResize:
         assert removals(plan) == []
         (found,) = (one for one in plan["warnings"] if one["code"] == "resize-deferred")
         assert found["message"].endswith("n1 (1)")
-        remarks = explained(capsys, "pod", "shop/grows", *dumped)["nature"]
+        remarks = explained(capsys, "pod", "shop/grows", *dumped)["remarks"]
         assert "pod-resize-deferred" in {one["code"] for one in remarks}
 
     def test_a_resize_that_never_comes_takes_no_room(
@@ -411,7 +411,7 @@ def test_a_pod_empties_its_node_late_when_cast_ai_is_told_not_to_remove_the_node
     sticky = owned(pod("a", "n1"))
     sticky["metadata"][field] = {"autoscaling.cast.ai/removal-disabled": "true"}
     found = explained(capsys, "pod", "shop/a", *written(tmp_path, node("n1"), node("n2"), sticky))
-    assert [one["code"] for one in found["nature"]] == ["pod-removal-disabled"]
+    assert [one["code"] for one in found["remarks"]] == ["pod-removal-disabled"]
 
 
 def test_a_suspended_machine_is_no_room(
@@ -440,7 +440,7 @@ class TestAnotherCostWriter:
         dumped = written(tmp_path, *self.items("0", "1", "2"))
         (found,) = (one for one in plan_of(capsys, *dumped)["warnings"] if one["code"] == COSTS)
         assert found["message"].startswith("3 pods have a pod deletion cost that another")
-        remarks = explained(capsys, "pod", "shop/p1", *dumped)["nature"]
+        remarks = explained(capsys, "pod", "shop/p1", *dumped)["remarks"]
         assert [one["code"] for one in remarks] == ["pod-foreign-cost"]
         disabled = configured(tmp_path, "podDeletionCost: disabled")
         told = plan_of(capsys, *dumped, *disabled)["warnings"]

@@ -163,7 +163,7 @@ async def test_marked_node_becomes_no_schedule_and_is_drained_in_batches() -> No
     assert world.evictions("evicted") == 3
     assert world.mark == "hard", "no pod returns before the node is deleted"
     assert [one for one in world.told if one[0] == "PodEvicted"] == [
-        ("PodEvicted", f"d/{name} was evicted") for name in world.api.requested
+        ("PodEvicted", f"evicted d/{name}") for name in world.api.requested
     ]
 
 

@@ -423,13 +423,13 @@ async def test_unevaluable_pod_is_urgent_when_no_schedule_mark_may_block_it() ->
 async def test_lookout_continues_when_evaluating_pod_raises() -> None:
     class Undecodable(Pod):
         @property
-        def evaluable(self) -> bool:
+        def estimable(self) -> bool:
             raise ZeroDivisionError
 
     world = World()
     lookout = asyncio.create_task(world.loop._check_unschedulable())
     world.view.changed(PODS, Undecodable(namespace="a", name="odd", unschedulable=True))
-    await _until(lambda: world.count("pass_failures") == 1)
+    await _until(lambda: world.count("errors") == 1)
     world.add_unschedulable("waits")
     await world.view.wake.wait()
     lookout.cancel()

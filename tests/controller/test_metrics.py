@@ -91,14 +91,14 @@ def test_published_pods_ignore_buffers_of_other_namespaces() -> None:
             own_buffer("tenant", published=2**31 - 1, replicas=2**31 - 1),
         )
     )
-    assert found["ebb_published_pods asked"] == 5
-    assert found["ebb_published_pods accepted"] == 3
+    assert found["ebb_published_pods"] == 5
+    assert found["ebb_published_accepted_pods"] == 3
     assert found["ebb_published_ready_pods"] == 0
     elsewhere = samples_of(
         cluster(own_buffer("more", published=7, replicas=7, fault="not yet")), "more"
     )
-    assert elsewhere["ebb_published_pods asked"] == 7
-    assert elsewhere["ebb_published_pods accepted"] == 0
+    assert elsewhere["ebb_published_pods"] == 7
+    assert elsewhere["ebb_published_accepted_pods"] == 0
 
 
 def test_number_of_series_does_not_grow_with_buffers() -> None:

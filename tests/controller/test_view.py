@@ -361,7 +361,7 @@ def test_snapshot_contains_unreadable_objects() -> None:
     watched.pods.replaced([replace(make_pod("p", "n"), unreadable="spec: bad")])
     found = watched.view.snapshot(READ_DEFAULTS)()
     assert (found.nodes[0].unreadable, found.pods[0].unreadable) == ("status: bad", "spec: bad")
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in watched.metrics.text().decode()
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in watched.metrics.text().decode()
 
 
 def test_view_is_stale_when_watch_was_interrupted() -> None:
@@ -380,7 +380,7 @@ def test_refused_object_and_watch_restart_are_counted() -> None:
     watched.pods.refused("a/p", "a/p: spec: bad")
     watched.pods.restarted("expired")
     text = watched.metrics.text().decode()
-    assert 'ebb_refused_objects_total{resource="pods"} 1.0' in text
+    assert 'ebb_decode_errors_total{resource="pods"} 1.0' in text
     assert 'ebb_watch_restarts_total{reason="expired",resource="pods"} 1.0' in text
 
 

@@ -38,7 +38,7 @@ def node(answer: NodeAnswer, status: NodeStatus) -> dict[str, Any]:
         "reasons": _reasons(answer.blockers, answer.node.name),
         "rateLimits": _reasons(answer.rate_limits, answer.node.name),
         "reservedFor": _reasons(answer.reserved, answer.node.name),
-        "mayEmptyLate": _reasons(answer.long_lived, answer.node.name),
+        "emptiesLate": _reasons(answer.long_lived, answer.node.name),
         "staysPreferNoSchedule": _reasons(answer.against_hard, answer.node.name),
         "notEvicted": _reasons(answer.not_evicted, answer.node.name),
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
@@ -107,8 +107,8 @@ def pod(answer: PodAnswer) -> dict[str, Any]:
         "nodeReasons": [blocker.code for blocker in node_answer.blockers] if node_answer else [],
         "target": answer.target,
         "whyNoTarget": answer.why_no_target,
-        "feasibleNodes": list(answer.feasible),
-        "feasibleMarkedNodes": list(answer.feasible_marked),
+        "couldRunOn": list(answer.feasible),
+        "couldRunOnMarked": list(answer.feasible_marked),
         "rejectedBy": [{"rule": rule, "nodes": count} for rule, count in answer.rejections],
     }
 
