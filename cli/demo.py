@@ -49,8 +49,8 @@ def play(
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
     picture.draw(results, title, file)
-    how = "over HTTP and HTTPS" if wire else "by call"
-    say(out, f"Ebb was asked {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
+    how = "over HTTP and HTTPS" if wire else "in process"
+    say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
 
 
 def _load(folder: str | None, days: int, seed: int) -> Workload:
