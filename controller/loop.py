@@ -84,7 +84,7 @@ class Loop:
         why = self.why_stale()
         if why is not None:
             log.warning(
-                "skipped a pass, because the view of the cluster is outdated",
+                "cannot run a pass: the view of the cluster is outdated",
                 extra=fields(reason=why),
             )
             await self._handle_stale_view()

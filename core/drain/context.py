@@ -106,7 +106,7 @@ class DrainContext:
             return Blocker(NOT_HARD, "the taint of the node does not match its mark")
         return None
 
-    def hardens(self, name: str) -> bool:
+    def allows_no_schedule(self, name: str) -> bool:
         """Return whether nothing prevents a NoSchedule mark."""
         return not self.drain_input.against_hard.get(name)
 

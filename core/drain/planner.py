@@ -153,7 +153,7 @@ def _with_node(context: DrainContext, state: DrainState) -> DrainState:
         failed.setdefault(state.node, waited)
     for name in sorted(context.places, key=lambda name: name != state.node):
         same = name == state.node
-        if name in failed or not context.on[name] or not context.hardens(name):
+        if name in failed or not context.on[name] or not context.allows_no_schedule(name):
             continue
         if not same and not context.soft_period_over(name):
             continue
@@ -172,7 +172,7 @@ def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
     """Return why the drain failed if an unschedulable replacement forbids a NoSchedule mark."""
     # Without a failure, the replacement would be scheduled to the node once its mark is
     # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
-    if state.node not in context.marked or context.hardens(state.node):
+    if state.node not in context.marked or context.allows_no_schedule(state.node):
         return None
     waited = (
         eviction
