@@ -199,7 +199,7 @@ async def test_failed_eviction_is_retried_after_its_own_pause(
     await world.tick(1)
     assert world.api.requested == ["p0", "p0"]
     refused = [note for reason, note in world.told if reason == "PodEvictionRefused"]
-    assert refused == [f"d/p0: {answer.why}"] * events
+    assert refused == [f"cannot evict d/p0: {answer.why}"] * events
 
 
 @pytest.mark.parametrize("outcome", [EvictionResult.REFUSED, EvictionResult.GONE])
