@@ -51,5 +51,5 @@ async def test_protection_ends_at_its_time_when_clock_jumps(jump: int) -> None:
     assert await world.run_for(10) == [("release_mark", "n1")]
     world.machine.wall += jump
     off = GUARD_SECONDS // 10 + 10
-    assert ("unguard", "n1") not in await world.run_for(GUARD_SECONDS - off)
-    assert ("unguard", "n1") in await world.run_for(2 * off)
+    assert ("remove_protection", "n1") not in await world.run_for(GUARD_SECONDS - off)
+    assert ("remove_protection", "n1") in await world.run_for(2 * off)

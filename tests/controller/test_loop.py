@@ -423,7 +423,7 @@ async def test_unevaluable_pod_is_urgent_when_no_schedule_mark_may_block_it() ->
 async def test_lookout_continues_when_evaluating_pod_raises() -> None:
     class Undecodable(Pod):
         @property
-        def estimable(self) -> bool:
+        def evaluable(self) -> bool:
             raise ZeroDivisionError
 
     world = World()
