@@ -26,9 +26,10 @@ class WriteResult(StrEnum):
 
     SUCCESS = "success"
     CONFLICT = "conflict"
-    """The object has changed since the decision; the next pass decides again."""
+    """The object has changed since the decision. The next reconciliation decides again."""
     DROPPED = "dropped"
-    """The write was not sent, because the plan might be outdated; the next pass decides again."""
+    """The write was not sent, because the plan might be outdated. The next reconciliation decides
+    again."""
     ERROR = "error"
     """The API server refused the write or did not answer."""
 
@@ -205,8 +206,8 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_reach_threshold_ratio",
-        "Highest ratio of requests to usable capacity at which another node of the reach may be "
-        "marked.",
+        "Threshold of the ratio of requests to usable capacity: a node is marked only if the "
+        "ratio of the remaining nodes of the reach is not above it.",
         ("reach", "resource"),
         _by_resource(_thresholds),
     ),
@@ -297,23 +298,23 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
     def _add_reconcile(self) -> None:
         self.reconciles = self._counter(
             "ebb_reconcile_total",
-            "Passes of the reconcile loop. A pass is skipped if nothing has changed since the "
-            "last one.",
+            "Reconciliations by result: `evaluated` made a plan; `skipped` made none, because "
+            "nothing had changed since the last one.",
             result=("evaluated", "skipped"),
         )
         self.reconcile_seconds = Histogram(
             "ebb_reconcile_duration_seconds",
-            "Duration of a pass, including its writes.",
+            "Duration of a reconciliation, including its writes.",
             buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
             registry=self.registry,
         )
         self.reconcile_errors = self._counter(
             "ebb_reconcile_errors_total",
-            "Passes that ended with an exception; the log contains it.",
+            "Reconciliations that ended with an exception; the log contains it.",
         )
         self.reconcile_timeouts = self._counter(
             "ebb_reconcile_timeouts_total",
-            "Passes that reached their time limit before they had tried every node.",
+            "Reconciliations that reached their time limit before they had tried every node.",
         )
 
     def _add_writes(self) -> None:
@@ -336,8 +337,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.drain_failures = self._counter(
             "ebb_drain_failures_total",
-            "Drains that failed, by the reason of the node or of the pod that could not be "
-            "evicted.",
+            "Drains that failed, by the reason code: why a pod could not be evicted, or why the "
+            "node must stay.",
             reason=(),  # a code of docs/reasons.md
         )
         self.eviction_forbidden = self._gauge(

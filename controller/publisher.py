@@ -42,15 +42,15 @@ class Store(Protocol):
 
 
 class PassSource(Protocol):
-    """Provides the configuration in use and the last pass."""
+    """Provides the configuration in use and the result of the last reconciliation."""
 
     config: Config
     evaluated: asyncio.Event
-    """Set after every pass."""
+    """Set after every reconciliation."""
 
     @property
     def last(self) -> PassResult | None:
-        """Return the last pass since this replica started leading, or None."""
+        """Return the last result since this replica started leading, or None."""
 
 
 class _LastPass(NamedTuple):

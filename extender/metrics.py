@@ -12,7 +12,9 @@ class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
         super().__init__()
         self.prioritize = self._counter(
             "ebb_extender_prioritize_requests_total",
-            "Prioritize calls of kube-scheduler by result.",
+            "Prioritize calls of kube-scheduler by result: `scored`; `neutral`, all nodes got the "
+            "same score, because the view of the cluster was too old; `refused`, the call was "
+            "invalid.",
             result=("scored", "neutral", "refused"),
         )
         self.prioritize_seconds = Histogram(

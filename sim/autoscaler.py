@@ -293,7 +293,10 @@ class Autoscaler:
         return {name for name, room in free.items() if room != before[name]}
 
     def _soft_taint(self, unneeded: Collection[str]) -> None:
-        """Set the PreferNoSchedule taint on unneeded nodes only; a limited number in each scan."""
+        """Set the PreferNoSchedule taint on unneeded nodes, and remove it from other nodes.
+
+        One scan changes at most SOFT_TAINTS_A_SCAN_MAX nodes.
+        """
         wrong = [
             place.node
             for place in self._places()

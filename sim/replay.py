@@ -176,7 +176,7 @@ def choose(outcomes: Sequence[Outcome]) -> Choice | None:
         best = min(fast_enough, key=_cost_and_waits)
         return Choice(
             best,
-            f"the cheapest variant in which pods are Pending no longer than with {COMPARED_TO}",
+            f"the cheapest variant in which pods wait no longer than with {COMPARED_TO}",
         )
     best = min(undisturbed, key=lambda one: (one.mean(PENDING), one.mean(COST), one.variant.name))
     return Choice(

@@ -12,7 +12,8 @@ class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
         super().__init__()
         self.reviews = self._counter(
             "ebb_webhook_reviews_total",
-            "Admission reviews of Nodes by result.",
+            "Admission reviews of Nodes by result: `patched`, the webhook changed the taints; "
+            "`unchanged`; `refused`, the body was no valid review.",
             result=("patched", "unchanged", "refused"),
         )
         self.review_seconds = Histogram(

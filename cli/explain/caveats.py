@@ -147,7 +147,7 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
 
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
-    """Report movable pods that do not request both CPU and memory."""
+    """Report movable pods without a CPU request or without a memory request."""
     movable = [pod for pod in cluster.pods if not pod.stays_with_node]
     affected = [
         pod

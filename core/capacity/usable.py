@@ -175,13 +175,16 @@ class PooledRatios:
     """
 
     def __init__(self, known: Iterable[tuple[frozenset[int], Usability]]) -> None:
-        """Sort the ratios; *known*: sets of nodes, with the usability that their pods need."""
+        """Sort the ratios of all reaches.
+
+        *known*: for each reach, its nodes and the usability derived from its pods.
+        """
         areas = list(known)
         self._cpu = _ranked((one.max_cpu_per_gb, nodes) for nodes, one in areas)
         self._memory = _ranked((one.max_gb_per_cpu, nodes) for nodes, one in areas)
 
     def ratios(self, own: Usability, nodes: frozenset[int]) -> Usability:
-        """Return *own* with the largest ratios of all sets that share a node with *nodes*."""
+        """Return *own* with the largest ratios of all reaches that share a node with *nodes*."""
         cpu, memory = (
             next(ratio for ratio, others in ranked if not nodes.isdisjoint(others))
             for ranked in (self._cpu, self._memory)

@@ -160,11 +160,14 @@ class Pool:
     """Thresholds for all sets of nodes that a pod can use and that include a node of this pool. A
     missing value is that of the cluster."""
     release_thresholds: ReleaseThresholds = None
-    """A marked node of the pool is released above these thresholds. A missing value is 5
+    """The mark of a node of the pool is removed above these thresholds. A missing value is 5
     percentage points above `thresholds`."""
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether both selectors match the labels of a node."""
+        """Return whether `nodeSelector` and `matchExpressions` match the labels of a node.
+
+        An empty one matches every node.
+        """
         return all(labels.get(key) == value for key, value in self.node_selector) and all(
             one.matches(labels) for one in self.match_expressions
         )

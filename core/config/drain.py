@@ -25,7 +25,7 @@ class DrainConfig:
     after_seconds: Annotated[int, duration()] = 600
     """Time for which Ebb waits for a marked node to become empty before it evicts pods."""
     timeout_seconds: Annotated[int, duration(1)] = 600
-    """A drain without progress for this long has failed; the mark is released, and the node is not
+    """A drain without progress for this long has failed; the mark is removed, and the node is not
     marked again until its backoff ends."""
     max_on_node: AtOnce = 5
     """Maximum number of pods of the node that are evicted and not yet replaced."""

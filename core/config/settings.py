@@ -237,11 +237,12 @@ class Config:
     """Maximum ratio of requests to usable capacity after the removal of a node. It must hold in
     the cluster and in every set of nodes that a pod can use."""
     release_thresholds: ReleaseThresholds = None
-    """A marked node is released above these thresholds. A missing value is 5 percentage points
+    """The mark of a node is removed above these thresholds. A missing value is 5 percentage points
     above `thresholds`."""
     usability: UsabilityForm = UsabilityMode.AUTO
-    """Which free capacity counts as usable. With `auto`, Ebb derives four limits from the running
-    pods. With `none`, all free capacity counts. A mapping sets the limits."""
+    """Which free capacity counts as usable. With `auto`, Ebb derives the limits from the running
+    pods: the smallest usable amounts of CPU and memory, and the largest usable ratios between
+    them. With `none`, all free capacity counts. A mapping sets the four limits."""
     budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
     """Prices of nodes. Ebb removes the most expensive nodes first."""
@@ -278,7 +279,7 @@ class Config:
     has any. They apply to pods of ReplicaSets, ReplicationControllers and StatefulSets without
     topologySpreadConstraints."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
-    """A mark older than this is released, unless the node is empty."""
+    """A mark older than this is removed, unless the node is empty."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
     """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`). With
     `never`, only the node that is being drained gets a NoSchedule mark."""
@@ -349,7 +350,7 @@ class Config:
         return self.mode is Mode.ENFORCE and publish is CapacityBuffers.ENABLED
 
     def leave(self) -> Thresholds:
-        """Return the thresholds above which a marked node is released."""
+        """Return the thresholds of utilization above which the mark of a node is removed."""
         return self.release_thresholds or self.thresholds.leave()
 
     def thresholds_of(self, labels: Mapping[str, str]) -> Thresholds:
@@ -358,7 +359,7 @@ class Config:
         return pool.thresholds if pool and pool.thresholds else self.thresholds
 
     def leave_of(self, labels: Mapping[str, str]) -> Thresholds:
-        """Return the thresholds above which a marked node with these labels is released."""
+        """Return the thresholds above which the mark of a node with these labels is removed."""
         pool = self.budgets.pool_of(labels)
         if pool is None or not (pool.thresholds or pool.release_thresholds):
             return self.leave()

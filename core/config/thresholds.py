@@ -28,7 +28,7 @@ class Thresholds:
     of CPU."""
 
     def leave(self) -> "Thresholds":
-        """Return the default thresholds above which a marked node is released."""
+        """Return the default thresholds of utilization above which marks are removed."""
         devices = None if self.devices is None else eased(self.devices)
         return Thresholds(cpu=eased(self.cpu), memory=eased(self.memory), devices=devices)
 

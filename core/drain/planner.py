@@ -288,7 +288,7 @@ def _why_not(context: DrainContext, state: DrainState, pod: Pod) -> Blocker | No
     if (waited_for := why_waited_for(pod, context.now)) is not None:
         return waited_for
     if pod.key not in context.places[state.node]:
-        return Blocker(NO_PLACE, "the plan has no other node for it", pod.key)
+        return Blocker(NO_PLACE, "no other node has room for it in Ebb's plan", pod.key)
     refused = state.refused.get(pod.uid)
     if refused is not None and context.now.seconds < refused.until:
         return _refused(state, pod)

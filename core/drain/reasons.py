@@ -69,9 +69,9 @@ NOT_NOW: Final = Reason(
 )
 NO_PLACE: Final = Reason(
     "evict-no-place",
-    "The plan has no other node for the pod.",
+    "No other node has room for the pod in Ebb's plan.",
     "see why: ebb explain pod {namespace}/{name}",
-    "the plan has another node for the pod",
+    "another node has room for the pod in Ebb's plan",
 )
 REFUSED: Final = Reason(
     "evict-refused",
@@ -83,7 +83,7 @@ UNSETTLED: Final = Reason(
     "evict-unsettled",
     "Another pod of the same controller is starting, terminating or not Ready.",
     "check these pods: kubectl -n {namespace} get pods",
-    "all other pods of the controller are Ready",
+    "all other pods of the same controller (such as a ReplicaSet) are Ready",
 )
 NOT_REPLACED: Final = Reason(
     "evict-not-replaced",

@@ -95,7 +95,7 @@ async def read_body(request: web.Request, most_bytes: int) -> bytes:
     """Return the body of a request; `_Faults` answers if it is missing or too large."""
     connection = request.protocol
     if not isinstance(connection, Connection):
-        raise TypeError("the request was not served by Server")
+        raise TypeError("read_body() needs a request that was received by core.edge.http.Server")
     return await connection.body(request, most_bytes)
 
 

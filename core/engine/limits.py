@@ -216,7 +216,7 @@ class RemovalLimits:
                 f"a node was marked, or did not empty in time: {_no_mark_until(until)}", until
             )
         if self._marks_one and (seconds := self._budgets.mark_interval_seconds):
-            return f"another node is marked first, and the next one {duration(seconds)} later"
+            return f"Ebb marks another node first; the next node follows after {duration(seconds)}"
         return None
 
     def count_removal(self, node: Node) -> None:
@@ -265,7 +265,7 @@ SPACING: Final = Reason(
 )
 ZONE_BALANCE: Final = Reason(
     "zone-balance",
-    "The node's zone would have at least two schedulable nodes fewer than another zone.",
+    "The node's zone would have at least two fewer schedulable nodes than another zone.",
     "wait until nodes of the larger zones are removed; or set `balanceZones: false`",
     "no zone has more schedulable nodes than the node's zone after the planned removals",
 )

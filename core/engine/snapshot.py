@@ -57,7 +57,7 @@ UNREACHED: Final = Reason(
     "unreached",
     "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
     "find out why Ebb cannot evaluate these pods: ebb explain pod {namespace}/{name}",
-    "a pod that Ebb can evaluate can use the node, or no pod can use it at all",
+    "at least one pod that Ebb can evaluate can use the node, or no pod at all can use it",
 )
 
 

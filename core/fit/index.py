@@ -23,7 +23,10 @@ NAME_FIELD: Final = "metadata.name"
 
 
 class ValueIndex:
-    """The nodes by their value of one label, of the name, or of the declared features."""
+    """The nodes by their value of one label, of the name, or of the declared features.
+
+    A set of nodes is an int: bit n is set if it contains the node at place n.
+    """
 
     def __init__(self, size: int, values: Iterable[tuple[int, str]]) -> None:
         """Index *size* nodes; *values*: (place of the node, value) for nodes that have one."""
@@ -35,7 +38,7 @@ class ValueIndex:
         """Nodes as bits by value, for values of more than FEW_NODES nodes."""
 
     def matching(self, asked: Requirement) -> int:
-        """Return the nodes whose value, or lack of one, matches the requirement."""
+        """Return the bit set of nodes whose value, or lack of one, matches the requirement."""
         nodes = self._matching_values(asked)
         return nodes | (self._all ^ self.any) if matches_requirement(asked, {}) else nodes
 
@@ -53,7 +56,7 @@ class ValueIndex:
                 return 0
 
     def one_of(self, asked: Iterable[str]) -> int:
-        """Return the nodes that have one of the values."""
+        """Return the bit set of nodes that have one of the values."""
         found, few = 0, list[int]()
         for value in asked:
             places = self._places.get(value, ())
@@ -112,7 +115,7 @@ class Taints:
 
 
 class _TaintIndex:
-    """The nodes by their blocking taints.
+    """The nodes by their blocking taints, as bit sets.
 
     Its size grows with the nodes, and with the distinct tolerations that are looked up.
     """
@@ -130,7 +133,7 @@ class _TaintIndex:
         self._tolerated: dict[tuple[Toleration, ...], int] = {}
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> int:
-        """Return the nodes whose blocking taints are all covered by the tolerations."""
+        """Return the nodes whose blocking taints are all tolerated, as a bit set."""
         nodes = self._tolerated.get(tolerations)
         if nodes is None:
             covered = frozenset(self._blocking.covered(tolerations))
@@ -144,7 +147,10 @@ class _TaintIndex:
 
 
 class NodeIndex:
-    """Nodes by the fields that filters read."""
+    """Nodes by the fields that filters read.
+
+    A set of nodes is an int: bit n is set if it contains the node at place n of the sequence.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -176,7 +182,7 @@ class NodeIndex:
 
     @cached_property
     def unschedulable(self) -> int:
-        """The cordoned nodes."""
+        """The cordoned nodes, as a bit set."""
         places = (n for n, one in enumerate(self._nodes) if one.unschedulable)
         return bits_of(len(self._nodes), places)
 

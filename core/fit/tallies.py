@@ -63,7 +63,7 @@ class DomainCount:
         """Nodes of the domains with at least one such pod."""
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node; nodes without a domain are ignored."""
+        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -87,7 +87,7 @@ class Spread(DomainCount):
         """Nodes of the domains with each count."""
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node; nodes without a domain are ignored."""
+        """Add *by* (may be negative) to the count of the node's domain, if it has one."""
         domain = self.domains.of[node]
         if domain is not None:
             before = self.counts.get(domain, 0)
@@ -124,7 +124,7 @@ class Attached(DomainCount):
         self._of_driver, self._held = of_driver, held
 
     def add(self, node: int, by: int) -> None:
-        """Count *by* more pods on the node.
+        """Add *by* (may be negative) to the number of pods on the node.
 
         The first pod on a node attaches the volume, the last one detaches it.
         """

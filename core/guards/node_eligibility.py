@@ -37,7 +37,8 @@ VIRTUAL_NODE: Final = Reason(
     "virtual-node",
     "The node is virtual (virtual kubelet, Fargate): its removal would save no machine. Ebb does "
     "not mark it, places no pods on it, and does not count its capacity.",
-    "none needed; if a machine backs the node, remove the label or taint of virtual nodes",
+    "none needed; if a machine backs the node, remove the label or taint that identifies a "
+    "virtual node, such as type=virtual-kubelet or the taint virtual-kubelet.io/provider",
     "labels, taints and providerID do not identify the node as virtual any more",
 )
 OPTED_OUT: Final = Reason(

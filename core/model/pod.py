@@ -127,7 +127,10 @@ class Pod:
 
     @property
     def estimable(self) -> bool:
-        """Return whether requests, selectors and taints are known, perhaps other things not."""
+        """Return whether Ebb knows the pod's requests, node selectors and tolerations.
+
+        Other constraints, such as volumes, may still be unknown.
+        """
         return not (self.too_much or self.unreadable)
 
     def as_estimated(self) -> "Pod":

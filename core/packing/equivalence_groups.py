@@ -55,7 +55,11 @@ def templates(groups: Groups) -> list[NodeConstraints]:
 def group_by_value(
     groups: Groups, numbers: Mapping[NodeConstraints, int]
 ) -> dict[tuple[Resources, int], Sequence[Pod]]:
-    """Merge groups that are equal by value, each sorted by namespace and name."""
+    """Merge groups with equal requests and node constraints; sort each by namespace and name.
+
+    *numbers*: a number for each set of node constraints. Return the groups by requests and this
+    number.
+    """
     found: dict[tuple[Resources, int], list[Sequence[Pod]]] = {}
     for members in groups:
         key = members[0].requests, numbers[members[0].placing]

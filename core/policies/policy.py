@@ -134,7 +134,10 @@ class Policy(Protocol):
         return ()
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
-        """Return the reason for a violated condition."""
+        """Return the Blocker that reports a violated condition.
+
+        *found*: a result of `exceeded`; *marked*: whether the node has a mark already.
+        """
         raise AssertionError("a policy without exceeded() has nothing to explain")
 
     def describe(self, node: int) -> str:  # noqa: ARG002

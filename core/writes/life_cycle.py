@@ -22,12 +22,15 @@ from core.writes.write import WriteKind
 
 
 class State(Enum):
-    """State of a Node: one of the first three; the others are possible in addition."""
+    """State of a Node: one of the first three; others are possible in addition."""
 
     UNMARKED = "unmarked", "The node has no mark."
     SOFT = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
     HARD = "NoSchedule", "The node is marked `hard`: kube-scheduler places no pods on it."
-    PROTECTED = "protected", "Marked, and protected from scale-down until it is empty."
+    PROTECTED = (
+        "protected",
+        "Marked, and protected from scale-down until the node is empty and not reserved.",
+    )
     RELEASED_TO_AUTOSCALER = (
         "released to the autoscaler",
         "Marked, and not protected: the autoscaler may remove the node.",
@@ -38,7 +41,7 @@ class State(Enum):
     )
     PROTECTED_UNMARKED = (
         "protected without mark",
-        "Not marked, and protected from scale-down until Ebb releases it to the autoscaler.",
+        "Not marked, and protected from scale-down without a fixed end.",
     )
     BACKING_OFF = (
         "backing off",
@@ -56,8 +59,14 @@ class State(Enum):
 class Event(Enum):
     """Events of a Node, from the plan and the cluster, in the order of evaluation."""
 
-    DELETED = "being deleted", "the Node is being deleted, or an autoscaler is removing it"
-    LEAVING = "leaving", "others are removing the node, and Ebb has written on it"
+    DELETED = (
+        "being deleted",
+        "the Node has a deletionTimestamp, or an autoscaler is about to delete it",
+    )
+    LEAVING = (
+        "leaving",
+        "a taint of another program announces the removal of the node, and Ebb has written on it",
+    )
     OBSERVE = "observe", "the configured mode is observe"
     DRAIN_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
     UNREMOVABLE = "not removable", "the cluster needs the node"
@@ -66,7 +75,7 @@ class Event(Enum):
     REMOVABLE = "removable", "the cluster does not need the node"
     REMOVABLE_OBSERVED = (
         "removable in observe",
-        "the cluster does not need the node; in mode observe the mark is only reported",
+        "the cluster does not need the node; Ebb logs the mark, and writes nothing",
     )
     WRONG_TAINTS = "wrong taints", "the taints of the node do not match its mark"
     MARK_REMOVED = "mark removed", "someone else removed the mark"
@@ -78,17 +87,20 @@ class Event(Enum):
         "wrong annotation",
         "the protection uses an annotation that the autoscaler of the node does not read",
     )
-    DETAILS_REMOVED = "details removed", "someone else removed the mark and its details"
+    DETAILS_REMOVED = (
+        "details removed",
+        "someone else removed the mark and its details, but not the protection",
+    )
     PROTECTION_UNWANTED = "protection unwanted", "the unmarked node needs no protection any more"
     LONG_OCCUPIED = (
         "occupied for long",
-        "the unmarked node has not been empty for as long as protection lasts after a release",
+        "the unmarked node has not been empty for `scaleDownProtection.afterRelease`",
     )
     PROTECTION_REMOVED = "protection removed", "someone else removed the protection"
     INVALID_END = "invalid end", "a wrong clock set the end of the protection"
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
     BUSY = "busy", "the unmarked node is above the autoscaler's utilization threshold"
-    BACKOFF_EXPIRED = "backoff expired", "the backoff ended long ago"
+    BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
     DRIFTED = (
         "drifted",
         "Karpenter has reported the node as drifted for an hour, and may replace it",
@@ -110,7 +122,7 @@ class Event(Enum):
     EMPTY = "empty", "the marked node is empty, and the autoscaler may remove it"
     RESERVE_CHANGED = (
         "reservation changed",
-        "the reservation of the node began or ended; written together with other changes",
+        "the reservation of the node for expected pods began or ended",
     )
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -224,7 +236,7 @@ LAST: Final = {
     Event.REMOVABLE,
     Event.MARK_REMOVED,
 }
-"""Events after whose write nothing else is written on the Node: that write includes the rest."""
+"""Events after whose write nothing else is written on the Node in the same reconciliation."""
 
 
 def states(node: Node) -> Iterator[State]:

@@ -432,7 +432,10 @@ class NodePatchPlanner:
         return desired_taints(node, self._config.taint_key)
 
     def _details(self, node: Node, *, renewed: bool) -> dict[str, str | None]:
-        """Return the details for a new mark, a mark without valid details, or a new deadline."""
+        """Return the details annotation for a new mark, or for a mark without valid details.
+
+        *renewed*: the deadline counts from now instead of from the time of the mark.
+        """
         since = self._now
         if mark_of(node.labels) is not None:
             since = min(marked_since(node, self._config.taint_key) or since, since)

@@ -37,8 +37,8 @@ Every program serves `/metrics`:
 
 A scrape needs no client certificate, even if `extender.clientCAFile` is set. Scrape every pod, not
 a Service: each replica exports its own metrics, and only the leader of the controller exports the
-results of a pass. The values are at most a quarter of a second old. The NetworkPolicies of the
-manifests allow pods to reach these ports. For Prometheus without an operator:
+results of a reconciliation. The values are at most a quarter of a second old. The NetworkPolicies
+of the manifests allow pods to reach these ports. For Prometheus without an operator:
 
 ```yaml
 scrape_configs:
@@ -94,14 +94,14 @@ ALERTS: Final = (
     (
         "increase(ebb_reconcile_errors_total[15m]) > 0",
         "",
-        "a pass ended with an exception: the log contains the stack trace",
+        "a reconciliation ended with an exception: the log contains the stack trace",
     ),
     (
         "increase(ebb_reconcile_timeouts_total[1h]) > 0",
         "1h",
         (
-            "passes reach their time limit, so some nodes have the reason `time-box`: give the "
-            "controller a faster CPU"
+            "reconciliations reach their time limit, so some nodes have the reason `time-box`: "
+            "give the controller a faster CPU"
         ),
     ),
     (
@@ -124,8 +124,9 @@ ALERTS: Final = (
         "0 < ebb_serving_certificate_expiration_timestamp_seconds < time() + 86400",
         "",
         (
-            "the serving certificate expires within a day and is not renewed: then the controller"
-            " writes the taints, or pods get no scores"
+            "the serving certificate expires within a day, and is not renewed. After that the API "
+            "server does not call the webhook, so the controller writes the taints a little "
+            "later; or kube-scheduler gets no scores from the extender"
         ),
     ),
     (
@@ -172,8 +173,8 @@ ALERTS: Final = (
 LABELS: Final[Mapping[str, str]] = {
     "effect": "effect of the taint of a mark",
     "operation": "operation of a write, as in [the life cycle of a mark](life-cycle.md). "
-    "`mark` includes changes of the deadline; `remove_protection` includes the release to the "
-    "autoscaler",
+    "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
+    "every removal of a mark; `remove_protection` includes *release to the autoscaler*",
     "pool": "name of a pool in `underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of one of [all reasons](reasons.md). Of watches, why the watch ended: "
@@ -183,8 +184,8 @@ LABELS: Final[Mapping[str, str]] = {
     "resource": "`cpu` or `memory`. Of watches and objects, the API resource, such as `pods`",
     "result": "what happened. Of writes: `success`; `conflict`: the object has changed since the "
     "decision; `dropped`: not sent, because the plan might be outdated; `error`: refused, or no "
-    "answer. The next pass decides again about everything that was not written. Of evictions: "
-    "`evicted`; `gone`: the pod no longer exists; `refused`, for example by a "
+    "answer. The next reconciliation decides again about everything that was not written. Of "
+    "evictions: `evicted`; `gone`: the pod no longer exists; `refused`, for example by a "
     "PodDisruptionBudget; `error`: no answer",
     "unit": "`core` or `byte`",
 }
@@ -194,16 +195,16 @@ EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.SET_NO_SCHEDULE: "The taint of the mark is NoSchedule now.",
     WriteKind.SET_PREFER_NO_SCHEDULE: "The taint of the mark is PreferNoSchedule again.",
     WriteKind.RELEASE_MARK: "The mark was removed; the note has the reason. After a failed drain "
-    "it names the pod.",
+    "the note names the pod.",
     WriteKind.PROTECT: "The autoscaler must not remove the node while it is marked, or for some "
-    "time after the mark was released.",
+    "time after the mark was removed.",
     WriteKind.PROTECT_UNMARKED: "The autoscaler must not remove the unmarked node until Ebb "
-    "releases it.",
+    "releases it to the autoscaler.",
     WriteKind.REMOVE_PROTECTION: "The autoscaler may remove the node.",
     WriteKind.ALLOW_DRIFT: "Karpenter may replace the marked node, which has been drifted for an "
     "hour.",
     WriteKind.REPAIR_TAINTS: "The taints did not match the mark; Ebb corrected them.",
-    WriteKind.UPDATE_RESERVE: "The node is now reserved for other pods, or no longer reserved.",
+    WriteKind.UPDATE_RESERVE: "The node is now reserved for expected pods, or no longer reserved.",
     WriteKind.REMOVE_BACKOFF: "The backoff of the node expired some time ago, so Ebb removed its "
     "annotation.",
 }

@@ -68,7 +68,7 @@ def buffers(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _rule(answer: Planned) -> dict[str, Any]:
-    """Return the thresholds, or the metrics of a policy without thresholds."""
+    """Return the thresholds if the policy uses them, else the metrics of the policy."""
     plan = answer.plan
     if POLICIES[plan.policy].thresholds:
         return {"thresholds": _limits(answer.config.thresholds)}

@@ -46,7 +46,7 @@ def write(answer: Planned, out: Console) -> None:
 
 
 def _rule(answer: Planned) -> str:
-    """Return the thresholds, or the policy and its metrics."""
+    """Return the thresholds if the policy uses them, else its name and its metrics."""
     plan, limits = answer.plan, answer.config.thresholds
     if POLICIES[plan.policy].thresholds:
         cpu, memory = map(limit_text, (limits.cpu, limits.memory))

@@ -156,9 +156,11 @@ class Inventory:
 
 
 def _unchanged(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind
-    """Return whether an object has not changed; equal Nodes may have different versions."""
+    """Return whether no field that Ebb reads has changed; always False for Nodes."""
+    # Equal Nodes may have different resource versions, and a write needs the latest.
     if kind is NODES or before != one:
         return False
+    # Readiness does not count when pods are compared.
     return kind is not PODS or before.ready == one.ready
 
 

@@ -21,12 +21,13 @@ from core.model.reason import Blocker, Reason
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
 
 SLACK: Final = Fraction(1, 2)
-"""Excess, in nodes, that may be missing before a marked node is released."""
+"""Excess, in nodes, that may be missing before the mark of a node is removed."""
 SCORE_SCALE: Final = 2**128
 """Denominator of scores; finer differences count as equal."""
 _GAUGE: Final = PolicyGauge(
     "ebb_excess_nodes",
-    "Free capacity of the schedulable unmarked nodes, in multiples of the candidate's capacity.",
+    "Free capacity of the schedulable unmarked nodes, in multiples of the capacity of "
+    "the node that the policy would remove next.",
 )
 
 NO_EXCESS: Final = Reason(

@@ -54,8 +54,8 @@ class Settings:
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Nodes may be removed while their CPU and memory requests are both below this share."""
     leave: Annotated[Annotated[Fraction, SHARE] | None, at_least("utilization")] = None
-    """A marked node is released when its CPU or memory requests reach this share. The default is 5
-    percentage points above `utilization`: 55%."""
+    """The mark of a node is removed when its CPU or memory requests reach this share. The default
+    is 5 percentage points above `utilization`: 55%."""
     keep_standalone: Flag = True
     """Whether pods without a controller prevent the removal of their node."""
     keep_system: Flag = True
@@ -79,7 +79,7 @@ class Settings:
 
 
 class NodeUtilization(Policy):
-    """Prefer nodes that will be empty soon."""
+    """Remove nodes with few requests, first those that will be empty soon."""
 
     name: ClassVar[str] = "NodeUtilization"
     Settings: ClassVar[type[Any] | None] = Settings

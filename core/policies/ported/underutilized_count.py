@@ -47,7 +47,7 @@ OVER_LIMIT: Final = Reason(
     "The CPU requests on the node are not below the `limit` of its pool. A candidate, and a "
     "marked node, remain so until their requests are above the limit.",
     "wait for requests to fall; or raise the pool's `limit`, and `required` with it",
-    "the node's CPU requests are below the `limit` of its pool",
+    "the node's CPU requests, as a share of its allocatable, are below the pool's `limit`",
 )
 TOO_FEW_UNDER_LIMIT: Final = Reason(
     "too-few-under-limit",
@@ -66,8 +66,8 @@ class CountedPool:
     enabled: Flag = False
     """Whether nodes of the pool may be removed. If true, `limit` and `required` must be set."""
     limit: Annotated[Fraction, SHARE] | None = None
-    """Ratio of CPU requests to allocatable CPU. Nodes below it count as underutilized; marked
-    nodes above it are released."""
+    """Ratio of CPU requests to allocatable CPU. Nodes below it count as underutilized; the marks
+    of nodes above it are removed."""
     required: Annotated[int, whole_number(1, REQUIRED_MAX)] | None = None
     """Minimum number of unmarked nodes below the limit. With fewer, no node is removed."""
 
@@ -104,8 +104,8 @@ class _Pool:
 class UnderutilizedCount(Policy):
     """Remove the least utilized node of a pool in which enough nodes are under the limit.
 
-    Unschedulable nodes do not count, because they have no room for pods of a removed node. A node
-    that its pods or an annotation keep does count.
+    Unschedulable nodes do not count, because they have no room for pods of a removed node. Nodes
+    that Ebb may not remove, because of their pods or an annotation, do count.
     """
 
     name: ClassVar[str] = "UnderutilizedCount"
@@ -122,13 +122,16 @@ class UnderutilizedCount(Policy):
             (
                 "underutilized_nodes",
                 (
-                    "Unmarked schedulable nodes of the pool under its `limit`; they count for "
-                    "`required`."
+                    "Unmarked schedulable nodes of the pool under its `limit`. The policy removes "
+                    "nodes only if there are at least `required` of them."
                 ),
             ),
             (
                 "candidate_nodes",
-                "Unmarked nodes of the pool that were under its `limit`, and not above it since.",
+                (
+                    "Unmarked nodes of the pool that may be marked next: their requests were "
+                    "below its `limit` once, and have not been above it since."
+                ),
             ),
             (
                 "requests_ratio",

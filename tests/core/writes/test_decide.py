@@ -665,7 +665,7 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
         (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
          False,
          "the unmarked node is above the autoscaler's utilization threshold"),
-        (CONFIG, node(None, FORGOTTEN), (), False, "the backoff ended long ago"),
+        (CONFIG, node(None, FORGOTTEN), (), False, "the backoff ended at least `backoff.max` ago"),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
         (HARD, with_mark("soft", OURS), (POD,), True, "marked for 1 min"),

@@ -292,8 +292,10 @@ def test_unmarked_node_gets_protection_write(
         (
             Scope.EMPTY,
             (THERE,),
-            "min-nodes: the cluster would have 1 schedulable node that pods can use, fewer than "
-            "minNodes: 1000",
+            (
+                "min-nodes: the cluster would have 1 schedulable node that pods can use, fewer "
+                "than minNodes: 1000"
+            ),
         ),
         (
             Scope.ALL,
