@@ -1,1 +1,1 @@
-"""The settings, a module for each section: defaults, allowed values, schema of the file."""
+"""The settings, grouped by topic: defaults, allowed values, schema of the file."""

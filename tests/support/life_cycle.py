@@ -22,10 +22,9 @@ listed the event has no effect. After the write of an event in **bold** Ebb writ
 the Node in this reconciliation. If a Node is *being deleted*, no other event occurs.
 
 *Release the mark* means: remove the mark and its details from the Node, and protect the node from
-scale-down for `scaleDownProtection.afterRelease`. *Release to the
-autoscaler* means: remove the protection, so that the autoscaler may remove the node. *Someone
-else* is any user or program but Ebb. The *details* are the annotation with the times and the
-reason of the mark.
+scale-down for `scaleDownProtection.afterRelease`. *Release to the autoscaler* means: remove the
+protection, so that the autoscaler may remove the node. *Someone else* is any user or program but
+Ebb. The *details* are the annotation with the times and the reason of the mark.
 
 The arrows of the diagram show how one state changes. The other states of the Node remain, except
 that the states *protected* and *released to the autoscaler* end with the mark.
