@@ -39,8 +39,8 @@ class ClusterView(Inventory):
         urgent."""
         self._unchecked: set[str] = set()
         """Newly unschedulable pods, as namespace/name."""
-        # Counted with each event: to search all pods for each node that is released would block
-        # the event loop.
+        # Counted with each event: to search all pods for each marked node would block the
+        # event loop.
         self._occupants: Counter[str] = Counter()
         """Number of pods on each node that keep it from being empty and are not terminating."""
         self._karpenter_occupants: dict[str, dict[str, Pod]] = {}
@@ -132,7 +132,7 @@ class ClusterView(Inventory):
         """Return a check of the pods that became unschedulable since the last call.
 
         The check may run in any thread. It returns whether one of these pods cannot wait for the
-        interval, because a marked node may have to be released for it. *options*: see
+        interval, because the mark of a node may have to be removed for it. *options*: see
         `snapshot`.
         """
         keys, self._unchecked = self._unchecked, set()

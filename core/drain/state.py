@@ -82,7 +82,10 @@ class DrainState:
         return replace(self, left=left, progress=now_seconds, evicted=(*self.evicted, new))
 
     def released(self, failed: Mapping[str, Blocker]) -> "DrainState":
-        """Return the state in which no node is being drained."""
+        """Return the state in which no node is being drained.
+
+        *failed*: why the drain failed, by node whose mark is to be removed.
+        """
         return replace(self, node="", here=frozenset(), left=frozenset(), failed=failed)
 
     @property

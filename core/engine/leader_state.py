@@ -179,7 +179,7 @@ class RateLimits:
     pending_until: int | None = None
     """End of the cooldown after a pod became unschedulable; None if it has ended."""
     mark_interval_until: int | None = None
-    """End of the interval after the last mark, or after a node did not empty in time."""
+    """End of `markInterval` after the last mark, or after a node did not empty in time."""
     window_ends: Ends = field(default_factory=dict)
     """Times at which the marks of the window leave it."""
     reached_ends: Ends = field(default_factory=dict)
@@ -287,7 +287,7 @@ def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
 
 
 def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | None:
-    """Return when the last mark was set, or a node that did not empty was released."""
+    """Return when the last mark was set, or removed because its node did not empty in time."""
     first = state.first_pass_at is None
     # A node's kubelet may write the annotations that contain the times, but not the mark. So the
     # times are read only in the first pass, and later on nodes whose mark was set or removed since

@@ -209,7 +209,7 @@ class RemovalLimits:
     def spacing(self, _: Node) -> str | Timed | None:
         """Return a message if the last mark is too recent, else None.
 
-        The release of a node that did not empty before its deadline counts like a mark.
+        The removal of a mark whose node did not empty before its deadline counts like a mark.
         """
         if until := self.rate_limits.mark_interval_until:
             return Timed(

@@ -1,9 +1,10 @@
-"""Keep a node reserved for longer if the reserve needed it again after its release.
+"""Keep a node reserved for longer if the reserve needed it again after it was released.
 
 The room on the other nodes changes with every pod. A node that is needed while a pod of a CronJob
-runs would be released each time the pod ends, and protected again before the autoscaler, which
-waits about ten minutes, could remove it. So such a node stays reserved for one `reserve.window`
-after it was needed last, twice as long after each repetition, up to `reserve.lookback`.
+runs would be released to the autoscaler each time the pod ends. It would be protected again before
+the autoscaler, which waits about ten minutes, could remove it. So such a node stays reserved for
+one `reserve.window` after it was needed last, twice as long after each repetition, up to
+`reserve.lookback`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +25,7 @@ DOUBLINGS_MAX: Final = 32
 
 
 class ReserveHit(NamedTuple):
-    """A node that the reserve needed again after it had been released."""
+    """A node that the reserve needed again after its release to the autoscaler."""
 
     times: int
     """Number of times that the node was needed again."""

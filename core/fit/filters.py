@@ -108,7 +108,7 @@ class VolumeFilter(Filter):
         return chain.from_iterable(map(self.volume_reads, placing.volumes))
 
     def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
-        """Return the nodes of the index that can use all volumes of the template."""
+        """Return the nodes of the index that can use all volumes of the template, as a bit set."""
         nodes = index.all
         for volume in placing.volumes:
             nodes &= self.nodes_of_volume(index, volume)

@@ -70,7 +70,7 @@ class ValueIndex:
 
     @cached_property
     def any(self) -> int:
-        """The nodes that have a value."""
+        """The nodes that have a value, as a bit set."""
         return bits_of(self._size, chain.from_iterable(self._places.values()))
 
     def _beyond(self, asked: Requirement) -> int:

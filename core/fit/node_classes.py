@@ -79,7 +79,7 @@ class NodeClasses:
         return not classes & ~self._classes(placing, filters)
 
     def classes_of(self, nodes: Iterable[int]) -> int:
-        """Return the classes of the nodes, for `allows`."""
+        """Return the bit set of the nodes' classes, for `allows`."""
         found = {self._class_of[node] for node in nodes}
         return sum(1 << node_class for node_class in found)
 

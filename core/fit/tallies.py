@@ -44,7 +44,7 @@ class Domains:
         return not self._shared
 
     def beside(self, node: int) -> int:
-        """Return the nodes in the domain of the node."""
+        """Return the nodes in the domain of the node, as a bit set."""
         domain = self.of[node]
         found = self._shared.get(domain) if domain is not None else None
         return 1 << node if found is None else found
@@ -105,7 +105,7 @@ class Spread(DomainCount):
         return min(self._having, default=0)
 
     def having(self, most: int) -> int:
-        """Return the nodes of the domains with a count of at most *most*."""
+        """Return the bit set of nodes of the domains with a count of at most *most*."""
         found = 0
         for count, nodes in self._having.items():
             if count <= most:
@@ -144,7 +144,7 @@ class AntiAffinity(NamedTuple):
     tally: DomainCount
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes; nodes without a domain are not refused."""
+        """Return the refused ones of a bit set of nodes; none without a domain is refused."""
         return nodes & self.tally.there
 
 
@@ -157,7 +157,7 @@ class Affinity(NamedTuple):
     """True if the pod's own affinity selects the pod."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes."""
+        """Return the refused ones of a bit set of nodes."""
         # The first pod of a group with affinity to itself may run wherever the labels exist.
         first = self.own and not any(tally.there for tally in self.tallies)
         admitted = nodes
@@ -177,7 +177,7 @@ class TopologySpread(NamedTuple):
     min_domains: int
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes, including all nodes without the label."""
+        """Return the refused ones of a bit set of nodes, including all nodes without the label."""
         most = self.tally.least(self.min_domains) + self.max_skew - self.own
         return nodes & ~self.tally.having(most)
 
@@ -194,7 +194,7 @@ class VolumeLimit(NamedTuple):
     """Limit by node id, or None if there is no limit."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused nodes; every node is checked."""
+        """Return the refused ones of a bit set of nodes; every node is checked."""
         places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
@@ -309,7 +309,10 @@ class Group:
         return all(isinstance(rule, AntiAffinity | VolumeLimit) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
-        """Return the nodes that no rule refuses, attach limits aside; see `takes`."""
+        """Return the ones of a bit set of nodes that no rule refuses.
+
+        Attach limits are not checked here; see `takes`.
+        """
         for rule in self.rules:
             if not nodes:
                 break

@@ -1,7 +1,7 @@
 """Sort the nodes in first-fit order, with the requests on them.
 
-Ebb's own taint is ignored here: a node that cannot be removed is released anyway, so its mark must
-not keep pods away. Node ids are positions in `nodes`.
+Ebb's own taint is ignored here: the mark of a node that cannot be removed is removed anyway, so it
+must not keep pods away. Node ids are positions in `nodes`.
 """
 
 from collections.abc import Collection, Mapping, Sequence

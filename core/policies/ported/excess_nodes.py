@@ -63,7 +63,7 @@ class Settings:
 
     threshold: Annotated[Fraction, number(positive=False)] = Fraction(2)
     """Nodes are removed while the excess (free capacity, in nodes) is above this number. Marks are
-    released when the excess is below this number minus 0.5."""
+    removed when the excess is below this number minus 0.5."""
     weights: Annotated[
         Weights,
         where(lambda found: found.cpu + found.memory > 0, "weights of which one is above 0"),
