@@ -261,8 +261,8 @@ class Budgets:
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
     marked; without pools all nodes can."""
     balance_zones: Flag = True
-    """Whether to keep zones balanced: no removal may leave a zone of a pool with two schedulable
-    nodes fewer than its largest zone."""
+    """Whether to keep zones balanced: no removal may leave a zone of a pool with at least two
+    fewer schedulable nodes than its largest zone."""
     headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
     """Number of pods for which room must remain, each as large as the largest pod of its reach
     (the set of nodes that a pod can use)."""
