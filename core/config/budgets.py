@@ -145,7 +145,8 @@ class Pool:
 
     name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
     """Name of the pool in messages and metrics."""
-    node_selector: Selector = ()
+    # An empty selector is valid only as a missing one.
+    node_selector: Annotated[Selector, Field(exclude_if=lambda selector: not selector)] = ()
     """Labels of the pool's nodes. A node belongs to the first pool that selects it."""
     match_expressions: Annotated[
         tuple[

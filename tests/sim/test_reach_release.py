@@ -85,7 +85,7 @@ async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
         for step in range(3):
             before = standing.cluster
             await controller.tick(before, NOW + step)
-            plain = Reference(before, config, due=frozenset()).run().removals
+            plain = Reference(before, config, due=frozenset(), clock=NOW + step).run().removals
             expected = {name for name, _ in plain}
             marked = {n.name for n in standing.cluster.nodes if is_marked(n) and not leaving(n)}
             assert marked == expected, (seed, step)

@@ -47,6 +47,7 @@ from tests.support.reference_reserve import held_back
 pytestmark = pytest.mark.mutate
 
 NOW = 1_767_225_600
+ONE_NODE_LEFT = "the cluster would have 1 schedulable node that pods can use"
 NO_RESERVE = Reserve(lookback_seconds=0)
 BUDGETS = replace(UNLIMITED, reserve=NO_RESERVE, headroom=0)
 CONFIG = Config(mode=Mode.ENFORCE, budgets=BUDGETS, deadline_seconds=3600)
@@ -292,10 +293,7 @@ def test_unmarked_node_gets_protection_write(
         (
             Scope.EMPTY,
             (THERE,),
-            (
-                "min-nodes: the cluster would have 1 schedulable node that pods can use, fewer "
-                "than minNodes: 1000"
-            ),
+            f"min-nodes: {ONE_NODE_LEFT}, fewer than minNodes: 1000",
         ),
         (
             Scope.ALL,
