@@ -393,8 +393,10 @@ class Ebb:
 
     def _metrics(self) -> dict[str, float]:
         time.sleep(max(0.0, self._told_anew - time.monotonic()))
-        text = self.get("/metrics")[1]
+        status, text = self.get("/metrics")
         self._told_anew = time.monotonic() + SCRAPE_SECONDS
+        if status != 200:  # the program is starting, or was killed
+            return {}
         samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
         return {series: float(value) for series, _, value in samples}
 

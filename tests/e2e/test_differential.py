@@ -79,8 +79,11 @@ def may_move(found: Pod) -> bool:
 
 def carry_out(world: World, decided: Plan) -> None:
     """Carry out the plan in its order. Raises: DifferenceError."""
-    world.lift(one.pod for one in decided.pending)
-    for one in decided.pending:
+    # The room for other Pending pods is only the least that they need: the scheduler knows more.
+    evaluable = {found.key for found in world.cluster.pods if found.evaluable}
+    pending = [one for one in decided.pending if one.pod in evaluable]
+    world.lift(one.pod for one in pending)
+    for one in pending:
         world.move(one.pod, one.node)
     for removal in decided.removals:
         world.lift(one.pod for one in removal.placements)

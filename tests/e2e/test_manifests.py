@@ -97,8 +97,12 @@ def test_second_apply_does_not_overwrite_certificates_of_webhook(plane: Plane, a
 IDLE: dict[str, set[Right]] = {
     # Used when a Node has changed and the watch has not reported it yet.
     CONTROLLER_ACCOUNT: {("", "nodes", "get")}
-    # Used when the API server serves this kind; here the list returns 404.
-    | {("autoscaling.x-k8s.io", "capacitybuffers", "watch")},
+    # Used when the API server serves these kinds; here their lists return 404.
+    | {
+        ("autoscaling.x-k8s.io", "capacitybuffers", "watch"),
+        ("karpenter.sh", "nodepools", "watch"),
+        ("karpenter.sh", "nodeclaims", "watch"),
+    },
     WEBHOOK_ACCOUNT: set(),
     EXTENDER_ACCOUNT: set(),
 }
