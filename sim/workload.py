@@ -78,7 +78,8 @@ class Workload:
     """Labels, taints and opt-outs of a shape; other shapes have none."""
     deployments: tuple[Deployment, ...] = ()
     largest_first: bool = False
-    """True: of arrivals at one time the largest is first; False: Jobs are first, in this order."""
+    """Order of arrivals at one time. True: the largest first; False: in the order of `arrivals`,
+    then `deployments`."""
 
     def in_order(self) -> Sequence[Arrival | Deployment]:
         """Return all arrivals; arrivals of one time are scheduled in this order."""

@@ -146,8 +146,9 @@ class ScaleDownProtection:
     """Nodes that Ebb protects from scale-down until it releases them to the autoscaler: only
     marked nodes (`marked`), also empty unmarked nodes (`empty`), or all nodes (`all`)."""
     after_release_seconds: Annotated[int, duration()] = 900
-    """Maximum time for which a node stays protected from scale-down after the release of its mark.
-    Set it for autoscalers that evict pods."""
+    """Maximum time for which a node stays protected from scale-down after its mark was released,
+    so that an autoscaler that evicts pods does not drain it at once. With `0s` it is not
+    protected."""
     utilization: Annotated[Fraction, SHARE] = Fraction(1, 2)
     """Scale-down utilization threshold of the autoscaler. With `scope: marked`, an unmarked node
     above it needs no protection."""

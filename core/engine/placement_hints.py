@@ -121,7 +121,11 @@ class UnneededNodes:
         self._list(packer, node, found, known)
 
     def _list(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
-        """List the node; its time restarts if a node has left and the node has lost a place."""
+        """List the node as unneeded.
+
+        Its unneeded time restarts if another node has left the cluster since the last pass and a
+        pod of the listed node has lost its remembered place.
+        """
         name = packer.nodes[node].name
         if self.remember(name, placements(packer, found)):
             restart = not self.was_listed(name) or (

@@ -51,9 +51,9 @@ class InterPodRules:
         self._tallies: dict[object, DomainCount] = {}
         self._spreads: dict[object, Spread] = {}
         self._ports: dict[tuple[int, str, str | None], DomainCount] = {}
-        """Counts by port number, protocol and address; None counts every address. A pod with one
-        address reads the counts of this address and of all-address pods. A pod with all addresses
-        reads the count of every address."""
+        """Counts by port number, protocol and address. The address None stands for the sum
+        over all addresses. A pod with one address reads the counts of this address and of 0.0.0.0;
+        a pod with 0.0.0.0 reads the sum."""
         self._holders: dict[PodAffinityTerm, list[DomainCount]] = {}
         """Counts by the anti-affinity term whose pods they count."""
         self._counted: Finder[tuple[DomainCount, bool]] = Finder()

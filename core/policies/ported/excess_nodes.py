@@ -182,7 +182,7 @@ class ExcessNodes(Policy):
             why = (
                 f"it has the taint {key}"
                 if key
-                else "it is not schedulable, or lacks CPU or memory"
+                else "it is not schedulable, or offers no CPU or no memory"
             )
             return (Blocker(NOT_COUNTED, why),)
         self._update()
