@@ -17,7 +17,7 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return orjson.loads(capsys.readouterr().out)
 
 
-def test_a_volume_that_is_attached_without_a_pod_counts(
+def test_volume_attached_without_pod_counts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = asked(capsys, "plan", "--from-file", str(ATTACHMENTS))
@@ -28,7 +28,7 @@ def test_a_volume_that_is_attached_without_a_pod_counts(
     assert pod["rejectedBy"] == [{"rule": "attach limit of ebs.csi.aws.com", "nodes": 1}]
 
 
-def test_a_dump_without_attachments_says_so(
+def test_dump_without_attachments_is_reported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     whole = orjson.loads(ATTACHMENTS.read_bytes())

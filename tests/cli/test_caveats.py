@@ -211,7 +211,7 @@ def test_caveat_names_settings_that_selected_policy_ignores(policy: str) -> None
             assert all(name in one.message for name in said if name != "pools")
 
 
-def test_that_no_autoscaler_was_found_is_said_once() -> None:
+def test_missing_autoscaler_is_reported_once() -> None:
     cluster = Cluster.of([node("a")], WHOLE[:0])
     (live,) = caveats(cluster, None, Config())
     assert live.code == "no-autoscaler"
@@ -223,14 +223,14 @@ def test_that_no_autoscaler_was_found_is_said_once() -> None:
     assert caveats(with_pools, None, Config()) == ()
 
 
-def test_the_status_is_that_which_the_configuration_names() -> None:
+def test_status_is_read_from_configured_configmap() -> None:
     cluster = with_autoscaler([node("a")], WHOLE[:0])
     named = parse({**HEAD, "clusterAutoscaler": {"statusNamespace": "ca"}}, "x")
     (said,) = caveats(cluster, None, named)
     assert "ca/cluster-autoscaler-status" in said.message
 
 
-def test_a_pool_that_selects_no_node_is_named() -> None:
+def test_pool_without_nodes_is_reported() -> None:
     pools = [
         {"name": "some", "matchExpressions": [{"key": "gpu", "operator": "DoesNotExist"}]},
         {"name": "none", "nodeSelector": {"gpu": "yes"}},

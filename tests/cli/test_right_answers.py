@@ -82,14 +82,14 @@ class TestDrainTaints:
             "kubevirt.io/drain",
         ],
     )
-    def test_a_node_leaves_when_a_tool_drains_it(
+    def test_node_is_leaving_when_tool_drains_it(
         self, key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = plan_of(capsys, *written(tmp_path, *self.items(key)))
         assert removals(plan) == []
         assert "being-deleted" in codes(plan, "n2")
 
-    def test_a_node_leaves_when_the_configuration_names_its_taint(
+    def test_node_is_leaving_when_leaving_taints_name_its_taint(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         dumped = written(tmp_path, *self.items("team.example/drain"))
@@ -126,7 +126,7 @@ class TestRunsToCompletion:
 
     @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
     @pytest.mark.parametrize("kind", ["", "Workflow"])
-    def test_a_pod_leaves_by_itself_when_it_is_not_restarted(
+    def test_pod_ends_when_it_is_not_restarted(
         self, policy: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = plan_of(capsys, *written(tmp_path, *self.items(policy, kind)))
@@ -134,14 +134,14 @@ class TestRunsToCompletion:
         assert not plan["removals"][0].get("emptiesLate")
 
     @pytest.mark.parametrize("policy", [None, "Always"])
-    def test_a_pod_stays_when_it_is_restarted(
+    def test_pod_stays_when_it_is_restarted(
         self, policy: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = plan_of(capsys, *written(tmp_path, *self.items(policy)))
         assert removals(plan) == ["b"]
 
 
-def test_a_pod_runs_nowhere_when_its_node_affinity_cannot_be_parsed(
+def test_pod_fits_no_node_when_its_node_affinity_is_invalid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     term = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["team a/b"]}]}
@@ -206,7 +206,7 @@ class TestInTreeVolume:
             ({"portworxVolume": {"volumeID": "d"}}, "pxd.portworx.com"),
         ],
     )
-    def test_a_volume_counts_for_the_driver_that_serves_it(
+    def test_in_tree_volume_counts_for_its_csi_driver(
         self, source: Json, driver: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         items = self.items(source, driver=driver, claimed=True)
@@ -216,7 +216,7 @@ class TestInTreeVolume:
         found = explained(capsys, "pod", "shop/db", *written(tmp_path, *items, other))
         assert found["couldRunOn"] == []
 
-    def test_a_disk_that_the_pod_names_has_no_zone(
+    def test_disk_named_in_pod_has_no_zone(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         source = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
@@ -250,7 +250,7 @@ class TestDumps:
         ],
     )
     @pytest.mark.parametrize("packed", [True, False])
-    def test_a_dump_is_read_in_every_encoding_of_unicode(
+    def test_dump_is_read_in_every_unicode_encoding(
         self,
         mark: bytes,
         encoding: str,
@@ -263,7 +263,7 @@ class TestDumps:
         (tmp_path / "dump.json").write_bytes(gzip.compress(raw) if packed else raw)
         assert plan_of(capsys, "--from-file", str(tmp_path / "dump.json")) == whole
 
-    def test_a_dump_is_refused_when_its_encoding_is_broken(
+    def test_dump_is_rejected_when_its_encoding_is_invalid(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         path = tmp_path / "dump.json"
@@ -276,7 +276,7 @@ class TestDumps:
         "meta", [{"continue": "x"}, {"remainingItemCount": 12}, {"continue": "x", "other": [1]}]
     )
     @pytest.mark.parametrize("form", ["file", "line", "nested"])
-    def test_a_dump_is_refused_when_a_list_is_incomplete(
+    def test_dump_is_rejected_when_a_list_is_incomplete(
         self, kind: str, meta: Json, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         page = {"kind": f"{kind}List", "metadata": meta, "items": []}
@@ -294,7 +294,7 @@ class TestDumps:
         assert "incomplete" in told
 
     @pytest.mark.parametrize("meta", [{}, {"continue": ""}, {"remainingItemCount": 0}, None, 7])
-    def test_a_dump_is_read_when_its_lists_are_whole(
+    def test_dump_is_read_when_its_lists_are_complete(
         self, meta: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         nodes, pods = [node("n1"), node("n2")], [owned(pod("a", "n2"))]
@@ -307,7 +307,7 @@ class TestDumps:
             (tmp_path / "dump.json").write_bytes(raw)
             assert plan_of(capsys, "--from-file", str(tmp_path / "dump.json")) == whole
 
-    def test_a_warning_says_so_when_pods_run_on_no_node(
+    def test_warning_is_printed_when_running_pods_have_no_node(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         odd = [pod(f"p{number}", None) for number in range(3)]
@@ -355,7 +355,7 @@ class TestDeferredResize:
         remarks = explained(capsys, "pod", "shop/grows", *dumped)["remarks"]
         assert "pod-resize-deferred" in {one["code"] for one in remarks}
 
-    def test_a_resize_that_never_comes_takes_no_room(
+    def test_infeasible_resize_uses_no_capacity(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         config = configured(tmp_path, "headroom: 0", "usability: none", "thresholds: {cpu: 100%}")
@@ -394,7 +394,7 @@ class TestKueue:
 @pytest.mark.parametrize(
     ("field", "code"), [("labels", "opted-out-label"), ("annotations", "opted-out")]
 )
-def test_a_node_stays_when_cast_ai_is_told_not_to_remove_it(
+def test_node_stays_when_cast_ai_must_not_remove_it(
     field: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = node("n1")
@@ -405,7 +405,7 @@ def test_a_node_stays_when_cast_ai_is_told_not_to_remove_it(
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
-def test_a_pod_empties_its_node_late_when_cast_ai_is_told_not_to_remove_the_node(
+def test_node_empties_late_when_its_pod_protects_it_from_cast_ai(
     field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sticky = owned(pod("a", "n1"))
@@ -414,7 +414,7 @@ def test_a_pod_empties_its_node_late_when_cast_ai_is_told_not_to_remove_the_node
     assert [one["code"] for one in found["remarks"]] == ["pod-removal-disabled"]
 
 
-def test_a_suspended_machine_is_no_room(
+def test_suspended_machine_has_no_capacity(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asleep = node("n1")
@@ -434,7 +434,7 @@ class TestAnotherCostWriter:
             one["metadata"]["annotations"] = {key: cost}
         return [*(node(f"n{number}") for number in range(len(costs))), *pods]
 
-    def test_a_warning_and_the_explanation_say_so(
+    def test_warning_and_explanation_name_the_cause(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         dumped = written(tmp_path, *self.items("0", "1", "2"))
@@ -493,7 +493,7 @@ class TestDefaultTopologySpread:
             ),
         ],
     )
-    def test_it_holds_for_pods_without_constraints_of_their_own(
+    def test_default_spread_applies_to_pods_without_constraints(
         self,
         kind: str,
         when: str,

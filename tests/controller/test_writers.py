@@ -382,7 +382,7 @@ class WithoutTaints(SlowApi):
         return await super().write(write, version)
 
 
-async def test_a_repair_that_fails_is_counted_as_one_beside_the_mark_that_was_written() -> None:
+async def test_failed_repair_is_counted_apart_from_the_written_mark() -> None:
     world = World()
     api = WithoutTaints(*map(node_json, NAMES))
     api.webhook_up = False

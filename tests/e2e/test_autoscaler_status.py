@@ -39,7 +39,7 @@ def has_marks(many: int, found: Mapping[str, Json]) -> bool:
     return marks(found) == many
 
 
-def test_a_group_keeps_its_minimum_and_loses_what_is_above(api: Api) -> None:
+def test_node_group_keeps_its_minimum_size(api: Api) -> None:
     api.create(STATUSES, {"metadata": {"name": NAME}, "data": text(3)})
     try:
         add_nodes(api, "a", "b", "c")

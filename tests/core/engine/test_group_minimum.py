@@ -75,7 +75,7 @@ def test_each_group_has_a_minimum_of_its_own() -> None:
     assert not [one for one in found if one.startswith("b")]
 
 
-def test_a_group_that_nobody_publishes_goes_as_before() -> None:
+def test_unpublished_group_has_no_minimum() -> None:
     found = gone(plan(there([*group("a", 3), KEEPER], b=3)))
     assert [one for one in found if one.startswith("a")] == ["a0", "a1", "a2"]
 
@@ -89,7 +89,7 @@ def test_marked_nodes_count_as_gone(held: RateLimits | None) -> None:
     assert len([one for one in found if one.startswith("a")]) == 3
 
 
-def test_a_mark_beyond_the_minimum_is_released_the_latest_first() -> None:
+def test_newest_marks_below_group_minimum_are_released_first() -> None:
     nodes = [marked(one, Mark.SOFT, 1 + n) for n, one in enumerate(group("a", 3))]
     found = gone(plan(there([*nodes, KEEPER], a=2)))
     assert [one for one in found if one.startswith("a")] == ["a0"]
@@ -107,7 +107,7 @@ def test_nodes_that_are_not_ready_count_as_their_autoscaler_counts_them() -> Non
     assert len([one for one in found if one.startswith("a")]) == 1
 
 
-def test_what_no_autoscaler_removes_is_not_protected_from_it_either() -> None:
+def test_not_scalable_node_gets_no_scale_down_protection() -> None:
     pools = (NodePool(name="s", fixed="keeps a fixed number of nodes"), NodePool(name="d"))
     nodes = [node(name, labels={KARPENTER_LABEL: name[0]}) for name in ("s1", "d1", "d2")]
     cluster = replace(

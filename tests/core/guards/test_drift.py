@@ -53,7 +53,7 @@ def is_protected(one: Node) -> bool:
     return one.annotations.get(KARPENTER_KEEP_ANNOTATION) == "true"
 
 
-def test_an_hour_after_the_drift_the_time_is_over() -> None:
+def test_drift_limit_ends_after_one_hour() -> None:
     cluster = there(node("n"))
     now = Now(END - 1)
     assert unprotectable(cluster, now) == frozenset()
@@ -65,7 +65,9 @@ def test_an_hour_after_the_drift_the_time_is_over() -> None:
 
 @pytest.mark.parametrize(("now", "protected"), [(END - 1, True), (END, False)])
 @pytest.mark.parametrize("busy", [True, False])
-def test_an_unmarked_node_is_protected_for_so_long(now: int, protected: bool, busy: bool) -> None:
+def test_unmarked_drifted_node_is_protected_for_one_hour(
+    now: int, protected: bool, busy: bool
+) -> None:
     config = replace(CONFIG, unneeded_time_seconds=10**6)
     config = replace(
         config,
@@ -79,7 +81,7 @@ def test_an_unmarked_node_is_protected_for_so_long(now: int, protected: bool, bu
 
 
 @pytest.mark.parametrize(("now", "protected"), [(END - 1, True), (END, False)])
-def test_a_marked_node_keeps_its_mark_and_not_its_protection(now: int, protected: bool) -> None:
+def test_marked_drifted_node_keeps_its_mark(now: int, protected: bool) -> None:
     one = marked(node("n", labels=LABELS), Mark.SOFT, NOW, deadline=NOW + 10**6)
     guard = {
         KARPENTER_KEEP_ANNOTATION: "true",
@@ -96,7 +98,7 @@ def test_a_marked_node_keeps_its_mark_and_not_its_protection(now: int, protected
     assert is_protected(again) is False or now + 1 < END
 
 
-def test_a_node_that_is_not_drifted_any_more_is_protected_again() -> None:
+def test_node_is_protected_again_when_drift_ends() -> None:
     one = after(there(node("n", labels=LABELS)), END)
     assert not is_protected(one)
     assert is_protected(after(there(one, drifted=None), END + 1))

@@ -76,7 +76,7 @@ def verdict(
         ({}, None, POOLS, UNKNOWN, "no label"),
     ],
 )
-def test_the_rules(
+def test_scalability_of_node(
     labels: Mapping[str, str],
     found: AutoscalerStatus | None,
     pools: Mapping[str, NodePool],
@@ -125,7 +125,7 @@ def test_which_group_a_node_is_of(label: str, value: str, group: str, own: bool)
     assert answer.group == (NodeGroup(group, 2) if own else None)
 
 
-def test_a_group_with_a_zone_is_that_of_the_nodes_there() -> None:
+def test_zonal_group_matches_nodes_of_its_zone() -> None:
     groups = [NodeGroup(f"gke-c-web-{zone}0-grp", 1, zone) for zone in "ab"]
     for number, zone in enumerate("ab"):
         assert verdict({GKE: "web", ZONE: zone}, status(*groups)).group == groups[number]
@@ -148,7 +148,7 @@ def test_only_what_is_not_scalable_keeps_a_node() -> None:
     assert not blockers["c"]
 
 
-def test_the_status_is_the_one_that_the_configuration_names() -> None:
+def test_status_is_read_from_configured_configmap() -> None:
     other = replace(status(WEB), namespace="autoscaler")
     cluster = replace(
         Cluster.of([node("n", labels={EKS: "web"})], []), autoscaler_statuses=(other,)

@@ -25,7 +25,7 @@ def counted(**labels: str) -> tuple[SpreadConstraint, ...]:
     return (SpreadConstraint(PodSelector(("d",), wanted), "zone", 1),)
 
 
-def test_the_pods_of_the_same_controller_are_counted() -> None:
+def test_default_spread_counts_pods_of_same_controller() -> None:
     ordinal = {"app": "db", "apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "x"}
     hashed, labelled = spread(of(), of("StatefulSet", labels=ordinal))
     assert hashed == counted(**{"pod-template-hash": "1"})
@@ -44,7 +44,7 @@ def test_other_pods_have_none() -> None:
     assert spread(of(company=own)) == [own.spread]
 
 
-def test_the_same_pod_is_the_same_object_again() -> None:
+def test_unchanged_pod_is_returned_as_same_object() -> None:
     pods = (of(),)
     first, before = with_default_spread(ZONES, pods, {})
     again, _ = with_default_spread(ZONES, pods, before)

@@ -62,7 +62,7 @@ def names_of(term: PodAffinityTerm, *others: Pod, apart: bool = True) -> tuple[s
         ([Requirement("env", "Exists"), Requirement("team", "In", ("a",))], ("shop",)),
     ],
 )
-def test_the_namespaces_of_a_selector(
+def test_selector_matches_namespaces(
     requirements: list[Requirement], names: tuple[str, ...]
 ) -> None:
     assert names_of(chosen(*requirements)) == names
@@ -73,7 +73,7 @@ def test_namespaces_that_are_named_count_too() -> None:
     assert names_of(term) == ("bank", "elsewhere", "shop")
 
 
-def test_a_namespace_with_unknown_labels_repels_and_does_not_attract() -> None:
+def test_namespace_with_unknown_labels_repels_and_does_not_attract() -> None:
     """The pods there may match: they keep others away, and are nothing to rely on."""
     term, stranger = chosen(Requirement("team", "In", ("b",))), Pod(namespace="new", name="y")
     assert names_of(term, stranger) == ("bank", "new")
@@ -88,7 +88,7 @@ def test_without_namespaces_nothing_changes() -> None:
     assert looked_up(plain, ALL) is plain
 
 
-def test_an_operator_that_nobody_knows_leaves_the_pod_as_it_is() -> None:
+def test_pod_is_unchanged_when_operator_is_unknown() -> None:
     company = PodConstraints(near=(chosen(Requirement("team", "Gt", ("1",))),))
     one = Pod(namespace="d", name="x", company=company, unsupported=(AFFINITY_FIELD,))
     assert looked_up([one], ALL) == [one]
@@ -125,7 +125,7 @@ def test_from_the_api_to_the_answer() -> None:
     assert apart.selector == PodSelector(NamespaceNames(("bank", "test")), ())
 
 
-def test_the_lookup_is_the_plain_rule() -> None:
+def test_lookup_agrees_with_plain_rule() -> None:
     """As AffinityTerm.Matches of kube-scheduler says it, one namespace at a time."""
     chance = random.Random(1)
     for _ in range(500):
@@ -153,7 +153,7 @@ def test_the_lookup_is_the_plain_rule() -> None:
 
 
 class TestDecoding:
-    def test_a_namespace(self) -> None:
+    def test_namespace_is_decoded(self) -> None:
         raw = {"metadata": {"name": "shop", "labels": {"team": "a"}}}
         assert NAMESPACES.read(orjson.dumps(raw)) == Namespace(name="shop", labels={"team": "a"})
         assert NAMESPACES.read(b'{"metadata":{"name":"d"}}') == Namespace(name="d")
@@ -163,7 +163,7 @@ class TestDecoding:
         found = NAMESPACES.read(orjson.dumps({"metadata": {"name": "d", "labels": labels}}))
         assert found.labels is None
 
-    def test_an_attachment(self) -> None:
+    def test_volume_attachment_is_decoded(self) -> None:
         spec = {"attacher": "ebs", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
         raw = {"metadata": {"name": "a"}, "spec": spec, "status": {"attached": False}}
         found = Attachment(name="a", driver="ebs", node="n", volume="pv")
@@ -172,7 +172,7 @@ class TestDecoding:
         assert ATTACHMENTS.read(orjson.dumps(inline)) == replace(found, volume="")
 
     @pytest.mark.parametrize("field", ["attacher", "nodeName"])
-    def test_a_name_that_is_none_is_refused(self, field: str) -> None:
+    def test_invalid_name_is_rejected(self, field: str) -> None:
         raw = {"metadata": {"name": "a"}, "spec": {field: "x" * 1_300_000}}
         with pytest.raises(InvalidInputError, match=rf"spec\.{field}"):
             ATTACHMENTS.read(orjson.dumps(raw))

@@ -45,7 +45,7 @@ class TestStatus:
         )
         assert found.key == "kube-system/cluster-autoscaler-status"
 
-    def test_what_changes_with_every_scan_is_no_change(self) -> None:
+    def test_fields_that_change_with_every_scan_are_ignored(self) -> None:
         text = autoscaler_status({"a": (1, 2)})["data"]["status"]
         again = text.replace("2026-", "2027-").replace("total: 2", "total: 3")
         assert again != text
@@ -147,10 +147,10 @@ class TestNodePool:
         assert fixed in found
         assert bool(found) is bool(fixed)
 
-    def test_the_name_alone_suffices(self) -> None:
+    def test_object_with_only_a_name_is_decoded(self) -> None:
         assert NODE_POOLS.read(b'{"metadata":{"name":"p"}}') == NodePool(name="p")
 
-    def test_a_list_beyond_its_bound_is_not_decoded(self) -> None:
+    def test_list_above_its_limit_is_rejected(self) -> None:
         many = [{"nodes": "1", "reasons": ["x" * 100]}] * (LIST_BYTES_MAX // 100)
         with pytest.raises(InvalidInputError, match=r"spec\.disruption\.budgets: has \d+ bytes"):
             pool(disruption={"budgets": many})
@@ -176,10 +176,10 @@ class TestNodeClaim:
         assert claim(DRIFTED | {"status": "False"}).drifted_seconds is None
         assert claim(DRIFTED | {"lastTransitionTime": "soon"}).drifted_seconds == 0
 
-    def test_the_name_alone_suffices(self) -> None:
+    def test_object_with_only_a_name_is_decoded(self) -> None:
         assert NODE_CLAIMS.read(b'{"metadata":{"name":"c"}}') == NodeClaim(name="c")
 
-    def test_a_list_beyond_its_bound_is_not_decoded(self) -> None:
+    def test_list_above_its_limit_is_rejected(self) -> None:
         with pytest.raises(InvalidInputError, match=r"status\.conditions: has \d+ bytes"):
             claim(*[DRIFTED | {"message": "x" * 1000}] * 65)
 

@@ -40,7 +40,7 @@ def terms(*terms: Json) -> set[SelectorTerm]:
         ("", None),
     ],
 )
-def test_a_term_matches_no_node_when_an_expression_cannot_be_parsed(
+def test_term_matches_no_node_when_an_expression_is_invalid(
     operator: str, values: list[str] | None
 ) -> None:
     odd = {"key": "team", "operator": operator, "values": values}
@@ -53,7 +53,7 @@ def test_a_term_matches_no_node_when_an_expression_cannot_be_parsed(
     "key",
     ["", "a b", "-a", "a/b/c", "/a", "A.b/c", "a_b/c", "a" * 64, f"{'a' * 254}/b", "a/", "a..b/c"],
 )
-def test_a_term_matches_no_node_when_a_key_cannot_be_parsed(key: str) -> None:
+def test_term_matches_no_node_when_a_key_is_invalid(key: str) -> None:
     assert terms({"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}) == set()
 
 
@@ -67,7 +67,7 @@ def test_a_term_matches_no_node_when_a_key_cannot_be_parsed(key: str) -> None:
         {"operator": "Gt", "values": ["1"]},
     ],
 )
-def test_a_term_matches_no_node_when_a_field_cannot_be_parsed(field: Json) -> None:
+def test_term_matches_no_node_when_a_field_is_invalid(field: Json) -> None:
     odd = {"key": "metadata.name", **field}
     assert terms({"matchFields": [odd]}) == set()
     assert terms({"matchFields": [odd], "matchExpressions": [FINE]}) == set()
@@ -83,7 +83,7 @@ def test_a_term_matches_no_node_when_a_field_cannot_be_parsed(field: Json) -> No
         ("Exists", []),
     ],
 )
-def test_a_term_counts_when_it_can_be_parsed(operator: str, values: list[str]) -> None:
+def test_valid_term_is_kept(operator: str, values: list[str]) -> None:
     key = f"{'a' * 253}/{'b' * 63}"
     found = terms({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
     assert found == {SelectorTerm((Requirement(key, operator, tuple(sorted(values))),))}
@@ -99,7 +99,7 @@ def test_a_term_counts_when_it_can_be_parsed(operator: str, values: list[str]) -
         {"matchExpressions": [{"key": "app", "operator": "Exists", "values": ["a"]}]},
     ],
 )
-def test_a_pod_is_not_evaluable_when_its_pod_affinity_cannot_be_parsed(selector: Json) -> None:
+def test_pod_is_not_evaluable_when_its_pod_affinity_is_invalid(selector: Json) -> None:
     term = {"topologyKey": "zone", "labelSelector": selector}
     found = pod(spec__affinity={"podAffinity": {REQUIRED: [term]}})
     assert found.unsupported == ("spec.affinity.podAffinity.labelSelector",)

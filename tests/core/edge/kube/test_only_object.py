@@ -34,14 +34,14 @@ def test_all_objects_of_other_kinds_are_read() -> None:
     assert (WHOLE.path(NODES.path), WHOLE.field_selector) == (NODES.path, None)
 
 
-def test_the_configuration_names_the_object() -> None:
+def test_configuration_names_the_object() -> None:
     where = {"statusNamespace": "ca", "statusName": "mine"}
     part = Part.of(STATUSES, parse({**HEAD, "clusterAutoscaler": where}, "x"))
     assert part.path(STATUSES.path) == "/api/v1/namespaces/ca/configmaps"
     assert part.field_selector == "metadata.name=mine"
 
 
-async def test_a_list_has_the_one_object(api: FakeApi) -> None:
+async def test_list_returns_only_the_named_object(api: FakeApi) -> None:
     async with opened(api) as client:
         listed = Listed()
         await listed.read(client, STATUSES, OURS)
@@ -51,7 +51,7 @@ async def test_a_list_has_the_one_object(api: FakeApi) -> None:
     assert call.query["fieldSelector"] == "metadata.name=cluster-autoscaler-status"
 
 
-async def test_a_watch_follows_the_one_object(api: FakeApi) -> None:
+async def test_watch_follows_only_the_named_object(api: FakeApi) -> None:
     async with following(api, RESOURCE, OURS) as bench:
         await bench.api.watched(RESOURCE)
         await bench.seen.until(lambda: KEY in bench.seen.view)
