@@ -1,4 +1,5 @@
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -26,9 +27,32 @@ def last_stage() -> dict[str, str]:
 
 def test_both_stages_use_same_slim_python() -> None:
     bases = {rest.partition(" ")[0] for name, rest in instructions() if name == "FROM"}
-    (base,) = bases
+    assert bases == {"${BASE}"}
     # Python 3.13 rejects CAs without key identifiers, which some managed clusters use.
-    assert base == "python:3.12-slim"
+    assert instructions()[0] == ("ARG", "BASE=python:3.12-slim")
+
+
+@pytest.mark.parametrize(
+    ("release", "base", "built"),
+    [
+        ("no", "python:3.12-slim", True),
+        ("no", f"python:3.12-slim@sha256:{'a' * 64}", True),
+        ("yes", f"python:3.12-slim@sha256:{'a' * 64}", True),
+        ("yes", "python:3.12-slim", False),
+        ("", "python:3.12-slim", False),
+    ],
+)
+def test_release_rejects_base_image_without_digest(
+    release: str, base: str, *, built: bool
+) -> None:
+    check = next(rest for name, rest in instructions() if name == "RUN")
+    done = subprocess.run(
+        ["/bin/sh", "-c", check],
+        env={"RELEASE": release, "BASE": base},
+        check=False,
+        capture_output=True,
+    )
+    assert (done.returncode == 0) is built
 
 
 def test_image_runs_as_numeric_user_of_pods() -> None:

@@ -136,8 +136,8 @@ def gpu(_: random.Random, node: Node) -> Node:
 
 
 def control_plane(_: random.Random, node: Node) -> Node:
-    """Return a tainted node of the control plane."""
-    labels = {**node.labels, CONTROL_PLANE: ""}
+    """Return a tainted node of the control plane, with or without its label."""
+    labels = {**node.labels, CONTROL_PLANE: ""} if node.name[-1] in "02468" else node.labels
     return replace(node, labels=labels, taints=(Taint(CONTROL_PLANE, "", "NoSchedule"),))
 
 

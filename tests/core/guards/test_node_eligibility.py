@@ -25,6 +25,14 @@ ROWS = {
 }
 
 
+@pytest.mark.parametrize("role", ["control-plane", "master", "controlplane", "etcd"])
+def test_control_plane_taint_counts_without_label(role: str) -> None:
+    key = f"node-role.kubernetes.io/{role}"
+    (blocker,) = node_blockers(replace(PLAIN, taints=(Taint(key, "", "NoSchedule"),)))
+    assert (blocker.code, blocker.about) == ("control-plane", key)
+    assert f"taint {key}" in blocker.message
+
+
 def test_plain_node_has_no_blocker() -> None:
     assert node_blockers(PLAIN) == []
 
