@@ -15,6 +15,7 @@ docs/decisions/0018-certificates-without-a-leader.md has the reasons.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -36,7 +37,11 @@ TRIES_MAX: Final = 5
 ROUND_SECONDS: Final = 10.0
 """Interval at which a replica reads the Secret and the webhook configuration."""
 SOON_SECONDS: Final = 1.0
-"""Interval while the API server does not trust this replica."""
+"""Interval while the API server does not trust this replica, and after a repair."""
+REPAIR_WATCH_SECONDS: Final = 600.0
+"""How long a replica reads the caBundles every SOON_SECONDS after it has repaired one.
+
+Most likely the writer that removed Ebb's CA, such as a GitOps tool, removes it again."""
 GAP_SECONDS: Final = 60.0
 """Maximum time between two reads of the caBundles; after a longer gap the soak time restarts."""
 UNUSED_SECONDS: Final = 2 * 3600
@@ -55,8 +60,16 @@ class Stores(NamedTuple):
     registration: Registration
 
 
-RecordEvent = Callable[[str, str], None]
-"""Writes an Event about the Secret, with a reason and a note."""
+class Reports(NamedTuple):
+    """Functions that report what happens to the certificates."""
+
+    record_event: Callable[[str, str], None] = lambda *_: None
+    """Writes an Event about the Secret, with a reason and a note."""
+    count_repair: Callable[[], None] = lambda: None
+    """Counts a CA that this replica restored in a caBundle."""
+
+
+NO_REPORTS: Final = Reports()
 
 
 class Certificates:
@@ -70,11 +83,12 @@ class Certificates:
         clock: Clock,
         *,
         soak_seconds: int,
-        record_event: RecordEvent = lambda *_: None,
+        reports: Reports = NO_REPORTS,
     ) -> None:
         self._secrets, self._registration = stores
         self._serving, self._names, self._clock = serving, names, clock
-        self._soak, self._record_event = soak_seconds, record_event
+        self._soak, self._reports = soak_seconds, reports
+        self._repaired_at = -math.inf
         self._signed_by = b""
         self._good_from = self._renew_at = 0
         self._untrusted: str | None = "the caBundle of the webhook has not been read yet"
@@ -102,8 +116,13 @@ class Certificates:
                 log.warning(
                     "cannot check the certificates; retrying", extra=fields(reason=str(fault))
                 )
-            ready = self.why_not_ready() is None
-            await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
+            await asyncio.sleep(self.pause_seconds())
+
+    def pause_seconds(self) -> float:
+        """Return the time until the next round."""
+        since_repair = self._clock.monotonic_seconds() - self._repaired_at
+        calm = self.why_not_ready() is None and since_repair >= REPAIR_WATCH_SECONDS
+        return ROUND_SECONDS if calm else SOON_SECONDS
 
     async def round(self) -> None:
         """Check the Secret, the caBundles and the leaf once, and write necessary changes."""
@@ -113,8 +132,10 @@ class Certificates:
         if self._signed_by and self._is_due(now):
             await self._renew(now)
         registered = await self._registration.read()
+        # Before _agree, which records the CAs that the caBundles contain now.
+        removed = registered is not None and self._lacks_known_ca(registered.bundles)
         trust = await self._agree(registered.bundles if registered else [])
-        bundles = await self._cover(registered, trust) if registered else []
+        bundles = await self._cover(registered, trust, removed=removed) if registered else []
         self._note(trust, bundles)
         self._sign(trust, now)
         self._check_trust(bundles)
@@ -140,7 +161,7 @@ class Certificates:
             if not before:
                 log.warning("created a CA", extra=fields(reason=why))
                 if _ours(secret):  # not for the first CA after the installation
-                    self._record_event(REPLACED, why)
+                    self._reports.record_event(REPLACED, why)
             return trust
         raise UnavailableError(f"the Secret with the CA changed during {TRIES_MAX} attempts")
 
@@ -176,8 +197,16 @@ class Certificates:
             extra=fields(next=bool(trust.next), old=len(trust.old)),
         )
 
-    async def _cover(self, registered: Registered, trust: Trust) -> list[bytes]:
-        """Write the caBundles if they differ from the CAs of the Secret; return the caBundles."""
+    def _lacks_known_ca(self, bundles: Sequence[bytes]) -> bool:
+        """Return whether a caBundle has lost a CA that all of them had at the last read."""
+        found = [set(tls.split(bundle)) for bundle in bundles]
+        return any(ca not in bundle for bundle in found for ca in self._bundled_since)
+
+    async def _cover(self, registered: Registered, trust: Trust, *, removed: bool) -> list[bytes]:
+        """Write the caBundles if they differ from the CAs of the Secret; return the caBundles.
+
+        *removed* says whether a caBundle has lost a CA since the last read.
+        """
         wanted = self._wanted(trust, registered.bundles)
         if all(bundle == wanted for bundle in registered.bundles):
             return registered.bundles
@@ -186,6 +215,10 @@ class Certificates:
         except ConflictError:
             return registered.bundles  # another replica was faster: the next round reads again
         log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
+        if removed:
+            self._repaired_at = self._clock.monotonic_seconds()
+            self._reports.count_repair()
+            log.warning("another writer removed Ebb's CA from the caBundle; restored it")
         return [wanted for _ in registered.bundles]
 
     def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:

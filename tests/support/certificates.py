@@ -21,7 +21,7 @@ from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
 from webhook.ca_store import Registered, Registration, Secret, SecretStore
-from webhook.certs import Certificates, Stores
+from webhook.certs import Certificates, Reports, Stores
 
 START = int(time.time()) - 3600
 """Start of the tests' time. TLS checks the real time, and tests last less than an hour."""
@@ -137,7 +137,11 @@ class _Registration(Registration):
 
 
 def replica(
-    cluster: Cluster, clock: Clock, way: Way | None = None
+    cluster: Cluster,
+    clock: Clock,
+    way: Way | None = None,
+    *,
+    count_repair: Callable[[], None] = lambda: None,
 ) -> tuple[Certificates, Serving]:
     serving, way = Serving(), way or Way()
     made = Certificates(
@@ -146,7 +150,7 @@ def replica(
         ["localhost", "127.0.0.1"],
         clock,
         soak_seconds=SOAK,
-        record_event=lambda reason, note: cluster.told.append((reason, note)),
+        reports=Reports(lambda reason, note: cluster.told.append((reason, note)), count_repair),
     )
     return made, serving
 

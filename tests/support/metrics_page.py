@@ -130,6 +130,11 @@ ALERTS: Final = (
         ),
     ),
     (
+        "increase(ebb_webhook_ca_bundle_repairs_total[15m]) > 2",
+        "",
+        "another writer removes Ebb's CA from the `caBundle`: see [GitOps](install.md#gitops)",
+    ),
+    (
         'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
         "15m",
         (

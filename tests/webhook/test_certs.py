@@ -24,7 +24,16 @@ from tests.support.certificates import (
 )
 from tests.support.clock import Apart, FakeClock
 from webhook.authority import OLD_MAX, OLD_SECONDS, Trust, adopt, advance
-from webhook.certs import BUNDLE_MAX, GAP_SECONDS, ROTATE_ANNOTATION, UNUSED_SECONDS, Certificates
+from webhook.certs import (
+    BUNDLE_MAX,
+    GAP_SECONDS,
+    REPAIR_WATCH_SECONDS,
+    ROTATE_ANNOTATION,
+    ROUND_SECONDS,
+    SOON_SECONDS,
+    UNUSED_SECONDS,
+    Certificates,
+)
 
 DAY = 24 * 3600
 
@@ -54,6 +63,54 @@ async def test_bundle_is_written_only_when_it_differs() -> None:
     assert second.why_not_ready() is None
     await first.round()
     assert cluster.writes == 2
+
+
+async def test_bundle_is_read_every_second_after_repair() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    repairs: list[float] = []
+    one, _ = replica(cluster, clock, count_repair=lambda: repairs.append(clock.seconds))
+    await one.round()
+    assert one.pause_seconds() == ROUND_SECONDS
+    for _ in range(3):
+        cluster.tamper_bundle(b"")
+        await one.round()
+        assert one.pause_seconds() == SOON_SECONDS
+        clock.seconds += 5
+        await one.round()
+        assert one.pause_seconds() == SOON_SECONDS
+    clock.seconds += REPAIR_WATCH_SECONDS
+    await one.round()
+    assert one.pause_seconds() == ROUND_SECONDS
+    assert len(repairs) == 3
+
+
+async def test_rotation_is_not_counted_as_repair() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    repairs: list[float] = []
+    replicas = [
+        replica(cluster, clock, count_repair=lambda: repairs.append(clock.seconds))[0]
+        for _ in range(2)
+    ]
+    for one in replicas:
+        await one.round()
+    cluster.annotations = {ROTATE_ANNOTATION: ""}
+    await settle(cluster, clock, 3 * SOAK, *replicas)
+    assert cluster.writes > 1
+    assert repairs == []
+
+
+async def test_repair_is_counted_by_one_replica() -> None:
+    cluster, clock = Cluster(), FakeClock(START)
+    repairs: list[float] = []
+    replicas = [
+        replica(cluster, clock, count_repair=lambda: repairs.append(clock.seconds))[0]
+        for _ in range(2)
+    ]
+    for _ in range(2):
+        await asyncio.gather(*(one.round() for one in replicas))
+    cluster.tamper_bundle(b"")
+    await asyncio.gather(*(one.round() for one in replicas))
+    assert len(repairs) == 1
 
 
 async def test_replica_reads_bundle_again_when_write_conflicts() -> None:
