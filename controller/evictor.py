@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from controller.access_review import AccessReview
 from controller.metrics import Metrics
-from controller.stores.evictions import Answer, EvictionResult, Evictions
+from controller.stores.evictions import EvictionAnswer, EvictionResult, Evictions
 from controller.writers import RecordEvent, for_each
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING, DrainDecision, keep_marks, plan_drain
-from core.drain.state import REFUSED_SECONDS_MAX, DrainState, Eviction
+from core.drain.state import REFUSED_SECONDS_MAX, DrainState, PlannedEviction
 from core.edge.clock import Clock
 from core.edge.logs import fields
 from core.model.node import Node
@@ -109,7 +109,7 @@ class Evictor:
         self._state, self._busy = drain.state, True
         self._report_failed(planned)
 
-        async def evict(eviction: Eviction) -> None:
+        async def evict(eviction: PlannedEviction) -> None:
             if node is not None and halted() is None:
                 await self._evict(eviction, node, record_event)
 
@@ -118,7 +118,9 @@ class Evictor:
         finally:
             self._busy = False
 
-    async def _evict(self, eviction: Eviction, node: Node, record_event: RecordEvent) -> None:
+    async def _evict(
+        self, eviction: PlannedEviction, node: Node, record_event: RecordEvent
+    ) -> None:
         pod = eviction.pod
         answer = await self._evictions.evict(pod)
         self._metrics.evictions.labels(answer.result).inc()
@@ -141,7 +143,7 @@ class Evictor:
             case EvictionResult.GONE:
                 self._back_off(eviction, answer)
 
-    def _back_off(self, eviction: Eviction, answer: Answer) -> None:
+    def _back_off(self, eviction: PlannedEviction, answer: EvictionAnswer) -> None:
         """Retry the eviction after a pause that grows with each failure, with jitter."""
         required = min(answer.retry_after_seconds, REFUSED_SECONDS_MAX)
         pause = max(self._state.pause_seconds(eviction.pod), required)

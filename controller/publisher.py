@@ -31,7 +31,7 @@ NO_KIND: Final = (
 log = logging.getLogger("ebb.publisher")
 
 
-class Store(Protocol):
+class PublishedObjects(Protocol):
     """The store of Ebb's CapacityBuffers and PodTemplates."""
 
     async def found(self) -> Found:
@@ -70,7 +70,7 @@ class _LastPass(NamedTuple):
 class Publisher:
     """Keep the CapacityBuffers of Ebb up to date while this replica leads."""
 
-    def __init__(self, store: Store, source: PassSource) -> None:
+    def __init__(self, store: PublishedObjects, source: PassSource) -> None:
         self._store, self._source = store, source
         self._cleared = self._absent = False
         self._counting_since: int | None = None

@@ -31,7 +31,7 @@ from core.guards.node_eligibility import (
     UNREADABLE,
     VIRTUAL_NODE,
 )
-from core.guards.scalability import NOT_SCALABLE, Scalability, Verdict
+from core.guards.scalability import NOT_SCALABLE, NodeScalability, Scalability
 from core.marks.mark import Mark, mark_of, reserved_for
 from core.model.node import Node
 from core.model.node_lifecycle import why_unready
@@ -80,7 +80,7 @@ class NodeAnswer:
     """True if at least one movable pod could run on the node."""
     reaches: tuple[Reach, ...]
     """Reaches that contain the node, largest first."""
-    scalability: Verdict
+    scalability: NodeScalability
     """Whether an autoscaler removes the node, in this plan, and the evidence."""
 
 
@@ -192,11 +192,15 @@ class Explainer:
             rejections=rejections,
         )
 
-    def _scalability(self, name: str, blockers: Iterable[Blocker]) -> Verdict:
+    def _scalability(self, name: str, blockers: Iterable[Blocker]) -> NodeScalability:
         """Return the verdict on a node, including the minimum of its node group."""
         verdict = self._snapshot.scalability[name]
         why = next((one.message for one in blockers if one.reason is NOT_SCALABLE), None)
-        return verdict if why is None else Verdict(Scalability.NOT_SCALABLE, why, verdict.group)
+        return (
+            verdict
+            if why is None
+            else NodeScalability(Scalability.NOT_SCALABLE, why, verdict.group)
+        )
 
     @cached_property
     def _planner(self) -> Planner:

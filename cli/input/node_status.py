@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.config.budgets import Backoff
+from core.config.budgets import BackoffConfig
 from core.config.settings import Config
 from core.guards.emptiness import occupants
 from core.marks.mark import (
@@ -119,7 +119,7 @@ def _status_of(
     )
 
 
-def _backoff_until(node: Node, rules: Backoff, now_seconds: int) -> int | None:
+def _backoff_until(node: Node, rules: BackoffConfig, now_seconds: int) -> int | None:
     """Return the end of the backoff, if the controller respects it now."""
     backoff = backoff_of(node.annotations)
     return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None

@@ -24,7 +24,7 @@ class EvictionResult(StrEnum):
     """The API server did not answer; the pod may be evicted or not."""
 
 
-class Answer(NamedTuple):
+class EvictionAnswer(NamedTuple):
     """The answer of the API server to an eviction."""
 
     result: EvictionResult
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 class Evictions(Protocol):
     """The API of evictions."""
 
-    async def evict(self, pod: Pod) -> Answer:
+    async def evict(self, pod: Pod) -> EvictionAnswer:
         """Evict the pod with this UID, with its own grace period."""
 
     async def allowed(self) -> bool:
@@ -50,7 +50,7 @@ class EvictionStore:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def evict(self, pod: Pod) -> Answer:
+    async def evict(self, pod: Pod) -> EvictionAnswer:
         """Evict the pod with this UID, with its own grace period."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
         try:
@@ -58,14 +58,16 @@ class EvictionStore:
                 "POST", path, _eviction(pod), seconds_max=CALL_SECONDS_MAX, tries_max=1
             )
         except ConflictError as fault:
-            return Answer(EvictionResult.GONE, str(fault))
+            return EvictionAnswer(EvictionResult.GONE, str(fault))
         except ApiError as fault:
             if fault.status == 404:
-                return Answer(EvictionResult.GONE, str(fault))
-            return Answer(EvictionResult.REFUSED, str(fault), int(fault.retry_after_seconds or 0))
+                return EvictionAnswer(EvictionResult.GONE, str(fault))
+            return EvictionAnswer(
+                EvictionResult.REFUSED, str(fault), int(fault.retry_after_seconds or 0)
+            )
         except UnavailableError as fault:
-            return Answer(EvictionResult.ERROR, str(fault))
-        return Answer(EvictionResult.EVICTED)
+            return EvictionAnswer(EvictionResult.ERROR, str(fault))
+        return EvictionAnswer(EvictionResult.EVICTED)
 
     async def allowed(self) -> bool:
         """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError."""

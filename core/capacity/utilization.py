@@ -59,7 +59,7 @@ class RemovalEffect:
 
 
 @dataclass(eq=False)
-class _Group:
+class _NodeGroup:
     """Nodes that count in the same sums."""
 
     sums: tuple[ReachUtilization, ...]
@@ -154,7 +154,7 @@ class UtilizationLedger:
 
     def _sum_up_capacity(self) -> None:
         """Sum up the capacity, by group first because there are few groups."""
-        found: dict[_Group, tuple[int, int, int]] = {}
+        found: dict[_NodeGroup, tuple[int, int, int]] = {}
         for number, group in enumerate(self._groups):
             if group and self._is_schedulable[number]:
                 nodes, cpu, memory = found.get(group, (0, 0, 0))
@@ -165,7 +165,7 @@ class UtilizationLedger:
                 sums.nodes += nodes
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
-    def _row_lost(self, node: int, group: _Group) -> list[int]:
+    def _row_lost(self, node: int, group: _NodeGroup) -> list[int]:
         """Return the row that the removal of the node takes away from its group."""
         used = self._used[node]
         schedulable = self._is_schedulable[node]
@@ -229,7 +229,7 @@ class UtilizationLedger:
         self, node: int, received: Received, devices: DevicesReceived = NONE_RECEIVED
     ) -> RemovalEffect:
         """Return the changes if *node* is removed and its pods are *received* by others."""
-        moved: dict[_Group, list[int]] = {}
+        moved: dict[_NodeGroup, list[int]] = {}
         group = self._groups[node]
         if group is not None:
             moved[group] = self._row_lost(node, group)
@@ -237,7 +237,7 @@ class UtilizationLedger:
         self._add_devices(devices, moved)
         return RemovalEffect(node, after, _by_sums(moved), devices)
 
-    def _add_devices(self, received: DevicesReceived, moved: dict[_Group, list[int]]) -> None:
+    def _add_devices(self, received: DevicesReceived, moved: dict[_NodeGroup, list[int]]) -> None:
         """Add the requests of devices to the rows of the receivers' groups."""
         for node, more in received.items():
             group = self._groups[node]
@@ -245,7 +245,7 @@ class UtilizationLedger:
                 if group and (units := more.get(name)):
                     moved.setdefault(group, [0] * group.columns)[column] += units
 
-    def _with_load(self, node: int, amount: Amount, moved: dict[_Group, list[int]]) -> _After:
+    def _with_load(self, node: int, amount: Amount, moved: dict[_NodeGroup, list[int]]) -> _After:
         """Return the node's values with *amount* more load, and update its group's row."""
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
@@ -307,7 +307,7 @@ class UtilizationLedger:
 
     def add_load(self, received: Received, devices: DevicesReceived = NONE_RECEIVED) -> None:
         """Add load to nodes."""
-        moved: dict[_Group, list[int]] = {}
+        moved: dict[_NodeGroup, list[int]] = {}
         after = [self._with_load(receiver, amount, moved) for receiver, amount in received]
         self._add_devices(devices, moved)
         self._apply(after, _by_sums(moved))
@@ -336,7 +336,7 @@ class UtilizationLedger:
 
 def _group(
     sums: Sequence[ReachUtilization], of: tuple[int, ...], devices: Sequence[DeviceUtilization]
-) -> _Group:
+) -> _NodeGroup:
     mine = (sums[0], *(sums[number + 1] for number in of))
     distinct = list(dict.fromkeys(one.usability for one in mine))
     which = tuple(2 + 2 * distinct.index(one.usability) for one in mine)
@@ -350,11 +350,11 @@ def _group(
         (name, columns + 2 * number, tuple(found))
         for number, (name, found) in enumerate(by_name.items())
     )
-    return _Group(mine, UsabilityEvaluator(distinct), which, columns + 2 * len(placed), placed)
+    return _NodeGroup(mine, UsabilityEvaluator(distinct), which, columns + 2 * len(placed), placed)
 
 
 def _by_sums(
-    moved: Mapping[_Group, Sequence[int]],
+    moved: Mapping[_NodeGroup, Sequence[int]],
 ) -> dict[ReachUtilization | DeviceUtilization, list[int]]:
     found: dict[ReachUtilization | DeviceUtilization, list[int]] = {}
     for group, row in moved.items():

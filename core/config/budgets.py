@@ -13,7 +13,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from core.config.thresholds import FileContext, PoolEnter, ReleaseThresholds
-from core.fields.structure import FLATTENED, Listed, NeedsOne, NeedsWith, filled, where
+from core.fields.structure import FLATTENED, BoundedList, NeedsOne, NeedsWith, filled, where
 from core.fields.value_types import (
     LABEL_VALUE,
     QUALIFIED_KEY,
@@ -122,7 +122,7 @@ class Operator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expression:
+class NodeRequirement:
     """A requirement on the labels of a node."""
 
     key: Annotated[str, QUALIFIED_KEY]
@@ -130,7 +130,9 @@ class Expression:
     operator: Operator
     """`In` and `NotIn` compare with `values`; `NotIn` and `DoesNotExist` also match nodes without
     the label."""
-    values: Annotated[tuple[Annotated[str, LABEL_VALUE], ...], Listed(VALUES_MAX, "of text")] = ()
+    values: Annotated[
+        tuple[Annotated[str, LABEL_VALUE], ...], BoundedList(VALUES_MAX, "of text")
+    ] = ()
     """Values of the label; only for `In` and `NotIn`, which need at least one."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -150,10 +152,10 @@ class Pool:
     """Labels of the pool's nodes. A node belongs to the first pool that selects it."""
     match_expressions: Annotated[
         tuple[
-            Annotated[Expression, NeedsWith("values", "operator", "In", "NotIn")],
+            Annotated[NodeRequirement, NeedsWith("values", "operator", "In", "NotIn")],
             ...,
         ],
-        Listed(EXPRESSIONS_MAX, "{key, operator, values}"),
+        BoundedList(EXPRESSIONS_MAX, "{key, operator, values}"),
     ] = ()
     """Requirements on the labels of the pool's nodes, as in Kubernetes; all of them must match."""
     budget: Annotated[Budget, FLATTENED]
@@ -193,7 +195,7 @@ class Cooldown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class BackoffConfig:
     """Time for which a node is not marked again after it missed its deadline."""
 
     first_seconds: Annotated[int, duration(1)] = 3600
@@ -257,7 +259,7 @@ class Budgets:
             Annotated[Pool, NeedsOne("nodeSelector", "matchExpressions")],
             ...,
         ],
-        Listed(POOLS_MAX, "{name, nodeSelector, matchExpressions} with limits"),
+        BoundedList(POOLS_MAX, "{name, nodeSelector, matchExpressions} with limits"),
     ] = ()
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
     marked; without pools all nodes can."""
@@ -279,9 +281,9 @@ class Budgets:
     cooldown: Cooldown = Cooldown()
     """Times without new marks after the cluster has grown, or a pod became unschedulable."""
     backoff: Annotated[
-        Backoff,
+        BackoffConfig,
         where(lambda backoff: backoff.first_seconds <= backoff.max_seconds, "first at most max"),
-    ] = Backoff()
+    ] = BackoffConfig()
     """Time for which a node is not marked again after it missed its deadline."""
 
     def empty_pools(self, nodes: Iterable[Mapping[str, str]]) -> Sequence[str]:

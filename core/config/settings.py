@@ -36,7 +36,7 @@ from core.fields.structure import (
     FLATTENED,
     RESTART,
     WEBHOOK,
-    Listed,
+    BoundedList,
     name_of,
 )
 from core.fields.value_types import (
@@ -192,7 +192,7 @@ class WhenUnsatisfiable(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopologySpread:
+class DefaultTopologySpread:
     """A default topology spread constraint, as kube-scheduler's own configuration has it."""
 
     topology_key: Annotated[str, QUALIFIED_KEY]
@@ -245,7 +245,7 @@ class Config:
     pods: the smallest usable amounts of CPU and memory, and the largest usable ratios between
     them. With `none`, all free capacity counts. A mapping sets the four limits."""
     budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
-    prices: Annotated[tuple[Price, ...], Listed(PRICES_MAX, "{nodeSelector, price}")] = ()
+    prices: Annotated[tuple[Price, ...], BoundedList(PRICES_MAX, "{nodeSelector, price}")] = ()
     """Prices of nodes. Ebb removes the most expensive nodes first."""
     policies: Annotated[
         Any,
@@ -261,20 +261,20 @@ class Config:
     """Key of the taint that is set on marked nodes. To change it, run `ebb release` first
     (docs/how-it-works.md)."""
     schedulers: Annotated[
-        tuple[Annotated[str, SCHEDULER_NAME], ...], Listed(SCHEDULERS_MAX, "that are names")
+        tuple[Annotated[str, SCHEDULER_NAME], ...], BoundedList(SCHEDULERS_MAX, "that are names")
     ] = KNOWN
     """Schedulers that use kube-scheduler's own filters, such as profiles of the cluster's
     kube-scheduler. Scores do not matter. Pods of other schedulers are not movable. A configured
     list replaces the default, so it must include `default-scheduler`."""
     leaving_taints: Annotated[
-        tuple[Annotated[str, QUALIFIED_KEY], ...], Listed(LEAVING_TAINTS_MAX, "that are keys")
+        tuple[Annotated[str, QUALIFIED_KEY], ...], BoundedList(LEAVING_TAINTS_MAX, "that are keys")
     ] = ()
     """Keys of more taints by which other tools announce that they drain or remove a node. The
     taints of common autoscalers and drain tools are known without it. The capacity of such a node
     does not count, and its pods are placed first. The value of `taintKey` has no effect here."""
     default_topology_spread: Annotated[
-        tuple[TopologySpread, ...],
-        Listed(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),
+        tuple[DefaultTopologySpread, ...],
+        BoundedList(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),
     ] = ()
     """The `defaultConstraints` of kube-scheduler's plugin PodTopologySpread, if its configuration
     has any. They apply to pods of ReplicaSets, ReplicationControllers and StatefulSets without

@@ -13,7 +13,7 @@ from typing import Final
 from core.drain.context import DrainContext, DrainInput
 from core.drain.pods import Owner, leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
-from core.drain.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, Eviction
+from core.drain.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, PlannedEviction
 from core.engine.unschedulable import is_unschedulable
 from core.marks.mark import Mark, mark_of
 from core.model.humanize import plural
@@ -30,7 +30,7 @@ class DrainDecision:
     """State after the decision: the node that is being drained, and failed drains."""
     hard: frozenset[str] = frozenset()
     """Nodes whose mark should be NoSchedule unless there is a reason against it."""
-    evict: tuple[Eviction, ...] = ()
+    evict: tuple[PlannedEviction, ...] = ()
     """Pods to evict now, in this order, all on the node that is being drained."""
     waits: tuple[Blocker, ...] = ()
     """Why other pods of the node are not evicted now."""
@@ -253,7 +253,7 @@ def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
 
 def _chosen(
     context: DrainContext, state: DrainState, pods: Sequence[Pod]
-) -> tuple[list[Eviction], list[Blocker]]:
+) -> tuple[list[PlannedEviction], list[Blocker]]:
     """Choose as many pods as may be evicted at once."""
     limits, (nodes, namespaces, everywhere) = (
         context.drain_input.config.drain,
@@ -262,7 +262,7 @@ def _chosen(
     terminating = nodes[state.node]
     room = min(limits.max_on_node - terminating, limits.max_in_cluster - everywhere)
     sets: Counter[object] = Counter()
-    evict: list[Eviction] = []
+    evict: list[PlannedEviction] = []
     waits: list[Blocker] = []
     for pod in pods:
         owner = owner_of(pod)
@@ -276,7 +276,7 @@ def _chosen(
         if why is not None:
             waits.append(why)
             continue
-        evict.append(Eviction(pod, owner, sum(map(_serves, context.of_owner[owner]))))
+        evict.append(PlannedEviction(pod, owner, sum(map(_serves, context.of_owner[owner]))))
         context.budgets.take(pod)
         namespaces[pod.namespace] += 1
         sets[owner] += 1

@@ -22,7 +22,7 @@ MISSED_MAX: Final = 1000
 """Maximum number of controllers whose missing replacements are stored."""
 
 
-class Eviction(NamedTuple):
+class PlannedEviction(NamedTuple):
     """A pod to evict."""
 
     pod: Pod
@@ -74,7 +74,7 @@ class DrainState:
 
     No other pod of them is evicted on any node until they have, or until `backoff.max` is over."""
 
-    def after(self, eviction: Eviction, now_seconds: int) -> "DrainState":
+    def after(self, eviction: PlannedEviction, now_seconds: int) -> "DrainState":
         """Return the state after the API server accepted an eviction."""
         pod = eviction.pod
         new = Evicted(pod.key, pod.uid, eviction.owner, eviction.ready, now_seconds)

@@ -13,7 +13,7 @@ from core.engine.provisioning_time import AddedNodes, ProvisioningTimes
 from core.engine.reach_keys import ReachKeys, renamed
 from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.state import LastSeen, State
+from core.engine.state import LastSeen, RememberedState
 from core.engine.unschedulable import feasible_unschedulable, is_unschedulable
 from core.marks.mark import Mark, backoff_of
 from core.model.cluster import Cluster
@@ -122,7 +122,9 @@ class LeaderState:
     def _states(self) -> dict[str, Any]:
         """Return by field the parts that may change with time or with the keys of reaches."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in values.items() if isinstance(value, State)}
+        return {
+            name: value for name, value in values.items() if isinstance(value, RememberedState)
+        }
 
     def with_kept_nodes(
         self, held: Collection[str], reserved: Collection[str], now: Now

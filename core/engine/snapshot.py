@@ -21,7 +21,7 @@ from core.guards.drainability import count_long_lived_pods
 from core.guards.drift import unprotectable
 from core.guards.emptiness import occupants
 from core.guards.node_eligibility import node_blockers
-from core.guards.scalability import NOT_SCALABLE, Autoscalers, Scalability, Verdict
+from core.guards.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
 from core.guards.unplaceable import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import ExistingMark, Mark, existing_marks
 from core.model.buffers import Buffer
@@ -152,7 +152,7 @@ class ClusterSnapshot:
         return Autoscalers.of(self.cluster, self.config.cluster_autoscaler.status_key)
 
     @cached_property
-    def scalability(self) -> Mapping[str, Verdict]:
+    def scalability(self) -> Mapping[str, NodeScalability]:
         """Return by node whether an autoscaler removes it, the minimum of its group aside."""
         return self.autoscalers.verdicts(self.cluster.nodes)
 

@@ -15,7 +15,7 @@ Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 
 @runtime_checkable
-class State(Protocol[Seen_contra]):
+class RememberedState(Protocol[Seen_contra]):
     """A state that survives from one pass to the next."""
 
     def observe(self, seen: Seen_contra, now: Now) -> Self:

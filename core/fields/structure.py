@@ -43,7 +43,7 @@ AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class BoundedList:
     """Annotation of a list with a maximum length; longer lists are rejected unread."""
 
     most: int

@@ -49,7 +49,7 @@ DURATION_NANOS_MAX: Final = 2**63 - 1
 """Maximum of Go's durations in nanoseconds; longer durations are invalid."""
 
 
-class Verdict(StrEnum):
+class Consequence(StrEnum):
     """The consequence of a rule that applies to a pod."""
 
     LAST = "last"
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
     reason: Reason
     check: Callable[[Pod, Now | None], str | Timed | None]
     """Return why the rule applies to the pod, or None. Without a time no time has passed."""
-    verdict: Verdict
+    verdict: Consequence
 
 
 _LEAVE_IT: Final = "none needed: Ebb waits until the pod terminates, and never evicts it"
@@ -316,41 +316,45 @@ RULES: Final = (
     Rule(
         MIRROR,
         lambda pod, _: "is the mirror pod of a static pod" if pod.mirror else None,
-        Verdict.LAST,
+        Consequence.LAST,
     ),
-    Rule(DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Verdict.LAST),
-    Rule(LONG_TERMINATING, _long_terminating, Verdict.LAST),
-    Rule(EXPENDABLE, _expendable, Verdict.LAST),
     Rule(
-        TERMINATING, lambda pod, _: "is being deleted" if pod.terminating else None, Verdict.LAST
+        DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Consequence.LAST
+    ),
+    Rule(LONG_TERMINATING, _long_terminating, Consequence.LAST),
+    Rule(EXPENDABLE, _expendable, Consequence.LAST),
+    Rule(
+        TERMINATING,
+        lambda pod, _: "is being deleted" if pod.terminating else None,
+        Consequence.LAST,
     ),
     Rule(
         ON_COMPLETION,
         _safe_to_evict("on-completion"),
-        Verdict.LAST,
+        Consequence.LAST,
     ),
-    Rule(NOT_TO_DISRUPT, do_not_disrupt, Verdict.LONG_LIVED),
-    Rule(NOT_TO_REMOVE, _removal_disabled, Verdict.LONG_LIVED),
-    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Verdict.INFO),
-    Rule(FOREIGN_COST, _foreign_cost, Verdict.INFO),
-    Rule(GANG, _gang, Verdict.INFO),
-    Rule(RESIZE_DEFERRED, _resize_deferred, Verdict.INFO),
-    Rule(SAFE, _safe_to_evict("true"), Verdict.INFO),
-    Rule(BARE, _bare, Verdict.LONG_LIVED),
-    Rule(CUSTOM_CONTROLLER, _custom_controller, Verdict.LONG_LIVED),
-    Rule(OF_STATEFUL_SET, _stateful_set, Verdict.LONG_LIVED),
-    Rule(SYSTEM, _system, Verdict.LONG_LIVED),
-    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false"), Verdict.LONG_LIVED),
-    Rule(LOCAL_STORAGE, _local_storage, Verdict.LONG_LIVED),
+    Rule(NOT_TO_DISRUPT, do_not_disrupt, Consequence.LONG_LIVED),
+    Rule(NOT_TO_REMOVE, _removal_disabled, Consequence.LONG_LIVED),
+    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Consequence.INFO),
+    Rule(FOREIGN_COST, _foreign_cost, Consequence.INFO),
+    Rule(GANG, _gang, Consequence.INFO),
+    Rule(RESIZE_DEFERRED, _resize_deferred, Consequence.INFO),
+    Rule(SAFE, _safe_to_evict("true"), Consequence.INFO),
+    Rule(BARE, _bare, Consequence.LONG_LIVED),
+    Rule(CUSTOM_CONTROLLER, _custom_controller, Consequence.LONG_LIVED),
+    Rule(OF_STATEFUL_SET, _stateful_set, Consequence.LONG_LIVED),
+    Rule(SYSTEM, _system, Consequence.LONG_LIVED),
+    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false"), Consequence.LONG_LIVED),
+    Rule(LOCAL_STORAGE, _local_storage, Consequence.LONG_LIVED),
 )
 """The rules in the order of evaluation."""
 REASONS: Final = tuple(rule.reason for rule in RULES)
 """Reasons why a node empties late; they do not keep a node from being marked."""
 
 
-def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
+def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocker]]:
     """Return all findings about the pod; a finding with the verdict LAST ends the list."""
-    found: list[tuple[Verdict, Blocker]] = []
+    found: list[tuple[Consequence, Blocker]] = []
     for reason, check, verdict in RULES:
         why = check(pod, now)
         if why is not None:
@@ -360,8 +364,8 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Verdict, Blocker]]:
             # node as the pods of a Job do. What a missing or unknown controller does afterwards
             # matters for evictions only.
             by_itself = reason in UNKNOWN_OWNER and pod.ties.completes
-            found.append((Verdict.INFO if by_itself else verdict, blocker))
-            if verdict is Verdict.LAST:
+            found.append((Consequence.INFO if by_itself else verdict, blocker))
+            if verdict is Consequence.LAST:
                 break
     return found
 
@@ -372,7 +376,7 @@ def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Bloc
         blocker
         for pod in pods
         for verdict, blocker in findings(pod, now)
-        if verdict is Verdict.LONG_LIVED
+        if verdict is Consequence.LONG_LIVED
     ]
 
 

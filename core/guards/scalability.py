@@ -55,7 +55,7 @@ class Scalability(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Verdict(NamedTuple):
+class NodeScalability(NamedTuple):
     """Whether a node is scalable, with the evidence."""
 
     state: Scalability
@@ -85,9 +85,9 @@ class Autoscalers:
         """Report whether there is any autoscaler."""
         return self.status is not None or bool(self.node_pools)
 
-    def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, Verdict]:
+    def verdicts(self, nodes: Iterable[Node]) -> Mapping[str, NodeScalability]:
         """Return by name whether an autoscaler removes the node."""
-        known: dict[tuple[str | None, ...], Verdict] = {}
+        known: dict[tuple[str | None, ...], NodeScalability] = {}
         found = {}
         for node in nodes:
             traits = (node.provider, *map(node.labels.get, _LABELS_READ))
@@ -96,11 +96,11 @@ class Autoscalers:
             found[node.name] = known[traits]
         return found
 
-    def verdict(self, node: Node) -> Verdict:
+    def verdict(self, node: Node) -> NodeScalability:
         """Return whether an autoscaler removes the node."""
         return _of_platform(node) or self._of_karpenter(node) or self._of_group(node)
 
-    def _of_karpenter(self, node: Node) -> Verdict | None:
+    def _of_karpenter(self, node: Node) -> NodeScalability | None:
         """Return the verdict on a node of Karpenter; None for other nodes."""
         name = node.labels.get(KARPENTER_LABEL)
         if name is None:
@@ -110,9 +110,9 @@ class Autoscalers:
             return _unknown(f"its NodePool {name} is not known")
         if pool.fixed:
             return _not(f"its NodePool {name} {pool.fixed}")
-        return Verdict(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
+        return NodeScalability(Scalability.SCALABLE, f"Karpenter manages it (NodePool {name})")
 
-    def _of_group(self, node: Node) -> Verdict:
+    def _of_group(self, node: Node) -> NodeScalability:
         """Return the verdict on a node that Karpenter does not manage."""
         label = next((key for key in GROUP_LABELS if key in node.labels), None)
         if label is None:
@@ -128,7 +128,7 @@ class Autoscalers:
         return _unknown(f"no autoscaler was found for its node group ({named})")
 
 
-def _of_platform(node: Node) -> Verdict | None:
+def _of_platform(node: Node) -> NodeScalability | None:
     """Return the verdict on a node that its platform needs; None for other nodes."""
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:
@@ -138,15 +138,15 @@ def _of_platform(node: Node) -> Verdict | None:
     return None
 
 
-def _not(evidence: str) -> Verdict:
-    return Verdict(Scalability.NOT_SCALABLE, evidence)
+def _not(evidence: str) -> NodeScalability:
+    return NodeScalability(Scalability.NOT_SCALABLE, evidence)
 
 
-def _unknown(evidence: str) -> Verdict:
-    return Verdict(Scalability.UNKNOWN, evidence)
+def _unknown(evidence: str) -> NodeScalability:
+    return NodeScalability(Scalability.UNKNOWN, evidence)
 
 
-def _in_group(node: Node, label: str, status: AutoscalerStatus) -> Verdict:
+def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalability:
     """Return the verdict on a node of a managed node group, by the groups of the status."""
     if status.fault:
         return _unknown(f"ConfigMap {status.key}: {status.fault}")
@@ -156,7 +156,7 @@ def _in_group(node: Node, label: str, status: AutoscalerStatus) -> Verdict:
         many = f"{len(found)} node groups" if found else "no node group"
         return _unknown(f"{many} in ConfigMap {status.key} may be its own ({named})")
     (group,) = found
-    return Verdict(
+    return NodeScalability(
         Scalability.SCALABLE,
         f"Cluster Autoscaler manages its node group {group.name} (minimum {group.min_size})",
         group,

@@ -104,7 +104,7 @@ def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]
 
 
 @dataclass(slots=True)
-class _Group:
+class _ChargedGroup:
     """Pods that have equal constraints on nodes and on other pods."""
 
     holder: Holder
@@ -114,7 +114,7 @@ class _Group:
     """Units by constraint, without claims."""
 
 
-def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_Group]:
+def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_ChargedGroup]:
     """Return the groups of one account in the order in which they are charged."""
     # Objects before values: pods of one template share objects, and hashing values is slow.
     same: dict[object, list[int]] = {}
@@ -127,12 +127,12 @@ def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> l
         equal.setdefault((_holder(pod), without_volumes(pod.placing), pod.company), []).extend(
             alike
         )
-    groups: list[_Group] = []
+    groups: list[_ChargedGroup] = []
     of_node: Counter[Holder] = Counter()
     for (holder, _, _), members in equal.items():
         members.sort(key=lambda one: (_cost_of_claims(pods[one]), _name(pods[one])))
         costs = _costs(pods[members[0]], holder[0], sizes.of_labels)
-        groups.append(_Group(holder, members, costs))
+        groups.append(_ChargedGroup(holder, members, costs))
         if holder[1]:
             of_node[holder] += sum(costs.values())
             of_node[holder] += sum(_cost_of_claims(pods[one]) for one in members)
@@ -157,7 +157,7 @@ def _name(pod: Pod) -> tuple[str, str]:
 
 
 def _beyond(
-    pods: Sequence[Pod], groups: Iterable[_Group], budget: int
+    pods: Sequence[Pod], groups: Iterable[_ChargedGroup], budget: int
 ) -> Iterator[tuple[int, Pod]]:
     """Charge one budget; yield each pod that it does not cover, by number, as what is left of it.
 

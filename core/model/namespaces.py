@@ -66,7 +66,7 @@ def looked_up(pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> Sequence[
     }
     if not any(term.chosen for one in companies.values() for term in (*one.near, *one.apart)):
         return pods
-    lookup = _Lookup(pods, namespaces)
+    lookup = _NamespaceLookup(pods, namespaces)
     return [pod if pod.company is NO_POD_CONSTRAINTS else lookup.pod(pod) for pod in pods]
 
 
@@ -75,7 +75,7 @@ def _is_valid(chosen: NamespaceChoice) -> bool:
     return all(one.operator in _OPERATORS for one in chosen.requirements)
 
 
-class _Lookup:
+class _NamespaceLookup:
     """Looks up namespace selectors; each selector and each set of terms once."""
 
     def __init__(self, pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> None:

@@ -124,7 +124,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     asking = [pod for pod in pods if pod.unsupported]
     by_name = {one.name: one for one in volumes}
     unlimited = _unlimited(nodes, limits)
-    lookup = _Lookup(
+    lookup = _VolumeLookup(
         claims={one.key: one for one in claims},
         volumes=by_name,
         users=Counter(f"{pod.namespace}/{one.name}" for pod in asking for one in pod.ties.claims),
@@ -192,7 +192,7 @@ def _company(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Lookup:
+class _VolumeLookup:
     """Look up the claims of pods."""
 
     claims: Mapping[str, Claim]

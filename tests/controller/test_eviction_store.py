@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from controller.access_review import PATCH_PODS, REVIEW_PATH, is_allowed
-from controller.stores.evictions import Answer, EvictionResult, EvictionStore
+from controller.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
 from core.edge.kube.client import Client
 from core.model.errors import GarbledError, UnavailableError
 from core.model.pod import Pod
@@ -50,7 +50,7 @@ Pair = tuple[Server, Client]
 
 async def test_eviction_names_pod_uid_and_keeps_grace_period(server: Pair) -> None:
     made, client = server
-    assert await EvictionStore(client).evict(POD) == Answer(EvictionResult.EVICTED)
+    assert await EvictionStore(client).evict(POD) == EvictionAnswer(EvictionResult.EVICTED)
     ((method, path, body),) = made.requests
     assert (method, path) == ("POST", PATH)
     assert body == {

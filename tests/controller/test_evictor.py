@@ -11,7 +11,7 @@ from controller.access_review import ANSWER_SECONDS
 from controller.evictor import FORBIDDEN, Evictor
 from controller.metrics import Metrics
 from controller.reconciler import PodActions, Reconciler
-from controller.stores.evictions import Answer, EvictionResult
+from controller.stores.evictions import EvictionAnswer, EvictionResult
 from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
@@ -51,7 +51,7 @@ class PodApi:
         self.right: bool | None = True
         self.requested: list[str] = []
         self.reviews = 0
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, EvictionAnswer] = {}
         self.hold: asyncio.Event | None = None
         self.before: Callable[[], None] = lambda: None
         self.all_requested = asyncio.Event()
@@ -62,14 +62,14 @@ class PodApi:
             raise UnavailableError("no answer")
         return self.right
 
-    async def evict(self, pod: Pod) -> Answer:
+    async def evict(self, pod: Pod) -> EvictionAnswer:
         self.requested.append(pod.name)
         if len(self.requested) == CONFIG.drain.max_on_node:
             self.all_requested.set()
         self.before()
         if self.hold is not None:
             await self.hold.wait()
-        answer = self.answers.get(pod.name, Answer(EvictionResult.EVICTED))
+        answer = self.answers.get(pod.name, EvictionAnswer(EvictionResult.EVICTED))
         if answer.result is EvictionResult.EVICTED:
             self._world.move(pod)
         return answer
@@ -179,14 +179,18 @@ async def test_node_is_drained_when_interval_exceeds_timeout(
 @pytest.mark.parametrize(
     ("answer", "seconds", "events"),
     [
-        (Answer(EvictionResult.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
-        (Answer(EvictionResult.REFUSED, "429", 20), 20, 1),
-        (Answer(EvictionResult.ERROR, "no answer"), REFUSED_SECONDS_MIN, 1),
-        (Answer(EvictionResult.GONE, "409"), REFUSED_SECONDS_MIN, 0),  # usually the pod is gone
+        (EvictionAnswer(EvictionResult.REFUSED, "429"), REFUSED_SECONDS_MIN, 1),
+        (EvictionAnswer(EvictionResult.REFUSED, "429", 20), 20, 1),
+        (EvictionAnswer(EvictionResult.ERROR, "no answer"), REFUSED_SECONDS_MIN, 1),
+        (
+            EvictionAnswer(EvictionResult.GONE, "409"),
+            REFUSED_SECONDS_MIN,
+            0,
+        ),  # usually the pod is gone
     ],
 )
 async def test_failed_eviction_is_retried_after_its_own_pause(
-    answer: Answer, seconds: int, events: int
+    answer: EvictionAnswer, seconds: int, events: int
 ) -> None:
     world = World(pods=1)
     await world.until_draining()
@@ -208,7 +212,7 @@ async def test_drain_fails_with_reason_when_eviction_is_always_refused(
 ) -> None:
     world = World(pods=1)
     await world.until_draining()
-    world.api.answers["p0"] = Answer(outcome, "a webhook denied it")
+    world.api.answers["p0"] = EvictionAnswer(outcome, "a webhook denied it")
     await world.ticks(60, 5)
     assert world.mark is None
     assert world.n1.annotations[BACKOFF_ANNOTATION].endswith(" evict-refused")
@@ -233,7 +237,7 @@ async def test_node_whose_no_schedule_write_fails_blocks_no_other() -> None:
 async def test_drain_continues_when_pod_is_already_gone() -> None:
     world = World()
     await world.until_draining()
-    world.api.answers["p0"] = Answer(EvictionResult.GONE)
+    world.api.answers["p0"] = EvictionAnswer(EvictionResult.GONE)
 
     def leaves() -> None:
         if "p0" in world.pods:

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from controller.notices import Notices
-from core.config.budgets import Budget, Budgets, Expression, Operator, Pool
+from core.config.budgets import Budget, Budgets, NodeRequirement, Operator, Pool
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
 from core.model.node_groups import NodePool
 from tests.support.builders import node
 
-GPU = Expression(key="gpu", operator=Operator.EXISTS)
+GPU = NodeRequirement(key="gpu", operator=Operator.EXISTS)
 POOLS = (
     Pool(name="none", match_expressions=(GPU,), budget=Budget()),
     Pool(name="some", node_selector=(("a", "b"),), budget=Budget()),

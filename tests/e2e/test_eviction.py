@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.stores.evictions import Answer, EvictionResult, EvictionStore
+from controller.stores.evictions import EvictionAnswer, EvictionResult, EvictionStore
 from core.config.settings import Mode
 from core.drain.budgets import Allowances
 from core.edge.decode import kinds
@@ -148,7 +148,7 @@ def test_eviction_api_answers_as_predicted_from_budgets(plane: Plane, pods: Api)
     assert pod is not None
     assert pod.ready
 
-    async def answered(pod: Pod) -> Answer:
+    async def answered(pod: Pod) -> EvictionAnswer:
         async with await Client.connect(str(plane.kubeconfig("kubectl"))) as client:
             return await EvictionStore(client).evict(pod)
 

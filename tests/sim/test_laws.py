@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from controller.metrics import Metrics
 from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
-from core.config.budgets import Backoff, Budget, Budgets, Limit, Pool
+from core.config.budgets import BackoffConfig, Budget, Budgets, Limit, Pool
 from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -184,7 +184,7 @@ FOREIGN_WORDS = st.dictionaries(
 )
 CAUSES = ("load", "observe", "pools", "keep", "cordon", "deadline", "label")
 NOWHERE = Pool(name="none", node_selector=(("no", "where"),), budget=Budget())
-LIGHT = replace(UNLIMITED, backoff=Backoff(first_seconds=100, max_seconds=200))
+LIGHT = replace(UNLIMITED, backoff=BackoffConfig(first_seconds=100, max_seconds=200))
 NO_MORE = replace(LIGHT, cluster=Budget(max_marked=Limit(0)))
 
 
@@ -478,13 +478,13 @@ def test_day_with_faults_ends_without_disruption_or_leftovers(
         mode=Mode.ENFORCE,
         deadline_seconds=3600,
         no_schedule_after_seconds=no_schedule_after,
-        budgets=Budgets(backoff=Backoff(first_seconds=300, max_seconds=600)),
+        budgets=Budgets(backoff=BackoffConfig(first_seconds=300, max_seconds=600)),
         extender=ExtenderConfig(score=score),
     )
     none = replace(
         config.budgets,
         cluster=Budget(max_marked=Limit(0)),
-        backoff=Backoff(first_seconds=60, max_seconds=60),
+        backoff=BackoffConfig(first_seconds=60, max_seconds=60),
     )
     released = ScaleDownProtection(scope=Scope.MARKED)
     last = (

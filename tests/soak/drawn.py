@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool, Reserve
+from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool, Reserve
 from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -41,7 +41,7 @@ PLACINGS: Final = (
 )
 """Node constraints of pods, with their weights in percent."""
 BLOCK_MS: Final = 3 * HOUR_MS
-SOON: Final = Backoff(first_seconds=60, max_seconds=60)
+SOON: Final = BackoffConfig(first_seconds=60, max_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _budgets(chance: random.Random) -> Budgets:
         ),
         stabilization_window_seconds=chance.choice((0, 600)),
         cooldown=Cooldown(delay_after_add_seconds=cooldown, delay_after_pending_seconds=cooldown),
-        backoff=Backoff(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
+        backoff=BackoffConfig(first_seconds=first, max_seconds=first * chance.choice((1, 4))),
     )
 
 

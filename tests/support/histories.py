@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from core.config.budgets import CLOCKS_APART_SECONDS_MAX, Backoff, Cooldown, Reserve
+from core.config.budgets import CLOCKS_APART_SECONDS_MAX, BackoffConfig, Cooldown, Reserve
 from core.config.settings import Config
 from core.engine.planner import unlimited_time
 from core.marks.wellknown import BACKOFF_ANNOTATION
@@ -105,7 +105,7 @@ def config(chance: random.Random) -> Config:
             delay_after_add_seconds=chance.choice((0, 50)),
             delay_after_pending_seconds=chance.choice((0, 50)),
         ),
-        backoff=Backoff(first_seconds=10, max_seconds=100),
+        backoff=BackoffConfig(first_seconds=10, max_seconds=100),
         mark_interval_seconds=chance.choice((0, 0, 40)),
         reserve=Reserve(
             window_seconds=chance.choice((1, 7, 100)), lookback_seconds=chance.choice((0, 50, 300))

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from core.capacity.usable import Amount
-from core.config.budgets import Budget, Budgets, Expression, Limit, Operator, Pool
+from core.config.budgets import Budget, Budgets, Limit, NodeRequirement, Operator, Pool
 from core.config.settings import Config, Price, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.leader_state import RateLimits
@@ -69,13 +69,13 @@ SELECTORS: Mapping[str, Any] = {
     "batch": {"node_selector": (("pool", "batch"),)},
     "general": {
         "match_expressions": (
-            Expression(key="pool", operator=Operator.EXISTS),
-            Expression(key="pool", operator=Operator.NOT_IN, values=("batch", "gpu")),
+            NodeRequirement(key="pool", operator=Operator.EXISTS),
+            NodeRequirement(key="pool", operator=Operator.NOT_IN, values=("batch", "gpu")),
         )
     },
     "gpu": {
         "node_selector": (("pool", "gpu"),),
-        "match_expressions": (Expression(key="nobody", operator=Operator.DOES_NOT_EXIST),),
+        "match_expressions": (NodeRequirement(key="nobody", operator=Operator.DOES_NOT_EXIST),),
     },
 }
 """How pools select their nodes: by labels, by expressions, by both."""

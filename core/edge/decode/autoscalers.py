@@ -49,7 +49,7 @@ _OLDER: Final = "Cluster-autoscaler status at "
 _ZONE: Final = re.compile(r"/zones/([a-z0-9-]{1,63})/")
 
 
-class Budget(Struct):
+class NodePoolBudget(Struct):
     """A budget of a NodePool: how many nodes Karpenter may disrupt at the same time."""
 
     nodes: str = ""
@@ -101,7 +101,7 @@ class StatusObject(Struct):
 Parsed = tuple[tuple[NodeGroup, ...], str]
 """Node groups, or why they are unknown."""
 _PARSED: Final[dict[bytes, Parsed]] = {}
-_BUDGETS: Final = msgspec.json.Decoder(list[Budget] | None)
+_BUDGETS: Final = msgspec.json.Decoder(list[NodePoolBudget] | None)
 _CONDITIONS: Final = msgspec.json.Decoder(list[DatedCondition] | None)
 
 
@@ -130,7 +130,7 @@ def _fixed(spec: NodePoolSpec) -> str:
     return ""
 
 
-def _blocked(budgets: Iterable[Budget]) -> Iterator[str]:
+def _blocked(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
     """Yield the reasons for which the budgets never allow a disruption."""
     for one in budgets:
         if one.nodes in ("0", "0%", "00%") and not one.schedule:

@@ -54,14 +54,14 @@ class TemplateMeta(Struct):
     labels: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Template(Struct):
+class PodTemplateSpec(Struct):
     metadata: TemplateMeta | None = None
     spec: PodSpec | None = None
 
 
 class TemplateObject(Struct):
     metadata: Name
-    template: Template | None = None
+    template: PodTemplateSpec | None = None
 
 
 def buffer(obj: BufferObject) -> Buffer:
@@ -119,7 +119,7 @@ def _shown(text: str) -> str:
 
 def template(obj: TemplateObject) -> PodTemplate:
     """Create a PodTemplate. Raises: InvalidInputError with the field."""
-    meta, found = obj.metadata, obj.template or Template()
+    meta, found = obj.metadata, obj.template or PodTemplateSpec()
     labels = found.metadata.labels if found.metadata else TemplateMeta().labels
     about = PodMeta(name=meta.name, namespace=meta.namespace, labels=labels)
     made = pod.pod(PodObject(metadata=about, spec=found.spec or PodSpec()))

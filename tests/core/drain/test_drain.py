@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.config.budgets import Backoff
+from core.config.budgets import BackoffConfig
 from core.config.drain import DrainConfig, Eviction
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
@@ -622,7 +622,7 @@ def test_drain_fails_after_timeout_when_no_replacement_appears(after: int, failu
 
 def test_controller_without_replacement_loses_no_pods_on_other_nodes() -> None:
     """Otherwise each drain would evict some of the remaining pods."""
-    config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=Backoff(max_seconds=5000)))
+    config = replace(CONFIG, budgets=replace(UNLIMITED, backoff=BackoffConfig(max_seconds=5000)))
     on_n, rest, again = make_pod("b", "n"), make_pod("rest", "open"), make_pod("again", "open")
     first = plan_drain(
         drain_input(A, on_n, rest, nodes=(M, node("n"), OPEN), config=config), DrainState()

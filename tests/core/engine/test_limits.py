@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.capacity.usable import NOTHING, Amount, Usability
-from core.config.budgets import Backoff, Budget, Budgets, Cooldown, Limit, Pool
+from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
@@ -452,7 +452,7 @@ def test_virtual_node_starts_no_cooldown() -> None:
 
 INTERVAL: dict[str, Any] = {
     "mark_interval_seconds": 600,
-    "backoff": Backoff(first_seconds=1000, max_seconds=1000),
+    "backoff": BackoffConfig(first_seconds=1000, max_seconds=1000),
 }
 
 
@@ -683,7 +683,7 @@ def test_marks_are_read_once_for_all_failed_writes() -> None:
 
 @pytest.mark.parametrize("uid", ["n0", "another"])
 def test_failed_write_is_forgotten_when_old_or_node_is_replaced(uid: str) -> None:
-    settings = config(backoff=Backoff(first_seconds=10, max_seconds=500))
+    settings = config(backoff=BackoffConfig(first_seconds=10, max_seconds=500))
     nodes = [replace(one, uid=one.name) for one in SIX.nodes]
     memory = reconcile.reconcile(Cluster.of(nodes, []), settings, LeaderState(), NOW).state
     memory = memory.with_failed_writes(
@@ -741,7 +741,7 @@ def test_not_ready_node_counts_as_untainted_only_for_its_own_mark() -> None:
 
 
 def test_backoff_doubles_up_to_maximum() -> None:
-    backoff = Backoff(first_seconds=10, max_seconds=60)
+    backoff = BackoffConfig(first_seconds=10, max_seconds=60)
     assert [backoff.seconds(times) for times in (1, 2, 3, 4, 1000)] == [10, 20, 40, 60, 60]
 
 

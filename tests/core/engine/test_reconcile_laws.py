@@ -9,7 +9,7 @@ import pytest
 
 from cli.explain.reasons import NOT_HARDENED, NOT_RELEASED, NOT_REMOVABLE
 from core.capacity.usable import Amount
-from core.config.budgets import Backoff, Budgets, Cooldown, Reserve
+from core.config.budgets import BackoffConfig, Budgets, Cooldown, Reserve
 from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.planner import LIMIT
@@ -201,7 +201,7 @@ def test_pass_is_skipped_until_unneeded_time_ends(
 
 
 def test_limits_change_exactly_when_mark_or_backoff_expires() -> None:
-    rules = Backoff(first_seconds=10, max_seconds=100)
+    rules = BackoffConfig(first_seconds=10, max_seconds=100)
     settings = Config(budgets=replace(UNLIMITED, window_seconds=60, backoff=rules))
     made = small_cluster()
     one = builders.marked(made.nodes[0], "soft", 100)

@@ -15,7 +15,7 @@ from core.guards.drainability import (
     RULES,
     SAFE_TO_EVICT,
     SAFE_VOLUMES,
-    Verdict,
+    Consequence,
     count_long_lived_pods,
     disruption_cost,
     findings,
@@ -35,7 +35,7 @@ HOUR, DAY = 3600, 86_400
 NOW = 10 * HOUR
 PLAIN = Pod(namespace="d", name="p", node="n", owner_kind="ReplicaSet", owner_name="web")
 COMPLETES = DisruptionFacts(completes=True)
-LAST, LONG_LIVED, INFO = Verdict.LAST, Verdict.LONG_LIVED, Verdict.INFO
+LAST, LONG_LIVED, INFO = Consequence.LAST, Consequence.LONG_LIVED, Consequence.INFO
 
 
 def like(**changes: object) -> Pod:
@@ -68,7 +68,7 @@ def codes(pod: Pod) -> list[str]:
     return [one.code for _, one in findings(pod)]
 
 
-TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
+TABLE: list[tuple[Pod, list[tuple[str, Consequence]]]] = [
     (PLAIN, []),
     (like(owner_kind="Job"), []),
     (like(owner_kind="ReplicationController"), []),
@@ -139,7 +139,7 @@ TABLE: list[tuple[Pod, list[tuple[str, Verdict]]]] = [
 
 
 @pytest.mark.parametrize(("pod", "expected"), TABLE)
-def test_findings_have_code_and_verdict(pod: Pod, expected: list[tuple[str, Verdict]]) -> None:
+def test_findings_have_code_and_verdict(pod: Pod, expected: list[tuple[str, Consequence]]) -> None:
     found = findings(pod, Now(NOW))
     assert [(one.code, verdict) for verdict, one in found] == expected
     assert all(one.message and one.pod == pod.key for _, one in found)

@@ -7,7 +7,7 @@ import pytest
 
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
-from core.guards.scalability import NOT_SCALABLE, Autoscalers, Scalability, Verdict
+from core.guards.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
 from core.model.cluster import Cluster
 from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
 from tests.support.builders import node
@@ -38,7 +38,7 @@ def verdict(
     found: AutoscalerStatus | None = None,
     pools: Mapping[str, NodePool] | None = None,
     provider: str = "",
-) -> Verdict:
+) -> NodeScalability:
     one = replace(node("n", labels=dict(labels)), provider=provider)
     autoscalers = Autoscalers(found, pools or {})
     answer = autoscalers.verdict(one)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.config.budgets import Backoff, Pool, Reserve
+from core.config.budgets import BackoffConfig, Pool, Reserve
 from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
@@ -197,7 +197,7 @@ def test_protected_nodes_agree_with_plain_rules(seeds: range) -> None:
         cluster = surrounded(Cluster.of(nodes, gone), cluster)
         config = mixed_config.config(chance)
         reserve = Reserve(lookback_seconds=chance.choice((0, 3600)))
-        budgets = replace(config.budgets, reserve=reserve, backoff=Backoff(max_seconds=DAY))
+        budgets = replace(config.budgets, reserve=reserve, backoff=BackoffConfig(max_seconds=DAY))
         scope = ScaleDownProtection(scope=chance.choice(list(Scope)))
         config = replace(config, budgets=budgets, scale_down_protection=scope)
         found = reconcile(cluster, config, LeaderState(), NOW)
