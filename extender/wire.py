@@ -31,11 +31,11 @@ STEPS_MIN: Final = 50_000
 Two Nodes with the maximum nesting of the API server (10,000) need 40,000 steps.
 """
 STEP_BYTES: Final = 64
-"""Bytes of a call that allow one more step.
+"""Bytes of a call for each step beyond STEPS_MIN. A step skips one nested JSON value.
 
 A call with node names needs no steps: kube-scheduler removes managedFields from its pods, and no
-other field is nested. If one of many full Nodes is deeply nested, all are scanned: one step in 350
-bytes for a kubelet's Node, in 80 for kwok's. A hostile body of brackets has one in three.
+other field is nested. If one of many full Nodes is deeply nested, the values of all are steps: a
+kubelet's Node has one in 350 bytes, and kwok's one in 80. A body of brackets has one in 3 bytes.
 """
 
 

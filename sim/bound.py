@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from highspy import Highs
 
 RESOLUTION: Final = 10**9
-"""Resolution of the solver's values, as a fraction of the highest price of a node."""
+"""Steps between 0 and the highest price of a node to which values of the solver are rounded."""
 NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
 LowerBound = Callable[[Iterable[Pod]], Fraction]
 """Returns the lower bound of the hourly cost of nodes for the pods."""

@@ -502,7 +502,7 @@ class Planner:
         return Blocker(PLACE_TAKEN, message, self.packer.pods[pod].key)
 
     def _is_due(self, name: str) -> bool:
-        """Report whether the unneeded time of the node has passed; marked nodes have none."""
+        """Report whether the unneeded time of the node has passed; True for marked nodes."""
         if name in self.marked or (self._due is not None and name in self._due):
             return True
         now = self.snapshot.now
@@ -514,5 +514,5 @@ class Planner:
         return self.packer.nodes[node].name
 
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
-        """Return the assignments of an attempt by name, without placeholder pods."""
+        """Return which pod an attempt placed on which node, without placeholder pods."""
         return placements(self.packer, attempt)

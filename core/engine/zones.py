@@ -37,7 +37,7 @@ class Zones:
 
     The smallest reach of a node that spans several zones decides, because larger reaches contain
     nodes that its pods cannot use. Hostname and zone selectors of pods are ignored here: otherwise
-    two pods that select one node each would define the balance for everybody. Nodes that no pod
+    a pod that may use only two nodes would limit the comparison to these two. Nodes that no pod
     reaches need no balance. A zone without schedulable nodes still counts as a zone, so that the
     deciding reach does not change as nodes become schedulable or unschedulable.
     """

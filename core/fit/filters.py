@@ -93,7 +93,7 @@ class VolumeFilter(Filter):
 
     @abstractmethod
     def volume_reads(self, volume: VolumeTopology) -> Iterable[NodeField]:
-        """Return the node fields that decide the answer for this volume."""
+        """Return the node fields that decide whether a node can use this volume."""
 
     @abstractmethod
     def nodes_of_volume(self, index: NodeIndex, volume: VolumeTopology) -> int:

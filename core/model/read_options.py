@@ -8,7 +8,7 @@ from core.model.schedulers import KNOWN
 
 
 class ReadOptions(NamedTuple):
-    """The settings, with their defaults."""
+    """The settings that change how API objects are decoded."""
 
     schedulers: Collection[str] = KNOWN
     """Schedulers whose pods are evaluable."""

@@ -334,7 +334,7 @@ class Packer:
     def _refusing_rules(
         self, search: _Search, group: EquivalenceGroup, inter_pod: Group
     ) -> set[str]:
-        """Return the rules that refuse nodes with room, or none if trying again is useless."""
+        """Return the rules that reject nodes with room; empty if no later attempt can succeed."""
         # Committed pods never leave, so a monotone rule cannot start to admit later.
         if search.for_good:
             return set() if inter_pod.monotone else NOT_LOOKED_UP
