@@ -46,6 +46,13 @@ TWO_BUDGETS: Final = Reason(
     "change the selectors so that only one budget selects the Pod: kubectl -n {namespace} get pdb",
     "at most one budget selects the Pod",
 )
+BUDGET_TOO_LARGE: Final = Reason(
+    "evict-budget-too-large",
+    "The selector of a PodDisruptionBudget in the namespace is larger than Ebb evaluates. Ebb "
+    "evicts no Pod of the namespace.",
+    "shorten the selector of the budget: kubectl -n {namespace} get pdb",
+    "Ebb evaluates the selectors of all budgets in the namespace",
+)
 NEVER_ALLOWED: Final = Reason(
     "evict-budget-never",
     "The PodDisruptionBudget of the Pod requires all replicas to be Ready, so it can never allow "
@@ -96,6 +103,7 @@ REASONS: Final = (
     COMES_BACK,
     NOT_HARD,
     OF_JOB,
+    BUDGET_TOO_LARGE,
     TWO_BUDGETS,
     NEVER_ALLOWED,
     NOT_NOW,

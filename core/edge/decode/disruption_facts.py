@@ -1,14 +1,19 @@
 """Decode facts about the disruption of a pod from its volumes and annotations."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from sys import intern
 from typing import Final
 
 from core.edge.decode.byte_lru import ByteBoundedCache
 from core.edge.decode.fields import unix_seconds
-from core.edge.decode.objects import PodObject, Volume
+from core.edge.decode.objects import NO_ANNOTATIONS, PodAnnotations, PodObject, Volume
 from core.edge.decode.pod_limits import VOLUMES_MAX
-from core.guards.drainability import NOTES
+from core.guards.drainability import (
+    DO_NOT_DISRUPT,
+    PREFER_NO_EVICTION,
+    SAFE_TO_EVICT,
+    SAFE_VOLUMES,
+)
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts
 
 NOTE_CHARS_MAX: Final = 1024
@@ -22,14 +27,12 @@ OVERDUE_SECONDS: Final = 30
 """Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
 
 
-def disruption_facts_of(
-    obj: PodObject, annotations: Mapping[str, str]
-) -> tuple[DisruptionFacts, bool]:
+def disruption_facts_of(obj: PodObject, volumes: Sequence[Volume]) -> tuple[DisruptionFacts, bool]:
     """Return the facts of a pod, and whether it has an inline disk; excess volumes are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
     inline = False
-    for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
+    for volume in volumes[:VOLUMES_MAX]:
         if volume.empty_dir is not None:
             if volume.empty_dir.medium != IN_MEMORY:
                 local.append(volume.name)
@@ -41,7 +44,7 @@ def disruption_facts_of(
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
         elif _is_disk(volume):
             inline = True
-    notes = _notes(annotations)
+    notes = _notes(obj.metadata.annotations or NO_ANNOTATIONS)
     if not (claims or notes or obj.metadata.deletion_timestamp):
         return _of_data(tuple(local)), inline
     ties = DisruptionFacts(
@@ -76,11 +79,18 @@ def _of_data(volumes: tuple[str, ...]) -> DisruptionFacts:
     )
 
 
-def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    if NOTES.isdisjoint(annotations):
+def _notes(found: PodAnnotations) -> tuple[tuple[str, str], ...]:
+    if found is NO_ANNOTATIONS:
         return ()
-    found = ((key, annotations[key][:NOTE_CHARS_MAX]) for key in NOTES if key in annotations)
-    return tuple(sorted(found))
+    notes = (
+        (SAFE_TO_EVICT, found.safe_to_evict),
+        (SAFE_VOLUMES, found.safe_volumes),
+        (DO_NOT_DISRUPT, found.do_not_disrupt),
+        (PREFER_NO_EVICTION, found.prefer_no_eviction),
+    )
+    return tuple(
+        sorted([(key, value[:NOTE_CHARS_MAX]) for key, value in notes if value is not None])
+    )
 
 
 def _overdue(obj: PodObject) -> int | None:
