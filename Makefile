@@ -88,6 +88,7 @@ bench: setup ## times, memory and ratios; the last two need the programs of e2e-
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_webhook
+	$(BIN)/python -m tests.bench.bench_bodies
 	$(BIN)/python -m tests.bench.bench_running
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_scheduler
