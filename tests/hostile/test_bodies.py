@@ -75,7 +75,9 @@ def test_a_large_review_takes_little_memory(case: str) -> None:
 def test_a_node_with_many_taints_gets_its_own(count: int) -> None:
     others = b",".join(b'{"key":"k%d","effect":"NoSchedule"}' % n for n in range(count))
     answer = webhook.review(review(b"[%b]" % others), TAINT_KEY)
-    (operation,) = patch_of(answer.body) or ()
+    operations = patch_of(answer.body)
+    assert operations is not None
+    (operation,) = operations
     assert len(operation["value"]) == count + 1
 
 
