@@ -1,6 +1,12 @@
 # One image for ebb-controller, ebb-webhook, ebb-extender and ebb; nothing in it depends on the processor:
 #   docker buildx build --platform linux/amd64,linux/arm64 --tag ghcr.io/kube-ebb/ebb:0.1.0 .
-FROM python:3.12-slim AS build
+# A release names the base image by its digest, and RELEASE=yes refuses a tag: docs/releasing.md.
+ARG BASE=python:3.12-slim
+ARG RELEASE=no
+FROM ${BASE} AS build
+ARG BASE
+ARG RELEASE
+RUN case "${RELEASE} ${BASE}" in "no "*|*@sha256:*) ;; *) echo "BASE=${BASE} has no digest" >&2; exit 1;; esac
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 # All that is fetched is pinned by hash: what builds the package here, what it runs on in a venv
@@ -14,7 +20,7 @@ COPY . .
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && pip --python /opt/ebb/bin/python install --no-index --no-deps dist/*.whl
 
-FROM python:3.12-slim
+FROM ${BASE}
 COPY --from=build /opt/ebb /opt/ebb
 # HOME, because the Kubernetes client looks for it and the user has no entry of its own.
 ENV HOME=/tmp PATH=/opt/ebb/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

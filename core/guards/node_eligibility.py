@@ -18,6 +18,13 @@ CONTROL_PLANE_LABELS: Final = (
     "node.kubernetes.io/microk8s-controlplane",
 )
 """Control-plane labels that count with any value; kubelets may not write those of node-role."""
+CONTROL_PLANE_TAINTS: Final = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/controlplane",  # RKE
+    "node-role.kubernetes.io/etcd",  # RKE, RKE2
+)
+"""Taints of control-plane nodes, which some installers set without the label."""
 CONTROL_PLANE_ROLES: Final = (
     ("kubernetes.io/role", "master"),  # kOps, before 1.24
     ("node.k0sproject.io/role", "control-plane"),
@@ -61,10 +68,10 @@ NOT_READY: Final = Reason(
 )
 CONTROL_PLANE: Final = Reason(
     "control-plane",
-    "The node has a control-plane label. Ebb never marks control-plane nodes.",
-    "none needed; if the node is not part of the control plane, remove the label: "
-    "kubectl label node {node} {key}-",
-    "the label is removed",
+    "The node has a control-plane label or taint. Ebb never marks control-plane nodes.",
+    "none needed; if the node is not part of the control plane, remove the taint or the label: "
+    "kubectl taint node {node} {key}-; kubectl label node {node} {key}-",
+    "the label or the taint is removed",
 )
 BEING_DELETED: Final = Reason(
     "being-deleted",
@@ -86,9 +93,12 @@ def _control_plane(node: Node) -> tuple[str, str] | None:
     names = (key for key in CONTROL_PLANE_LABELS if key in node.labels)
     roles = (f"{key}={role}" for key, role in CONTROL_PLANE_ROLES if node.labels.get(key) == role)
     label = next(chain(names, roles), None)
-    if label is None:
-        return None
-    return f"the node belongs to the control plane (label {label})", label.partition("=")[0]
+    if label is not None:
+        return f"the node belongs to the control plane (label {label})", label.partition("=")[0]
+    taint = next((one.key for one in node.taints if one.key in CONTROL_PLANE_TAINTS), None)
+    if taint is not None:
+        return f"the node belongs to the control plane (taint {taint})", taint
+    return None
 
 
 Answer = str | tuple[str, str] | None

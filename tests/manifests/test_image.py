@@ -1,4 +1,5 @@
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -26,9 +27,32 @@ def last_stage() -> dict[str, str]:
 
 def test_both_stages_stand_on_one_small_python() -> None:
     bases = {rest.partition(" ")[0] for name, rest in instructions() if name == "FROM"}
-    (base,) = bases
+    assert bases == {"${BASE}"}
     # From 3.13 on Python refuses CAs without key identifiers, which some managed clusters have.
-    assert base == "python:3.12-slim"
+    assert instructions()[0] == ("ARG", "BASE=python:3.12-slim")
+
+
+@pytest.mark.parametrize(
+    ("release", "base", "built"),
+    [
+        ("no", "python:3.12-slim", True),
+        ("no", f"python:3.12-slim@sha256:{'a' * 64}", True),
+        ("yes", f"python:3.12-slim@sha256:{'a' * 64}", True),
+        ("yes", "python:3.12-slim", False),
+        ("", "python:3.12-slim", False),
+    ],
+)
+def test_a_release_refuses_a_base_image_without_a_digest(
+    release: str, base: str, *, built: bool
+) -> None:
+    check = next(rest for name, rest in instructions() if name == "RUN")
+    done = subprocess.run(
+        ["/bin/sh", "-c", check],
+        env={"RELEASE": release, "BASE": base},
+        check=False,
+        capture_output=True,
+    )
+    assert (done.returncode == 0) is built
 
 
 def test_it_runs_as_a_user_by_number_who_is_the_pods() -> None:

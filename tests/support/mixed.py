@@ -129,8 +129,8 @@ def gpu(_: random.Random, node: Node) -> Node:
 
 
 def control_plane(_: random.Random, node: Node) -> Node:
-    """Return a node of the control plane, behind its taint."""
-    labels = {**node.labels, CONTROL_PLANE: ""}
+    """Return a node of the control plane, behind its taint, and not always with its label."""
+    labels = {**node.labels, CONTROL_PLANE: ""} if node.name[-1] in "02468" else node.labels
     return replace(node, labels=labels, taints=(Taint(CONTROL_PLANE, "", "NoSchedule"),))
 
 

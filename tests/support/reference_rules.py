@@ -74,6 +74,7 @@ def guarded(node: Node) -> bool:
         or (annotations.get(KARPENTER_KEEP) == "true" and ours != KARPENTER_KEEP)
         or any(key in annotations and ours != key for key in any_word)
         or any(label in node.labels for label in CONTROL_PLANE)
+        or any(taint.key in CONTROL_PLANE for taint in node.taints)
     )
 
 

@@ -24,6 +24,14 @@ ROWS = {
 }
 
 
+@pytest.mark.parametrize("role", ["control-plane", "master", "controlplane", "etcd"])
+def test_the_taint_of_the_control_plane_counts_without_the_label(role: str) -> None:
+    key = f"node-role.kubernetes.io/{role}"
+    (blocker,) = node_blockers(replace(PLAIN, taints=(Taint(key, "", "NoSchedule"),)))
+    assert (blocker.code, blocker.about) == ("control-plane", key)
+    assert f"taint {key}" in blocker.message
+
+
 def test_a_plain_node_has_no_blocker() -> None:
     assert node_blockers(PLAIN) == []
 
