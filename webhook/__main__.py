@@ -20,7 +20,7 @@ from core.edge.serving import Serving
 from webhook import names
 from webhook.app import make_app
 from webhook.ca_store import Registration, SecretStore
-from webhook.certs import Certificates, Stores
+from webhook.certs import Certificates, Reports, Stores
 from webhook.metrics import Metrics
 
 log = logging.getLogger("ebb.webhook")
@@ -99,7 +99,10 @@ class _Webhook:
             names.server_names(self._namespace),
             self._clock,
             soak_seconds=self._config.webhook.rotation_soak_seconds,
-            tell=partial(self._events.tell_of, about),
+            reports=Reports(
+                tell=partial(self._events.tell_of, about),
+                repaired=self._metrics.ca_bundle_repairs.inc,
+            ),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
         await certificates.keep()

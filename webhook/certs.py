@@ -14,6 +14,7 @@ rotate the CA: the Secret's resourceVersion decides who did. These rules hold wi
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -36,6 +37,9 @@ ROUND_SECONDS: Final = 10.0
 """How often the Secret and the registration are read."""
 SOON_SECONDS: Final = 1.0
 """The same, as long as the API server would not trust this replica."""
+REPAIRED_SECONDS: Final = 600.0
+"""After a repair, the caBundles are read every SOON_SECONDS for this long: the writer that removed
+Ebb's CA, such as a GitOps tool, will most likely do so again."""
 GAP_SECONDS: Final = 60.0
 """After a longer time without a look at the caBundles a soak begins again."""
 UNUSED_SECONDS: Final = 2 * 3600
@@ -52,8 +56,16 @@ class Stores(NamedTuple):
     registration: Registration
 
 
-Tell = Callable[[str, str], None]
-"""Takes an Event's reason and a note for people."""
+class Reports(NamedTuple):
+    """What the certificates report."""
+
+    tell: Callable[[str, str], None] = lambda *_: None
+    """Takes an Event's reason and a note for people."""
+    repaired: Callable[[], None] = lambda: None
+    """Called when this replica has restored a CA that was removed from a caBundle."""
+
+
+NO_REPORTS: Final = Reports()
 
 
 class Certificates:
@@ -67,11 +79,12 @@ class Certificates:
         clock: Clock,
         *,
         soak_seconds: int,
-        tell: Tell = lambda *_: None,
+        reports: Reports = NO_REPORTS,
     ) -> None:
         self._secrets, self._registration = stores
         self._serving, self._names, self._clock = serving, names, clock
-        self._soak, self._tell = soak_seconds, tell
+        self._soak, self._reports = soak_seconds, reports
+        self._repaired_at = -math.inf
         self._signed_by = b""
         self._good_from = self._renew_at = 0
         self._untrusted: str | None = "its CA has not been looked for in the registration yet"
@@ -97,8 +110,13 @@ class Certificates:
                 await self.round()
             except EbbError as fault:
                 log.warning("certificates", extra=fields(reason=str(fault)))
-            ready = self.why_not_ready() is None
-            await asyncio.sleep(ROUND_SECONDS if ready else SOON_SECONDS)
+            await asyncio.sleep(self.pause_seconds())
+
+    def pause_seconds(self) -> float:
+        """Return the time until the next round."""
+        repaired = self._clock.monotonic_seconds() - self._repaired_at < REPAIRED_SECONDS
+        ready = self.why_not_ready() is None
+        return ROUND_SECONDS if ready and not repaired else SOON_SECONDS
 
     async def round(self) -> None:
         """Look once at the Secret, the caBundles and the leaf, and write what must change."""
@@ -108,8 +126,9 @@ class Certificates:
         if self._signed_by and self._is_due(now):
             await self._renew(now)
         registered = await self._registration.read()
+        removed = registered is not None and self._lacks_our_ca(registered.bundles)
         trust = await self._agree(registered.bundles if registered else [])
-        bundles = await self._cover(registered, trust) if registered else []
+        bundles = await self._cover(registered, trust, removed=removed) if registered else []
         self._note(trust, bundles)
         self._sign(trust, now)
         self._judge(bundles)
@@ -135,7 +154,7 @@ class Certificates:
             if not before:
                 log.warning("made a CA", extra=fields(reason=why))
                 if _ours(secret):
-                    self._tell(REPLACED, why)
+                    self._reports.tell(REPLACED, why)
             return trust
         raise UnavailableError("the Secret with the CA changes all the time")
 
@@ -168,8 +187,18 @@ class Certificates:
         await self._secrets.write(secret, theirs | trust.encode(), annotations)
         log.info("wrote the CA", extra=fields(next=bool(trust.next), old=len(trust.old)))
 
-    async def _cover(self, registered: Registered, trust: Trust) -> list[bytes]:
-        """Write the caBundles if they differ from what they must be; return them as they are."""
+    def _lacks_our_ca(self, bundles: Sequence[bytes]) -> bool:
+        """Return whether a caBundle has lost a CA that all of them had at the last look."""
+        found = [set(tls.split(bundle)) for bundle in bundles]
+        return any(ca not in bundle for bundle in found for ca in self._bundled_since)
+
+    async def _cover(
+        self, registered: Registered, trust: Trust, *, removed: bool
+    ) -> list[bytes]:  # fmt: skip
+        """Write the caBundles if they differ from what they must be; return them as they are.
+
+        *removed*: another writer has removed one of our CAs.
+        """
         wanted = self._wanted(trust, registered.bundles)
         if all(bundle == wanted for bundle in registered.bundles):
             return registered.bundles
@@ -178,6 +207,10 @@ class Certificates:
         except ConflictError:
             return registered.bundles  # another replica was faster: the next round reads again
         log.info("wrote the caBundle", extra=fields(certificates=len(tls.split(wanted))))
+        if removed:
+            self._repaired_at = self._clock.monotonic_seconds()
+            self._reports.repaired()
+            log.warning("another writer had removed Ebb's CA from the caBundle")
         return [wanted for _ in registered.bundles]
 
     def _wanted(self, trust: Trust, bundles: Sequence[bytes]) -> bytes:

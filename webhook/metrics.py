@@ -15,6 +15,10 @@ class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
             "Admission reviews of Nodes.",
             outcome=("patched", "unchanged", "refused"),
         )
+        self.ca_bundle_repairs = self._counter(
+            "ebb_webhook_ca_bundle_repairs_total",
+            "How often a replica restored its CA in a caBundle after another writer removed it.",
+        )
         self.review_seconds = Histogram(
             "ebb_webhook_review_duration_seconds",
             "Time from a review's body to its answer.",

@@ -21,7 +21,7 @@ from core.edge.serving import Serving
 from core.edge.tls import Pair
 from core.model.errors import ConflictError, UnavailableError
 from webhook.ca_store import Registered, Registration, Secret, SecretStore
-from webhook.certs import Certificates, Stores
+from webhook.certs import Certificates, Reports, Stores
 
 START = int(time.time()) - 3600
 """Handshakes are checked by the real time; what tests do takes less than an hour."""
@@ -137,7 +137,11 @@ class _Registration(Registration):
 
 
 def replica(
-    cluster: Cluster, clock: Clock, way: Way | None = None
+    cluster: Cluster,
+    clock: Clock,
+    way: Way | None = None,
+    *,
+    repaired: Callable[[], None] = lambda: None,
 ) -> tuple[Certificates, Serving]:
     serving, way = Serving(), way or Way()
     made = Certificates(
@@ -146,7 +150,7 @@ def replica(
         ["localhost", "127.0.0.1"],
         clock,
         soak_seconds=SOAK,
-        tell=lambda reason, note: cluster.told.append((reason, note)),
+        reports=Reports(lambda reason, note: cluster.told.append((reason, note)), repaired),
     )
     return made, serving
 

@@ -118,6 +118,11 @@ ALERTS: Final = (
         "a certificate is not renewed: then marks become no taints, or calls fail",
     ),
     (
+        "increase(ebb_webhook_ca_bundle_repairs_total[15m]) > 2",
+        "",
+        "another writer removes Ebb's CA from the `caBundle`: see [install](install.md#gitops)",
+    ),
+    (
         'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
         "15m",
         "a caller and Ebb do not take each other's certificate: no taints, or no scores",

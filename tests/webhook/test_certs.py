@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -24,7 +25,16 @@ from tests.support.certificates import (
 )
 from tests.support.clock import Apart, FakeClock
 from webhook.authority import OLD_MAX, OLD_SECONDS, Trust, adopt, advance
-from webhook.certs import BUNDLE_MAX, GAP_SECONDS, ROTATE_ANNOTATION, UNUSED_SECONDS, Certificates
+from webhook.certs import (
+    BUNDLE_MAX,
+    GAP_SECONDS,
+    REPAIRED_SECONDS,
+    ROTATE_ANNOTATION,
+    ROUND_SECONDS,
+    SOON_SECONDS,
+    UNUSED_SECONDS,
+    Certificates,
+)
 
 DAY = 24 * 3600
 
@@ -54,6 +64,49 @@ async def test_the_bundle_is_written_only_when_it_differs_by_whichever_replica_i
     assert second.why_not_ready() is None
     await first.round()
     assert cluster.writes == 2
+
+
+async def test_a_bundle_that_somebody_empties_is_looked_at_every_second() -> None:
+    cluster, clock, repairs = Cluster(), FakeClock(START), []
+    one, _ = replica(cluster, clock, repaired=lambda: repairs.append(clock.seconds))
+    await one.round()
+    assert (one.pause_seconds(), repairs) == (ROUND_SECONDS, [])
+    for again in range(1, 4):
+        cluster.tamper_bundle(b"")
+        await one.round()
+        assert (one.pause_seconds(), len(repairs)) == (SOON_SECONDS, again)
+        await one.round()
+        assert (one.pause_seconds(), len(repairs)) == (SOON_SECONDS, again)
+        clock.seconds += 5
+    clock.seconds += REPAIRED_SECONDS
+    await one.round()
+    assert one.pause_seconds() == ROUND_SECONDS
+
+
+async def test_a_rotation_is_no_repair() -> None:
+    cluster, clock, repairs = Cluster(), FakeClock(START), []
+    one, _ = replica(cluster, clock, repaired=lambda: repairs.append(clock.seconds))
+    await one.round()
+    cluster.annotations = {ROTATE_ANNOTATION: ""}
+    await settle(cluster, clock, 3 * SOAK, one)
+    assert cluster.writes > 1
+    assert repairs == []
+
+
+async def test_the_replica_that_repairs_counts_it() -> None:
+    cluster, clock, repairs = Cluster(), FakeClock(START), [0, 0]
+
+    def count_of(number: int) -> None:
+        repairs[number] += 1
+
+    replicas = [
+        replica(cluster, clock, repaired=partial(count_of, number))[0] for number in range(2)
+    ]
+    for _ in range(2):
+        await asyncio.gather(*(one.round() for one in replicas))
+    cluster.tamper_bundle(b"")
+    await asyncio.gather(*(one.round() for one in replicas))
+    assert sum(repairs) == 1
 
 
 async def test_a_replica_that_is_too_late_to_write_the_bundle_looks_again() -> None:
