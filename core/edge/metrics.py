@@ -53,7 +53,7 @@ class WatchMetrics(Metrics):
             "ebb_watch_restarts_total",
             "Watches of the API server that ended before their timeout.",
             resource=(),
-            reason=(),  # expired | throttled | error | timeout
+            reason=(),  # expired | restored | throttled | error | timeout
         )
         self.refused_objects = self._counter(
             "ebb_refused_objects_total",

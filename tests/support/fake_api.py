@@ -37,12 +37,16 @@ class Stream:
 
     resource: str
     selector: str | None
+    since: int = 0
+    """The version from which it watches: what is not newer is not sent, even if it is new."""
     seen: set[str] = field(default_factory=set)
     queue: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     cut: bool = False
 
     def send(self, kind: str, obj: Json) -> None:
-        """Send an event as this watch's selector lets it see it."""
+        """Send an event as this watch's version and selector let it see it."""
+        if int(obj["metadata"]["resourceVersion"]) <= self.since:
+            return
         key = key_of(obj)
         fits = matches(obj, self.selector)
         if kind != "DELETED" and not fits:
@@ -141,6 +145,17 @@ class FakeApi:
             if stream.resource == resource:
                 stream.send(kind, obj)
 
+    def backup(self) -> Callable[[], None]:
+        """Return what restores the objects and versions of now, and ends every watch in order."""
+        version, objects = self.version, deepcopy(self.objects)
+
+        def restore() -> None:
+            self.version, self.objects = version, deepcopy(objects)
+            self.history = [change for change in self.history if change[0] <= version]
+            self.end()
+
+        return restore
+
     # What goes wrong.
 
     def fail_next(
@@ -230,7 +245,10 @@ class FakeApi:
 
     async def _get(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
-        fault = await self._note("watch" if watching else "list", request, kind.resource)
+        # The client asks for the newest version alone with a bound on the time of the list.
+        probing = not watching and "timeoutSeconds" in request.query
+        verb = "watch" if watching else "probe" if probing else "list"
+        fault = await self._note(verb, request, kind.resource)
         if fault is not None:
             return fault
         if kind.resource in self.denied:
@@ -284,8 +302,8 @@ class FakeApi:
         return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
 
     async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
-        stream = Stream(kind.resource, request.query.get("labelSelector"))
         since = int(request.query["resourceVersion"])
+        stream = Stream(kind.resource, request.query.get("labelSelector"), since)
         for version, of, change, obj in self.history:
             if of != kind.resource:
                 continue

@@ -153,9 +153,9 @@ LABELS: Final[Mapping[str, str]] = {
     "pool": "a pool of `underutilizedCount.pools`",
     "reach": f"the name of a reach, as `ebb plan` tells it; at most {REACHES_SHOWN}",
     "reason": "a code of [all reasons](reasons.md); of watches what ended it: `expired`, "
-    "`throttled`, `error`, `timeout`; of handshakes `certificate` (one side does not take the "
-    "other's), `protocol` (no TLS, or no version of it that both know), `connection` (the caller "
-    "went, or took too long)",
+    "`restored` (etcd was restored from a backup), `throttled`, `error`, `timeout`; of handshakes "
+    "`certificate` (one side does not take the other's), `protocol` (no TLS, or no version of it "
+    "that both know), `connection` (the caller went, or took too long)",
     "resource": "`cpu`, `memory`; of views, watches and objects their kind, as in the API's paths",
     "result": "`judged` or `skipped`",
     "state": "of buffers `asked`, `allowed`, `kept`; of what Ebb publishes `asked`, `accepted`",

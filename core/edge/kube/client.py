@@ -154,6 +154,14 @@ class Client:
         # Retry a later page: a list of hundreds of pages that restarts each time might never end.
         return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
 
+    async def newest(self, path: str) -> bytes:
+        """Return a list with one object, as raw bytes; its resourceVersion is the newest one.
+
+        Without a resourceVersion in the request, the API server reads as etcd is now.
+        """
+        query = {"limit": "1", "timeoutSeconds": str(round(CALL_SECONDS_MAX))}
+        return await self._read(await self._call("GET", path, query=query))
+
     async def watch(
         self, path: str, *, label_selector: str | None, version: str
     ) -> aiohttp.ClientResponse:
