@@ -47,6 +47,14 @@ HARD_DAEMONSET: Final = Reason(
     "keep the mark PreferNoSchedule",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
+HARD_DAEMONSET_WAITS: Final = Reason(
+    "hard-daemonset-waits",
+    "A DaemonSet for this node has no pod there and does not tolerate the NoSchedule taint. Its "
+    "pod would never be created, and nothing would be Pending.",
+    "add a toleration for {key} to the DaemonSet in the message; or keep the mark "
+    "PreferNoSchedule",
+    "all DaemonSets for the node have a pod there, or tolerate the taint",
+)
 HARD_SPREAD: Final = Reason(
     "hard-spread",
     "A topology spread constraint would count the node's domain although no pod could be "
@@ -91,6 +99,7 @@ HARD_NEW_LEADER: Final = Reason(
 )
 REASONS: Final = (
     HARD_DAEMONSET,
+    HARD_DAEMONSET_WAITS,
     HARD_SPREAD,
     HARD_AFFINITY,
     HARD_WAITING,
@@ -141,6 +150,7 @@ def reasons_against(
     )
     for name, blocker in chain(
         _daemon_sets_without_toleration(snapshot),
+        _daemon_sets_without_pod(snapshot, context),
         _closed_domains(context),
         _separated_from_affinity(context),
         _blocking_pending_pods(context, stuck),
@@ -151,7 +161,7 @@ def reasons_against(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-LASTING: Final = (HARD_DAEMONSET,)
+LASTING: Final = (HARD_DAEMONSET, HARD_DAEMONSET_WAITS)
 """Reasons that end at once. All others, including the reserve, are transient: they change with
 single pods, or with the Ready condition of a node."""
 
@@ -227,6 +237,44 @@ def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_Node
         if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
             yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
+
+
+def _daemon_sets_without_pod(
+    snapshot: ClusterSnapshot, context: _Context
+) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes that lack the pod of a DaemonSet that does not tolerate the taint.
+
+    The DaemonSet controller creates no pod for a node that the pod does not tolerate. After the
+    mark has become PreferNoSchedule, the pod comes and HARD_DAEMONSET holds.
+    """
+    key = snapshot.config.taint_key
+    # The value is the second of a mark, which no toleration can name in advance.
+    taint = hard_taint(context.marked[0], key)
+    waiting = [
+        one
+        for one in context.cluster.daemon_sets
+        if not any(tolerates(toleration, taint) for toleration in one.placing.tolerations)
+    ]
+    if not waiting:
+        return
+    placings = {one.placing: None for one in waiting}
+    too_many = len(placings) > SHAPES_MAX
+    classes = NodeClasses(context.marked, () if too_many else placings)
+    there = {
+        (pod.node, pod.namespace, pod.owner_name)
+        for pod in context.cluster.pods
+        if pod.owner_kind == DAEMON_SET
+    }
+    left = set(range(len(context.marked)))
+    for one in waiting:
+        for number in sorted(
+            left if too_many else left.intersection(classes.allowing(one.placing))
+        ):
+            node = context.marked[number]
+            if (node.name, one.namespace, one.name) not in there:
+                left.discard(number)
+                message = f"DaemonSet {one.key} has no pod there and does not tolerate {key}"
+                yield node.name, Blocker(HARD_DAEMONSET_WAITS, message, None, key)
 
 
 def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.buffers import Buffer
-from core.model.constraints import NO_POD, PodSelector
+from core.model.constraints import NO_POD, NodeConstraints, PodSelector
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -40,6 +40,21 @@ class DisruptionBudget:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSet:
+    """A DaemonSet, as far as it decides which nodes get its pods."""
+
+    namespace: str
+    name: str
+    placing: NodeConstraints
+    """Node constraints of its pods, with the tolerations that the DaemonSet controller adds."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
@@ -53,6 +68,8 @@ class Cluster:
     A node on which the driver is not installed takes none of its volumes."""
     buffers: tuple[Buffer, ...] = ()
     """CapacityBuffers; those that Ebb has written have `published` set."""
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    """DaemonSets, sorted by namespace and name; empty if they may not be read."""
 
     @staticmethod
     def of(

@@ -16,7 +16,7 @@ from typing import Final
 
 from core.model.allowance import within_budget
 from core.model.buffers import Buffer, PodTemplate, looked_up
-from core.model.cluster import Cluster, DisruptionBudget
+from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.constraints import (
     ANY_DRIVER,
     EVERYWHERE,
@@ -90,6 +90,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     *,
     buffers: Iterable[Buffer] = (),
     templates: Iterable[PodTemplate] = (),
+    daemon_sets: Iterable[DaemonSet] = (),
 ) -> Cluster:
     """Make a Cluster whose pods know what stands behind their claims, and buffers their pods.
 
@@ -118,6 +119,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
         Cluster.of(nodes, judged, budgets),
         attach_limits=limits,
         buffers=looked_up(buffers, templates, pods),
+        daemon_sets=tuple(sorted(daemon_sets, key=lambda one: (one.namespace, one.name))),
     )
 
 

@@ -11,19 +11,21 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from core.edge.decode import budget, buffers, node, placeholders, pod, storage
+from core.edge.decode import budget, buffers, daemon_sets, node, placeholders, pod, storage
 from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
 from core.edge.decode.json_depth import decoded
 from core.edge.decode.objects import NAME_DECODER, PodObject
 from core.edge.decode.placeholders import Outline
 from core.model.buffers import Buffer, PodTemplate
-from core.model.cluster import DisruptionBudget
+from core.model.cluster import DaemonSet, DisruptionBudget
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.volumes import Claim, CsiNode, Volume
 
-Object = Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | PodTemplate | Buffer
+Object = (
+    Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | PodTemplate | Buffer | DaemonSet
+)
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
 
@@ -227,8 +229,18 @@ BUFFERS: Final[Kind[buffers.BufferObject, Buffer | None]] = Kind(
     field="buffers",
     optional=True,
 )
+DAEMON_SETS: Final[Kind[daemon_sets.DaemonSetObject, DaemonSet | None]] = Kind(
+    name="DaemonSet",
+    path="/apis/apps/v1/daemonsets",
+    nickname="ds",
+    namespaced=True,
+    wire=daemon_sets.DaemonSetObject,
+    make=daemon_sets.daemon_set,
+    field="daemon_sets",
+    optional=True,
+)
 KINDS: Final[tuple[AnyKind, ...]] = (
-    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, TEMPLATES, BUFFERS
+    NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, TEMPLATES, BUFFERS, DAEMON_SETS
 )  # fmt: skip
 """All kinds in the order of listing, nodes first.
 

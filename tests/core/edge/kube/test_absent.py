@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from controller.loop import STALE_SECONDS
-from core.edge.decode.kinds import BUFFERS, KINDS, NODES, TEMPLATES, AnyKind
+from core.edge.decode.kinds import BUFFERS, DAEMON_SETS, KINDS, NODES, TEMPLATES, AnyKind
 from core.edge.kube.client import ApiError
 from core.edge.kube.listing import Listed
 from core.edge.kube.watch import ABSENT_SECONDS, DOUBT_SECONDS, WITHOUT_AFTER_FAILURES
@@ -51,7 +51,11 @@ async def test_where_it_may_not_be_read_there_are_none_either(api: FakeApi) -> N
 
 
 async def test_what_every_cluster_has_must_be_there(api: FakeApi) -> None:
-    assert [kind for kind in KINDS if kind.optional] == [TEMPLATES, BUFFERS]
+    assert [kind for kind in KINDS if kind.optional] == [
+        TEMPLATES,
+        BUFFERS,
+        DAEMON_SETS,
+    ]
     api.denied.add(NODES.resource)
     async with opened(api) as client:
         with pytest.raises(ApiError):
