@@ -316,6 +316,7 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
         "PodDisruptionBudget": ("evil", ("spec", "status")),
         "PodTemplate": ("evil", ("template",)),
         "CapacityBuffer": ("evil", ("spec", "status")),
+        "DaemonSet": ("evil", ("spec",)),
     }
     for kind, (namespace, fields) in kinds.items():
         for wrong, raw in WRONG.items():
@@ -352,5 +353,6 @@ HOSTILE: Final[tuple[Hostile, ...]] = (
     *(Hostile(name, "Pod", raw) for name, raw in _pods()),
     *(Hostile(name, "Pod", raw, alone=name not in FILLING) for name, raw in _amounts()),
     *(Hostile(name, "Node", raw) for name, raw in _nodes()),
-    *(Hostile(name, kind, raw) for name, kind, raw in _others()),
+    # A DaemonSet without a toleration keeps the marks of all nodes soft, and rightly so.
+    *(Hostile(name, kind, raw, alone=kind != "DaemonSet") for name, kind, raw in _others()),
 )
