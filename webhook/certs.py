@@ -16,7 +16,7 @@ docs/decisions/0018-certificates-without-a-leader.md has the reasons.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from core.edge import serving as wire
@@ -199,7 +199,7 @@ class Certificates:
 
     def _lacks_known_ca(self, bundles: Sequence[bytes]) -> bool:
         """Return whether a caBundle has lost a CA that all of them had at the last read."""
-        found = [set(tls.split(bundle)) for bundle in bundles]
+        found = _certificates(bundles)
         return any(ca not in bundle for bundle in found for ca in self._bundled_since)
 
     async def _cover(self, registered: Registered, trust: Trust, *, removed: bool) -> list[bytes]:
@@ -237,7 +237,7 @@ class Certificates:
         passed, self._bundles_read_at = now - self._bundles_read_at, now
         if passed > GAP_SECONDS:
             self._bundled_since = {}
-        found = [set(tls.split(bundle)) for bundle in bundles]
+        found = _certificates(bundles)
         self._bundled_since = {
             ca: self._bundled_since.get(ca, now)
             for ca in trust.bundle()
@@ -290,6 +290,11 @@ class Certificates:
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))
+
+
+def _certificates(bundles: Iterable[bytes]) -> list[set[bytes]]:
+    """Return the certificates of each caBundle."""
+    return [set(tls.split(bundle)) for bundle in bundles]
 
 
 def _ours(secret: Secret) -> Mapping[str, bytes]:

@@ -4,6 +4,7 @@ The annotations tell pydantic how to read a value, and state in JSON Schema what
 core.fields.value_types has the formats of single values.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -42,18 +43,28 @@ def is_flattened(alias: str) -> bool:
 AT_CONTROLLER_START: Final = Field(json_schema_extra={RESTART: [CONTROLLER]})
 
 
-@dataclass(frozen=True, slots=True)
-class BoundedList:
-    """Annotation of a list with a maximum length; longer lists are rejected unread."""
+class _BeforeValidator(ABC):
+    """Annotation whose `_checked` sees the value of the file before pydantic reads it."""
 
-    most: int
-    entries: str
+    __slots__ = ()
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Check the length before pydantic reads the entries."""
+        """Call `_checked` before the value is read."""
         return core_schema.no_info_before_validator_function(self._checked, handler(source))
+
+    @abstractmethod
+    def _checked(self, value: object) -> object:
+        """Return the value to read. Raises: ValueError if it is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedList(_BeforeValidator):
+    """Annotation of a list with a maximum length; longer lists are rejected unread."""
+
+    most: int
+    entries: str
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -109,20 +120,14 @@ class Named:
 NAMED: Final = "x-name"
 """Schema keyword with the placeholder for names (`Named`)."""
 MISSING: Final = object()
-"""Value of a required field that is missing (`Needs`)."""
+"""Value of a required field that is missing, so that pydantic reports it with other faults."""
 
 
-class Needs:
+class Needs(_BeforeValidator):
     """Annotation of a section with a flag that, if true, makes other fields required."""
 
     def __init__(self, flag: str, *fields: str) -> None:
         self._flag, self._fields = flag, fields
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Insert MISSING for required fields, so that pydantic reports them with other faults."""
-        return core_schema.no_info_before_validator_function(self._completed, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -131,24 +136,18 @@ class Needs:
         flag = {"properties": {self._flag: {"const": True}}, "required": [self._flag]}
         return {**handler(core), "if": flag, "then": {"required": [*self._fields]}}
 
-    def _completed(self, value: object) -> object:
+    def _checked(self, value: object) -> object:
         if not isinstance(value, dict) or value.get(self._flag) is not True:
             return value
         missing = [name for name in self._fields if value.get(name) is None]
         return value | dict.fromkeys(missing, MISSING)
 
 
-class NeedsOne:
+class NeedsOne(_BeforeValidator):
     """Annotation of a section of which at least one of the named fields must be set."""
 
     def __init__(self, *fields: str) -> None:
         self._fields = fields
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Insert MISSING for the first field, so that pydantic reports it with other faults."""
-        return core_schema.no_info_before_validator_function(self._completed, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -156,13 +155,13 @@ class NeedsOne:
         """Describe the requirement in the schema."""
         return {**handler(core), "anyOf": [{"required": [name]} for name in self._fields]}
 
-    def _completed(self, value: object) -> object:
+    def _checked(self, value: object) -> object:
         if not isinstance(value, dict) or any(value.get(name) for name in self._fields):
             return value
         return value | {self._fields[0]: MISSING}
 
 
-class NeedsWith:
+class NeedsWith(_BeforeValidator):
     """Annotation of a section with a list that certain words in another field require.
 
     With all other words the list must be empty.
@@ -170,12 +169,6 @@ class NeedsWith:
 
     def __init__(self, listed: str, field: str, *words: str) -> None:
         self._listed, self._field, self._words = listed, field, words
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        """Replace a list that does not match the word by MISSING."""
-        return core_schema.no_info_before_validator_function(self._checked, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler

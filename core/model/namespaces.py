@@ -81,26 +81,25 @@ class _NamespaceLookup:
     def __init__(self, pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> None:
         self._pods, self._namespaces = pods, namespaces
         self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
-        """Constraints by identity: as decoded, so that the identity stays taken, and looked up."""
-        self._without: dict[int, PodConstraints] = {}
-        """Constraints that stay as they are, by identity."""
+        """Constraints by their id: as decoded, which keeps the id in use, and looked up."""
         self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod; most pods have no such term and are returned as they are."""
-        company = pod.company
-        if id(company) in self._without:
+        key = id(pod.company)
+        if key not in self._companies:
+            self._companies[key] = pod.company, self._company(pod.company)
+        company = self._companies[key][1]
+        if company is pod.company:
             return pod
-        if id(company) not in self._companies:
-            chosen = [one.chosen for one in (*company.near, *company.apart) if one.chosen]
-            if not chosen or not all(map(_is_valid, chosen)):
-                self._without[id(company)] = company
-                return pod
-            self._companies[id(company)] = company, self._company(company)
         kept = tuple(one for one in pod.unsupported if one not in _FIELDS)
-        return replace(pod, company=self._companies[id(company)][1], unsupported=kept)
+        return replace(pod, company=company, unsupported=kept)
 
     def _company(self, company: PodConstraints) -> PodConstraints:
+        """Return the constraints looked up; as they are if nothing can be looked up."""
+        chosen = [one.chosen for one in (*company.near, *company.apart) if one.chosen]
+        if not chosen or not all(map(_is_valid, chosen)):
+            return company
         return replace(
             company,
             near=self._terms(company.near, doubtful=False),
