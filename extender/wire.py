@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from core.edge.decode.containers import containers_of
 from core.edge.decode.fields import FAULTS, NAME_MAX
 from core.edge.decode.json_depth import decoded
 from core.edge.decode.kinds import PODS
@@ -131,7 +132,10 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
     """Decode the pod of a call; None if it cannot be read."""
     try:
         decoded_pod = _decoded(PODS.decoder.decode, pod)
-        return PodToSchedule(head(decoded_pod.metadata), requests_of(decoded_pod.spec, None))
+        spec = decoded_pod.spec
+        return PodToSchedule(
+            head(decoded_pod.metadata), requests_of(spec, containers_of(spec), None)
+        )
     except (*FAULTS, InvalidInputError):
         return None
 

@@ -96,8 +96,13 @@ class _Spec(Struct):
     lease_transitions: int | None = None
 
 
+class _Meta(Meta):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
 class _Lease(Struct):
-    metadata: Meta
+    metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 

@@ -6,7 +6,7 @@ Source: the eviction subresource of kube-apiserver, and k8s.io/api policy/v1.
 from collections.abc import Iterable
 from typing import Final
 
-from core.drain.reasons import NEVER_ALLOWED, NOT_NOW, TWO_BUDGETS
+from core.drain.reasons import BUDGET_TOO_LARGE, NEVER_ALLOWED, NOT_NOW, TWO_BUDGETS
 from core.fit.matching import Finder
 from core.model.cluster import DisruptionBudget
 from core.model.pod import Pod
@@ -31,6 +31,9 @@ class Allowances:
     def why_never(self, pod: Pod) -> Blocker | None:
         """Return why the budgets can never allow an eviction of the pod, or None."""
         budgets = self._protecting(pod)
+        for one in budgets:
+            if one.too_much:
+                return Blocker(BUDGET_TOO_LARGE, f"budget {one.name}: {one.too_much}", pod.key)
         if len(budgets) > 1:
             names = ", ".join(sorted(one.name for one in budgets)[:NAMED_MAX])
             message = f"selected by {len(budgets)} budgets, such as {names}"

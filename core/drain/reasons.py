@@ -54,6 +54,13 @@ TWO_BUDGETS: Final = Reason(
     "change the selectors so that only one budget selects the pod: kubectl -n {namespace} get pdb",
     "at most one budget selects the pod",
 )
+BUDGET_TOO_LARGE: Final = Reason(
+    "evict-budget-too-large",
+    "The selector of a PodDisruptionBudget in the namespace is larger than Ebb evaluates. Ebb "
+    "evicts no pod of the namespace.",
+    "shorten the selector of the budget: kubectl -n {namespace} get pdb",
+    "Ebb evaluates the selectors of all budgets in the namespace",
+)
 NEVER_ALLOWED: Final = Reason(
     "evict-budget-never",
     "The PodDisruptionBudget of the pod requires all replicas to be Ready, so it can never allow "
@@ -105,6 +112,7 @@ REASONS: Final = (
     NOT_HARD,
     OF_JOB,
     COMPLETES,
+    BUDGET_TOO_LARGE,
     TWO_BUDGETS,
     NEVER_ALLOWED,
     NOT_NOW,

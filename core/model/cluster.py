@@ -28,6 +28,10 @@ class DisruptionBudget:
     """Number of pods that the controllers of its pods want."""
     outdated: bool = False
     """The status describes an earlier spec; the API server evicts no pod of the budget then."""
+    too_much: str = ""
+    """Why the selector is not evaluated; empty if it is.
+
+    Such a budget protects every pod of its namespace."""
     unhealthy_free: bool = False
     """Pods that are not Ready may be evicted regardless of the status (AlwaysAllow)."""
 

@@ -247,6 +247,19 @@ def _pods() -> Iterator[tuple[str, bytes]]:
     yield "finished", _with(_evil(status={"phase": "Failed", "conditions": "x"}))
     yield "of a long name", _with(_evil("x" * 300))
     yield (
+        "a claim with a name of 1.3 MB",
+        _with(
+            _evil(
+                spec={
+                    "nodeName": HOME,
+                    "volumes": [
+                        {"name": "v", "persistentVolumeClaim": {"claimName": "c" * 1_300_000}}
+                    ],
+                }
+            )
+        ),
+    )
+    yield (
         "two of one volume",
         _with(_evil(spec={"nodeName": HOME, "volumes": [{"name": "v", "emptyDir": {}}] * 2})),
     )

@@ -18,7 +18,12 @@ Json = dict[str, Any]
 NODE: Json = {
     "apiVersion": "v1",
     "kind": "Node",
-    "metadata": {"name": "n1", "uid": "u1", "labels": {"zone": "a"}, "annotations": {"x": "y"}},
+    "metadata": {
+        "name": "n1",
+        "uid": "u1",
+        "labels": {"zone": "a"},
+        "annotations": {"kube-ebb.io/keep": "no"},
+    },
     "spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
     "status": {
         "capacity": {"cpu": "8", "memory": "8Gi", "pods": "99"},

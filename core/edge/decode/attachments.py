@@ -4,7 +4,7 @@ kube-scheduler counts every VolumeAttachment, whether the volume is attached yet
 detached, so the status is not read.
 """
 
-from core.edge.decode.fields import checked, shared
+from core.edge.decode.fields import ApiName, checked, shared
 from core.edge.decode.objects import Name, Struct
 from core.model.volumes import Attachment
 
@@ -12,12 +12,12 @@ from core.model.volumes import Attachment
 class AttachmentSource(Struct):
     """The volume; an inline volume of a pod has no name, and kube-scheduler does not count it."""
 
-    persistent_volume_name: str | None = None
+    persistent_volume_name: ApiName | None = None
 
 
 class AttachmentSpec(Struct):
-    attacher: str = ""
-    node_name: str = ""
+    attacher: ApiName = ""
+    node_name: ApiName = ""
     source: AttachmentSource | None = None
 
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from sys import intern
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from core.edge.decode.fields import checked, read_field, unix_seconds
-from core.edge.decode.objects import NULL, Name, Struct
+from core.edge.decode.fields import NULL, ApiName, Bounded, checked, unix_seconds
+from core.edge.decode.objects import Name, Struct
 from core.edge.files import parse_yaml
 from core.model.errors import ConfigError, InvalidInputError
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
@@ -52,15 +52,18 @@ _ZONE: Final = re.compile(r"/zones/([a-z0-9-]{1,63})/")
 class NodePoolBudget(Struct):
     """A budget of a NodePool: how many nodes Karpenter may disrupt at the same time."""
 
-    nodes: str = ""
+    nodes: ApiName = ""
     reasons: list[str] | None = None
     schedule: str | None = None
+
+
+BUDGETS: Final = Bounded[list[NodePoolBudget]](list[NodePoolBudget], bytes_max=LIST_BYTES_MAX)
 
 
 class Disruption(Struct):
     consolidate_after: str | None = None
     consolidation_policy: str | None = None
-    budgets: msgspec.Raw = NULL
+    budgets: Annotated[msgspec.Raw, BUDGETS] = NULL
 
 
 class NodePoolSpec(Struct):
@@ -79,9 +82,12 @@ class DatedCondition(Struct):
     last_transition_time: str | None = None
 
 
+CONDITIONS: Final = Bounded[list[DatedCondition]](list[DatedCondition], bytes_max=LIST_BYTES_MAX)
+
+
 class NodeClaimStatus(Struct):
-    node_name: str | None = None
-    conditions: msgspec.Raw = NULL
+    node_name: ApiName | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
 
 
 class NodeClaimObject(Struct):
@@ -101,8 +107,6 @@ class StatusObject(Struct):
 Parsed = tuple[tuple[NodeGroup, ...], str]
 """Node groups, or why they are unknown."""
 _PARSED: Final[dict[bytes, Parsed]] = {}
-_BUDGETS: Final = msgspec.json.Decoder(list[NodePoolBudget] | None)
-_CONDITIONS: Final = msgspec.json.Decoder(list[DatedCondition] | None)
 
 
 def node_pool(obj: NodePoolObject) -> NodePool:
@@ -119,8 +123,7 @@ def _fixed(spec: NodePoolSpec) -> str:
     found = spec.disruption or Disruption()
     if found.consolidate_after == "Never":
         return "removes no empty nodes (spec.disruption.consolidateAfter: Never)"
-    where = "spec.disruption.budgets"
-    budgets = read_field(_BUDGETS.decode, _small(found.budgets, where), where)
+    budgets = BUDGETS.read(found.budgets, "spec.disruption.budgets")
     blocked = set(_blocked(budgets or ()))
     # An empty node goes by emptiness, or with others by consolidation, unless the policy is
     # WhenEmpty.
@@ -139,8 +142,8 @@ def _blocked(budgets: Iterable[NodePoolBudget]) -> Iterator[str]:
 
 def node_claim(obj: NodeClaimObject) -> NodeClaim:
     """Create a NodeClaim. Raises: InvalidInputError with the field."""
-    status, where = obj.status or NodeClaimStatus(), "status.conditions"
-    conditions = read_field(_CONDITIONS.decode, _small(status.conditions, where), where) or ()
+    status = obj.status or NodeClaimStatus()
+    conditions = CONDITIONS.read(status.conditions, "status.conditions") or ()
     drifted = next((one for one in conditions if one.type == "Drifted"), None)
     since = None
     if drifted is not None and drifted.status == "True":
@@ -152,14 +155,6 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
         node=checked(status.node_name, "status.nodeName") if status.node_name else "",
         drifted_seconds=since,
     )
-
-
-def _small(raw: msgspec.Raw, field: str) -> bytes:
-    """Return the bytes of a list. Raises: InvalidInputError if it is too long."""
-    found = bytes(raw)
-    if len(found) > LIST_BYTES_MAX:
-        raise InvalidInputError(field, f"has {len(found)} bytes; allowed: {LIST_BYTES_MAX}")
-    return found
 
 
 def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:

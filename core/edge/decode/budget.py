@@ -1,14 +1,26 @@
 """Decode PodDisruptionBudgets into core.model.cluster; errors name the field."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from core.edge.decode.fields import checked
+import msgspec
+
+from core.edge.decode.fields import NULL, ApiName, Bounded, checked, few_bytes, shared
 from core.edge.decode.objects import LabelSelector, Meta, Struct
 from core.edge.decode.selectors import pods_of
 from core.model.cluster import DisruptionBudget
+from core.model.constraints import PodSelector
+from core.model.errors import InvalidInputError
 
 ALWAYS_ALLOW: Final = "AlwaysAllow"
 """The policy that always allows to evict pods that are not Ready."""
+
+
+SELECTOR: Final = Bounded[LabelSelector](LabelSelector, bytes_max=48 * 1024)
+"""Selectors. One with 500 values of the maximum length has 33 kB."""
+KEPT_BYTES_MAX: Final = 62_000
+"""Maximum memory that a selector takes."""
+SMALL_BYTES: Final = 4 * 1024
+"""Size in JSON of a selector that surely takes less."""
 
 
 class BudgetStatus(Struct):
@@ -20,8 +32,8 @@ class BudgetStatus(Struct):
 
 
 class BudgetSpec(Struct):
-    selector: LabelSelector | None = None
-    unhealthy_pod_eviction_policy: str | None = None
+    selector: Annotated[msgspec.Raw, SELECTOR] = NULL
+    unhealthy_pod_eviction_policy: ApiName | None = None
 
 
 class BudgetMeta(Meta):
@@ -35,17 +47,37 @@ class BudgetObject(Struct):
 
 
 def budget(obj: BudgetObject) -> DisruptionBudget:
-    """Create a DisruptionBudget. Raises: InvalidInputError with the field."""
-    namespace = obj.metadata.namespace or "default"
+    """Create a DisruptionBudget; if its selector is too large, it protects its whole namespace.
+
+    Raises: InvalidInputError with the field.
+    """
+    namespace = shared(obj.metadata.namespace or "default", "metadata.namespace")
     spec, status = obj.spec or BudgetSpec(), obj.status or BudgetStatus()
+    selector, too_much = _selector(spec.selector, namespace)
     return DisruptionBudget(
         namespace=namespace,
         name=checked(obj.metadata.name, "metadata.name"),
         disruptions_allowed=status.disruptions_allowed,
-        selector=pods_of(spec.selector, (namespace,)),
+        selector=selector,
+        too_much=too_much,
         healthy=status.current_healthy,
         healthy_min=status.desired_healthy,
         expected=status.expected_pods,
         outdated=status.observed_generation < obj.metadata.generation,
         unhealthy_free=spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW,
     )
+
+
+def _selector(raw: msgspec.Raw, namespace: str) -> tuple[PodSelector, str]:
+    """Return the selector, or that of the whole namespace with the limit that *raw* exceeds."""
+    too_much = SELECTOR.why_too_large(raw)
+    if not too_much:
+        found = pods_of(SELECTOR.read(raw, "spec.selector"), (namespace,))
+        try:
+            if len(raw) > SMALL_BYTES:
+                few_bytes(found, KEPT_BYTES_MAX)
+        except InvalidInputError as fault:
+            too_much = fault.problem
+        else:
+            return found, ""
+    return PodSelector((namespace,), ()), f"its selector is too large: {too_much}"

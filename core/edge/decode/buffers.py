@@ -6,13 +6,24 @@ disables this buffer only, and is reported.
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from core.edge.decode import pod
-from core.edge.decode.fields import checked, shared
-from core.edge.decode.objects import Condition, Meta, Name, PodMeta, PodObject, PodSpec, Struct
+from core.edge.decode.fields import NULL, ApiName, checked, shared
+from core.edge.decode.objects import (
+    CONDITIONS,
+    TEXTS,
+    Condition,
+    Meta,
+    Name,
+    PodMeta,
+    PodObject,
+    PodSpec,
+    Struct,
+    keyed,
+)
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer, PodTemplate
 
@@ -26,13 +37,13 @@ REPLICAS_MAX: Final = 2**31 - 1
 
 
 class Reference(Struct):
-    kind: str = ""
-    name: str = ""
+    kind: ApiName = ""
+    name: ApiName = ""
 
 
 class BufferSpec(Struct):
     replicas: int | None = None
-    provisioning_strategy: str | None = None
+    provisioning_strategy: ApiName | None = None
     scalable_ref: Reference | None = None
 
 
@@ -40,18 +51,28 @@ class BufferStatus(Struct):
     pod_template_ref: Reference | None = None
     replicas: int | None = None
     ready_replicas: int | None = None
-    conditions: list[Condition] | None = None
-    provisioning_strategy: str | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+    provisioning_strategy: ApiName | None = None
+
+
+class BufferLabels(Struct):
+    """The labels of a CapacityBuffer that Ebb reads."""
+
+    ours: str | None = keyed(BUFFER_OURS_LABEL)
+
+
+class BufferMeta(Meta):
+    labels: BufferLabels | None = None
 
 
 class BufferObject(Struct):
-    metadata: Meta
+    metadata: BufferMeta
     spec: BufferSpec | None = None
     status: BufferStatus | None = None
 
 
 class TemplateMeta(Struct):
-    labels: msgspec.Raw = msgspec.Raw(b"null")
+    labels: Annotated[msgspec.Raw, TEXTS] = NULL
 
 
 class PodTemplateSpec(Struct):
@@ -68,7 +89,7 @@ def buffer(obj: BufferObject) -> Buffer:
     """Create a Buffer. Raises: InvalidInputError."""
     meta, spec, status = obj.metadata, obj.spec or BufferSpec(), obj.status or BufferStatus()
     template, scalable = status.pod_template_ref, spec.scalable_ref
-    ours = BUFFER_OURS_LABEL in (meta.labels or {})
+    ours = meta.labels is not None and meta.labels.ours is not None
     return Buffer(
         namespace=shared(meta.namespace or "default", "metadata.namespace"),
         name=checked(meta.name, "metadata.name"),
@@ -100,7 +121,7 @@ def _fault(obj: BufferObject) -> str:
     strategy = status.provisioning_strategy or spec.provisioning_strategy or ACTIVE
     if strategy != ACTIVE:
         return f"its provisioning strategy {_shown(strategy)} keeps no room on existing nodes"
-    return _not_ready(status.conditions or ())
+    return _not_ready(CONDITIONS.read(status.conditions, "status.conditions") or ())
 
 
 def _not_ready(conditions: Iterable[Condition]) -> str:

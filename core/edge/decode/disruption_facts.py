@@ -1,16 +1,27 @@
 """Decode facts about the disruption of a pod from its volumes and annotations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
 
+import msgspec
+
 from core.edge.decode.byte_lru import ByteBoundedCache
-from core.edge.decode.fields import NAME_MAX, read_field, unix_seconds
+from core.edge.decode.containers import Containers
+from core.edge.decode.fields import NAME_MAX, NULL_BYTES, unix_seconds
 from core.edge.decode.in_tree import disk_of, mount_of
-from core.edge.decode.objects import CONDITIONS_DECODER, NULL_BYTES, PodObject, PodSpec
+from core.edge.decode.objects import (
+    CONDITIONS,
+    NO_ANNOTATIONS,
+    PodAnnotations,
+    PodObject,
+    PodSpec,
+    Volume,
+)
 from core.edge.decode.pod_limits import VOLUMES_MAX
 from core.edge.decode.requests import RESIZE_PENDING
 from core.guards.drainability import NOTES
+from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
 
 NOTE_CHARS_MAX: Final = 1024
@@ -28,12 +39,14 @@ OVERDUE_SECONDS: Final = 30
 """Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
 
 
-def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> DisruptionFacts:
+def disruption_facts_of(
+    obj: PodObject, containers: Containers, volumes: Sequence[Volume], labels: Mapping[str, str]
+) -> DisruptionFacts:
     """Return the facts of a pod; excess volumes are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
     disks: list[InlineDisk] = []
-    for volume in (obj.spec.volumes or ())[:VOLUMES_MAX]:
+    for volume in volumes[:VOLUMES_MAX]:
         if volume.empty_dir is not None:
             if volume.empty_dir.medium != IN_MEMORY:
                 local.append(volume.name)
@@ -45,8 +58,8 @@ def disruption_facts_of(obj: PodObject, annotations: Mapping[str, str]) -> Disru
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
         elif (disk := disk_of(volume) or mount_of(volume)) is not None:
             disks.append(disk)
-    notes = _notes(annotations)
-    shared = _shared_facts(tuple(local), completes=_completes(obj.spec))
+    notes = _notes(obj.metadata.annotations or NO_ANNOTATIONS, labels)
+    shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
     resized, gang = _resize_deferred(obj), _gang(obj.spec)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
@@ -79,19 +92,19 @@ def _resize_deferred(obj: PodObject) -> bool:
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if RESIZE_PENDING.encode() not in raw:
         return False
-    found = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
+    found = CONDITIONS.read(raw, "status.conditions") or ()
     return any(
         one.type == RESIZE_PENDING and one.reason == DEFERRED and one.status == "True"
         for one in found
     )
 
 
-def _completes(spec: PodSpec) -> bool:
+def _completes(spec: PodSpec, containers: Containers) -> bool:
     """Return whether the pod ends when its containers have succeeded; the default is Always."""
     # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
     # with restartPolicy: Always) end with the other containers, so they do not count.
-    return bool(spec.containers) and all(
-        (one.restart_policy or spec.restart_policy) in COMPLETING for one in spec.containers or ()
+    return bool(containers.main) and all(
+        (own or spec.restart_policy) in COMPLETING for _, own, _ in containers.main
     )
 
 
@@ -108,11 +121,14 @@ def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFac
     )
 
 
-def _notes(annotations: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    if NOTES.isdisjoint(annotations):
+def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if found == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
         return ()
-    found = ((key, annotations[key][:NOTE_CHARS_MAX]) for key in NOTES if key in annotations)
-    return tuple(sorted(found))
+    written: dict[str, str | None] = msgspec.to_builtins(found)
+    if found.removal_disabled is None:
+        written[REMOVAL_DISABLED] = labels.get(REMOVAL_DISABLED)
+    notes = ((key, value) for key in sorted(NOTES) if (value := written[key]) is not None)
+    return tuple((key, value[:NOTE_CHARS_MAX]) for key, value in notes)
 
 
 def _overdue(obj: PodObject) -> int | None:

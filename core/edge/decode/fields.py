@@ -1,10 +1,11 @@
 """Decode bytes, fields and names; errors say where the fault is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from sys import intern
-from typing import Final, TypeVar
+from itertools import chain
+from sys import getsizeof, intern
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -21,8 +22,58 @@ TOO_DEEP: Final = "is nested too deeply"
 FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions of decoders for invalid input."""
 
+NULL_BYTES: Final = b"null"
+NULL: Final = msgspec.Raw(NULL_BYTES)
+RESOURCE_NAME_MAX: Final = 317
+"""Maximum length of a resource name or label key: a prefix of 253 characters, "/" and 63 more."""
+
 Bytes = bytes | msgspec.Raw
 Value_ = TypeVar("Value_")
+ApiName = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+"""A name, or another short text. A longer text is invalid, so that nobody keeps it."""
+
+
+class Bounded(Generic[Value_]):
+    """A limit for a field whose size the API does not limit.
+
+    The wire type takes such a field as bytes: `taints: Annotated[msgspec.Raw, TAINTS] = NULL`.
+    `read` rejects the bytes before anything is decoded, if there are too many of them, or too many
+    items. msgspec checks its own `max_length` only after it has built the whole list.
+    """
+
+    def __init__(
+        self, shape: type[Value_], *, bytes_max: int | None = None, items_max: int | None = None
+    ) -> None:
+        """Create a limit for fields of type *shape*; at least one of the limits is given.
+
+        *items_max* limits the number of braces: each item of the lists in *shape* is an object.
+        """
+        self.shape, self.bytes_max, self.items_max = shape, bytes_max, items_max
+        # No field with so few bytes exceeds a limit.
+        self._surely_few = min(most for most in (bytes_max, items_max) if most is not None)
+        self._decode: Callable[[Any], Value_ | None] = msgspec.json.Decoder(shape | None).decode
+
+    def read(self, raw: Bytes, field: str) -> Value_ | None:
+        """Decode the bytes of a field; None for null.
+
+        Raises: InvalidInputError with the path of the fault, also if the field exceeds the limit.
+        """
+        if raw is NULL:
+            return None
+        if len(raw) > self._surely_few and (problem := self.why_too_large(raw)):
+            raise InvalidInputError(field, problem)
+        try:
+            return self._decode(raw)
+        except FAULTS as fault:
+            raise _invalid(fault, field) from fault
+
+    def why_too_large(self, raw: Bytes) -> str:
+        """Return why the field exceeds the limit; empty if it does not."""
+        if self.bytes_max is not None and len(raw) > self.bytes_max:
+            return f"{len(raw):,} bytes, the limit is {self.bytes_max:,}"
+        if self.items_max is not None and bytes(raw).count(b"{") > self.items_max:
+            return f"more than {self.items_max:,} objects"
+        return ""
 
 
 def strictly(
@@ -47,13 +98,9 @@ def strictly(
         raise InvalidInputError(join(where, path.lstrip(".")), message) from fault
 
 
-def read_field(decode: Callable[[bytes], Value_], raw: bytes, field: str) -> Value_:
-    """Decode the bytes of a field. Raises: InvalidInputError with the path of the fault."""
-    try:
-        return decode(raw)
-    except FAULTS as fault:
-        problem, path = _problem_and_path(fault)
-        raise InvalidInputError(f"{field}{path}", problem) from fault
+def _invalid(fault: Exception, field: str) -> InvalidInputError:
+    problem, path = _problem_and_path(fault)
+    return InvalidInputError(f"{field}{path}", problem)
 
 
 def _problem_and_path(fault: Exception) -> tuple[str, str]:
@@ -70,6 +117,29 @@ def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
+def few_bytes(value: object, most: int) -> None:
+    """Check the memory that a value takes. Raises: InvalidInputError if it takes more."""
+    taken = memory_of(value)
+    if taken > most:
+        raise InvalidInputError("", f"takes {taken:,} bytes of memory, the limit is {most:,}")
+
+
+def memory_of(value: object) -> int:
+    """Return the bytes of memory of a value and everything in it; shared values count each time.
+
+    Objects of the model are read by their slots.
+    """
+    if isinstance(value, str | int | float) or value is None:
+        return getsizeof(value)
+    if isinstance(value, Mapping):
+        parts: Iterable[object] = chain(value, value.values())
+    elif isinstance(value, tuple | list):
+        parts = value
+    else:
+        parts = (getattr(value, name) for name in getattr(type(value), "__slots__", ()))
+    return getsizeof(value) + sum(map(memory_of, parts))
+
+
 def join(where: str, what: str) -> str:
     """Join a place and a text with a colon; either may be empty."""
     return f"{where}: {what}" if where and what else where or what
@@ -77,6 +147,10 @@ def join(where: str, what: str) -> str:
 
 def read_quantity(name: str, written: str | float, field: str) -> int:
     """Return CPU in millicores, other resources in whole units. Raises: InvalidInputError."""
+    if len(name) > RESOURCE_NAME_MAX:
+        field = f"{field[:SHOWN_MAX]}..."
+        problem = f"a resource name of {len(name):,} characters; allowed: {RESOURCE_NAME_MAX}"
+        raise InvalidInputError(field, problem)
     try:
         return millis(written) if name == "cpu" else whole(written)
     except InvalidInputError as fault:

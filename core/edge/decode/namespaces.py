@@ -1,15 +1,17 @@
 """Decode Namespaces into core.model.namespaces; errors name the field."""
 
+from typing import Annotated
+
 import msgspec
 
 from core.edge.decode import templates
-from core.edge.decode.fields import shared
-from core.edge.decode.objects import NULL, Name, Struct
+from core.edge.decode.fields import NULL, shared
+from core.edge.decode.objects import TEXTS, Name, Struct
 from core.model.namespaces import Namespace
 
 
 class NamespaceMeta(Name):
-    labels: msgspec.Raw = NULL
+    labels: Annotated[msgspec.Raw, TEXTS] = NULL
 
 
 class NamespaceObject(Struct):

@@ -6,25 +6,57 @@ The API reference describes structs and fields:
 https://kubernetes.io/docs/reference/kubernetes-api/
 """
 
+import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from core.edge.decode.fields import NULL, ApiName, Bounded
+from core.guards.drainability import (
+    DISRUPTION_COST,
+    DO_NOT_DISRUPT,
+    PREFER_NO_EVICTION,
+    SAFE_TO_EVICT,
+    SAFE_VOLUMES,
+)
+from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
+
 Quantity = str | int | float
 Amounts = dict[str, Quantity]
-NULL_BYTES: Final = b"null"
-NULL: Final = msgspec.Raw(NULL_BYTES)
+DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 FINISHED: Final = ("Succeeded", "Failed")
 """Phases of finished pods, which use no resources any more."""
+
+
+BLOCK_BYTES_MAX: Final = 32 * 1024
+"""Maximum size in JSON of each of labels, nodeSelector, affinity, tolerations and spread
+constraints."""
+RESOURCE_BYTES_MAX: Final = 128 * 1024
+"""Maximum size of all resource blocks in spec and status; a container has some hundred bytes.
+
+A pod with more is unreadable; nothing of the blocks is decoded."""
+TEXTS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=BLOCK_BYTES_MAX)
+"""Labels and selectors."""
+AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=RESOURCE_BYTES_MAX)
 
 
 class Struct(msgspec.Struct, gc=False, rename="camel"):
     """Base of structs with the field names of JSON; missing and null fields are empty."""
 
 
+def keyed(key: str) -> Any:  # noqa: ANN401 a field of any type
+    """Return a field for one key of labels or annotations. The other keys are not decoded."""
+    return msgspec.field(default=None, name=key)
+
+
 class Present(Struct):
     """A field of which only the presence matters."""
+
+
+PRESENT_LIST: Final = Bounded[list[Present]](list[Present], items_max=1024)
+"""A list of which only the length matters."""
 
 
 class Owner(Struct):
@@ -33,73 +65,115 @@ class Owner(Struct):
     controller: bool | None = None
 
 
+OWNERS: Final = Bounded[list[Owner]](list[Owner], items_max=1024)
+
+
 class Name(Struct):
     """The minimal metadata of an object, so that hardly anything in it can be invalid."""
 
     name: str = ""
     namespace: str | None = None
-    resource_version: str = ""
+    resource_version: ApiName = ""
 
 
 class Meta(Name):
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    uid: ApiName = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 
-class PodMeta(Name):
-    uid: str = ""
-    labels: msgspec.Raw = NULL
-    annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
+class PodAnnotations(Struct):
+    """The annotations of a Pod that Ebb reads."""
+
+    safe_to_evict: str | None = keyed(SAFE_TO_EVICT)
+    safe_volumes: str | None = keyed(SAFE_VOLUMES)
+    do_not_disrupt: str | None = keyed(DO_NOT_DISRUPT)
+    prefer_no_eviction: str | None = keyed(PREFER_NO_EVICTION)
+    removal_disabled: str | None = keyed(REMOVAL_DISABLED)
+    disruption_cost: str | None = keyed(DISRUPTION_COST)
+    daemon: str | None = keyed(DAEMON_ANNOTATION)
+    mirror: str | None = keyed(MIRROR_ANNOTATION)
+    cost: str | None = keyed(COST_ANNOTATION)
+    cost_ours: str | None = keyed(COST_OURS_ANNOTATION)
+    topology_required: str | None = keyed("kueue.x-k8s.io/podset-required-topology")
+    topology_preferred: str | None = keyed("kueue.x-k8s.io/podset-preferred-topology")
+    topology_unconstrained: str | None = keyed("kueue.x-k8s.io/podset-unconstrained-topology")
+    topology_slice: str | None = keyed("kueue.x-k8s.io/podset-slice-required-topology")
+
+    @property
+    def needs_topology(self) -> bool:
+        """Return whether the pod asks Kueue for a place in a topology.
+
+        Kueue adds one of the annotations where its queue implies it. Source:
+        apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue.
+        """
+        requests = self.topology_required, self.topology_preferred
+        others = self.topology_unconstrained, self.topology_slice
+        return any(one is not None for one in (*requests, *others))
+
+
+NO_ANNOTATIONS: Final = PodAnnotations()
+
+
+class PodMeta(Meta):
+    labels: Annotated[msgspec.Raw, TEXTS] = NULL
+    annotations: PodAnnotations | None = None
+    owner_references: Annotated[msgspec.Raw, OWNERS] = NULL
 
 
 class Requests(Struct):
     requests: Amounts | None = None
 
 
+REQUESTS: Final = Bounded[Requests](Requests, bytes_max=RESOURCE_BYTES_MAX)
+
+
 class Port(Struct):
     host_port: int | None = None
-    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    host_ip: ApiName | None = msgspec.field(default=None, name="hostIP")
     container_port: int | None = None
-    protocol: str | None = None
+    protocol: ApiName | None = None
 
 
 class RestartRule(Struct):
-    action: str = ""
+    action: ApiName = ""
 
 
 class Container(Struct):
-    resources: msgspec.Raw = NULL
+    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
     ports: list[Port] | None = None
-    restart_policy: str | None = None
+    restart_policy: ApiName | None = None
     restart_policy_rules: list[RestartRule] | None = None
-    name: str = ""
+    name: ApiName = ""
+
+
+CONTAINERS: Final = Bounded[list[Container]](list[Container], items_max=65_536)
+"""Containers. Most braces of real ones are those of environment variables and of scripts."""
 
 
 class ClaimSource(Struct):
-    claim_name: str = ""
+    claim_name: ApiName = ""
 
 
 class EmptyDir(Struct):
-    medium: str | None = None
+    medium: ApiName | None = None
+
+
+DiskName = Annotated[str, msgspec.Meta(max_length=4096)]
+"""The name of a disk in a cloud, which may be a URI."""
 
 
 class InTreeSource(Struct):
     """The name of the disk, in the field that its type of volume has for it."""
 
-    volume_id: str | None = msgspec.field(default=None, name="volumeID")
-    pd_name: str | None = None
-    disk_uri: str | None = msgspec.field(default=None, name="diskURI")
-    volume_path: str | None = None
-    iqn: str | None = None
-    pool: str | None = None
-    image: str | None = None
-    kind: str | None = None
+    volume_id: DiskName | None = msgspec.field(default=None, name="volumeID")
+    pd_name: DiskName | None = None
+    disk_uri: DiskName | None = msgspec.field(default=None, name="diskURI")
+    volume_path: DiskName | None = None
+    iqn: DiskName | None = None
+    pool: DiskName | None = None
+    image: DiskName | None = None
+    kind: ApiName | None = None
     read_only: bool | None = None
 
 
@@ -119,84 +193,15 @@ class InTreeSources(Struct):
 class Volume(InTreeSources):
     """A volume, with the sources that bind a pod to nodes or to local data."""
 
-    name: str = ""
+    name: ApiName = ""
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: Present | None = None
     empty_dir: EmptyDir | None = None
     host_path: Present | None = None
 
 
-class System(Struct):
-    """The operating system that a pod requires."""
-
-    name: str = ""
-
-
-class SchedulingGroup(Struct):
-    """The PodGroup of a pod (KEP-4671, from 1.36)."""
-
-    pod_group_name: str | None = None
-
-
-class WorkloadRef(Struct):
-    """The pod group of a pod inside a Workload (KEP-4671, in 1.35)."""
-
-    name: str | None = None
-    pod_group: str | None = None
-    pod_group_replica_key: str | None = None
-
-
-class PodSpec(Struct):
-    node_name: str | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = None
-    overhead: msgspec.Raw = NULL
-    resources: msgspec.Raw = NULL
-    node_selector: msgspec.Raw = NULL
-    affinity: msgspec.Raw = NULL
-    tolerations: msgspec.Raw = NULL
-    topology_spread_constraints: msgspec.Raw = NULL
-    volumes: list[Volume] | None = None
-    resource_claims: list[Present] | None = None
-    scheduling_gates: list[Present] | None = None
-    host_network: bool | None = None
-    host_users: bool | None = None
-    scheduler_name: str | None = None
-    priority: int | None = None
-    restart_policy: str | None = None
-    termination_grace_period_seconds: int | None = None
-    os: System | None = None
-    scheduling_group: SchedulingGroup | None = None
-    workload_ref: WorkloadRef | None = None
-
-
-class ContainerStatus(Struct):
-    name: str = ""
-    allocated_resources: msgspec.Raw = NULL
-    resources: msgspec.Raw = NULL
-
-
-class Condition(Struct):
-    type: str = ""
-    status: str = ""
-    reason: str | None = None
-
-
-class PodStatus(Struct):
-    phase: str = ""
-    nominated_node_name: str | None = None
-    start_time: str | None = None
-    conditions: msgspec.Raw = NULL
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-    allocated_resources: msgspec.Raw = NULL
-    resources: msgspec.Raw = NULL
-
-
-class PodObject(Struct):
-    metadata: PodMeta
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: PodStatus | None = None
+VOLUMES: Final = Bounded[list[Volume]](list[Volume], items_max=16_384, bytes_max=512 * 1024)
+"""Volumes. Most braces of real ones are those of projected volumes."""
 
 
 class Toleration(Struct):
@@ -279,6 +284,103 @@ class Spread(Struct):
     node_taints_policy: str | None = None
 
 
+AFFINITY: Final = Bounded[Affinity](Affinity, bytes_max=BLOCK_BYTES_MAX)
+TOLERATIONS: Final = Bounded[list[Toleration]](list[Toleration], bytes_max=BLOCK_BYTES_MAX)
+SPREADS: Final = Bounded[list[Spread]](list[Spread], bytes_max=BLOCK_BYTES_MAX)
+
+
+class System(Struct):
+    """The operating system that a pod requires."""
+
+    name: ApiName = ""
+
+
+class SchedulingGroup(Struct):
+    """The PodGroup of a pod (KEP-4671, from 1.36)."""
+
+    pod_group_name: ApiName | None = None
+
+
+class WorkloadRef(Struct):
+    """The pod group of a pod inside a Workload (KEP-4671, in 1.35)."""
+
+    name: ApiName | None = None
+    pod_group: ApiName | None = None
+    pod_group_replica_key: ApiName | None = None
+
+
+class PodSpec(Struct):
+    node_name: ApiName | None = None
+    containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
+    init_containers: Annotated[msgspec.Raw, CONTAINERS] = NULL
+    overhead: Annotated[msgspec.Raw, AMOUNTS] = NULL
+    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+    node_selector: Annotated[msgspec.Raw, TEXTS] = NULL
+    affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
+    tolerations: Annotated[msgspec.Raw, TOLERATIONS] = NULL
+    topology_spread_constraints: Annotated[msgspec.Raw, SPREADS] = NULL
+    volumes: Annotated[msgspec.Raw, VOLUMES] = NULL
+    resource_claims: Annotated[msgspec.Raw, PRESENT_LIST] = NULL
+    scheduling_gates: Annotated[msgspec.Raw, PRESENT_LIST] = NULL
+    host_network: bool | None = None
+    host_users: bool | None = None
+    scheduler_name: str | None = None
+    priority: int | None = None
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    os: System | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
+
+
+class ContainerStatus(Struct):
+    name: ApiName = ""
+    allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
+    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+
+
+STATUSES: Final = Bounded[list[ContainerStatus]](list[ContainerStatus], items_max=65_536)
+
+
+class Condition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+
+
+CONDITIONS: Final = Bounded[list[Condition]](list[Condition], items_max=4096)
+"""Conditions. Messages contain braces too: they quote taints."""
+
+
+_READY_AS_SENT: Final = re.compile(
+    rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
+)
+"""The condition as API servers write it; inside a JSON string its quotes would be escaped."""
+
+
+def ready_as_sent(conditions: bytes) -> bool | None:
+    """Return the condition Ready, without decoding; None if it is not written as usual."""
+    found = _READY_AS_SENT.search(conditions)
+    return None if found is None else found[1] == b"True"
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    nominated_node_name: ApiName | None = None
+    start_time: str | None = None
+    conditions: Annotated[msgspec.Raw, CONDITIONS] = NULL
+    container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
+    init_container_statuses: Annotated[msgspec.Raw, STATUSES] = NULL
+    allocated_resources: Annotated[msgspec.Raw, AMOUNTS] = NULL
+    resources: Annotated[msgspec.Raw, REQUESTS] = NULL
+
+
+class PodObject(Struct):
+    metadata: PodMeta
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus | None = None
+
+
 class AnyObject(Struct):
     """The fields of any object that identify its kind."""
 
@@ -307,11 +409,3 @@ HEAD_DECODER: Final = msgspec.json.Decoder(AnyObject)
 LIST_META_DECODER: Final = msgspec.json.Decoder(ListMeta | None)
 LINES_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 NAME_DECODER: Final = msgspec.json.Decoder(NamedObject)
-REQUESTS_DECODER: Final = msgspec.json.Decoder(Requests | None)
-AMOUNTS_DECODER: Final = msgspec.json.Decoder(Amounts | None)
-CONDITIONS_DECODER: Final = msgspec.json.Decoder(list[Condition] | None)
-AFFINITY_DECODER: Final = msgspec.json.Decoder(Affinity | None)
-TOLERATIONS_DECODER: Final = msgspec.json.Decoder(list[Toleration] | None)
-SPREADS_DECODER: Final = msgspec.json.Decoder(list[Spread] | None)
-TEXTS_DECODER: Final = msgspec.json.Decoder(dict[str, str] | None)
-"""Decoder of labels and selectors."""

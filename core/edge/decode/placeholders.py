@@ -6,9 +6,9 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from core.edge.decode.fields import FAULTS, Bytes, checked
+from core.edge.decode.fields import FAULTS, NULL, Bytes, checked
 from core.edge.decode.json_depth import decoded
-from core.edge.decode.objects import FINISHED, NULL, Name, Struct
+from core.edge.decode.objects import FINISHED, Name, Struct
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod

@@ -1,29 +1,36 @@
 """Decode Pods into core.model.pod; errors name the field only."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import chain
 from sys import intern
 from typing import Final
 
 from core.edge.decode import pod_limits, templates
 from core.edge.decode.byte_lru import ByteBoundedCache
+from core.edge.decode.containers import Containers, containers_of
 from core.edge.decode.disruption_facts import disruption_facts_of
-from core.edge.decode.fields import FAULTS, checked, read_field, shared, unix_seconds
-from core.edge.decode.objects import (
-    CONDITIONS_DECODER,
-    FINISHED,
+from core.edge.decode.fields import (
+    NULL,
     NULL_BYTES,
-    Container,
+    checked,
+    few_bytes,
+    shared,
+    unix_seconds,
+)
+from core.edge.decode.objects import (
+    CONDITIONS,
+    FINISHED,
+    NO_ANNOTATIONS,
+    OWNERS,
+    PRESENT_LIST,
+    VOLUMES,
     PodMeta,
     PodObject,
     PodSpec,
+    ready_as_sent,
 )
 from core.edge.decode.requests import requests_of
-from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION, REMOVAL_DISABLED
 from core.model.constraints import (
-    ANY_IP,
     HOST_USERS,
     NO_NODE_CONSTRAINTS,
     OS_LABEL,
@@ -33,6 +40,7 @@ from core.model.constraints import (
     NodeConstraints,
     PodConstraints,
 )
+from core.model.errors import InvalidInputError
 from core.model.pod import (
     DEFAULT_SCHEDULER,
     DEVICES_FIELD,
@@ -44,29 +52,24 @@ from core.model.schedulers import KNOWN, SCHEDULER_FIELD
 from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from core.model.workload import DAEMON_SET
 
-DAEMON_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/daemonset-pod"
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 COST_CHARS_MAX: Final = 32
-RESTART_ALL_ACTION: Final = "RestartAllContainers"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
 """Label of pods that Kueue admits with topology-aware scheduling, set until 0.16."""
-KUEUE_ANNOTATIONS: Final = frozenset(
-    f"kueue.x-k8s.io/podset-{request}-topology"
-    for request in ("required", "preferred", "unconstrained", "slice-required")
-)
-"""Annotations that ask for topology-aware scheduling; Kueue adds one where its queue implies it.
-
-Source: apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue."""
 NO_SPREAD: Final = (NULL_BYTES, b"[]")
+KEPT_BYTES_MAX: Final = 63_000
+"""Maximum memory that a pod takes; a pod that would take more is unreadable."""
+SMALL_BYTES: Final = 4 * 1024
+SMALL_ITEMS: Final = 16
+"""A pod takes less if its constraints and labels have at most so many bytes of JSON, and if it has
+at most so many claims, disks, local volumes and extended resources together."""
+NO_OWNER: Final = "", ""
+_CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
+"""Kind and name of the controller, by owner references; equal for the pods of one owner."""
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
 """Shared node constraints of pods that require an operating system or node features."""
 _READY: Final = b'"Ready"'
-_READY_AS_SENT: Final = re.compile(
-    rb'"type":"Ready"(?:,"observedGeneration":\d+)?,"status":"(\w+)"'
-)
-"""The condition as API servers write it; inside a JSON string its quotes would be escaped."""
 
 
 def pod(obj: PodObject) -> Pod | None:
@@ -76,21 +79,21 @@ def pod(obj: PodObject) -> Pod | None:
         return None
     namespace = shared(meta.namespace or "default", "metadata.namespace")
     owner_kind, owner_name = _owner(meta)
-    annotations = meta.annotations or {}
-    daemon = owner_kind == DAEMON_SET or annotations.get(DAEMON_ANNOTATION) == "true"
-    mirror = MIRROR_ANNOTATION in annotations
+    annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
+    daemon = owner_kind == DAEMON_SET or annotations.daemon == "true"
+    mirror = annotations.mirror is not None
     resident = (daemon or mirror) and bool(spec.node_name)
     labels = templates.labels(bytes(meta.labels))
     placing, company, unsupported, ties, too_much = _wants(
-        obj, namespace, labels, resident=resident
+        obj, containers, namespace, labels, resident=resident
     )
-    return Pod(
+    found = Pod(
         namespace=namespace,
         name=checked(meta.name, "metadata.name"),
         uid=meta.uid,
         node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
-        requests=requests_of(spec, obj.status),
-        placing=_for_kubelet(placing, spec),
+        requests=requests_of(spec, containers, obj.status),
+        placing=_for_kubelet(placing, spec, containers),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
         owner_kind=owner_kind,
@@ -108,8 +111,21 @@ def pod(obj: PodObject) -> Pod | None:
         ready=bool(spec.node_name) and _ready(obj),
         terminating=meta.deletion_timestamp is not None,
         created_seconds=unix_seconds(meta.creation_timestamp),
-        deletion_cost=_cost(annotations, COST_ANNOTATION),
-        deletion_cost_ours=_cost(annotations, COST_OURS_ANNOTATION),
+        deletion_cost=_cost(annotations.cost),
+        deletion_cost_ours=_cost(annotations.cost_ours),
+    )
+    if _may_be_large(found, meta, spec):
+        few_bytes(found, KEPT_BYTES_MAX)
+    return found
+
+
+def _may_be_large(found: Pod, meta: PodMeta, spec: PodSpec) -> bool:
+    """Return whether a pod may take more than KEPT_BYTES_MAX of memory."""
+    blocks = len(meta.labels) + len(spec.node_selector) + len(spec.affinity)
+    blocks += len(spec.tolerations) + len(spec.topology_spread_constraints)
+    ties = found.ties
+    return blocks > SMALL_BYTES or (
+        len(ties.claims) + len(ties.local_volumes) + len(found.requests.extended) > SMALL_ITEMS
     )
 
 
@@ -123,7 +139,9 @@ def _nominated_node(obj: PodObject) -> str:
 
 def _gated(spec: PodSpec) -> bool:
     """Return whether scheduling gates keep the scheduler from the pod (KEP-3521)."""
-    return bool(spec.scheduling_gates) and not spec.node_name
+    if spec.scheduling_gates is NULL or spec.node_name:
+        return False
+    return bool(PRESENT_LIST.read(spec.scheduling_gates, "spec.schedulingGates"))
 
 
 def _scheduler(name: str | None) -> str:
@@ -148,10 +166,17 @@ def head(meta: PodMeta) -> Pod:
 
 def _owner(meta: PodMeta) -> tuple[str, str]:
     """Return kind and name of the controller; empty if there is none."""
-    for owner in meta.owner_references or ():
+    if meta.owner_references is NULL:
+        return NO_OWNER
+    raw = bytes(meta.owner_references)
+    return _CONTROLLERS[raw] or _CONTROLLERS.made(raw, lambda: _controller(raw))
+
+
+def _controller(owners: bytes) -> tuple[str, str]:
+    for owner in OWNERS.read(owners, "metadata.ownerReferences") or ():
         if owner.controller:
             return intern(pod_limits.of_owner(owner.kind)), intern(pod_limits.of_owner(owner.name))
-    return "", ""
+    return NO_OWNER
 
 
 Wants = tuple[NodeConstraints, PodConstraints, tuple[str, ...], DisruptionFacts, str]
@@ -161,7 +186,14 @@ limit.
 If a limit is exceeded, the constraints are empty, except for host ports and disks."""
 
 
-def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, resident: bool) -> Wants:
+def _wants(
+    obj: PodObject,
+    containers: Containers,
+    namespace: str,
+    labels: Mapping[str, str],
+    *,
+    resident: bool,
+) -> Wants:
     spec = obj.spec
     selector, affinity = bytes(spec.node_selector), bytes(spec.affinity)
     if (
@@ -172,27 +204,24 @@ def _wants(obj: PodObject, namespace: str, labels: Mapping[str, str], *, residen
     too_much = template.too_much
     if labels is templates.TOO_MANY_LABELS:
         too_much = f"more than {pod_limits.LABELS_MAX} labels, or very long labels"
-    if spec.volumes and len(spec.volumes) > pod_limits.VOLUMES_MAX:
-        too_much = pod_limits.over("volumes", len(spec.volumes), pod_limits.VOLUMES_MAX)
-    ports = _host_ports(spec)
+    volumes = VOLUMES.read(spec.volumes, "spec.volumes") or ()
+    if len(volumes) > pod_limits.VOLUMES_MAX:
+        too_much = pod_limits.over("volumes", len(volumes), pod_limits.VOLUMES_MAX)
+    ports = containers.ports
     if too_much:
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    annotations = obj.metadata.annotations or {}
-    if REMOVAL_DISABLED in labels:
-        annotations = {REMOVAL_DISABLED: labels[REMOVAL_DISABLED], **annotations}
-    ties = disruption_facts_of(obj, annotations)
+    ties = disruption_facts_of(obj, containers, volumes, labels)
     unsupported = _unsupported(spec, asked.unsupported, ties)
-    if KUEUE_LABEL in labels or not KUEUE_ANNOTATIONS.isdisjoint(annotations):
+    if KUEUE_LABEL in labels or (obj.metadata.annotations or NO_ANNOTATIONS).needs_topology:
         unsupported = (*unsupported, TOPOLOGY_FIELD)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
 
 
-def _cost(annotations: Mapping[str, str], key: str) -> str | None:
+def _cost(written: str | None) -> str | None:
     """Return a deletion cost, cut to a length above that of any valid cost (32-bit numbers)."""
-    written = annotations.get(key) if annotations else None
     return written if written is None else written[:COST_CHARS_MAX]
 
 
@@ -200,8 +229,7 @@ def _unschedulable(obj: PodObject) -> bool:
     """Return whether the scheduler reported the pod as unschedulable."""
     if obj.status is None:
         return False
-    raw = obj.status.conditions
-    conditions = read_field(CONDITIONS_DECODER.decode, raw, "status.conditions") or ()
+    conditions = CONDITIONS.read(obj.status.conditions, "status.conditions") or ()
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in conditions
@@ -213,36 +241,31 @@ def _ready(obj: PodObject) -> bool:
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if _READY not in raw:
         return False
-    if (sent := _READY_AS_SENT.search(raw)) is not None:
-        return sent[1] == b"True"
+    if (ready := ready_as_sent(raw)) is not None:
+        return ready
     try:
-        conditions = CONDITIONS_DECODER.decode(raw) or ()
-    except FAULTS:
+        conditions = CONDITIONS.read(raw, "") or ()
+    except InvalidInputError:
         return False
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
 
 
-def _for_kubelet(placing: NodeConstraints, spec: PodSpec) -> NodeConstraints:
+def _for_kubelet(
+    placing: NodeConstraints, spec: PodSpec, containers: Containers
+) -> NodeConstraints:
     """Return shared node constraints with requirements on the kubelet; most pods have none."""
-    features = _features(spec)
-    if not spec.os and not features:
+    shares_users = spec.host_network and spec.host_users is False
+    if not (spec.os or containers.restarts_all or shares_users):
         return placing
+    # As NodeDeclaredFeatures infers them.
+    features: tuple[str, ...] = (RESTARTS_ALL,) if containers.restarts_all else ()
+    features += (HOST_USERS,) if shares_users else ()
     system = spec.os.name if spec.os else ""
     key = placing, system, features
     size = len(spec.node_selector) + len(spec.affinity) + len(spec.tolerations) + len(system)
     return _OF_KUBELETS[key] or _OF_KUBELETS.made(
         key, lambda: replace(_on_system(placing, system), features=features), size
     )
-
-
-def _features(spec: PodSpec) -> tuple[str, ...]:
-    """Return the features that the kubelet must declare, as NodeDeclaredFeatures infers them."""
-    found: tuple[str, ...] = ()
-    for one in chain(spec.containers or (), spec.init_containers or ()):
-        rules = one.restart_policy_rules
-        if rules and any(rule.action == RESTART_ALL_ACTION for rule in rules):
-            found = (RESTARTS_ALL,)
-    return (*found, HOST_USERS) if spec.host_network and spec.host_users is False else found
 
 
 def _on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
@@ -284,29 +307,8 @@ def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -
         found.append(VOLUMES_FIELD)
     if ties.claims:
         found.append(CLAIMS_FIELD)
-    if spec.resource_claims:
+    if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
         found.append(DEVICES_FIELD)
     if spec.scheduler_name and spec.scheduler_name not in KNOWN:
         found.append(SCHEDULER_FIELD)
     return tuple(found)
-
-
-def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Return the host ports of the pod; most pods have none."""
-    found: list[HostPort] = []
-    for one in spec.containers or ():
-        if one.ports:
-            found += _ports_of(one, spec)
-    # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
-    for one in spec.init_containers or ():
-        if one.ports and one.restart_policy == "Always":
-            found += _ports_of(one, spec)
-    return tuple(found)
-
-
-def _ports_of(container: Container, spec: PodSpec) -> Iterator[HostPort]:
-    for port in container.ports or ():
-        # With hostNetwork the API server defaults hostPort to containerPort.
-        taken = port.host_port or (port.container_port if spec.host_network else 0)
-        if taken:
-            yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)

@@ -7,33 +7,37 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 
-from core.edge.decode.objects import Affinity, Expression, LabelSelector, NodeTerm, PodTerm
+from core.edge.decode.objects import (
+    BLOCK_BYTES_MAX,
+    Affinity,
+    Expression,
+    LabelSelector,
+    NodeTerm,
+    PodTerm,
+)
 from core.model.errors import InvalidInputError
 
-BLOCK_BYTES_MAX: Final = 16 * 1024
-"""Maximum size in JSON of each of labels, nodeSelector, affinity, tolerations and spread
-constraints."""
 LABELS_MAX: Final = 128
 SELECTORS_MAX: Final = 64
 """Maximum number of entries of a nodeSelector."""
 NODE_TERMS_MAX: Final = 64
 POD_TERMS_MAX: Final = 64
 """Maximum number of required terms of pod affinity and anti-affinity together."""
-VALUES_MAX: Final = 1024
+VALUES_MAX: Final = 1000
 """Maximum number of values and namespaces in all terms of an affinity."""
 SPREADS_MAX: Final = 16
 TOLERATIONS_MAX: Final = 128
 HOST_PORTS_MAX: Final = 64
 VOLUMES_MAX: Final = 256
+CONTAINERS_MAX: Final = 1024
+"""Maximum number of containers or of init containers; a pod with more is unreadable.
+
+Each takes some microseconds, and etcd has hardly room for the status of so many."""
 RESOURCES_MAX: Final = 64
 """Maximum number of resources besides CPU, memory and ephemeral storage.
 
 A pod with more is unreadable, as the resources that it uses are unknown then. Resources with an
 amount of 0 count, because sums are kept by name."""
-RESOURCE_BYTES_MAX: Final = 128 * 1024
-"""Maximum size of all resource blocks in spec and status; a container has some hundred bytes.
-
-A pod with more is unreadable; nothing of the blocks is decoded."""
 NODE_RESOURCES_MAX: Final = 256
 """Maximum number of resources of a Node; a Node with more is unreadable."""
 OWNER_CHARS_MAX: Final = 253

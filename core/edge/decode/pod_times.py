@@ -4,13 +4,13 @@ Only API servers write `creationTimestamp` and `deletionTimestamp`. Kubelets wri
 `finishedAt` of their own pods.
 """
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from core.edge.decode.fields import Bytes, strictly, unix_seconds
+from core.edge.decode.fields import NULL, Bounded, Bytes, strictly, unix_seconds
 from core.edge.decode.kinds import PODS, Kind
-from core.edge.decode.objects import FINISHED, PodObject, Present, Struct
+from core.edge.decode.objects import FINISHED, PRESENT_LIST, PodObject, Struct
 from core.edge.decode.pod import pod
 from core.model.pod import Pod
 
@@ -27,8 +27,14 @@ class Status(Struct):
     state: ContainerState | None = None
 
 
+STATES: Final = Bounded[list[Status]](list[Status], items_max=65_536)
+
+
 class Beat(Struct):
     last_heartbeat_time: str | None = None
+
+
+BEATS: Final = Bounded[list[Beat]](list[Beat], items_max=4096)
 
 
 class TimesMeta(Struct):
@@ -41,14 +47,14 @@ class TimesMeta(Struct):
 
 class TimesSpec(Struct):
     node_name: str | None = None
-    scheduling_gates: list[Present] | None = None
+    scheduling_gates: Annotated[msgspec.Raw, PRESENT_LIST] = NULL
 
 
 class TimesStatus(Struct):
     phase: str = ""
     start_time: str | None = None
-    container_statuses: list[Status] | None = None
-    conditions: list[Beat] | None = None
+    container_statuses: Annotated[msgspec.Raw, STATES] = NULL
+    conditions: Annotated[msgspec.Raw, BEATS] = NULL
 
 
 class TimesObject(Struct):
@@ -85,10 +91,13 @@ def times(raw: Bytes, where: str) -> Times:
     found = strictly(_DECODER.decode, bytes(raw), where)
     meta, status = found.metadata, found.status or TimesStatus()
     spec = found.spec or TimesSpec()
-    states = [one.state for one in status.container_statuses or ()]
+    statuses = STATES.read(status.container_statuses, f"{where}: status.containerStatuses") or ()
+    states = [one.state for one in statuses]
     ends = [unix_seconds(one.terminated.finished_at) for one in states if one and one.terminated]
     finished = max((one for one in ends if one is not None), default=None)
-    beats = [unix_seconds(one.last_heartbeat_time) for one in status.conditions or ()]
+    conditions = BEATS.read(status.conditions, f"{where}: status.conditions") or ()
+    beats = [unix_seconds(one.last_heartbeat_time) for one in conditions]
+    gates = PRESENT_LIST.read(spec.scheduling_gates, f"{where}: spec.schedulingGates")
     created, started = unix_seconds(meta.creation_timestamp), unix_seconds(status.start_time)
     return Times(
         key=meta.uid or f"{meta.namespace or ''}/{meta.name}",
@@ -97,7 +106,7 @@ def times(raw: Bytes, where: str) -> Times:
         started=started,
         finished=finished,
         over=status.phase in FINISHED,
-        gated=bool(spec.scheduling_gates) and not spec.node_name,
+        gated=bool(gates) and not spec.node_name,
         newest=max(one or 0 for one in (created, started, finished, *beats)),
     )
 

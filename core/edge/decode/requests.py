@@ -3,31 +3,33 @@
 The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
-from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from core.edge.decode import pod_limits
 from core.edge.decode.byte_lru import ByteBoundedCache, bytes_in
-from core.edge.decode.fields import read_amounts, read_field
+from core.edge.decode.containers import Block, Containers
+from core.edge.decode.fields import NULL, NULL_BYTES, read_amounts
 from core.edge.decode.objects import (
-    AMOUNTS_DECODER,
-    CONDITIONS_DECODER,
-    NULL_BYTES,
-    REQUESTS_DECODER,
-    ContainerStatus,
+    AMOUNTS,
+    CONDITIONS,
+    REQUESTS,
+    RESOURCE_BYTES_MAX,
+    STATUSES,
     PodSpec,
     PodStatus,
 )
-from core.edge.decode.objects import Container as WireContainer
 from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import KNOWN, Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
 INFEASIBLE: Final = "Infeasible"
+_RESOURCES: Final = b'esources":'
+"""End of the keys `resources` and `allocatedResources`."""
+_NO_PAIR: Final = NULL_BYTES, NULL_BYTES
 _NO_STATUS: Final = PodStatus()
 
-Block = tuple[str, str | None, bytes]
-"""Name, restart policy and resources of a container."""
 Allocation = tuple[str, bytes, bytes]
 """Name of a container, its actual resources, and its allocated resources, from the status."""
 Shape = tuple[
@@ -42,35 +44,40 @@ _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
 
-def requests_of(spec: PodSpec, status: PodStatus | None) -> Resources:
+def requests_of(spec: PodSpec, containers: Containers, status: PodStatus | None) -> Resources:
     """Return the requests of a pod. Raises: InvalidInputError with the field."""
     status = status or _NO_STATUS
     key = (
-        (_blocks(spec.containers or ()), _blocks(spec.init_containers or ())),
+        (containers.main, containers.init),
         (
-            _allocations(status.container_statuses or ()),
-            _allocations(status.init_container_statuses or ()),
+            _allocations(status.container_statuses, "status.containerStatuses"),
+            _allocations(status.init_container_statuses, "status.initContainerStatuses"),
         ),
-        (bytes(spec.overhead), bytes(spec.resources)),
-        (bytes(status.resources), bytes(status.allocated_resources)),
+        _pair(spec.overhead, spec.resources),
+        _pair(status.resources, status.allocated_resources),
         _infeasible(bytes(status.conditions)),
     )
-    return _SHAPES[key] or _SHAPES.made(key, lambda: _made(key))
+    return _SHAPES[key] or _made(key)
+
+
+def _pair(one: msgspec.Raw, other: msgspec.Raw) -> tuple[bytes, bytes]:
+    return _NO_PAIR if one is NULL and other is NULL else (bytes(one), bytes(other))
 
 
 def _made(key: Shape) -> Resources:
     size = bytes_in(key)
-    pod_limits.few("bytes of resources", size, pod_limits.RESOURCE_BYTES_MAX, "spec.containers")
-    return _SAME_AMOUNTS.same(_counted(*key), size)
+    pod_limits.few("bytes of resources", size, RESOURCE_BYTES_MAX, "spec.containers")
+    return _SHAPES.made(key, lambda: _SAME_AMOUNTS.same(_counted(*key), size), size)
 
 
-def _blocks(containers: Iterable[WireContainer]) -> tuple[Block, ...]:
-    return tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in containers])
-
-
-def _allocations(statuses: Iterable[ContainerStatus]) -> tuple[Allocation, ...]:
+def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
+    if raw is NULL or _RESOURCES not in bytes(raw):
+        return ()
     return tuple(
-        [(one.name, bytes(one.resources), bytes(one.allocated_resources)) for one in statuses]
+        [
+            (one.name, bytes(one.resources), bytes(one.allocated_resources))
+            for one in STATUSES.read(raw, field) or ()
+        ]
     )
 
 
@@ -78,7 +85,7 @@ def _infeasible(conditions: bytes) -> bool:
     """Return whether the kubelet rejected a resize as infeasible; this is rare."""
     if RESIZE_PENDING.encode() not in conditions:
         return False
-    found = read_field(CONDITIONS_DECODER.decode, conditions, "status.conditions") or ()
+    found = CONDITIONS.read(conditions, "status.conditions") or ()
     return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
 
 
@@ -146,9 +153,9 @@ def _both(running: bytes, allocated: bytes, field: str) -> tuple[Amounts, ...]:
 
 
 def _requests(raw: bytes, field: str) -> Amounts:
-    found = read_field(REQUESTS_DECODER.decode, raw, field)
+    found = REQUESTS.read(raw, field)
     return read_amounts((found and found.requests) or {}, f"{field}.requests")
 
 
 def _amounts(raw: bytes, field: str) -> Amounts:
-    return read_amounts(read_field(AMOUNTS_DECODER.decode, raw, field) or {}, field)
+    return read_amounts(AMOUNTS.read(raw, field) or {}, field)

@@ -4,20 +4,22 @@ Errors name the field; the caller adds the object.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final
+from sys import intern
+from typing import Annotated, Final
 
 import msgspec
 
-from core.edge.decode.fields import checked
+from core.edge.decode.byte_lru import ByteBoundedCache
+from core.edge.decode.fields import NULL, ApiName, Bounded, checked, few_bytes
 from core.edge.decode.in_tree import BETWEEN_ZONES, affinity_of, disk_of
 from core.edge.decode.objects import (
+    BLOCK_BYTES_MAX,
     InTreeSources,
     Meta,
     NodeSelector,
-    Owner,
     Present,
     Struct,
+    keyed,
 )
 from core.edge.decode.selectors import node_terms
 from core.fit.filters import ZONE_LABELS
@@ -28,21 +30,37 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """Annotation of a claim whose volume is bound permanently."""
 BOUND: Final = "Bound"
 SUPPORTED: Final = "csi, local, hostPath, nfs, iscsi, fc, rbd, cephfs, and in-tree cloud volumes"
-REACHES_MAX: Final = 4096
-"""Maximum number of cached volume topologies."""
+HANDLE_MAX: Final = 4096
+"""Maximum length of a volume handle; those of file shares have some hundred characters."""
+KEPT_BYTES_MAX: Final = 50_000
+"""Maximum memory that a volume or a CSINode takes; beyond it, the object is unreadable."""
+SMALL_BYTES: Final = 3 * 1024
+"""Size in JSON of an affinity or of drivers that surely take less."""
 
 
-class ClaimOwner(Owner):
-    uid: str = ""
+class ClaimOwner(Struct):
+    controller: bool | None = None
+    uid: ApiName = ""
+
+
+OWNERS: Final = Bounded[list[ClaimOwner]](list[ClaimOwner], items_max=1024)
+MODES: Final = Bounded[list[str]](list[str], bytes_max=1024)
+
+
+class ClaimAnnotations(Struct):
+    """The annotations of a claim that Ebb reads."""
+
+    bind_completed: str | None = keyed(BIND_COMPLETED)
 
 
 class ClaimMeta(Meta):
-    owner_references: list[ClaimOwner] | None = None
+    annotations: ClaimAnnotations | None = None
+    owner_references: Annotated[msgspec.Raw, OWNERS] = NULL
 
 
 class ClaimSpec(Struct):
-    access_modes: list[str] | None = None
-    volume_name: str | None = None
+    access_modes: Annotated[msgspec.Raw, MODES] = NULL
+    volume_name: ApiName | None = None
 
 
 class ClaimStatus(Struct):
@@ -56,18 +74,21 @@ class ClaimObject(Struct):
 
 
 class CsiSource(Struct):
-    driver: str = ""
-    volume_handle: str = ""
+    driver: ApiName = ""
+    volume_handle: Annotated[str, msgspec.Meta(max_length=HANDLE_MAX)] = ""
 
 
 class VolumeAffinity(Struct):
     required: NodeSelector | None = None
 
 
+AFFINITY: Final = Bounded[VolumeAffinity](VolumeAffinity, bytes_max=BLOCK_BYTES_MAX)
+
+
 class VolumeSpec(InTreeSources):
     """Spec of a volume: its node affinity and its source."""
 
-    node_affinity: VolumeAffinity | None = None
+    node_affinity: Annotated[msgspec.Raw, AFFINITY] = NULL
     csi: CsiSource | None = None
     local: Present | None = None
     host_path: Present | None = None
@@ -77,8 +98,21 @@ class VolumeSpec(InTreeSources):
     cephfs: Present | None = None
 
 
+class VolumeLabels(Struct):
+    """The labels of a volume that Ebb reads, those of ZONE_LABELS."""
+
+    zone: ApiName | None = keyed("topology.kubernetes.io/zone")
+    region: ApiName | None = keyed("topology.kubernetes.io/region")
+    older_zone: ApiName | None = keyed("failure-domain.beta.kubernetes.io/zone")
+    older_region: ApiName | None = keyed("failure-domain.beta.kubernetes.io/region")
+
+
+class VolumeMeta(Meta):
+    labels: VolumeLabels | None = None
+
+
 class VolumeObject(Struct):
-    metadata: Meta
+    metadata: VolumeMeta
     spec: VolumeSpec = msgspec.field(default_factory=VolumeSpec)
 
 
@@ -89,12 +123,15 @@ class Allocatable(Struct):
 
 
 class Driver(Struct):
-    name: str = ""
+    name: ApiName = ""
     allocatable: Allocatable | None = None
 
 
+DRIVERS: Final = Bounded[list[Driver]](list[Driver], bytes_max=BLOCK_BYTES_MAX)
+
+
 class CsiNodeSpec(Struct):
-    drivers: list[Driver] | None = None
+    drivers: Annotated[msgspec.Raw, DRIVERS] = NULL
 
 
 class CsiNodeObject(Struct):
@@ -102,17 +139,23 @@ class CsiNodeObject(Struct):
     spec: CsiNodeSpec | None = None
 
 
+_TOPOLOGIES: Final = ByteBoundedCache[VolumeTopology, VolumeTopology]()
+"""Shared objects for equal topologies."""
+
+
 def claim(obj: ClaimObject) -> Claim:
     """Create a Claim. Raises: InvalidInputError with the field."""
     meta, spec = obj.metadata, obj.spec or ClaimSpec()
-    complete = BIND_COMPLETED in (meta.annotations or {})
+    complete = meta.annotations is not None and meta.annotations.bind_completed is not None
     bound = complete and obj.status is not None and obj.status.phase == BOUND
-    owner = next((one for one in meta.owner_references or () if one.controller), None)
+    owners = OWNERS.read(meta.owner_references, "metadata.ownerReferences") or ()
+    owner = next((one for one in owners if one.controller), None)
+    modes = MODES.read(spec.access_modes, "spec.accessModes") or ()
     return Claim(
         namespace=checked(meta.namespace or "default", "metadata.namespace"),
         name=checked(meta.name, "metadata.name"),
         volume=(spec.volume_name or "") if bound else "",
-        modes=tuple(sorted(set(spec.access_modes or ()))),
+        modes=tuple(sorted(map(intern, set(modes)))),
         deleting=meta.deletion_timestamp is not None,
         owner_uid=owner.uid if owner else "",
     )
@@ -120,10 +163,14 @@ def claim(obj: ClaimObject) -> Claim:
 
 def volume(obj: VolumeObject) -> Volume:
     """Create a Volume. Raises: InvalidInputError with the field."""
-    spec, labels = obj.spec, obj.metadata.labels or {}
-    required = spec.node_affinity.required if spec.node_affinity else None
+    spec, labels = obj.spec, _zone_labels(obj.metadata)
+    found = AFFINITY.read(spec.node_affinity, "spec.nodeAffinity")
+    required = found.required if found else None
     terms = None if required is None else node_terms(required)
     reach = VolumeTopology(affinity=affinity_of(spec, terms, labels), zones=_zones(labels))
+    size = len(spec.node_affinity)
+    if size > SMALL_BYTES:
+        few_bytes(reach, KEPT_BYTES_MAX)
     in_tree = None if spec.csi else disk_of(spec, labels)
     disk = Disk(spec.csi.driver, spec.csi.volume_handle) if spec.csi else None
     if in_tree is not None and not in_tree.fault:
@@ -131,7 +178,7 @@ def volume(obj: VolumeObject) -> Volume:
     return Volume(
         name=checked(obj.metadata.name, "metadata.name"),
         disk=disk,
-        reach=_same(reach),
+        reach=_TOPOLOGIES.same(reach, size) if reach != EVERYWHERE else EVERYWHERE,
         fault=_fault(spec, reach, in_tree),
     )
 
@@ -152,6 +199,11 @@ def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) 
     return "" if known else f"has an unsupported type; supported: {SUPPORTED}"
 
 
+def _zone_labels(meta: VolumeMeta) -> dict[str, str]:
+    labels: dict[str, str | None] = msgspec.to_builtins(meta.labels or VolumeLabels())
+    return {key: zone for key, zone in labels.items() if zone is not None}
+
+
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the zone labels; like kube-scheduler, ignore a label with an empty zone."""
     found = (
@@ -162,16 +214,14 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
     return tuple((key, zones) for key, zones in found if all(zones))
 
 
-@lru_cache(maxsize=REACHES_MAX)
-def _same(reach: VolumeTopology) -> VolumeTopology:
-    """Return one shared object for equal topologies."""
-    return EVERYWHERE if reach == EVERYWHERE else reach
-
-
 def csi_node(obj: CsiNodeObject) -> CsiNode:
     """Create a CsiNode. Raises: InvalidInputError with the field."""
-    drivers = (obj.spec.drivers if obj.spec else None) or ()
-    return CsiNode(
+    raw = obj.spec.drivers if obj.spec else NULL
+    drivers = DRIVERS.read(raw, "spec.drivers") or ()
+    found = CsiNode(
         name=checked(obj.metadata.name, "metadata.name"),
         limits={one.name: one.allocatable.count if one.allocatable else None for one in drivers},
     )
+    if len(raw) > SMALL_BYTES:
+        few_bytes(found, KEPT_BYTES_MAX)
+    return found

@@ -10,13 +10,12 @@ from typing import Final, NamedTuple
 
 from core.edge.decode import pod_limits
 from core.edge.decode.byte_lru import ByteBoundedCache, bytes_in
-from core.edge.decode.fields import read_field
+from core.edge.decode.fields import NULL_BYTES
 from core.edge.decode.objects import (
-    AFFINITY_DECODER,
-    NULL_BYTES,
-    SPREADS_DECODER,
-    TEXTS_DECODER,
-    TOLERATIONS_DECODER,
+    AFFINITY,
+    SPREADS,
+    TEXTS,
+    TOLERATIONS,
     Affinity,
     LabelSelector,
     PodTerm,
@@ -88,8 +87,8 @@ def _template(selector: bytes, affinity: bytes, tolerations: bytes) -> Template:
     if too_much:
         return Template(NO_NODE_CONSTRAINTS, constrains_pods=False, too_much=too_much)
     asked = _affinity(affinity)
-    texts = read_field(TEXTS_DECODER.decode, selector, "spec.nodeSelector") or {}
-    tolerated = read_field(TOLERATIONS_DECODER.decode, tolerations, "spec.tolerations") or ()
+    texts = TEXTS.read(selector, "spec.nodeSelector") or {}
+    tolerated = TOLERATIONS.read(tolerations, "spec.tolerations") or ()
     too_much = (
         pod_limits.too_many_terms(asked)
         or pod_limits.over("entries of nodeSelector", len(texts), pod_limits.SELECTORS_MAX)
@@ -126,7 +125,7 @@ def _company(
         return ports_only(ports, too_much)
     asked, unsupported = _affinity(affinity), set[str]()
     where = "spec.topologySpreadConstraints"
-    constraints = read_field(SPREADS_DECODER.decode, spreads, where) or ()
+    constraints = SPREADS.read(spreads, where) or ()
     too_much = pod_limits.over(
         "topology spread constraints", len(constraints), pod_limits.SPREADS_MAX
     )
@@ -181,14 +180,14 @@ def labels(raw: bytes) -> Mapping[str, str]:
 def _labels(raw: bytes) -> Mapping[str, str]:
     if pod_limits.too_large(labels=raw):
         return TOO_MANY_LABELS
-    found = read_field(TEXTS_DECODER.decode, raw, "metadata.labels") or {}
+    found = TEXTS.read(raw, "metadata.labels") or {}
     if len(found) > pod_limits.LABELS_MAX:
         return TOO_MANY_LABELS
     return {intern(key): intern(value) for key, value in found.items()}
 
 
 def _affinity(raw: bytes) -> Affinity:
-    return read_field(AFFINITY_DECODER.decode, raw, "spec.affinity") or NO_AFFINITY
+    return AFFINITY.read(raw, "spec.affinity") or NO_AFFINITY
 
 
 def _pod_terms(

@@ -312,6 +312,7 @@ def test_evictions_are_limited_by_disruption_budget(
 @pytest.mark.parametrize(
     ("budgets", "code"),
     [
+        ([budget(1, too_much="its selector has 1 byte too many")], "evict-budget-too-large"),
         ([budget(1), budget(1, "c")], "evict-two-budgets"),
         ([budget(0, healthy_min=3)], "evict-budget-never"),
         ([budget(0, healthy=0, healthy_min=0, expected=0)], "evict-budget-never"),

@@ -152,7 +152,7 @@ class TestNodePool:
 
     def test_list_above_its_limit_is_rejected(self) -> None:
         many = [{"nodes": "1", "reasons": ["x" * 100]}] * (LIST_BYTES_MAX // 100)
-        with pytest.raises(InvalidInputError, match=r"spec\.disruption\.budgets: has \d+ bytes"):
+        with pytest.raises(InvalidInputError, match=r"spec\.disruption\.budgets: [0-9,]+ bytes"):
             pool(disruption={"budgets": many})
 
 
@@ -180,7 +180,7 @@ class TestNodeClaim:
         assert NODE_CLAIMS.read(b'{"metadata":{"name":"c"}}') == NodeClaim(name="c")
 
     def test_list_above_its_limit_is_rejected(self) -> None:
-        with pytest.raises(InvalidInputError, match=r"status\.conditions: has \d+ bytes"):
+        with pytest.raises(InvalidInputError, match=r"status\.conditions: [0-9,]+ bytes"):
             claim(*[DRIFTED | {"message": "x" * 1000}] * 65)
 
     @pytest.mark.parametrize("name", ["a b", "x" * 254, "\u00e9"])

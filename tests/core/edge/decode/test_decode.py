@@ -20,7 +20,7 @@ class TestNode:
             name="n1",
             uid="u1",
             labels={"zone": "a"},
-            annotations={"x": "y"},
+            annotations={"kube-ebb.io/keep": "no"},
             taints=(Taint("gpu", "yes", "NoSchedule"),),
             allocatable=Resources(
                 3920, 7 * 1024**3, 10**10, 58, extended=(("nvidia.com/gpu", 2),)

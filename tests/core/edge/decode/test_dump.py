@@ -93,7 +93,7 @@ QUANTITY_PATH = "spec__containers__0__resources__requests__memory"
         (dump(POD), "f.json: contains no nodes"),
         (dump(NODE), "f.json: contains no pods; create it with: kubectl"),
         (dump(NODE, POD, b"7"), "f.json: items[2]: Expected `object`, got `int`"),
-        (dump(NODE, POD)[:-9], "JSON: Input data was truncated after 928 bytes; create it with"),
+        (dump(NODE, POD)[:-9], "JSON: Input data was truncated after 944 bytes; create it with"),
         (dump(NODE, NODE, POD), "f.json: node n1: occurs more than once in the input"),
         (dump(NODE, POD, POD), "f.json: pod shop/web-0: occurs more than once in the input"),
         (dump(b'{"kind":"Node"}', POD), "f.json: Node: Object missing required field `metadata`"),

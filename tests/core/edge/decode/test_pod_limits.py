@@ -16,6 +16,7 @@ from core.edge.decode.byte_lru import (
     ByteBoundedCache,
 )
 from core.edge.decode.disruption_facts import NOTE_CHARS_MAX
+from core.edge.decode.objects import BLOCK_BYTES_MAX
 from core.engine import reconcile
 from core.guards.drainability import SAFE_TO_EVICT
 from core.guards.unplaceable import pod_blockers
@@ -236,11 +237,11 @@ def test_plan_avoids_host_port_of_pod_beyond_limit() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("metadata__labels", {"k": "x" * pod_limits.BLOCK_BYTES_MAX}),
-        ("spec__nodeSelector", {"k": "x" * pod_limits.BLOCK_BYTES_MAX}),
-        ("spec__tolerations", [{"key": "x" * pod_limits.BLOCK_BYTES_MAX}]),
-        ("spec__affinity", {"podAffinity": {"x": "x" * pod_limits.BLOCK_BYTES_MAX}}),
-        ("spec__topologySpreadConstraints", [{"topologyKey": "x" * pod_limits.BLOCK_BYTES_MAX}]),
+        ("metadata__labels", {"k": "x" * BLOCK_BYTES_MAX}),
+        ("spec__nodeSelector", {"k": "x" * BLOCK_BYTES_MAX}),
+        ("spec__tolerations", [{"key": "x" * BLOCK_BYTES_MAX}]),
+        ("spec__affinity", {"podAffinity": {"x": "x" * BLOCK_BYTES_MAX}}),
+        ("spec__topologySpreadConstraints", [{"topologyKey": "x" * BLOCK_BYTES_MAX}]),
     ],
 )
 def test_pod_is_beyond_limit_when_one_field_is_too_long(path: str, value: Any) -> None:
@@ -280,14 +281,20 @@ def test_pod_is_unreadable_when_it_requests_too_many_resources() -> None:
 
 @pytest.mark.parametrize("amount", ["0", "1"])
 @pytest.mark.parametrize(
-    ("many", "message"), [(2000, "resources, the limit is 64"), (9000, "bytes of")]
+    ("many", "name", "message"),
+    [
+        (1000, "x.y", "resources, the limit is 64"),
+        (1000, "x" * 100, "bytes of"),
+        (2000, "x.y", "2,000 containers, the limit is 1,024"),
+        (9000, "x.y", "9,000 containers, the limit is 1,024"),
+    ],
 )
 def test_sidecar_requests_are_counted_before_they_are_summed(
-    many: int, message: str, amount: str
+    many: int, name: str, message: str, amount: str
 ) -> None:
     """The sum is quadratic: 3,000 sidecars with a resource each took more than a second."""
     sidecars = [
-        {"restartPolicy": "Always", "resources": {"requests": {f"x.y/{number}": amount}}}
+        {"restartPolicy": "Always", "resources": {"requests": {f"{name}/{number}": amount}}}
         for number in range(many)
     ]
     with pytest.raises(InvalidInputError, match=message):
@@ -837,3 +844,27 @@ class TestByteBoundedCache:
         assert cache.made(1, lambda: 7, KEY_BYTES_MAX + 1) == 7
         assert cache[1] is None
         assert ENTRY_BYTES + KEY_BYTES_MAX * MADE_OF_BYTE < KEPT_BYTES_MAX // 2
+
+
+@pytest.mark.parametrize("chars", [254, 1_300_000])
+def test_pod_is_unreadable_when_a_claim_name_is_too_long(chars: int) -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "c" * chars}}
+    found = kinds.PODS.taken(msgspec.Raw(changed(POD, spec__volumes=[volume])))
+    assert found is not None
+    assert "spec.volumes" in found.unreadable
+    assert (found.node, found.ties.claims) == ("n1", ())
+
+
+def test_pod_is_unreadable_when_its_fields_take_much_memory_together() -> None:
+    texts = {f"k{n}": "x" * 100 for n in range(120)}
+    part = {"metadata__labels": texts, "spec__tolerations": [{"key": key} for key in texts]}
+    within = kinds.PODS.taken(msgspec.Raw(changed(POD, **part)))
+    volumes = [
+        {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"{n}{'c' * 100}"}}
+        for n in range(200)
+    ]
+    beyond = kinds.PODS.taken(msgspec.Raw(changed(POD, spec__volumes=volumes, **part)))
+    assert within is not None
+    assert beyond is not None
+    assert within.evaluable
+    assert "bytes of memory, the limit is 63,000" in beyond.unreadable

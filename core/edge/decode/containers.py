@@ -1,0 +1,70 @@
+"""Decode the containers of a pod: their resources, host ports and restart rules."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from core.edge.decode import pod_limits
+from core.edge.decode.fields import NULL
+from core.edge.decode.objects import CONTAINERS, Container, PodSpec, Port, RestartRule
+from core.model.constraints import ANY_IP, HostPort
+
+RESTART_ALL_ACTION: Final = "RestartAllContainers"
+
+Block = tuple[str, str | None, bytes]
+"""Name, restart policy and resources of a container."""
+
+
+class Containers(NamedTuple):
+    """What Ebb reads of the containers of a pod."""
+
+    main: tuple[Block, ...]
+    init: tuple[Block, ...]
+    ports: tuple[HostPort, ...]
+    """Host ports of the pod; most pods have none."""
+    restarts_all: bool
+    """The exit of a container can restart all containers of the pod."""
+
+
+def containers_of(spec: PodSpec) -> Containers:
+    """Decode the containers of a pod. Raises: InvalidInputError with the field."""
+    main = _read(spec.containers, "spec.containers")
+    blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in main])
+    init: Sequence[Container] = ()
+    if spec.init_containers is not NULL:
+        init = _read(spec.init_containers, "spec.initContainers")
+    init_blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in init])
+    ports: list[HostPort] = []
+    restarts_all = False
+    for one in main:
+        if one.ports:
+            ports += _ports_of(one.ports, spec)
+        if one.restart_policy_rules:
+            restarts_all |= _restarts_all(one.restart_policy_rules)
+    for one in init:
+        # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
+        if one.ports and one.restart_policy == "Always":
+            ports += _ports_of(one.ports, spec)
+        if one.restart_policy_rules:
+            restarts_all |= _restarts_all(one.restart_policy_rules)
+    return Containers(blocks, init_blocks, tuple(ports), restarts_all)
+
+
+def _read(raw: msgspec.Raw, field: str) -> Sequence[Container]:
+    found = CONTAINERS.read(raw, field) or ()
+    if len(found) > pod_limits.CONTAINERS_MAX:
+        pod_limits.few("containers", len(found), pod_limits.CONTAINERS_MAX, field)
+    return found
+
+
+def _restarts_all(rules: Iterable[RestartRule]) -> bool:
+    return any(rule.action == RESTART_ALL_ACTION for rule in rules)
+
+
+def _ports_of(ports: list[Port], spec: PodSpec) -> Iterator[HostPort]:
+    for port in ports:
+        # With hostNetwork the API server defaults hostPort to containerPort.
+        taken = port.host_port or (port.container_port if spec.host_network else 0)
+        if taken:
+            yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)
