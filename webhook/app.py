@@ -6,6 +6,7 @@ from aiohttp import web
 
 from core.edge.clock import Clock
 from core.edge.http import Health, base_app, json_response, read_body
+from core.edge.turns import Turns
 from core.model.errors import InvalidInputError
 from webhook import wire
 from webhook.metrics import Metrics
@@ -23,12 +24,16 @@ def make_app(metrics: Metrics, health: Health, clock: Clock, taint_key: str) -> 
     # Any pod may be able to reach this port. The metrics describe the cluster, so they are served
     # on another port.
     app = base_app(health, clock)
+    turns = Turns(clock)
 
     async def mutate_node(request: web.Request) -> web.Response:
         body = await read_body(request, REVIEW_BYTES_MAX)
         with metrics.review_seconds.time():
             try:
-                answer = wire.review(body, taint_key)
+                # An API server is one address and sends thousands of reviews at once, so no
+                # address has a rate limit.
+                async with turns.turn(request.remote):
+                    answer = wire.review(body, taint_key)
             except InvalidInputError:
                 metrics.reviews.labels("refused").inc()
                 raise

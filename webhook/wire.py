@@ -10,14 +10,16 @@ Source: k8s.io/api/admission/v1, RFC 6902.
 import base64
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
 
-from core.edge.decode.fields import FAULTS
+from core.edge.decode.fields import FAULTS, NULL, ApiName, Bounded
 from core.edge.decode.json_depth import decoded
+from core.edge.decode.objects import keyed
 from core.marks.taints import desired_taints
+from core.marks.wellknown import DETAILS_ANNOTATION, MARK_LABEL
 from core.model.errors import InvalidInputError
 from core.model.node import Node, Taint
 from core.model.resources import Resources
@@ -25,16 +27,30 @@ from core.model.resources import Resources
 API_VERSION: Final = "admission.k8s.io/v1"
 KIND: Final = "AdmissionReview"
 KUBELETS: Final = "system:nodes"
+_OBJECT: Final = "AdmissionReview: request.object"
+
+
+TAINTS: Final = Bounded[list[msgspec.Raw]](list[msgspec.Raw], bytes_max=64 * 1024, items_max=1024)
+"""The taints of a Node. A review with more is rejected, and the controller writes the taint."""
+GROUPS: Final = Bounded[list[str]](list[str], bytes_max=256 * 1024)
+
+
+class _Labels(msgspec.Struct, gc=False):
+    mark: str | None = keyed(MARK_LABEL)
+
+
+class _Annotations(msgspec.Struct, gc=False):
+    details: str | None = keyed(DETAILS_ANNOTATION)
 
 
 class _Meta(msgspec.Struct, gc=False):
-    name: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    name: ApiName = ""
+    labels: _Labels | None = None
+    annotations: _Annotations | None = None
 
 
 class _Spec(msgspec.Struct, gc=False):
-    taints: list[msgspec.Raw] | None = None
+    taints: Annotated[msgspec.Raw, TAINTS] = NULL
     """Taints as JSON, so that taints of others keep every field in the patch."""
 
 
@@ -45,35 +61,37 @@ class _Taint(msgspec.Struct, gc=False):
 
 
 class _Object(msgspec.Struct, gc=False):
-    kind: str = ""
+    kind: ApiName = ""
     metadata: _Meta = msgspec.field(default_factory=_Meta)
     spec: _Spec | None = None
 
 
 class _User(msgspec.Struct, gc=False):
-    groups: list[str] | None = None
+    groups: Annotated[msgspec.Raw, GROUPS] = NULL
 
 
 class _Request(msgspec.Struct, gc=False, rename="camel"):
-    uid: str
-    operation: str = ""
-    sub_resource: str = ""
+    uid: ApiName
+    operation: ApiName = ""
+    sub_resource: ApiName = ""
     user_info: _User = msgspec.field(default_factory=_User)
     object: _Object | None = None
 
 
-class _Review(msgspec.Struct, gc=False, rename="camel"):
+class Review(msgspec.Struct, gc=False, rename="camel"):
+    """An AdmissionReview, with the fields that the answer depends on."""
+
     request: _Request
-    api_version: str = ""
-    kind: str = ""
+    api_version: ApiName = ""
+    kind: ApiName = ""
 
 
-_DECODER: Final = msgspec.json.Decoder(_Review)
+_DECODER: Final = msgspec.json.Decoder(Review)
 _TAINT: Final = msgspec.json.Decoder(_Taint)
 GOT_CHARACTERS_MAX: Final = 60
 """Maximum length of an unknown kind in the error message and the log."""
-STEPS_MAX: Final = 60_000
-"""Maximum number of steps to remove JSON that is nested too deeply, about 50 ms.
+STEPS_MAX: Final = 45_000
+"""Maximum number of steps to remove JSON that is nested too deeply, about 40 ms.
 
 Any pod may be able to send a review, and the event loop waits meanwhile. The review of an update
 contains the Node twice, as `object` and `oldObject`. Two Nodes nested as deeply as the API server
@@ -117,7 +135,7 @@ def review(body: bytes, taint_key: str) -> Answer:
 def _patch(request: _Request, taint_key: str) -> bytes | None:
     """Return the JSONPatch, or None if the request must not or need not change.
 
-    Raises: msgspec.DecodeError, UnicodeDecodeError.
+    Raises: msgspec.DecodeError, UnicodeDecodeError, InvalidInputError.
     """
     node = request.object
     if node is None or node.kind not in ("", "Node") or request.sub_resource:
@@ -126,15 +144,17 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return None
     # NodeRestriction runs again after a webhook has changed an object. It rejects an update by a
     # kubelet that changes the taints of its Node.
-    if request.operation == "UPDATE" and KUBELETS in (request.user_info.groups or ()):
+    if request.operation == "UPDATE" and KUBELETS in _groups(request.user_info):
         return None
-    sent = [bytes(taint) for taint in (node.spec.taints if node.spec else None) or ()]
+    taints = TAINTS.read(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()
+    sent = [bytes(taint) for taint in taints or ()]
     before = tuple(_taint(taint) for taint in sent)
+    labels, annotations = node.metadata.labels, node.metadata.annotations
     after = desired_taints(
         Node(
             name=node.metadata.name,
-            labels=node.metadata.labels or {},
-            annotations=node.metadata.annotations or {},
+            labels=_texts(MARK_LABEL, labels.mark if labels else None),
+            annotations=_texts(DETAILS_ANNOTATION, annotations.details if annotations else None),
             taints=before,
             allocatable=Resources(),
         ),
@@ -142,11 +162,19 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
     )
     if after == before:
         return None
-    taints = b",".join(_written(after, before, sent, taint_key))
+    written = b",".join(_written(after, before, sent, taint_key))
     if node.spec is None:
-        return b'[{"op":"add","path":"/spec","value":{"taints":[%b]}}]' % taints
+        return b'[{"op":"add","path":"/spec","value":{"taints":[%b]}}]' % written
     # `add` on a member that exists replaces it (RFC 6902, 4.1): one operation serves both.
-    return b'[{"op":"add","path":"/spec/taints","value":[%b]}]' % taints
+    return b'[{"op":"add","path":"/spec/taints","value":[%b]}]' % written
+
+
+def _groups(user: _User) -> Sequence[str]:
+    return GROUPS.read(user.groups, "AdmissionReview: request.userInfo.groups") or ()
+
+
+def _texts(key: str, value: str | None) -> dict[str, str]:
+    return {} if value is None else {key: value}
 
 
 def _taint(sent: bytes) -> Taint:

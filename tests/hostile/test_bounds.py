@@ -87,7 +87,9 @@ def test_every_list_and_map_of_a_wire_type_has_a_limit(wire: type) -> None:
 
 
 @pytest.mark.parametrize(("kind", "place", "form"), ATTACKS)
-def test_object_takes_little_memory_when_one_value_is_large(kind: AnyKind, place: Place, form: Form) -> None:
+def test_object_takes_little_memory_when_one_value_is_large(
+    kind: AnyKind, place: Place, form: Form
+) -> None:
     for size in SIZES:
         raw = large(place, form, size)
         assert deep_bytes(kept(kind, raw)) <= kept_max(kind), size
@@ -101,7 +103,9 @@ def test_object_takes_little_memory_when_one_value_is_large(kind: AnyKind, place
         if MANY.applies(place)
     ],
 )
-def test_decoding_takes_little_memory_when_a_list_has_many_items(kind: AnyKind, place: Place) -> None:
+def test_decoding_takes_little_memory_when_a_list_has_many_items(
+    kind: AnyKind, place: Place
+) -> None:
     raw = large(place, MANY, OBJECT_BYTES)
     with traced() as peak:
         kept(kind, raw)

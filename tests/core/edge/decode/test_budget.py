@@ -24,7 +24,9 @@ def read(selector: Any, **status: Any) -> DisruptionBudget:
         ({"matchLabels": {f"k{n}": "v" for n in range(2000)}}, "bytes of memory, the limit is"),
     ],
 )
-def test_budget_protects_its_namespace_when_its_selector_is_too_large(selector: Any, why: str) -> None:
+def test_budget_protects_its_namespace_when_its_selector_is_too_large(
+    selector: Any, why: str
+) -> None:
     found = read(selector, disruptionsAllowed=1)
     assert found.selector == PodSelector(("d",), ())
     assert why in found.too_much
