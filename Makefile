@@ -87,6 +87,7 @@ bench: setup ## print times, memory and ratios; the last two need e2e-tools
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_webhook
+	$(BIN)/python -m tests.bench.bench_bodies
 	$(BIN)/python -m tests.bench.bench_running
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_scheduler

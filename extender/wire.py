@@ -5,12 +5,12 @@ capitalized on the wire. Go accepts other casing, and so does this module.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from core.edge.decode.containers import containers_of
-from core.edge.decode.fields import FAULTS, NAME_MAX
+from core.edge.decode.fields import FAULTS, NAME_MAX, NULL, ApiName, Bounded
 from core.edge.decode.json_depth import decoded
 from core.edge.decode.kinds import PODS
 from core.edge.decode.pod import head
@@ -24,14 +24,18 @@ _Value = TypeVar("_Value")
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
 """Body size for full Node lists of some thousand nodes."""
+POD_BYTES_MAX: Final = 3 * 1024**2
+"""Maximum size of a pod, the largest body that the API server accepts; a larger one is no pod."""
 NODES_MAX: Final = 25_000
 """Maximum nodes of a call, five times what Kubernetes supports in a cluster."""
-STEPS_MIN: Final = 50_000
+NAMES: Final = Bounded[list[str]](list[str], items_max=NODES_MAX - 1, of=b",")
+"""Names of nodes, which contain no comma."""
+STEPS_MIN: Final = 45_000
 """Steps for removing deeply nested JSON that every call may take, about 20 ms.
 
 Two Nodes with the maximum nesting of the API server (10,000) need 40,000 steps.
 """
-STEP_BYTES: Final = 64
+STEP_BYTES: Final = 136
 """Bytes of a call for each step beyond STEPS_MIN. A step skips one nested JSON value.
 
 A call with node names needs no steps: kube-scheduler removes managedFields from its pods, and no
@@ -41,7 +45,7 @@ kubelet's Node has one in 350 bytes, and kwok's one in 80. A body of brackets ha
 
 
 class _Meta(msgspec.Struct, gc=False):
-    name: str
+    name: ApiName
 
 
 class _Node(msgspec.Struct, gc=False):
@@ -67,12 +71,16 @@ class _Args(msgspec.Struct, gc=False):
     nodes: _NodeList | None = None
 
 
-class _Outline(msgspec.Struct, gc=False):
-    """ExtenderArgs with undecoded names."""
+class LargeArgs(msgspec.Struct, gc=False):
+    """ExtenderArgs whose names are counted before they are decoded."""
 
-    NodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
-    nodeNames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)  # noqa: N815 as above
-    nodenames: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    NodeNames: Annotated[msgspec.Raw, NAMES] = NULL
+    nodeNames: Annotated[msgspec.Raw, NAMES] = NULL  # noqa: N815 as above
+    nodenames: Annotated[msgspec.Raw, NAMES] = NULL
+    Nodes: _NodeList | None = None
+    nodes: _NodeList | None = None
 
 
 class _NodeCounter:
@@ -89,7 +97,7 @@ class _NodeCounter:
 
 _counter: Final = _NodeCounter()
 _DECODER: Final = msgspec.json.Decoder(_Args)
-_OUTLINE: Final = msgspec.json.Decoder(_Outline)
+_LARGE_DECODER: Final = msgspec.json.Decoder(LargeArgs)
 
 
 class Call(NamedTuple):
@@ -107,12 +115,11 @@ def call(body: bytes) -> Call:
     Raises: InvalidInputError with the reason, for any other body.
     """
     try:
-        args = _decoded(_args, body)
+        args, names = _decoded(_args, body)
     except FAULTS as fault:
         raise InvalidInputError("ExtenderArgs", str(fault)) from fault
-    for names in (args.NodeNames, args.nodeNames, args.nodenames):
-        if names is not None:
-            return Call(names, bytes(args.Pod) or bytes(args.pod))
+    if names is not None:
+        return Call(names, bytes(args.Pod) or bytes(args.pod))
     for nodes in (args.Nodes, args.nodes):
         if nodes is not None:
             listed = [node.metadata.name for node in nodes.items or ()]
@@ -130,6 +137,8 @@ class PodToSchedule(NamedTuple):
 
 def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
     """Decode the pod of a call; None if it cannot be read."""
+    if len(pod) > POD_BYTES_MAX:
+        return None
     try:
         decoded_pod = _decoded(PODS.decoder.decode, pod)
         spec = decoded_pod.spec
@@ -144,22 +153,23 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
     return decoded(decode, raw, STEPS_MIN + len(raw) // STEP_BYTES)
 
 
-def _args(body: bytes) -> _Args:
-    if body.count(b",") >= NODES_MAX:
-        _check_counts(body)
+def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
+    """Decode a body, and its names. Raises: InvalidInputError, msgspec.DecodeError."""
     _counter.nodes = 0
-    return _DECODER.decode(body)
-
-
-def _check_counts(body: bytes) -> None:
-    """Reject too many names before they are decoded; names contain no comma.
-
-    Raises: InvalidInputError, msgspec.DecodeError.
-    """
-    outline = _OUTLINE.decode(body)
-    for names in (outline.NodeNames, outline.nodeNames, outline.nodenames):
-        if bytes(names).count(b",") >= NODES_MAX:
+    # With so few commas, no list in the body has too many items, even if its key is doubled.
+    if body.count(b",") < NODES_MAX:
+        args = _DECODER.decode(body)
+        lists = (args.NodeNames, args.nodeNames, args.nodenames)
+        return args, next((names for names in lists if names is not None), None)
+    large = _LARGE_DECODER.decode(body)
+    for raw in (large.NodeNames, large.nodeNames, large.nodenames):
+        if NAMES.why_too_large(raw):
             raise InvalidInputError("ExtenderArgs", f"more than {NODES_MAX} names")
+        # The bytes that were counted are decoded: of a doubled key, the last ones.
+        names = NAMES.read(raw, "ExtenderArgs")
+        if names is not None:
+            return large, names
+    return large, None
 
 
 def fragment(name: str, score: int) -> bytes:

@@ -46,7 +46,8 @@ def places(shape: Any, path: Path = (), *, bounded: bool = False) -> Iterator[Pl
     elif shape is str:
         yield Place(path, str, bounded)
     elif shape is msgspec.Raw:
-        raise TypeError(f"{path}: bytes without a limit")
+        if not bounded:
+            raise TypeError(f"{path}: bytes without a limit")
     elif isinstance(shape, type) and issubclass(shape, msgspec.Struct):
         yield from _of_fields(shape, path, bounded=bounded)
 

@@ -42,13 +42,18 @@ class Bounded(Generic[Value_]):
     """
 
     def __init__(
-        self, shape: type[Value_], *, bytes_max: int | None = None, items_max: int | None = None
+        self,
+        shape: type[Value_],
+        *,
+        bytes_max: int | None = None,
+        items_max: int | None = None,
+        of: bytes = b"{",
     ) -> None:
         """Create a limit for fields of type *shape*; at least one of the limits is given.
 
-        *items_max* limits the number of braces: each item of the lists in *shape* is an object.
+        *items_max* limits how often *of* occurs. With the default, each item is an object.
         """
-        self.shape, self.bytes_max, self.items_max = shape, bytes_max, items_max
+        self.shape, self.bytes_max, self.items_max, self._of = shape, bytes_max, items_max, of
         # No field with so few bytes exceeds a limit.
         self._surely_few = min(most for most in (bytes_max, items_max) if most is not None)
         self._decode: Callable[[Any], Value_ | None] = msgspec.json.Decoder(shape | None).decode
@@ -71,8 +76,8 @@ class Bounded(Generic[Value_]):
         """Return why the field exceeds the limit; empty if it does not."""
         if self.bytes_max is not None and len(raw) > self.bytes_max:
             return f"{len(raw):,} bytes, the limit is {self.bytes_max:,}"
-        if self.items_max is not None and bytes(raw).count(b"{") > self.items_max:
-            return f"more than {self.items_max:,} objects"
+        if self.items_max is not None and bytes(raw).count(self._of) > self.items_max:
+            return f"more than {self.items_max:,} items"
         return ""
 
 

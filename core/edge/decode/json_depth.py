@@ -37,6 +37,8 @@ _BRACKETS: Final = re.compile(_plain(SLACK) + rb'([\[{]++|[\]}]++|".*+|\Z)', re.
 
 An unterminated string matches up to the end."""
 
+_OPENING: Final = tuple(b"[{")
+_CLOSING: Final = tuple(b"]}")
 _ESCAPES: Final = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
@@ -74,12 +76,12 @@ def pruned(raw: bytes, steps_max: int | None = None) -> bytes:
             raise RecursionError(f"is nested too deeply, with more than {step} runs of brackets")
         start, end = found.span(1)
         before = depth
-        bracket = raw[start : start + 1]
-        if bracket in (b"[", b"{"):
+        bracket = raw[start] if start < end else 0
+        if bracket in _OPENING:
             depth += end - start
             if before <= DEPTH_MAX < depth:
                 parts += (raw[kept : start + DEPTH_MAX - before], b"null")
-        elif bracket in (b"]", b"}"):
+        elif bracket in _CLOSING:
             depth -= end - start
             if depth <= DEPTH_MAX < before:
                 kept = start + before - DEPTH_MAX
