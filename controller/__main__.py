@@ -7,11 +7,13 @@ import random
 import secrets
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from controller import names
 from controller.access_review import PATCH_PODS, AccessReview, is_allowed
+from controller.budget_watch import LIST_BUDGETS, BudgetWatch
 from controller.config_reload import ConfigReload
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
@@ -27,7 +29,7 @@ from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import BUDGETS, KINDS, AnyKind
 from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import Part
@@ -36,6 +38,9 @@ from core.edge.kube.stores import events, objects
 from core.edge.kube.stores.events import Events, EventType
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
+
+Follow = Callable[[], Coroutine[Any, Any, None]]
+"""Follows a kind until cancelled."""
 
 log = logging.getLogger("ebb.controller")
 
@@ -109,6 +114,14 @@ class _Controller:
         right = AccessReview(partial(is_allowed, self._client, PATCH_PODS), clock, "patch pods")
         return DeletionCosts(objects.pods(self._client), self._metrics, right)
 
+    def _sink(self, kind: AnyKind) -> WatchSink:
+        return WatchSink(self._view, kind, self._view.freshness, self._clock, self._metrics)
+
+    def _budget_watch(self, sink: WatchSink, following: Follow) -> BudgetWatch:
+        ask = partial(is_allowed, self._client, LIST_BUDGETS)
+        access = AccessReview(ask, self._clock, "list poddisruptionbudgets")
+        return BudgetWatch(sink, following, lambda: self._reconciler.config.evicts, access)
+
     def _evictor(self, clock: Clock) -> Evictor:
         return Evictor(
             EvictionStore(self._client),
@@ -134,11 +147,12 @@ class _Controller:
                 tasks.create_task(self._keep_config()),
             ]
             for kind in KINDS:
-                sink = WatchSink(
-                    self._view, kind, self._view.freshness, self._clock, self._metrics
-                )
+                sink = self._sink(kind)
                 part = Part.of(kind, self._config)
-                running.append(tasks.create_task(follow(self._client, kind, sink, part)))
+                following: Follow = partial(follow, self._client, kind, sink, part)
+                if kind is BUDGETS:
+                    following = self._budget_watch(sink, following).keep
+                running.append(tasks.create_task(following()))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
                 "running", extra=fields(mode=self._config.mode.value, policy=self._config.policy)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.names import LEASE
-from core.edge.decode.kinds import KINDS, NODES, PODS, Kind
+from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, Kind
 from core.edge.kube.names import NAMESPACE
 from tests.manifests.kustomize import Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
@@ -39,11 +39,14 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
         for kind in KINDS
-        if kind.only is None
+        if kind.only is None and kind is not BUDGETS
     ],
     "ebb-controller-events": [EVENTS],
     "ebb-controller-scale-in": [("", "pods", (), ("get", "patch"))],
-    "ebb-controller-eviction": [("", "pods/eviction", (), ("create",))],
+    "ebb-controller-eviction": [
+        ("", "pods/eviction", (), ("create",)),
+        followed(BUDGETS, *FOLLOW),
+    ],
     "ebb-webhook-registration": [REGISTRATION],
     "ebb-extender": [followed(NODES, *FOLLOW)],
     "ebb-extender-pack": [followed(PODS, *FOLLOW)],

@@ -93,6 +93,10 @@ class WatchSink:
         """Record that the inventory is up to date."""
         self._freshness.alive(self._kind, self._clock.monotonic_seconds())
 
+    def lost(self) -> None:
+        """Record that later changes are unknown until the inventory is up to date again."""
+        self._freshness.lost(self._kind)
+
     def restarted(self, reason: str) -> None:
         """Record and count a watch that ended early."""
         self._freshness.lost(self._kind)
