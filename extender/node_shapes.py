@@ -4,53 +4,63 @@ A pod can make resources of a node useless that it does not request: the CPU bes
 of the memory. So a pod takes its largest share of CPU, memory and devices of a node's value.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Final
 
+from core.edge.decode.byte_lru import ByteBoundedCache
 from core.model.cost import taken
 from core.model.resources import Resources
 from extender.formulas import steps_lost
 
 BITS: Final = 5
 """Leading binary digits of amounts that are compared: machines of one type differ by some MiB."""
-SHARES_MAX: Final = 8192
-"""Pairs of pod requests and shape in the cache, about 300 bytes each."""
-SHAPES_MAX: Final = 50_000
-"""Shapes in memory, twice the number of nodes: a kubelet may report another shape at any time."""
+NO_FIT: Final = -1
+"""Share of a pod that does not fit on the empty node."""
+AMOUNTS_BYTES: Final = 64
+"""Charge of amounts in the cache of shares, in addition to the names of extended resources."""
 ShapeNumber = int
-"""Number of a shape; equal shapes have equal numbers."""
+"""Number of a shape; equal shapes have equal numbers, and no number is used again."""
 
 
 class NodeShapes:
-    """Shapes of nodes, by node name."""
+    """Shapes of nodes, by node name; only the shapes that some node has now are in memory."""
+
+    # A kubelet may report another shape at any time, with 256 resource names of 317 characters.
 
     def __init__(self) -> None:
         self._by_node: dict[str, ShapeNumber] = {}
-        self._shapes: list[Resources] = []
+        self._shapes: dict[ShapeNumber, Resources] = {}
         self._numbers: dict[Resources, ShapeNumber] = {}
+        self._nodes: Counter[ShapeNumber] = Counter()
+        """Number of nodes of each shape."""
+        self._next = 0
+        self._shares = ByteBoundedCache[tuple[Resources, ShapeNumber], int]()
+        """Shares of pods by requests and shape; NO_FIT if the pod does not fit."""
 
     def put(self, name: str, allocatable: Resources) -> None:
         """Store the shape of a node."""
-        if len(self._shapes) >= SHAPES_MAX:
-            self._renumber()
-        self._by_node[name] = self._number(_shape(allocatable))
+        number = self._number(_shape(allocatable))
+        self._nodes[number] += 1
+        self.forget(name)
+        self._by_node[name] = number
 
     def _number(self, shape: Resources) -> ShapeNumber:
-        number = self._numbers.setdefault(shape, len(self._shapes))
-        if number == len(self._shapes):
-            self._shapes.append(shape)
+        number = self._numbers.get(shape)
+        if number is None:
+            number = self._numbers[shape] = self._next
+            self._shapes[number] = shape
+            self._next += 1
         return number
-
-    def _renumber(self) -> None:
-        """Drop shapes that no node has any more."""
-        used = {name: self._shapes[number] for name, number in self._by_node.items()}
-        self._shapes, self._numbers = [], {}
-        self._by_node = {name: self._number(shape) for name, shape in used.items()}
 
     def forget(self, name: str) -> None:
         """Drop the node, so that it is not compared with others."""
-        self._by_node.pop(name, None)
+        number = self._by_node.pop(name, None)
+        if number is None:
+            return
+        self._nodes[number] -= 1
+        if not self._nodes[number]:
+            del self._nodes[number], self._numbers[self._shapes.pop(number)]
 
     def of_nodes(self, names: Iterable[str]) -> Sequence[ShapeNumber | None]:
         """Return the shapes of nodes; None for a node that is unknown or not compared."""
@@ -67,13 +77,23 @@ class NodeShapes:
         shares: dict[ShapeNumber | None, int] = {
             number: share
             for number in numbers
-            if number is not None and (share := _share(requests, self._shapes[number])) is not None
+            if number is not None and (share := self._share(requests, number)) != NO_FIT
         }
         least_share = min(shares.values(), default=0)
         return {number: steps_lost(shares.get(number, 0), least_share) for number in numbers}
 
+    def _share(self, requests: Resources, number: ShapeNumber) -> int:
+        key = requests, number
+        share = self._shares[key]
+        if share is not None:
+            return share
+        size = AMOUNTS_BYTES + sum(len(name) for name, _ in requests.extended)
+        return self._shares.made(key, lambda: _taken(requests, self._shapes[number]), size)
 
-_share: Final = lru_cache(SHARES_MAX)(taken)
+
+def _taken(requests: Resources, shape: Resources) -> int:
+    share = taken(requests, shape)
+    return NO_FIT if share is None else share
 
 
 def _shape(allocatable: Resources) -> Resources:

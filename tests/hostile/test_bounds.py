@@ -13,10 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.config.programs import ExtenderConfig
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, NODES, AnyKind
+from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.edge.decode.pod_times import TimesObject
+from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
+from extender.view import View
+from extender.wire import names_body
 from tests.support.wire_types import DOUBLED, FORMS, MANY, Form, Place, large, places
 
 OBJECT_BYTES: Final = 1_400_000
@@ -183,3 +187,32 @@ def test_objects_take_little_memory_when_many_have_large_values(kind: AnyKind) -
         gc.collect()
         kept_of_all = tracemalloc.get_traced_memory()[0] - before
     assert kept_of_all < (KEPT_OF_ALL_NODES_MAX if kind is NODES else KEPT_OF_ALL_MAX)
+
+
+def test_extender_takes_little_memory_when_a_kubelet_reports_new_resources_each_time() -> None:
+    """The extender keeps the present shape of a node only, and bounds the shares of pods."""
+    view = View(ExtenderConfig(score="pack"), TAINT_KEY)
+    view.freshness.alive(NODES, 0.0)
+    view.freshness.alive(PODS, 0.0)
+    pod = (
+        b'{"metadata":{"name":"p"},"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}'
+    )
+    call = names_body(["evil", "n1"], pod)
+
+    def report(number: int) -> None:
+        allocatable = {
+            f"x.y/{number}-{n}-".ljust(300, "x"): str(1 + (number + n) % 7) for n in range(250)
+        }
+        status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110", **allocatable}}
+        node = {"metadata": {"name": "evil"}, "status": status}
+        view.changed(NODES, NODES.read(orjson.dumps(node)))
+        view.answer(call, 0.0)
+
+    report(0)
+    with traced():
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, 200):
+            report(number)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    assert grown < 4_000_000  # all shapes would take 25 MB
