@@ -67,7 +67,7 @@ class WatchMetrics(Metrics):
             "ebb_watch_restarts_total",
             "Watches of the API server that ended before their timeout.",
             resource=(),
-            reason=(),  # expired | throttled | error | timeout
+            reason=(),  # expired | restored | throttled | error | timeout
         )
         self.decode_errors = self._counter(
             "ebb_decode_errors_total",

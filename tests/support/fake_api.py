@@ -46,12 +46,16 @@ class Stream:
     resource: str
     selector: str | None
     asked_for: Callable[[Json], bool] = lambda _: True
+    since: int = 0
+    """The version from which it watches; events that are not newer are not sent."""
     seen: set[str] = field(default_factory=set)
     queue: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     cut: bool = False
 
     def send(self, kind: str, obj: Json) -> None:
-        """Send an event, translated for the selector of this watch."""
+        """Send an event, translated for the version and the selector of this watch."""
+        if int(obj["metadata"]["resourceVersion"]) <= self.since:
+            return
         key = key_of(obj)
         fits = matches(obj, self.selector) and self.asked_for(obj)
         if kind != "DELETED" and not fits:
@@ -150,6 +154,17 @@ class FakeApi:
             if stream.resource == resource:
                 stream.send(kind, obj)
 
+    def backup(self) -> Callable[[], None]:
+        """Return a function that restores the present objects and ends all watches."""
+        version, objects = self.version, deepcopy(self.objects)
+
+        def restore() -> None:
+            self.version, self.objects = version, deepcopy(objects)
+            self.history = [change for change in self.history if change[0] <= version]
+            self.end()
+
+        return restore
+
     # Faults.
 
     def fail_next(
@@ -239,7 +254,10 @@ class FakeApi:
 
     async def _get(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
-        fault = await self._note("watch" if watching else "list", request, kind.resource)
+        # A watch asks for a page with one object to learn the newest version.
+        probing = not watching and request.query.get("limit") == "1"
+        verb = "watch" if watching else "probe" if probing else "list"
+        fault = await self._note(verb, request, kind.resource)
         if fault is not None:
             return fault
         if kind.resource in self.denied:
@@ -297,12 +315,13 @@ class FakeApi:
         return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
 
     async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
+        since = int(request.query["resourceVersion"])
         stream = Stream(
             kind.resource,
             request.query.get("labelSelector"),
             partial(_is_asked_for, request=request),
+            since,
         )
-        since = int(request.query["resourceVersion"])
         for version, of, change, obj in self.history:
             if of != kind.resource:
                 continue

@@ -183,8 +183,9 @@ LABELS: Final[Mapping[str, str]] = {
     "pool": "name of a pool in `underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of one of [all reasons](reasons.md). Of watches, why the watch ended: "
-    "`expired` (410), `throttled` (429), `timeout`, `error`. Of TLS handshakes: `certificate` "
-    "(one side rejects the certificate of the other), `protocol` (no TLS, or no common version), "
+    "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
+    "`error`. Of TLS handshakes: `certificate` (one side rejects the certificate of the other), "
+    "`protocol` (no TLS, or no common version), "
     "`connection` (the client closed the connection, or was too slow)",
     "resource": "`cpu` or `memory`. Of watches and objects, the API resource, such as `pods`",
     "result": "what happened. Of writes: `success`; `conflict`: the object has changed since the "

@@ -178,6 +178,11 @@ class Listed:
         self.version, self.token = page.metadata.resource_version, page.metadata.token
 
 
+def version_of(raw: bytes) -> str:
+    """Return the resourceVersion of a page. Raises: GarbledError if it is not a page."""
+    return answered(_RAW_PAGE, raw).metadata.resource_version
+
+
 def _page(kind: AnyKind, raw: bytes) -> Page[Any]:
     """Decode a page. Raises: as `Listed.take`."""
     try:

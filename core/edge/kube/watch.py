@@ -20,7 +20,7 @@ from core.edge.decode.placeholders import outline
 from core.edge.heap import growing
 from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.freshness import WatchSink
-from core.edge.kube.listing import ABOUT, ABSENT, WHOLE, Listed, Part
+from core.edge.kube.listing import ABOUT, ABSENT, WHOLE, Listed, Part, version_of
 from core.edge.logs import fields
 from core.model.errors import GarbledError, InvalidInputError, UnavailableError
 
@@ -54,6 +54,11 @@ ABSENT_KIND: Final = (
     "without it"
 )
 
+RESTORED: Final = (
+    "resourceVersions went back from {before} to {now}: etcd was restored from a backup; "
+    "listing all objects again"
+)
+
 log = logging.getLogger("ebb.watch")
 
 Object_ = TypeVar("Object_")
@@ -79,12 +84,21 @@ async def follow(
             await sleep(wait)
 
 
+class RestoredError(UnavailableError):
+    """The API server has older objects than before: its etcd was restored from a backup."""
+
+    def __init__(self, before: str, now: str) -> None:
+        super().__init__(RESTORED.format(before=before, now=now))
+
+
 class _Follower:
     def __init__(self, client: Client, kind: AnyKind, sink: WatchSink, part: Part) -> None:
         self._client, self._kind = client, kind
         self._sink, self._part = sink, part
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
+        self._newest = ""
+        """The last resourceVersion, which is kept when `_version` is dropped."""
         self._absent: int | None = None
         """HTTP status of the answer if the kind is absent or may not be read."""
         self._absence_unconfirmed = False
@@ -99,7 +113,9 @@ class _Follower:
         self._progressed = False
         fault: Exception | None = None
         try:
-            if not self._version:
+            if self._version:
+                await self._check_version()
+            else:
                 await self._list()
             if self._absent is None and not self._absence_unconfirmed:
                 await self._watch()
@@ -127,8 +143,10 @@ class _Follower:
         self._failures += 1
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
             self._sink.alive()  # do not block decisions on it any longer
-        if isinstance(fault, GarbledError):
-            self._version = ""  # a new watch would send the same
+        if isinstance(fault, GarbledError | RestoredError):
+            self._version = ""  # a new watch would send the same, or nothing
+        if isinstance(fault, RestoredError):
+            self._newest = ""  # the warning has been given
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
             gone = self._kind.optional and fault.status in ABSENT
@@ -139,9 +157,28 @@ class _Follower:
                     max(fault.retry_after_seconds, BACKOFF_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX
                 )
         # A version expires after a long interruption; a new list helps, unless it expires again.
-        at_once = reason == "expired" and not self._expired
-        self._expired = reason == "expired"
+        expired = isinstance(fault, RestoredError) or reason == "expired"
+        at_once = expired and not self._expired
+        self._expired = expired
         return 0 if at_once else wait
+
+    async def _check_version(self) -> None:
+        """Raise RestoredError if the API server has older objects than the last known version.
+
+        It would accept a watch from that version, and send nothing until its own version is
+        larger: neither events nor bookmarks.
+        """
+        # Without a resourceVersion in the request, the API server reads the present state of etcd.
+        page = await self._client.page(
+            self._path,
+            label_selector=self._part.label_selector,
+            field_selector=self._part.field_selector,
+            token=None,
+            objects=1,
+        )
+        now = version_of(page)
+        if is_older(now, self._version):
+            raise RestoredError(self._version, now)
 
     async def _list(self) -> None:
         listed = Listed()
@@ -153,7 +190,11 @@ class _Follower:
                 return
             self._sink.replaced(listed.objects, listed.refused)
         self._sink.alive()
+        if is_older(listed.version, self._newest):
+            restored = RESTORED.format(before=self._newest, now=listed.version)
+            log.warning(restored, extra=fields(resource=self._kind.resource))
         self._version, self._path = listed.version, listed.path
+        self._newest = self._version
         before = self._absent
         self._absent = listed.absent.status if listed.absent is not None else None
         if listed.absent is not None and self._absent != before:
@@ -232,7 +273,9 @@ class _Follower:
             self._sink.deleted(self._kind.key(meta))
         elif event.type in CHANGES:
             self._changed(event.object, meta)
-        self._version = meta.resource_version or self._version
+        elif is_older(meta.resource_version, self._version):
+            raise RestoredError(self._version, meta.resource_version)
+        self._newest = self._version = meta.resource_version or self._version
 
     def _changed(self, item: Any, meta: Any) -> None:  # noqa: ANN401 by kind
         """Report a changed object; a finished pod is reported as deleted."""
@@ -301,7 +344,19 @@ def _level(absent: ApiError) -> int:
     return logging.INFO if absent.status == 404 else logging.WARNING
 
 
+def is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older than another one; False if either is no number.
+
+    Source: KEP-5504, by which clients may compare resourceVersions as numbers (from 1.35).
+    """
+    if not (version.isdecimal() and than.isdecimal()):
+        return False
+    return (len(version), version) < (len(than), than)
+
+
 def _reason(fault: Exception) -> str:
+    if isinstance(fault, RestoredError):
+        return "restored"
     if isinstance(fault, ApiError):
         return {410: "expired", 429: "throttled"}.get(fault.status, "error")
     return "timeout" if isinstance(fault, TimeoutError) else "error"

@@ -13,6 +13,7 @@ from core.edge.kube.watch import (
     LINE_BYTES_MAX,
     RELIST_AFTER_FAILURES,
     RETRY_AFTER_SECONDS_MAX,
+    is_older,
 )
 from core.model.pod import Pod
 from tests.support.fake_api import PODS, FakeApi
@@ -59,6 +60,81 @@ async def test_watch_relists_at_once_when_stream_sends_410(api: FakeApi) -> None
         await bench.settled()
         assert bench.seen.calls[-2:] == [("restarted", "expired"), ("replaced", "1")]
         assert bench.waits.seconds == []
+
+
+async def test_watch_relists_at_once_when_etcd_was_restored_from_a_backup(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A watch from the newer version would get no event until the server has reached it."""
+    api.put(PODS, pod_object("a"))
+    restore = api.backup()
+    async with following(api) as bench:
+        await bench.settled()
+        bench.put_pods("b", "c")
+        await bench.settled()
+        before = api.version
+        restore()
+        await api.until(lambda: api.count("watch") == 2)
+        await bench.settled()
+        assert set(bench.seen.view) == {"default/a"}
+        assert bench.seen.calls[-2:] == [("restarted", "restored"), ("replaced", "1")]
+        (warning,) = (one for one in caplog.records if "went back" in str(vars(one)))
+        assert f"went back from {before} to {before - 2}" in str(vars(warning))
+        bench.put_pods("d")
+        await bench.settled()
+        assert set(bench.seen.view) == {"default/a", "default/d"}
+        assert bench.waits.seconds == []
+
+
+async def test_watch_relists_when_a_bookmark_goes_back(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.version -= 1
+        api.bookmark()
+        await api.until(lambda: api.count("list") == 2)
+        assert bench.seen.count("restarted", "restored") == 1
+
+
+async def test_restore_is_logged_when_the_watch_relists_for_another_reason(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    restore = api.backup()
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.error(410)
+        restore()
+        await api.until(lambda: api.count("watch") == 2)
+        await bench.settled()
+        assert "went back from 101 to 100" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "older"),
+    [
+        ("9", "10", True),
+        ("10", "9", False),
+        ("10", "10", False),
+        ("", "10", False),
+        ("10", "", False),
+        ("abc", "abd", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(version: str, than: str, *, older: bool) -> None:
+    assert is_older(version, than) is older
+
+
+async def test_newest_version_is_requested_again_when_the_server_fails(api: FakeApi) -> None:
+    api.put(PODS, pod_object("a"))
+    async with following(api) as bench:
+        await bench.settled()
+        api.fail_next("probe", 503, times=2)
+        api.cut()
+        bench.put_pods("b")
+        await bench.settled()
+        assert bench.seen.count("restarted", "error") == 3
+        assert api.count("list") == 1
 
 
 async def test_watch_relists_with_backoff_when_answer_is_410(api: FakeApi) -> None:
