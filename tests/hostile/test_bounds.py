@@ -211,8 +211,9 @@ def test_extender_takes_little_memory_when_a_kubelet_reports_new_resources_each_
     report(0)
     with traced():
         before = tracemalloc.get_traced_memory()[0]
-        for number in range(1, 200):
+        for number in range(1, 300):
             report(number)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
-    assert grown < 4_000_000  # all shapes would take 25 MB
+    # Shared caches may grow to their limits. All shapes would take 37 MB.
+    assert grown < 20_000_000
