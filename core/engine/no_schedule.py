@@ -47,6 +47,14 @@ HARD_DAEMONSET: Final = Reason(
     "accept that the mark remains PreferNoSchedule",
     "all DaemonSets with a pod on the node tolerate the taint",
 )
+HARD_DAEMONSET_WAITS: Final = Reason(
+    "hard-daemonset-waits",
+    "A DaemonSet selects the node but has no pod there, and does not tolerate the NoSchedule "
+    "taint. The DaemonSet controller would create no pod, so no Pending pod would show the fault.",
+    "add a toleration for {key} to the DaemonSet in the message; or accept that the mark remains "
+    "PreferNoSchedule",
+    "all DaemonSets that select the node have a pod there, or tolerate the taint",
+)
 HARD_SPREAD: Final = Reason(
     "hard-spread",
     "A topology spread constraint would count the node's domain although no pod could be "
@@ -98,6 +106,7 @@ HARD_NEW_LEADER: Final = Reason(
 )
 REASONS: Final = (
     HARD_DAEMONSET,
+    HARD_DAEMONSET_WAITS,
     HARD_SPREAD,
     HARD_AFFINITY,
     HARD_WAITING,
@@ -150,6 +159,7 @@ def reasons_against(
     for name, blocker in chain(
         _daemon_sets_without_toleration(snapshot),
         _under_kueue(snapshot),
+        _daemon_sets_without_pod(snapshot, context),
         _closed_domains(context),
         _separated_from_affinity(context),
         _blocking_pending_pods(context, stuck),
@@ -160,7 +170,7 @@ def reasons_against(
     return {name: tuple(blockers) for name, blockers in found.items()}
 
 
-LASTING: Final = (HARD_DAEMONSET, HARD_KUEUE)
+LASTING: Final = (HARD_DAEMONSET, HARD_DAEMONSET_WAITS, HARD_KUEUE)
 """Reasons that end at once. All others, including the reserve, are transient: they change with
 single pods, or with the Ready condition of a node."""
 
@@ -251,6 +261,43 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
     }
     for name, pod in sorted(pods.items(), key=lambda one: one[1].key):
         yield name or "", Blocker(HARD_KUEUE, "Kueue has put a pod on the node", pod.key)
+
+
+def _daemon_sets_without_pod(
+    snapshot: ClusterSnapshot, context: _Context
+) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes without a pod of a DaemonSet that does not tolerate the taint.
+
+    The DaemonSet controller creates no pod for a node that the pod does not tolerate. After the
+    mark has become PreferNoSchedule, the pod comes and HARD_DAEMONSET holds.
+    """
+    key = snapshot.config.taint_key
+    # The value of the taint is the time of the mark, which no toleration can name in advance.
+    taint = hard_taint(context.marked[0], key)
+    waiting = [
+        one
+        for one in context.cluster.daemon_sets
+        if not any(tolerates(toleration, taint) for toleration in one.placing.tolerations)
+    ]
+    if not waiting:
+        return
+    placings = {one.placing: None for one in waiting}
+    too_many = len(placings) > SHAPES_MAX
+    classes = NodeClasses(context.marked, () if too_many else placings)
+    there = {
+        (pod.node, pod.namespace, pod.owner_name)
+        for pod in context.cluster.pods
+        if pod.owner_kind == DAEMON_SET
+    }
+    left = set(range(len(context.marked)))  # one reason for each node is enough
+    for one in waiting:
+        admitting = left if too_many else left.intersection(classes.allowing(one.placing))
+        for number in sorted(admitting):
+            node = context.marked[number]
+            if (node.name, one.namespace, one.name) not in there:
+                left.discard(number)
+                message = f"DaemonSet {one.key} has no pod there and does not tolerate {key}"
+                yield node.name, Blocker(HARD_DAEMONSET_WAITS, message, None, key)
 
 
 def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.buffers import Buffer
-from core.model.constraints import NO_POD, Disk, PodSelector
+from core.model.constraints import NO_POD, Disk, NodeConstraints, PodSelector
 from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
@@ -41,6 +41,21 @@ class DisruptionBudget:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSet:
+    """A DaemonSet, as far as it decides which nodes get its pods."""
+
+    namespace: str
+    name: str
+    placing: NodeConstraints
+    """Node constraints of its pods, with the tolerations that the DaemonSet controller adds."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
@@ -62,6 +77,8 @@ class Cluster:
     """NodeClaims of Karpenter, by name."""
     autoscaler_statuses: tuple[AutoscalerStatus, ...] = ()
     """ConfigMaps, of which one may be the status of Cluster Autoscaler, by namespace and name."""
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    """DaemonSets, by namespace and name; empty if RBAC does not allow reading them."""
 
     @staticmethod
     def of(

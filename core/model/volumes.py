@@ -17,7 +17,7 @@ from typing import Final
 
 from core.model.allowance import within_budget
 from core.model.buffers import Buffer, PodTemplate, looked_up
-from core.model.cluster import Cluster, DisruptionBudget
+from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.constraints import (
     ANY_DRIVER,
     EVERYWHERE,
@@ -112,6 +112,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     node_pools: Iterable[NodePool] = (),
     node_claims: Iterable[NodeClaim] = (),
     statuses: Iterable[AutoscalerStatus] = (),
+    daemon_sets: Iterable[DaemonSet] = (),
 ) -> Cluster:
     """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
 
@@ -142,6 +143,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
         node_pools=tuple(node_pools),
         node_claims=tuple(node_claims),
         autoscaler_statuses=tuple(statuses),
+        daemon_sets=tuple(sorted(daemon_sets, key=lambda one: (one.namespace, one.name))),
     )
 
 

@@ -254,8 +254,10 @@ class FakeApi:
 
     async def _get(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
-        # A watch asks for a page with one object to learn the newest version.
-        probing = not watching and request.query.get("limit") == "1"
+        # Before a watch is opened again, a page with one object tells the newest version.
+        last = next((one for one in reversed(self.calls) if one.resource == kind.resource), None)
+        one_object = not watching and request.query.get("limit") == "1"
+        probing = one_object and last is not None and last.verb in ("watch", "probe")
         verb = "watch" if watching else "probe" if probing else "list"
         fault = await self._note(verb, request, kind.resource)
         if fault is not None:

@@ -10,7 +10,7 @@ from core.config.settings import Config
 from core.engine.planner import unlimited_time
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.buffers import Buffer
-from core.model.cluster import Cluster, DisruptionBudget
+from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
 from core.model.constraints import (
     DisruptionFacts,
     NodeConstraints,
@@ -73,7 +73,7 @@ def history(seed: int) -> History:
     """Return a random history; odd seeds add a cluster for one of the rare reason codes."""
     chance = random.Random(seed)
     asked, cluster = config(chance), mixed.cluster(chance)
-    for code in (list(RARE)[seed % len(RARE)],) if seed % 2 else ():
+    for code in (list(RARE)[seed // 2 % len(RARE)],) if seed % 2 else ():
         asked, cluster = RARE[code](asked, cluster)
     return History(asked, list(_looks(chance, cluster)))
 
@@ -141,7 +141,12 @@ def changed(chance: random.Random, was: Cluster, now: int) -> Cluster:
         case _:
             pods = [replace(one) for one in pods]
     made = Cluster.of(nodes, pods, budgets)
-    return replace(surrounded(made, was), attach_limits=limits, buffers=was.buffers)
+    return replace(
+        surrounded(made, was),
+        attach_limits=limits,
+        buffers=was.buffers,
+        daemon_sets=was.daemon_sets,
+    )
 
 
 def _pods(chance: random.Random, pods: list[Pod], nodes: list[Node]) -> Iterator[Pod]:
@@ -232,6 +237,13 @@ def _hard_kueue(asked: Config, was: Cluster) -> Made:
     return _with(replace(asked, no_schedule_after_seconds=0), was, [soft], worker)
 
 
+def _hard_daemonset_waits(asked: Config, was: Cluster) -> Made:
+    soft = builders.marked(node("rare"), "soft", EPOCH - 1)
+    asked, made = _with(replace(asked, no_schedule_after_seconds=0), was, [soft])
+    new = DaemonSet(namespace="d", name="rare", placing=NodeConstraints())
+    return asked, replace(made, daemon_sets=(new,))
+
+
 def _hard_affinity(asked: Config, was: Cluster) -> Made:
     terms = (PodAffinityTerm(select("rare"), "host"),)
     near = pod("client", "rare", 10, 10, company=PodConstraints(near=terms))
@@ -247,6 +259,7 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "buffer": _buffer,
     "pool-disabled": _pool_disabled,
     "hard-daemonset": _hard_daemonset,
+    "hard-daemonset-waits": _hard_daemonset_waits,
     "hard-affinity": _hard_affinity,
     "hard-kueue": _hard_kueue,
     "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),

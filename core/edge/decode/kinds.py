@@ -17,6 +17,7 @@ from core.edge.decode import (
     autoscalers,
     budget,
     buffers,
+    daemon_sets,
     namespaces,
     node,
     placeholders,
@@ -28,7 +29,7 @@ from core.edge.decode.json_depth import decoded
 from core.edge.decode.objects import NAME_DECODER, PodObject
 from core.edge.decode.placeholders import Outline
 from core.model.buffers import Buffer, PodTemplate
-from core.model.cluster import DisruptionBudget
+from core.model.cluster import DaemonSet, DisruptionBudget
 from core.model.errors import InvalidInputError
 from core.model.namespaces import Namespace
 from core.model.node import Node
@@ -38,7 +39,7 @@ from core.model.volumes import Attachment, Claim, CsiNode, Volume
 
 Object = (
     Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | Namespace | Attachment
-    | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus
+    | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus | DaemonSet
 )  # fmt: skip
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
@@ -294,9 +295,20 @@ STATUSES: Final = Kind(
     in_dumps=False,
     only=lambda config: config.cluster_autoscaler.status_key,
 )
+DAEMON_SETS: Final[Kind[daemon_sets.DaemonSetObject, DaemonSet | None]] = Kind(
+    name="DaemonSet",
+    path="/apis/apps/v1/daemonsets",
+    nickname="ds",
+    namespaced=True,
+    wire=daemon_sets.DaemonSetObject,
+    make=daemon_sets.daemon_set,
+    field="daemon_sets",
+    optional=True,
+    in_dumps=False,
+)
 KINDS: Final[tuple[AnyKind, ...]] = (
     NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
-    TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES,
+    TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES, DAEMON_SETS,
 )  # fmt: skip
 """All kinds in the order of listing, nodes first.
 

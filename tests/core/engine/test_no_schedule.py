@@ -26,7 +26,7 @@ from core.engine.no_schedule import (
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark
 from core.marks.wellknown import TAINT_KEY
-from core.model.cluster import Cluster
+from core.model.cluster import Cluster, DaemonSet
 from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
     NodeConstraints,
@@ -96,6 +96,46 @@ def test_daemon_sets_and_spread_block_no_schedule(
 ) -> None:
     found = reasons_against(ClusterSnapshot(Cluster.of(nodes(), others), Config()))
     assert {name: [one.code for one in why] for name, why in found.items()} == against
+
+
+def daemon_set(name: str = "logs", **placing: Any) -> DaemonSet:
+    return DaemonSet(namespace="d", name=name, placing=NodeConstraints(**placing))
+
+
+ON_ZONE_A = (("zone", "a"),)
+WAITS = "hard-daemonset-waits"
+
+
+@pytest.mark.parametrize(
+    ("daemon_sets", "others", "against"),
+    [
+        ([daemon_set()], [], {"n0": [WAITS], "n2": [WAITS]}),
+        ([daemon_set(node_selector=ON_ZONE_A)], [], {"n0": [WAITS], "n2": []}),
+        ([daemon_set(tolerations=TOLERANT.tolerations)], [], {"n0": [], "n2": []}),
+        ([daemon_set(tolerations=EXACT.tolerations)], [], {"n0": [WAITS], "n2": [WAITS]}),
+        ([daemon_set()], [DAEMON], {"n0": ["hard-daemonset"], "n2": [WAITS]}),
+        ([daemon_set("other")], [DAEMON], {"n0": ["hard-daemonset", WAITS], "n2": [WAITS]}),
+        (
+            [daemon_set(f"s{n}", node_selector=((f"k{n}", ""),)) for n in range(SHAPES_MAX + 1)],
+            [],
+            {"n0": [WAITS], "n2": [WAITS]},
+        ),
+    ],
+)
+def test_daemon_set_blocks_no_schedule_when_it_has_no_pod_on_the_node(
+    daemon_sets: list[DaemonSet], others: list[Pod], against: dict[str, list[str]]
+) -> None:
+    cluster = replace(Cluster.of(nodes(), others), daemon_sets=tuple(daemon_sets))
+    found = reasons_against(ClusterSnapshot(cluster, Config()))
+    assert {name: [one.code for one in why] for name, why in found.items()} == against
+
+
+def test_daemon_set_does_not_block_when_another_taint_rejects_its_pods() -> None:
+    one, two, three = nodes()
+    one = replace(one, taints=(*one.taints, Taint("gpu", "", Effect.NO_SCHEDULE)))
+    cluster = replace(Cluster.of([one, two, three], []), daemon_sets=(daemon_set(),))
+    found = reasons_against(ClusterSnapshot(cluster, Config()))
+    assert {name: len(why) for name, why in found.items()} == {"n0": 0, "n2": 1}
 
 
 def near(key: str, *, of: str = "cache", **changes: Any) -> Pod:

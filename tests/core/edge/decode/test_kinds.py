@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from cli.explain.caveats import STORAGE_KINDS
+from core.edge.decode.daemon_sets import ADDED
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
     ATTACHMENTS,
@@ -14,6 +15,7 @@ from core.edge.decode.kinds import (
     BUFFERS,
     CLAIMS,
     CSI_NODES,
+    DAEMON_SETS,
     KINDS,
     NAMESPACES,
     NODE_CLAIMS,
@@ -26,9 +28,11 @@ from core.edge.decode.kinds import (
     Kind,
 )
 from core.edge.decode.pod_times import FINISHED_TOO
+from core.edge.decode.selectors import ordered
 from core.edge.kube.listing import Listed
 from core.model.buffers import Buffer, PodTemplate
-from core.model.cluster import DisruptionBudget
+from core.model.cluster import DaemonSet, DisruptionBudget
+from core.model.constraints import NodeConstraints
 from core.model.namespaces import Namespace
 from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
@@ -54,6 +58,10 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
     STATUSES: (AutoscalerStatus(namespace="d", name="a"), "d/a"),
     TEMPLATES: (PodTemplate(namespace="d", name="a", pod=Pod(namespace="d", name="a")), "d/a"),
     BUFFERS: (Buffer(namespace="d", name="a"), "d/a"),
+    DAEMON_SETS: (
+        DaemonSet(namespace="d", name="a", placing=NodeConstraints(tolerations=ordered(ADDED))),
+        "d/a",
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 
