@@ -14,7 +14,7 @@ from core.config.settings import Config
 from core.engine.plan import Plan
 
 if TYPE_CHECKING:  # slow to import
-    from sim.report import Row
+    from sim.report import RunMetric
 
 
 class Money(NamedTuple):
@@ -74,7 +74,7 @@ class Settings:
 class Figure(NamedTuple):
     """One metric of a variant over all seeds, in the unit that its label names."""
 
-    row: "Row"
+    metric: "RunMetric"
     mean: Fraction | None
     """Mean over the seeds; None if the runs do not define the metric."""
     least: Fraction | None
@@ -83,17 +83,17 @@ class Figure(NamedTuple):
     @property
     def label(self) -> str:
         """Return the name and the unit of the metric."""
-        return self.row.label
+        return self.metric.label
 
     @property
     def mean_text(self) -> str:
         """Return the mean as text."""
-        return self.row.shown(self.mean)
+        return self.metric.shown(self.mean)
 
     @property
     def range_text(self) -> str:
         """Return the range from minimum to maximum as text, or one value if both read the same."""
-        least, most = self.row.shown(self.least), self.row.shown(self.most)
+        least, most = self.metric.shown(self.least), self.metric.shown(self.most)
         return least if least == most else f"{least} to {most}"
 
 
@@ -119,13 +119,13 @@ class VariantResult:
     moments: Sequence[Moment]
     """Samples of the run with the first seed."""
 
-    def figure_of(self, row: "Row") -> Figure:
-        """Return the figure of a row."""
-        return next(figure for figure in self.figures if figure.row == row)
+    def figure_of(self, metric: "RunMetric") -> Figure:
+        """Return the figure of a metric."""
+        return next(figure for figure in self.figures if figure.metric == metric)
 
-    def mean(self, row: "Row") -> Fraction:
+    def mean(self, metric: "RunMetric") -> Fraction:
         """Return the mean of a figure, 0 if it has none."""
-        return self.figure_of(row).mean or Fraction()
+        return self.figure_of(metric).mean or Fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,6 @@ out, and its figures do not include:
 - the programs of Ebb: the time of calls, watches and passes, unless faults are simulated;
   evictions and Events;
 - the lower bound of the cost: it may use parts of nodes and split a pod, so no cluster reaches it;
-- the built-in workload: everything that statistics.py leaves out. Half of its pods are replicas;
+- the built-in load: everything that statistics.py leaves out. Half of its pods are replicas;
   their lifetimes and rollouts are assumptions, not counted in a trace.
 """

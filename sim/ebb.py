@@ -27,7 +27,7 @@ from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operatio
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.wire import written
 
 
@@ -67,7 +67,7 @@ class _StoppedLoop(asyncio.SelectorEventLoop):
 class _Pods:
     """The Pods of the API server, as the controller writes pod deletion costs on them."""
 
-    def __init__(self, state: Callable[[], State], changed: Callable[[Pod], None]) -> None:
+    def __init__(self, state: Callable[[], ClusterState], changed: Callable[[Pod], None]) -> None:
         self._state, self._changed = state, changed
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
@@ -100,7 +100,7 @@ class _Pods:
 class _Buffers:
     """The API server's CapacityBuffers, and the pods that the autoscaler derives from them."""
 
-    def __init__(self, state: Callable[[], State]) -> None:
+    def __init__(self, state: Callable[[], ClusterState]) -> None:
         self._state = state
         self._pods: dict[str, Pod] = {}
         self._replicas: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Ebb:
         self.outdated_cluster: Cluster | None = None
         """Outdated cluster that the controller sees while its watches are broken; None: the
         current one."""
-        self._state = State()
+        self._state = ClusterState()
         self._news = ClusterView()
         self._inventories = view, self._news
         self._buffers = _Buffers(lambda: self._state)
@@ -212,7 +212,7 @@ class Ebb:
             self._news.wake.set()
         return self._news.wake.is_set()
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
         self._news.wake.clear()
         self._state, self._store = state, write

@@ -16,8 +16,8 @@ from typing import Final
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
+from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
-from sim.workload import HOUR_MS
 from tests.soak.drawn import DAYS, Run, draw
 from tests.support.faults import Day
 

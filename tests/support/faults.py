@@ -25,11 +25,11 @@ from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.writes.nodes import WATCH_SECONDS
 from sim.autoscaler import ScaleDown
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.ebb import Ebb
 from sim.scheduler import admits
+from sim.simulated_load import SimulatedLoad
 from sim.simulator import Simulator
-from sim.workload import Workload
 
 OURS = (
     MARK_LABEL,
@@ -114,7 +114,7 @@ class Troubled:
         silent = self.faults[Fault.STOPPED] or self.faults[Fault.STALE]
         return not silent and self.ebb.urgent()
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         if self.faults[Fault.STOPPED] or self._too_stale(state, now_ms):
             return
 
@@ -129,7 +129,7 @@ class Troubled:
         self.ebb.tick(state, troubled, now_ms)
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
-    def _too_stale(self, state: State, now_ms: int) -> bool:
+    def _too_stale(self, state: ClusterState, now_ms: int) -> bool:
         """Freeze the view while watches are silent; return whether it is too old for a pass."""
         if not self.faults[Fault.STALE]:
             return False
@@ -142,7 +142,12 @@ class Day(Simulator):
     """A simulator with faults that checks all nodes after each pass without faults."""
 
     def __init__(
-        self, load: Workload, how: ScaleDown, ebb: Ebb, config: Config, troubles: Sequence[Trouble]
+        self,
+        load: SimulatedLoad,
+        how: ScaleDown,
+        ebb: Ebb,
+        config: Config,
+        troubles: Sequence[Trouble],
     ) -> None:
         self._troubled, self._config = Troubled(ebb), config
         super().__init__(load, how, self._troubled, seed=1)
