@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cli.explain.caveats import Caveat
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import NodeStatus
-from cli.input.overview import Status
+from cli.input.mark_status import MarkStatus
+from cli.input.overview import ClusterStatus
 from core.config.settings import Config
 from core.engine.plan import Plan
 
@@ -48,7 +48,7 @@ class NodeExplained:
     """Answer of `ebb explain node`."""
 
     answer: NodeAnswer
-    status: NodeStatus
+    status: MarkStatus
     cluster_input: ClusterInput
     now_seconds: int
 
@@ -67,7 +67,7 @@ class Reasons:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsSchema:
     """Answer of `ebb config schema`: all settings."""
 
 
@@ -165,4 +165,6 @@ class Replayed:
         return [variant for variant in self.variants if variant.settings]
 
 
-Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings | Replayed
+Answer = (
+    Planned | NodeExplained | PodExplained | ClusterStatus | Reasons | SettingsSchema | Replayed
+)
