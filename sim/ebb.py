@@ -58,7 +58,7 @@ class Direct:
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """Event loop without time: no pass reaches its time limit, and nothing in it sleeps."""
+    """Event loop without time: no reconciliation times out, and nothing in it sleeps."""
 
     def time(self) -> float:
         return 0.0
@@ -203,7 +203,7 @@ class Ebb:
         return self._peers.mutate(before, after)
 
     def urgent(self) -> bool:
-        """Return whether a pass must start before the next interval."""
+        """Return whether a reconciliation must not wait for the interval."""
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
         if (
             self._news.became_unschedulable.is_set()

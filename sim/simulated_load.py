@@ -22,7 +22,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
 TICK_MS: Final = 60_000
-"""Time between passes for clusters as large as a trace."""
+"""Time between reconciliations for clusters as large as a trace."""
 PODS_AT_ONCE: Final = 200
 """Pods of the built-in load that run concurrently, on average over the day."""
 
@@ -73,7 +73,8 @@ class SimulatedLoad:
     arrivals: tuple[Arrival, ...]
     duration_ms: int
     tick_ms: int | None
-    """Time between passes; None: the configured interval. Large clusters may use a longer time."""
+    """Time between reconciliations, which may be longer for large clusters; None: the configured
+    interval."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
     """Labels, taints and opt-outs of a shape; other shapes have none."""
     deployments: tuple[Deployment, ...] = ()

@@ -1,4 +1,4 @@
-"""The discrete-event simulator: arrivals, bindings, ends, scans and passes in virtual time."""
+"""The discrete-event simulator: pods, nodes, scans and reconciliations in virtual time."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ PROGRESS_MS: Final = 3_600_000
 
 
 class Compactor(Scorer, Protocol):
-    """Ebb as the simulator uses it: notifications, scores, admission and passes."""
+    """Ebb as the simulator uses it: notifications, scores, admission and reconciliations."""
 
     @property
     def taint_key(self) -> str:
@@ -54,7 +54,7 @@ class Compactor(Scorer, Protocol):
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Return whether a pass must start before the next interval; a pass resets that."""
+        """Return whether a reconciliation must not wait for the interval; it resets that."""
 
     def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
@@ -113,7 +113,7 @@ class SimulatorOptions:
     """Timers of the autoscaler."""
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
-    """Time between passes, for loads that do not set it."""
+    """Time between reconciliations, for loads that do not set it."""
     extender: bool = True
     """True if the scheduler calls the extender; a managed scheduler does not."""
     least: LowerBound | None = None
@@ -172,7 +172,7 @@ class Simulator:
             at_ms, _, act = heapq.heappop(self._queue)
             self._advance(at_ms)
             act()
-            self._run_urgent_passes()
+            self._run_urgent_reconciliations()
         self._advance(self._load.duration_ms)
         for since in self.state.pending.values():
             self._add_wait(since)
@@ -288,8 +288,8 @@ class Simulator:
             self._compactor.tick(self.state, self.write, self._now)
             self._schedule_waiting()
 
-    def _run_urgent_passes(self) -> None:
-        """Run the passes that must not wait for the interval."""
+    def _run_urgent_reconciliations(self) -> None:
+        """Run the reconciliations that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
             self._tick()
 
@@ -319,7 +319,7 @@ class Simulator:
         pending_pod = self.state.refuse(pod.key)
         if self._compactor is not None:
             self._compactor.pod_changed(pending_pod)
-            self._run_urgent_passes()
+            self._run_urgent_reconciliations()
         self._autoscaler.unschedulable()
 
     def _count_pending_by_mark(self, pod: Pod) -> None:

@@ -41,8 +41,8 @@ class Counted(Simulator):
         self.seen: list[tuple[int, int, int]] = []
         self.began: dict[str, int] = {}
 
-    def _run_urgent_passes(self) -> None:
-        super()._run_urgent_passes()
+    def _run_urgent_reconciliations(self) -> None:
+        super()._run_urgent_reconciliations()
         pods = self.pods()
         for one in pods:
             if one.node is not None:

@@ -67,8 +67,8 @@ class Watched(Day):
         self.removed += 1
         super().end_node(name)
 
-    def _run_urgent_passes(self) -> None:
-        super()._run_urgent_passes()
+    def _run_urgent_reconciliations(self) -> None:
+        super()._run_urgent_reconciliations()
         if wrong := list(self.wrong()):
             raise BrokenError("; ".join(wrong))
 

@@ -50,7 +50,7 @@ class Fault(StrEnum):
     WEBHOOK_DOWN = "the webhook is unavailable"
     REFUSED = "writes of the controller fail"
     UNHEARD = "writes of the controller are stored, but the responses are lost"
-    STALE = "watches are silent; after some time the controller skips passes"
+    STALE = "watches are silent; after some time the controller skips reconciliations"
     UNSCORED = "the extender is unavailable"
 
 
@@ -77,9 +77,9 @@ class Troubled:
         self.ebb = ebb
         self.faults: Counter[Fault] = Counter()
         self.sound = False
-        """Whether the last pass could carry out all writes, and no fault has begun since."""
+        """Whether the last reconciliation made all writes, and no fault has begun since."""
         self.looked_ms: int | None = None
-        """Time of the first pass of this leader, or None before it."""
+        """Time of the first reconciliation of this leader, or None before it."""
         self._held_ms = 0
         self.taint_key = ebb.taint_key
 
@@ -130,7 +130,7 @@ class Troubled:
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
     def _too_stale(self, state: ClusterState, now_ms: int) -> bool:
-        """Freeze the view while watches are silent; return whether it is too old for a pass."""
+        """Freeze the view while watches are silent; return whether it is too old to reconcile."""
         if not self.faults[Fault.STALE]:
             return False
         if self.ebb.outdated_cluster is None:
@@ -139,7 +139,7 @@ class Troubled:
 
 
 class Day(Simulator):
-    """A simulator with faults that checks all nodes after each pass without faults."""
+    """A simulator with faults that checks all nodes after each reconciliation without faults."""
 
     def __init__(
         self,
@@ -153,14 +153,14 @@ class Day(Simulator):
         super().__init__(load, how, self._troubled, seed=1)
         self._takes_empty = how is ScaleDown.EMPTY
         self._sound_ms: int | None = None
-        """Time since which every pass of this leader could carry out all writes, or None."""
+        """Time since which every reconciliation of this leader made all writes, or None."""
         self.taken: list[str] = []
         """Empty nodes that an autoscaler removed although Ebb had not released them."""
         self.disturbed: list[str] = []
         """Pods evicted from a marked node, or too soon after its release."""
         self.released: dict[str, int] = {}
         """Time of the release of each node, while it needs scale-down protection: that is, while
-        its utilization has been below the autoscaler's threshold in every pass since."""
+        its utilization has been below the autoscaler's threshold in every reconciliation since."""
         self.kept_waiting: set[str] = set()
         """Pods that remained Pending although only Ebb's taint kept them off a marked node."""
         for trouble in troubles:
@@ -247,7 +247,8 @@ class Day(Simulator):
         assert since_ms is not None
         watched_ms = self.now_ms() - since_ms - self._tick_ms
         assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
-        # A pod that was bound because of this pass triggers the next pass at once.
+        # A pod that was bound because of this reconciliation triggers the next reconciliation at
+        # once.
         assert guard_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:

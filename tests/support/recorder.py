@@ -29,7 +29,7 @@ def written(at_ms: int) -> str:
 
 
 class Recorder:
-    """A compactor that records the cluster in every pass instead of acting."""
+    """A compactor that records the cluster in every reconciliation instead of acting."""
 
     taint_key = ""
 

@@ -50,7 +50,7 @@ def share(cluster: Cluster, node: Node, at: dict[str, str | None]) -> Fraction |
 
 
 def is_listed(cluster: Cluster, config: Config, node: Node, *, was: bool) -> bool:
-    """Return whether an unmarked node is listed in this pass."""
+    """Return whether an unmarked node is listed in this reconciliation."""
     pool, full = pool_of(config, node), share(cluster, node, {p.key: p.node for p in cluster.pods})
     if pool is None or full is None or is_marked(node) or leaving(node):
         return False
@@ -169,12 +169,12 @@ class Counted(Reference):
 
 @dataclass
 class Watch:
-    """Successive passes, which remember since when each node is listed."""
+    """Successive reconciliations, which remember since when each node is listed."""
 
     since: dict[str, int] = field(default_factory=dict)
 
     def look(self, cluster: Cluster, config: Config, now: int, mutant: str = "") -> Plain:
-        """Run one pass, and return its plan."""
+        """Run one reconciliation, and return its plan."""
         kept = {
             node.name: self.since.get(node.name, now)
             for node in cluster.nodes

@@ -46,10 +46,10 @@ class Came(NamedTuple):
 
 
 class Expected:
-    """The pods that have arrived up to the last pass."""
+    """The pods that have arrived up to the last reconciliation."""
 
     def __init__(self, looks: Looks, config: Config, mutant: str = "") -> None:
-        """Evaluate all passes."""
+        """Evaluate all reconciliations."""
         self.config, self.mutant = config, mutant
         reserve = config.budgets.reserve
         self.over = reserve.lookback_seconds
@@ -170,7 +170,7 @@ def first_there(
 
 
 def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
-    """Return the first pass since which the pod is unschedulable in all passes up to *at*."""
+    """Return the first of the reconciliations up to *at* that all saw the pod unschedulable."""
     first = None
     while at >= 0 and any(
         (one.key, one.uid) == (pod.key, pod.uid) and no_room(one) for one in looks[at][1].pods
@@ -201,7 +201,7 @@ def has_left(pod: Pod, now: Cluster) -> bool:
 
 
 def is_new(pod: Pod, before: Cluster) -> bool:
-    """Return whether the pod was not in the previous pass."""
+    """Return whether the pod was not in the previous reconciliation."""
     return all((one.key, one.uid) != (pod.key, pod.uid) for one in before.pods)
 
 

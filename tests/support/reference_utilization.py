@@ -1,4 +1,4 @@
-"""Reference implementation of the policy NodeUtilization, pass by pass.
+"""Reference implementation of the policy NodeUtilization, one reconciliation after another.
 
 Like the reference plan, on which it is based, it shares only values with the product.
 """
@@ -29,7 +29,7 @@ VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 @dataclass(frozen=True)
 class Remembered:
-    """The state that one pass leaves to the next."""
+    """The state that one reconciliation leaves to the next."""
 
     since: Mapping[str, int] = field(default_factory=dict)
     """Time since which each node is unneeded."""
@@ -39,7 +39,7 @@ class Remembered:
 
 
 class Utilization(Reference):
-    """One pass: call `run`, then `remembered`."""
+    """One reconciliation: call `run`, then `remembered`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Utilization(Reference):
         now: int = 0,
         **more: Any,
     ) -> None:
-        """Prepare a pass; without *before*, times are ignored."""
+        """Prepare a reconciliation; without *before*, times are ignored."""
         self.settings = config.policies.node_utilization
         super().__init__(
             cluster, config, mutant, pace, clock=None if before is None else now, **more
@@ -277,7 +277,7 @@ class Utilization(Reference):
         return self.places[node.name]
 
     def remembered(self) -> Remembered:
-        """Return the state for the next pass."""
+        """Return the state for the next reconciliation."""
         if not self.looked:
             self.look_for_places()
         return Remembered(self.since, self.places, self.left)
