@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from cli.explain.caveats import Caveat
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import NodeStatus
-from cli.input.overview import Status
+from cli.input.mark_status import MarkStatus
+from cli.input.overview import ClusterStatus
 from core.config.settings import Config
 from core.engine.plan import Plan
 
 if TYPE_CHECKING:  # slow to import
-    from sim.report import Row
+    from sim.report import RunMetric
 
 
 class Money(NamedTuple):
@@ -48,7 +48,7 @@ class NodeExplained:
     """Answer of `ebb explain node`."""
 
     answer: NodeAnswer
-    status: NodeStatus
+    status: MarkStatus
     cluster_input: ClusterInput
     now_seconds: int
 
@@ -67,14 +67,14 @@ class Reasons:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SettingsSchema:
     """Answer of `ebb config schema`: all settings."""
 
 
 class Figure(NamedTuple):
     """One metric of a variant over all seeds, in the unit that its label names."""
 
-    row: "Row"
+    metric: "RunMetric"
     mean: Fraction | None
     """Mean over the seeds; None if the runs do not define the metric."""
     least: Fraction | None
@@ -83,17 +83,17 @@ class Figure(NamedTuple):
     @property
     def label(self) -> str:
         """Return the name and the unit of the metric."""
-        return self.row.label
+        return self.metric.label
 
     @property
     def mean_text(self) -> str:
         """Return the mean as text."""
-        return self.row.shown(self.mean)
+        return self.metric.shown(self.mean)
 
     @property
     def range_text(self) -> str:
         """Return the range from minimum to maximum as text, or one value if both read the same."""
-        least, most = self.row.shown(self.least), self.row.shown(self.most)
+        least, most = self.metric.shown(self.least), self.metric.shown(self.most)
         return least if least == most else f"{least} to {most}"
 
 
@@ -119,13 +119,13 @@ class VariantResult:
     moments: Sequence[Moment]
     """Samples of the run with the first seed."""
 
-    def figure_of(self, row: "Row") -> Figure:
-        """Return the figure of a row."""
-        return next(figure for figure in self.figures if figure.row == row)
+    def figure_of(self, metric: "RunMetric") -> Figure:
+        """Return the figure of a metric."""
+        return next(figure for figure in self.figures if figure.metric == metric)
 
-    def mean(self, row: "Row") -> Fraction:
+    def mean(self, metric: "RunMetric") -> Fraction:
         """Return the mean of a figure, 0 if it has none."""
-        return self.figure_of(row).mean or Fraction()
+        return self.figure_of(metric).mean or Fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,4 +165,6 @@ class Replayed:
         return [variant for variant in self.variants if variant.settings]
 
 
-Answer = Planned | NodeExplained | PodExplained | Status | Reasons | Settings | Replayed
+Answer = (
+    Planned | NodeExplained | PodExplained | ClusterStatus | Reasons | SettingsSchema | Replayed
+)

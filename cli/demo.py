@@ -16,7 +16,7 @@ from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
 from sim.processes import OnProgress, run_all
 from sim.scenario import SCENARIOS
-from sim.workload import HOUR_MS, Workload
+from sim.simulated_load import HOUR_MS, SimulatedLoad
 
 PLAIN_LINE_HOURS: Final = 3
 
@@ -37,7 +37,7 @@ def play(
     if given is not None:
         check_prices(given, str(config), load.templates)
     title = (
-        f"{load.name} workload, days: {days}, seed: {seed}; "
+        f"{load.name} load, days: {days}, seed: {seed}; "
         f"{plural(len(load.nodes), 'node')}, {plural(len(load.arrivals), 'Job')}, "
         f"{plural(len(load.deployments), 'Deployment')}"
     )
@@ -53,7 +53,7 @@ def play(
     say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
 
 
-def _load(folder: str | None, days: int, seed: int) -> Workload:
+def _load(folder: str | None, days: int, seed: int) -> SimulatedLoad:
     if folder is None:
         return waves.mixed(seed, days)
     return trace.drawn(Path(folder), seed=seed, days=days)

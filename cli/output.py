@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from cli.answers import Answer, Planned, Reasons, Replayed, Settings
-from cli.input.overview import Status
+from cli.answers import Answer, Planned, Reasons, Replayed, SettingsSchema
+from cli.input.overview import ClusterStatus
 from core.edge import files
 
 
@@ -27,7 +27,12 @@ TABLE: Final = "table"
 FORMS: Final = (
     Form(TABLE, "cli.forms.text", "table: for people"),
     Form("json", "cli.forms.json", "json: for programs"),
-    Form("markdown", "cli.forms.markdown", "markdown: the page in docs/", of=(Reasons, Settings)),
+    Form(
+        "markdown",
+        "cli.forms.markdown",
+        "markdown: the page in docs/",
+        of=(Reasons, SettingsSchema),
+    ),
     Form("html", "cli.forms.html", "html: one self-contained page", of=(Replayed,)),
 )
 
@@ -52,7 +57,7 @@ def print_answer(answer: Answer, form: str) -> None:
     """Print an answer in the format of that name; its warnings go to standard error."""
     text = _module(form).text(answer)
     # JSON has the warnings in its document.
-    if form == TABLE and isinstance(answer, Planned | Status):
+    if form == TABLE and isinstance(answer, Planned | ClusterStatus):
         from cli.terminal import printable  # noqa: PLC0415 not needed for JSON
 
         for caveat in answer.caveats:

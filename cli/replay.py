@@ -27,10 +27,10 @@ from sim.history import dumps, load, prometheus, rows
 from sim.history.cluster_history import ClusterHistory
 from sim.processes import OnProgress
 from sim.replay import Choice, Outcome
-from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, ROWS
+from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, RUN_METRICS
+from sim.simulated_load import DAY_MS, HOUR_MS, SimulatedLoad
 from sim.simulator import Sample
 from sim.variants import EMPTY, Document, Variant
-from sim.workload import DAY_MS, HOUR_MS, Workload
 
 PAGE: Final = "html"
 """Format of the file of --page."""
@@ -71,7 +71,7 @@ class _Loaded:
     """The load of the simulation, and notes about it."""
 
     source: str
-    load: replay.Load
+    load: replay.LoadOfSeed
     notes: Sequence[str]
     recorded: Sequence[Figure] = ()
 
@@ -156,9 +156,9 @@ def _loaded(options: Options, config: Config) -> _Loaded:
 
 def _drawn(folder: str, options: Options) -> _Loaded:
     """Draw pods from the rows of a trace, as the demo does."""
-    rows_in_trace = len(trace.rows(Path(folder)))
+    rows_in_trace = len(trace.pods(Path(folder)))
 
-    def draw(seed: int) -> Workload:
+    def draw(seed: int) -> SimulatedLoad:
         at_once, days = options.at_once or 1, options.days or DAYS
         whole = trace.drawn(Path(folder), seed=seed, days=days, at_once=at_once)
         return _cut(whole, options, seed)
@@ -181,9 +181,10 @@ def _read(options: Options, config: Config, unreadable: list[str]) -> ClusterHis
 
 
 def _recorded(history: ClusterHistory, options: Options, config: Config) -> _Loaded:
-    whole, notes, recorded_outcome = load.workload_of(history, config)
+    whole, notes, recorded_outcome = load.load_of(history, config)
     recorded = tuple(
-        Figure(row, *3 * [row.value(recorded_outcome)]) for row in (COST, CORE_HOURS, NODE_HOURS)
+        Figure(metric, *3 * [metric.value(recorded_outcome)])
+        for metric in (COST, CORE_HOURS, NODE_HOURS)
     )
     return _Loaded(
         history.source,
@@ -193,7 +194,7 @@ def _recorded(history: ClusterHistory, options: Options, config: Config) -> _Loa
     )
 
 
-def _cut(whole: Workload, options: Options, seed: int) -> Workload:
+def _cut(whole: SimulatedLoad, options: Options, seed: int) -> SimulatedLoad:
     cut = replay.part(whole, every=options.part, seed=seed)
     return replace(cut, tick_ms=1000 * options.interval)
 
@@ -219,7 +220,7 @@ def _answer(
     )
 
 
-def _summary(first: Workload, count: int, options: Options) -> str:
+def _summary(first: SimulatedLoad, count: int, options: Options) -> str:
     pods = len(first.arrivals) + sum(one.replicas[0][1] for one in first.deployments)
     return (
         f"{_length(first.duration_ms)}, {plural(len(first.nodes), 'node')} at the start, "
@@ -241,7 +242,7 @@ def _result(one: Outcome, *, best: bool) -> VariantResult:
     return VariantResult(
         name=one.variant.name,
         settings=one.variant.settings,
-        figures=[Figure(row, *(one.figures[row] or 3 * [None])) for row in ROWS],
+        figures=[Figure(metric, *(one.figures[metric] or 3 * [None])) for metric in RUN_METRICS],
         best=best,
         moments=[_moment(sample) for sample in one.samples[::step]],
     )
@@ -279,7 +280,7 @@ def _not_simulated(config: Config) -> Sequence[str]:
 
 def _line(one: Outcome) -> str:
     return f"{one.variant.name}: " + ", ".join(
-        f"{row.label} {row.shown(one.mean(row))}" for row in (COST, PENDING)
+        f"{metric.label} {metric.shown(one.mean(metric))}" for metric in (COST, PENDING)
     )
 
 

@@ -21,9 +21,9 @@ out, and its figures do not include:
 - controllers: the termination grace period (pods end at once), proportional scaling during a
   rollout, minReadySeconds, failing pods, StatefulSets, PodDisruptionBudgets;
 - HPAs: late or wrong metrics; pods: usage other than their requests, images;
-- the programs of Ebb: the time of calls, watches and passes, unless faults are simulated;
+- the programs of Ebb: the time of calls, watches and reconciliations, unless faults are simulated;
   evictions and Events;
 - the lower bound of the cost: it may use parts of nodes and split a pod, so no cluster reaches it;
-- the built-in workload: everything that statistics.py leaves out. Half of its pods are replicas;
+- the built-in load: everything that statistics.py leaves out. Half of its pods are replicas;
   their lifetimes and rollouts are assumptions, not counted in a trace.
 """

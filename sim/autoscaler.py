@@ -23,7 +23,7 @@ from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.policies.ported.node_utilization import Settings, keeps
-from sim.cluster import Place, State
+from sim.cluster import ClusterState, Place
 from sim.expander import least_waste, option
 
 SCAN_MS: Final = 10_000
@@ -70,10 +70,10 @@ class ScaleDown(StrEnum):
     UTILIZATION = "nodes under 50 %, by eviction"
 
 
-class World(Protocol):
+class AutoscalerOperations(Protocol):
     """The operations of the simulator that the autoscaler uses."""
 
-    state: State
+    state: ClusterState
 
     def now_ms(self) -> int:
         """Return the virtual time in milliseconds."""
@@ -115,13 +115,13 @@ class Autoscaler:
 
     def __init__(
         self,
-        world: World,
+        simulator: AutoscalerOperations,
         scale_down: ScaleDown,
         shapes: Iterable[Resources],
         seed: int,
         timers: Timers = TIMERS,
     ) -> None:
-        self._world, self._scale_down = world, scale_down
+        self._simulator, self._scale_down = simulator, scale_down
         self._shapes = sorted(
             set(shapes), key=lambda s: (s.cpu_millis, s.memory_bytes, s.extended)
         )
@@ -146,14 +146,14 @@ class Autoscaler:
         if self._next_evaluation_ms is not None and self._next_evaluation_ms <= at_ms:
             return
         self._next_evaluation_ms = at_ms
-        self._world.after(delay_ms, lambda: self._evaluate(at_ms))
+        self._simulator.after(delay_ms, lambda: self._evaluate(at_ms))
 
     def _evaluate(self, at_ms: int) -> None:
         """Scale up one group for the Pending pods; repeat while a group could help."""
         if self._next_evaluation_ms != at_ms:
             return  # replaced by an earlier evaluation
         self._next_evaluation_ms = None
-        waiting = [self._world.state.pods[key] for key in self._world.state.pending]
+        waiting = [self._simulator.state.pods[key] for key in self._simulator.state.pending]
         if any(self._can_help(pod) for pod in waiting):
             self._evaluate_in(self._timers.scan_ms)
         self._scale_up(self._needing_new_nodes(waiting))
@@ -163,21 +163,21 @@ class Autoscaler:
         return any(option(template, [pod], 1) for template in self._templates())
 
     def _templates(self) -> Iterator[Node]:
-        return (self._world.template(shape) for shape in self._shapes)
+        return (self._simulator.template(shape) for shape in self._shapes)
 
     def _needing_new_nodes(self, waiting: Iterable[Pod]) -> list[Pod]:
         """Return pods that are Pending long enough and do not fit on nodes that are starting.
 
         Ready nodes are not checked: kube-scheduler would have used them already.
         """
-        since = self._world.state.pending
+        since = self._simulator.state.pending
         old = [pod for pod in waiting if self._now() - since[pod.key] >= YOUNG_MS]
         found = {pod.key for pod in self._placeable(old, dict(self._starting))}
         return [pod for pod in old if pod.key not in found]
 
     def _scale_up(self, waiting: Sequence[Pod]) -> None:
         """Add the nodes of the group with the least waste."""
-        nodes_max = NODES_MAX - len(self._world.state.places)
+        nodes_max = NODES_MAX - len(self._simulator.state.places)
         if nodes_max <= 0 or not waiting:
             return
         found = [option(template, waiting, nodes_max) for template in self._templates()]
@@ -190,16 +190,16 @@ class Autoscaler:
             self._add(chosen.shape)
 
     def _add(self, shape: Resources) -> None:
-        name = self._world.new_node(shape)
-        self._starting[name] = self._world.state.places[name].free
+        name = self._simulator.new_node(shape)
+        self._starting[name] = self._simulator.state.places[name].free
         self.scale_ups += 1
-        self._world.after(
+        self._simulator.after(
             self._chance.randint(*self._timers.startup_ms), lambda: self._arrive(name)
         )
 
     def _arrive(self, name: str) -> None:
         del self._starting[name]
-        self._world.ready_node(name)
+        self._simulator.ready_node(name)
 
     # Removing
 
@@ -220,7 +220,7 @@ class Autoscaler:
         for place in (*empty, *drained):
             self._delete(place)
             for pod in list(place.pods.values()):
-                self._world.evict(pod)
+                self._simulator.evict(pod)
         if not empty and not drained:
             self._soft_taint(since.unneeded)
 
@@ -279,7 +279,7 @@ class Autoscaler:
 
         Buffer pods come after Pending pods. They use the fullest nodes first, empty nodes last.
         """
-        state = self._world.state
+        state = self._simulator.state
         if not state.buffers:
             return ()
         ready = self._ready_places()
@@ -308,7 +308,7 @@ class Autoscaler:
             if node.name in unneeded:
                 since = str(self._now() // 1000)
                 taints = (*taints, Taint(CANDIDATE, since, Effect.PREFER_NO_SCHEDULE))
-            self._world.write(replace(node, taints=taints))
+            self._simulator.write(replace(node, taints=taints))
 
     def _is_eligible(self, place: Place) -> bool:
         node = place.node
@@ -334,7 +334,7 @@ class Autoscaler:
 
     def _take_room(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
         """Take room for a pod on the hinted node, else on the first feasible one; return it."""
-        places = self._world.state.places
+        places = self._simulator.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
             node = places[name].node
@@ -347,15 +347,15 @@ class Autoscaler:
         """Set the taint of a removal; after a delay, delete the node if it is still empty."""
         node = place.node
         taint = Taint(TO_BE_DELETED, str(self._now() // 1000), Effect.NO_SCHEDULE)
-        self._world.write(replace(node, taints=(*node.taints, taint)))
-        self._world.after(DELETE_DELAY_MS, lambda: self._finish(node.name))
+        self._simulator.write(replace(node, taints=(*node.taints, taint)))
+        self._simulator.after(DELETE_DELAY_MS, lambda: self._finish(node.name))
 
     def _finish(self, name: str) -> None:
-        place = self._world.state.places[name]
+        place = self._simulator.state.places[name]
         if not place.pods:
-            self._world.end_node(name)
+            self._simulator.end_node(name)
             return
-        self._world.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
+        self._simulator.write(replace(place.node, taints=_without(place.node, TO_BE_DELETED)))
 
     def _ready_places(self) -> list[Place]:
         """Return the nodes that are Ready and not being deleted."""
@@ -369,10 +369,10 @@ class Autoscaler:
         return any(is_terminating(place.node) for place in self._places())
 
     def _places(self) -> list[Place]:
-        return list(self._world.state.places.values())
+        return list(self._simulator.state.places.values())
 
     def _now(self) -> int:
-        return self._world.now_ms()
+        return self._simulator.now_ms()
 
 
 def _largest_first(pod: Pod) -> tuple[int, int, str]:

@@ -42,7 +42,7 @@ Division = Mapping[tuple[int, str], Fraction]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PricedGroup:
     """Equal nodes: capacity of one node for pods by resource, and its hourly price."""
 
     template: Node
@@ -60,7 +60,7 @@ class Group:
         return {name: Fraction(amount, self.usable[name]) for name, amount in requested.items()}
 
 
-Divide = Callable[[Demand, Sequence[Group]], Division]
+Divide = Callable[[Demand, Sequence[PricedGroup]], Division]
 """Proposes a division of the prices."""
 
 
@@ -92,7 +92,8 @@ def lp_lower_bound(
     *divide* proposes the division of prices; None: the solver.
     """
     groups = [
-        Group(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one)) for one in templates
+        PricedGroup(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one))
+        for one in templates
     ]
     known: dict[_PodClass, Sequence[_Option]] = {}
 
@@ -112,12 +113,12 @@ def lp_lower_bound(
     return least
 
 
-def _options(groups: Sequence[Group], pod_class: _PodClass) -> Sequence[_Option]:
+def _options(groups: Sequence[PricedGroup], pod_class: _PodClass) -> Sequence[_Option]:
     options = ((index, group.shares(pod_class)) for index, group in enumerate(groups))
     return [(index, shares) for index, shares in options if shares is not None]
 
 
-def _solve(demand: Demand, groups: Sequence[Group]) -> Division:
+def _solve(demand: Demand, groups: Sequence[PricedGroup]) -> Division:
     """Return the division of prices that the solver proposes.
 
     It maximizes the total value of all pods. The value of a pod is at most the value of its shares
@@ -155,7 +156,7 @@ def _floored(value: float) -> Fraction:
     )
 
 
-def _exact_bound(demand: Demand, groups: Sequence[Group], division: Division) -> Fraction:
+def _exact_bound(demand: Demand, groups: Sequence[PricedGroup], division: Division) -> Fraction:
     """Return the bound that follows from a division of prices, whatever its quality."""
     scales = []
     for index, group in enumerate(groups):

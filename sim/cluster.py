@@ -55,7 +55,7 @@ class Place:
     """Cached results of the scheduler by class of pods; None: the node is not feasible."""
 
 
-class State:
+class ClusterState:
     """All nodes, all pods, and the Pending pods."""
 
     def __init__(self) -> None:

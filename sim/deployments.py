@@ -12,18 +12,18 @@ from typing import Final, Protocol
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
-from sim.workload import Deployment
+from sim.simulated_load import Deployment
 
 QUARTER: Final = 4
 """maxSurge and maxUnavailable are the replicas divided by this number."""
 
 
-class World(Protocol):
+class DeploymentOperations(Protocol):
     """The operations of the simulator that the controllers use."""
 
-    state: State
+    state: ClusterState
 
     def now_ms(self) -> int:
         """Return the virtual time in milliseconds."""
@@ -58,15 +58,15 @@ class _Rolling:
 
 
 class Deployments:
-    """Both controllers, for all Deployments of a workload."""
+    """Both controllers, for all Deployments of a load."""
 
-    def __init__(self, world: World, seed: int) -> None:
-        self._world, self._chance = world, random.Random(seed)
+    def __init__(self, simulator: DeploymentOperations, seed: int) -> None:
+        self._simulator, self._chance = simulator, random.Random(seed)
         self._owner: dict[str, _Rolling] = {}
 
     def begin(self, deployment: Deployment) -> None:
         """Schedule all changes of a Deployment: replicas, rollouts and restarts."""
-        rolling, after = _Rolling(deployment), self._world.after
+        rolling, after = _Rolling(deployment), self._simulator.after
         for at_ms, desired in rolling.deployment.replicas:
             after(at_ms, lambda desired=desired: self._scale(rolling, desired))  # type: ignore[misc]
         for at_ms in rolling.deployment.rollouts:
@@ -91,12 +91,12 @@ class Deployments:
 
     def bound(self, pod: Pod) -> None:
         """Handle a binding: the pod becomes Ready after the startup time."""
-        rolling, now_ms = self._owner[pod.key], self._world.now_ms()
+        rolling, now_ms = self._owner[pod.key], self._simulator.now_ms()
         _, replica = rolling.pods[pod.key]
         # Pods that are bound at the start have been running since their creation.
         ready_ms = rolling.deployment.startup_ms + (now_ms or replica.created_ms)
         delay_ms = max(ready_ms - now_ms, 0)
-        self._world.after(delay_ms, lambda: self._ready(rolling, pod.key, ready_ms))
+        self._simulator.after(delay_ms, lambda: self._ready(rolling, pod.key, ready_ms))
 
     def _ready(self, rolling: _Rolling, key: str, ready_ms: int) -> None:
         if key not in rolling.pods:
@@ -152,11 +152,11 @@ class Deployments:
     def _first(self, rolling: _Rolling, replicas: Iterable[Replica]) -> list[Replica]:
         current = [self._current(replica) for replica in replicas]
         related = [self._current(replica) for _, replica in rolling.pods.values()]
-        return first_deleted(current, related, self._world.now_ms())
+        return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
         """Return the replica with its current pod: its binding and its deletion cost."""
-        return replace(replica, pod=self._world.state.pods[replica.pod.key])
+        return replace(replica, pod=self._simulator.state.pods[replica.pod.key])
 
     def _create(self, rolling: _Rolling) -> None:
         age_ms = next(iter(rolling.deployment.ages_ms[rolling.created :]), 0)
@@ -172,12 +172,12 @@ class Deployments:
             owner_kind=REPLICA_SET,
             owner_name=f"{rolling.deployment.name}-{rolling.revision}",
         )
-        rolling.pods[pod.key] = rolling.revision, Replica(pod, self._world.now_ms() - age_ms)
+        rolling.pods[pod.key] = rolling.revision, Replica(pod, self._simulator.now_ms() - age_ms)
         self._owner[pod.key] = rolling
-        self._world.create(pod)
+        self._simulator.create(pod)
 
     def _delete(self, rolling: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [replica.pod.key for replica in replicas]
         for key in keys:
             del rolling.pods[key], self._owner[key]
-        self._world.delete(keys)
+        self._simulator.delete(keys)

@@ -27,7 +27,7 @@ from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operatio
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.wire import written
 
 
@@ -58,7 +58,7 @@ class Direct:
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """Event loop without time: no pass reaches its time limit, and nothing in it sleeps."""
+    """Event loop without time: no reconciliation times out, and nothing in it sleeps."""
 
     def time(self) -> float:
         return 0.0
@@ -67,7 +67,7 @@ class _StoppedLoop(asyncio.SelectorEventLoop):
 class _Pods:
     """The Pods of the API server, as the controller writes pod deletion costs on them."""
 
-    def __init__(self, state: Callable[[], State], changed: Callable[[Pod], None]) -> None:
+    def __init__(self, state: Callable[[], ClusterState], changed: Callable[[Pod], None]) -> None:
         self._state, self._changed = state, changed
 
     async def get(self, key: str) -> tuple[Pod, str] | None:
@@ -100,7 +100,7 @@ class _Pods:
 class _Buffers:
     """The API server's CapacityBuffers, and the pods that the autoscaler derives from them."""
 
-    def __init__(self, state: Callable[[], State]) -> None:
+    def __init__(self, state: Callable[[], ClusterState]) -> None:
         self._state = state
         self._pods: dict[str, Pod] = {}
         self._replicas: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Ebb:
         self.outdated_cluster: Cluster | None = None
         """Outdated cluster that the controller sees while its watches are broken; None: the
         current one."""
-        self._state = State()
+        self._state = ClusterState()
         self._news = ClusterView()
         self._inventories = view, self._news
         self._buffers = _Buffers(lambda: self._state)
@@ -203,7 +203,7 @@ class Ebb:
         return self._peers.mutate(before, after)
 
     def urgent(self) -> bool:
-        """Return whether a pass must start before the next interval."""
+        """Return whether a reconciliation must not wait for the interval."""
         # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
         if (
             self._news.became_unschedulable.is_set()
@@ -212,7 +212,7 @@ class Ebb:
             self._news.wake.set()
         return self._news.wake.is_set()
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
         self._news.wake.clear()
         self._state, self._store = state, write

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from core.edge import files
 from core.model.errors import InvalidInputError
 from sim.report import COST, EVICTED, PENDING
+from sim.simulated_load import HOUR_MS
 from sim.simulator import Result, Sample
-from sim.workload import HOUR_MS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,8 +13,8 @@ from core.config.settings import Config
 from core.model.errors import UnavailableError
 from sim import scenario
 from sim.scenario import SCENARIOS, Scenario
+from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
-from sim.workload import Workload
 
 PARALLEL_RUNS: Final = 2
 """Number of parallel runs; each uses one core."""
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
     name: str
     scenario: Scenario
-    load: Workload
+    load: SimulatedLoad
     seed: int
     given: Config | None = None
     """Configuration of Ebb; None: the demo's own."""
@@ -39,7 +39,12 @@ class Run(NamedTuple):
 
 
 def run_all(
-    load: Workload, *, seed: int, wire: bool, on_progress: OnProgress, given: Config | None = None
+    load: SimulatedLoad,
+    *,
+    seed: int,
+    wire: bool,
+    on_progress: OnProgress,
+    given: Config | None = None,
 ) -> Mapping[str, Result]:
     """Run all scenarios with one load.
 

@@ -9,20 +9,20 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sim.processes import OnProgress, Run, run_each
-from sim.report import BY_MARK, COST, EVICTED, PENDING, ROWS, Row
+from sim.report import BY_MARK, COST, EVICTED, PENDING, RUN_METRICS, RunMetric
 from sim.scenario import MOST_ALLOCATED
+from sim.simulated_load import Deployment, SimulatedLoad
 from sim.simulator import Result, Sample
 from sim.variants import Variant
-from sim.workload import Deployment, Workload
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
 """Name of the alternative without Ebb."""
 
-Load = Callable[[int], Workload]
+LoadOfSeed = Callable[[int], SimulatedLoad]
 """Returns the load for a seed."""
 
 
-class Spread(NamedTuple):
+class MetricSummary(NamedTuple):
     """One metric over runs that differ only in their seed."""
 
     mean: Fraction
@@ -30,8 +30,8 @@ class Spread(NamedTuple):
     most: Fraction
 
     @classmethod
-    def of(cls, values: Sequence[Fraction]) -> "Spread":
-        """Return the spread of at least one value."""
+    def of(cls, values: Sequence[Fraction]) -> "MetricSummary":
+        """Return the summary of at least one value."""
         return cls(sum(values, Fraction()) / len(values), min(values), max(values))
 
 
@@ -40,24 +40,24 @@ class Outcome:
     """Result of a variant over all seeds."""
 
     variant: Variant
-    figures: Mapping[Row, Spread | None]
-    """Spread of each metric; None if a run does not define it."""
+    figures: Mapping[RunMetric, MetricSummary | None]
+    """Summary of each metric; None if a run does not define it."""
     samples: Sequence[Sample]
     """Samples of the run with the first seed."""
 
-    def mean(self, row: Row) -> Fraction:
+    def mean(self, metric: RunMetric) -> Fraction:
         """Return the mean of a metric; 0 if it is not defined."""
-        found = self.figures[row]
+        found = self.figures[metric]
         return found.mean if found is not None else Fraction()
 
-    def worst(self, row: Row) -> Fraction:
+    def worst(self, metric: RunMetric) -> Fraction:
         """Return the maximum of a metric; 0 if it is not defined."""
-        found = self.figures[row]
+        found = self.figures[metric]
         return found.most if found is not None else Fraction()
 
 
 def run_variants(
-    variants: Iterable[Variant], load: Load, seeds: Sequence[int], on_progress: OnProgress
+    variants: Iterable[Variant], load: LoadOfSeed, seeds: Sequence[int], on_progress: OnProgress
 ) -> list[Outcome]:
     """Run every variant with every seed. Raises: UnavailableError when a process is ended."""
     variants = list(variants)
@@ -79,17 +79,17 @@ def _name(variant: Variant, seed: int) -> str:
 
 
 def _outcome(variant: Variant, results: Sequence[Result]) -> Outcome:
-    figures = {row: _spread(row, results) for row in ROWS}
+    figures = {metric: _summary(metric, results) for metric in RUN_METRICS}
     return Outcome(variant, figures, results[0].samples)
 
 
-def _spread(row: Row, results: Iterable[Result]) -> Spread | None:
-    values = [row.value(result) for result in results]
+def _summary(metric: RunMetric, results: Iterable[Result]) -> MetricSummary | None:
+    values = [metric.value(result) for result in results]
     known = [value for value in values if value is not None]
-    return Spread.of(known) if len(known) == len(values) else None
+    return MetricSummary.of(known) if len(known) == len(values) else None
 
 
-def part(load: Workload, *, every: int, seed: int) -> Workload:
+def part(load: SimulatedLoad, *, every: int, seed: int) -> SimulatedLoad:
     """Return a sample of one in *every* nodes, pods and replicas, different for each seed."""
     if every == 1:
         return load

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
+from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
-from sim.workload import HOUR_MS
 
 SECOND_MS: Final = 1000
 MILLIS: Final = 1000
@@ -19,8 +19,8 @@ NONE: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One metric of a run; lower is better in all of ROWS."""
+class RunMetric:
+    """One metric of a run; lower is better in all of RUN_METRICS."""
 
     label: str
     value: Callable[[Result], Fraction | None]
@@ -29,7 +29,7 @@ class Row:
     """Number of decimal places."""
 
     def shown(self, value: Fraction | None) -> str:
-        """Return a value of this row as text; it may be a mean."""
+        """Return a value of this metric as text; it may be a mean."""
         return NONE if value is None else f"{float(value):,.{self.places}f}"
 
     def cell(self, result: Result) -> str:
@@ -44,28 +44,30 @@ def _times_the_bound(result: Result) -> Fraction | None:
     return sum((cost for cost, _ in told), Fraction()) / least if least else None
 
 
-COST: Final = Row("cost", lambda r: r.cost_ms / HOUR_MS)
-CORE_HOURS: Final = Row("core-hours", lambda r: Fraction(r.capacity_millis_ms, MILLIS * HOUR_MS))
-NODE_HOURS: Final = Row("node-hours", lambda r: Fraction(r.node_ms, HOUR_MS))
-EVICTED: Final = Row("pods evicted", lambda r: Fraction(r.evicted))
-BY_MARK: Final = Row("pods Pending because of a mark", lambda r: Fraction(r.pending_by_mark))
-PENDING: Final = Row("Pending pod-seconds", lambda r: Fraction(r.pending_ms, SECOND_MS))
-ROWS: Final = (
+COST: Final = RunMetric("cost", lambda r: r.cost_ms / HOUR_MS)
+CORE_HOURS: Final = RunMetric(
+    "core-hours", lambda r: Fraction(r.capacity_millis_ms, MILLIS * HOUR_MS)
+)
+NODE_HOURS: Final = RunMetric("node-hours", lambda r: Fraction(r.node_ms, HOUR_MS))
+EVICTED: Final = RunMetric("pods evicted", lambda r: Fraction(r.evicted))
+BY_MARK: Final = RunMetric("pods Pending because of a mark", lambda r: Fraction(r.pending_by_mark))
+PENDING: Final = RunMetric("Pending pod-seconds", lambda r: Fraction(r.pending_ms, SECOND_MS))
+RUN_METRICS: Final = (
     COST,
-    Row("cost relative to the LP lower bound", _times_the_bound, 2),
+    RunMetric("cost relative to the LP lower bound", _times_the_bound, 2),
     CORE_HOURS,
     NODE_HOURS,
     EVICTED,
-    Row("core-hours of work lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
+    RunMetric("core-hours of work lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
     BY_MARK,
     PENDING,
-    Row("longest Pending time, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),
-    Row("scale-ups", lambda r: Fraction(r.scale_ups)),
-    Row("marks", lambda r: Fraction(r.marks)),
+    RunMetric("longest Pending time, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),
+    RunMetric("scale-ups", lambda r: Fraction(r.scale_ups)),
+    RunMetric("marks", lambda r: Fraction(r.marks)),
 )
 
 
 def table(results: Mapping[str, Result]) -> list[list[str]]:
     """Return rows of cells: a heading, then one metric a row and one run a column."""
-    figures = [[row.label, *map(row.cell, results.values())] for row in ROWS]
+    figures = [[metric.label, *map(metric.cell, results.values())] for metric in RUN_METRICS]
     return [["", *results], *figures]

@@ -16,9 +16,9 @@ from sim.bound import lp_lower_bound
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
-from sim.simulator import BY_DEFAULT, Result, Setting, Simulator
+from sim.simulated_load import SimulatedLoad
+from sim.simulator import DEFAULT_OPTIONS, Result, Simulator, SimulatorOptions
 from sim.wire import OverTheWire
-from sim.workload import Workload
 
 SHARE: Final = Fraction(85, 100)
 OWN: Final = Config(
@@ -43,14 +43,18 @@ class Scenario:
     scale_down: ScaleDown
     ebb: Parts | None = None
     """Components of Ebb; None: without Ebb."""
-    setting: Setting = BY_DEFAULT
+    options: SimulatorOptions = DEFAULT_OPTIONS
 
 
-MOST_ALLOCATED: Final = Scenario("MostAllocated", ScaleDown.EMPTY, setting=Setting(PACKED))
+MOST_ALLOCATED: Final = Scenario(
+    "MostAllocated", ScaleDown.EMPTY, options=SimulatorOptions(PACKED)
+)
 """The alternative without Ebb: fuller nodes first, and only empty nodes are removed."""
-MANAGED: Final = Scenario("Ebb taint", ScaleDown.EMPTY, Parts.TAINT, Setting(extender=False))
+MANAGED: Final = Scenario(
+    "Ebb taint", ScaleDown.EMPTY, Parts.TAINT, SimulatorOptions(extender=False)
+)
 """Ebb where the scheduler cannot be configured, as on managed clusters."""
-WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, Setting(PACKED))
+WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, SimulatorOptions(PACKED))
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
     Scenario("autoscaler 50%", ScaleDown.UTILIZATION),
@@ -77,45 +81,47 @@ def _taint_alone(config: Config) -> Config:
 
 def run(
     scenario: Scenario,
-    workload: Workload,
+    load: SimulatedLoad,
     *,
     seed: int,
     wire: bool,
     given: Config | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
-    """Run *workload* once.
+    """Run *load* once.
 
     *wire*: call the programs over HTTP and HTTPS. *given*: the configuration of Ebb.
     """
-    scenario = replace(scenario, setting=_priced(scenario.setting, workload, given))
+    scenario = replace(scenario, options=_priced(scenario.options, load, given))
     if scenario.ebb is None:
-        return Simulator(workload, scenario.scale_down, None, seed, scenario.setting).run(progress)
+        return Simulator(load, scenario.scale_down, None, seed, scenario.options).run(progress)
     config = configuration(scenario.ebb, given)
     view = View(config.extender, config.taint_key)
     if not wire:
         ebb = Ebb(config, view, Direct(view, config))
-        return _with_ebb(scenario, workload, ebb, seed, progress)
+        return _with_ebb(scenario, load, ebb, seed, progress)
     with OverTheWire(view, config) as peers:
-        return _with_ebb(scenario, workload, Ebb(config, view, peers), seed, progress)
+        return _with_ebb(scenario, load, Ebb(config, view, peers), seed, progress)
 
 
-def _priced(setting: Setting, workload: Workload, given: Config | None) -> Setting:
+def _priced(
+    options: SimulatorOptions, load: SimulatedLoad, given: Config | None
+) -> SimulatorOptions:
     price = price_of(given)
     tick_ms = 1000 * (given or Config()).controller.interval_seconds
     return replace(
-        setting, price_of=price, tick_ms=tick_ms, least=lp_lower_bound(workload.templates, price)
+        options, price_of=price, tick_ms=tick_ms, least=lp_lower_bound(load.templates, price)
     )
 
 
 def _with_ebb(
     scenario: Scenario,
-    workload: Workload,
+    load: SimulatedLoad,
     ebb: Ebb,
     seed: int,
     progress: Callable[[int], None],
 ) -> Result:
     try:
-        return Simulator(workload, scenario.scale_down, ebb, seed, scenario.setting).run(progress)
+        return Simulator(load, scenario.scale_down, ebb, seed, scenario.options).run(progress)
     finally:
         ebb.close()

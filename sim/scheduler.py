@@ -1,4 +1,4 @@
-"""A model of kube-scheduler for the pods of the workload.
+"""A model of kube-scheduler for the pods of the load.
 
 Source: kube-scheduler plugins TaintToleration and those of sim.scoring, the number of sampled
 nodes (numFeasibleNodesToFind), and the sums of prioritizeNodes. Weights are the defaults.
@@ -16,7 +16,7 @@ from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import REPLICA_SET
-from sim.cluster import NodeResult, Place, State
+from sim.cluster import ClusterState, NodeResult, Place
 from sim.scoring import DEFAULT, Profile, Weighed, spread
 
 TAINT_WEIGHT: Final = 3
@@ -40,7 +40,7 @@ class Scheduler:
     """Select a node for a pod; ties are broken at random with a seed."""
 
     def __init__(
-        self, state: State, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
+        self, state: ClusterState, scorer: Scorer | None, seed: int, profile: Profile = DEFAULT
     ) -> None:
         self._state, self._scorer = state, scorer
         self._weighed = Weighed(profile)

@@ -1,4 +1,4 @@
-"""The discrete-event simulator: arrivals, bindings, ends, scans and passes in virtual time."""
+"""The discrete-event simulator: pods, nodes, scans and reconciliations in virtual time."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -16,12 +16,12 @@ from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TIMERS, Autoscaler, ScaleDown, Timers
 from sim.bound import LowerBound
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
-from sim.workload import DAY_MS, Arrival, Deployment, Workload
+from sim.simulated_load import DAY_MS, Arrival, Deployment, SimulatedLoad
 
 SAMPLE_MS: Final = 300_000
 """Interval of samples."""
@@ -32,7 +32,7 @@ PROGRESS_MS: Final = 3_600_000
 
 
 class Compactor(Scorer, Protocol):
-    """Ebb as the simulator uses it: notifications, scores, admission and passes."""
+    """Ebb as the simulator uses it: notifications, scores, admission and reconciliations."""
 
     @property
     def taint_key(self) -> str:
@@ -54,9 +54,9 @@ class Compactor(Scorer, Protocol):
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Return whether a pass must start before the next interval; a pass resets that."""
+        """Return whether a reconciliation must not wait for the interval; it resets that."""
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
 
 
@@ -105,48 +105,48 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """Settings of the programs around Ebb, except the mode of scale-down."""
+class SimulatorOptions:
+    """Options of the programs around Ebb, except the mode of scale-down."""
 
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
     """Timers of the autoscaler."""
     price_of: Price = in_cores
     tick_ms: int = INTERVAL_MS
-    """Time between passes, for workloads that do not set it."""
+    """Time between reconciliations, for loads that do not set it."""
     extender: bool = True
     """True if the scheduler calls the extender; a managed scheduler does not."""
     least: LowerBound | None = None
     """Function for the lower bound of the cost; None: it is not computed."""
 
 
-BY_DEFAULT: Final = Setting()
+DEFAULT_OPTIONS: Final = SimulatorOptions()
 
 
 class Simulator:
-    """One run of one workload."""
+    """One run of one load."""
 
     def __init__(
         self,
-        workload: Workload,
+        load: SimulatedLoad,
         scale_down: ScaleDown,
         compactor: Compactor | None,
         seed: int,
-        setting: Setting = BY_DEFAULT,
+        options: SimulatorOptions = DEFAULT_OPTIONS,
     ) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self.result = Result()
-        self._workload, self._compactor = workload, compactor
-        self._tick_ms = workload.tick_ms or setting.tick_ms
-        scorer = compactor if setting.extender else None
-        self._scheduler = Scheduler(self.state, scorer, seed, setting.profile)
-        self._autoscaler = Autoscaler(self, scale_down, workload.shapes, seed + 1, setting.timers)
+        self._load, self._compactor = load, compactor
+        self._tick_ms = load.tick_ms or options.tick_ms
+        scorer = compactor if options.extender else None
+        self._scheduler = Scheduler(self.state, scorer, seed, options.profile)
+        self._autoscaler = Autoscaler(self, scale_down, load.shapes, seed + 1, options.timers)
         self._deployments = Deployments(self, seed + 2)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
         self._pending_by_mark: set[str] = set()
-        self._price_of, self._least, self._cost = setting.price_of, setting.least, Fraction()
+        self._price_of, self._least, self._cost = options.price_of, options.least, Fraction()
         self._prices: dict[str, Fraction] = {}
         self._now = self._numbers = self._capacity_millis = 0
 
@@ -155,10 +155,10 @@ class Simulator:
         return self._now
 
     def run(self, progress: Callable[[int], None] = lambda _: None) -> Result:
-        """Run the workload to its end; call *progress* with the simulated hours."""
-        for shape in self._workload.nodes:
+        """Run the load to its end; call *progress* with the simulated hours."""
+        for shape in self._load.nodes:
             self.ready_node(self.new_node(shape, DAY_MS))
-        for one in self._workload.in_order():
+        for one in self._load.in_order():
             if isinstance(one, Deployment):
                 self._deployments.begin(one)
             else:
@@ -168,12 +168,12 @@ class Simulator:
         self._every(PROGRESS_MS, lambda: progress(self._now // PROGRESS_MS))
         if self._compactor is not None:
             self._every(self._tick_ms, self._tick)
-        while self._queue and self._queue[0][0] <= self._workload.duration_ms:
+        while self._queue and self._queue[0][0] <= self._load.duration_ms:
             at_ms, _, act = heapq.heappop(self._queue)
             self._advance(at_ms)
             act()
-            self._run_urgent_passes()
-        self._advance(self._workload.duration_ms)
+            self._run_urgent_reconciliations()
+        self._advance(self._load.duration_ms)
         for since in self.state.pending.values():
             self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
@@ -234,7 +234,7 @@ class Simulator:
 
     def template(self, shape: Resources) -> Node:
         """Return a new Node of a shape."""
-        return self._workload.template(shape)
+        return self._load.template(shape)
 
     def new_node(self, shape: Resources, age_ms: int = 0) -> str:
         """Create a Node of that age that is not Ready yet; return its name."""
@@ -288,8 +288,8 @@ class Simulator:
             self._compactor.tick(self.state, self.write, self._now)
             self._schedule_waiting()
 
-    def _run_urgent_passes(self) -> None:
-        """Run the passes that must not wait for the interval."""
+    def _run_urgent_reconciliations(self) -> None:
+        """Run the reconciliations that must not wait for the interval."""
         while self._compactor is not None and self._compactor.urgent():
             self._tick()
 
@@ -319,7 +319,7 @@ class Simulator:
         pending_pod = self.state.refuse(pod.key)
         if self._compactor is not None:
             self._compactor.pod_changed(pending_pod)
-            self._run_urgent_passes()
+            self._run_urgent_reconciliations()
         self._autoscaler.unschedulable()
 
     def _count_pending_by_mark(self, pod: Pod) -> None:

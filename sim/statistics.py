@@ -1,4 +1,4 @@
-"""Rounded statistics of the openb trace, from which the demo's workload is drawn; no rows.
+"""Rounded statistics of the openb trace, from which the demo's load is drawn; no rows.
 
 Source: openb (Alibaba; hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0): 1,523 nodes and
 8,152 pods. tests/sim/test_statistics.py recounts them if the trace is available. Units:

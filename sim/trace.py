@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from core.model.errors import InvalidInputError
 from core.model.resources import Resources
+from sim.simulated_load import PODS_PER_NODE, SimulatedLoad, amount, bootstrap
 from sim.statistics import WAVE_PERCENT
-from sim.workload import PODS_PER_NODE, Workload, amount, bootstrap
 
 NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
@@ -27,7 +27,7 @@ def nodes(folder: Path) -> list[tuple[str, Resources]]:
     ]  # fmt: skip
 
 
-class Row(NamedTuple):
+class TracePod(NamedTuple):
     """A pod of the trace."""
 
     created_ms: int
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     life_ms: int
 
 
-def rows(folder: Path) -> list[Row]:
+def pods(folder: Path) -> list[TracePod]:
     """Return every pod, in order of creation. Raises: InvalidInputError with file and line."""
     found = []
     for at, row in _rows(folder / PODS_FILE, "name"):
@@ -45,17 +45,17 @@ def rows(folder: Path) -> list[Row]:
             raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
         gpu = _int(row, "num_gpu", at) * _int(row, "gpu_milli", at)
         requests = amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at), gpu)
-        found.append(Row(1000 * created, row["name"], requests, 1000 * (deleted - created)))
-    return sorted(found, key=lambda row: row[:2])
+        found.append(TracePod(1000 * created, row["name"], requests, 1000 * (deleted - created)))
+    return sorted(found, key=lambda pod: pod[:2])
 
 
-def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
+def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad:
     """Draw pods from the trace, with the arrival rate over the day of the built-in load.
 
     Raises: InvalidInputError with file and line.
     """
     shapes = [shape for _, shape in nodes(folder)]
-    lives = [(row.requests, row.life_ms) for row in rows(folder)]
+    lives = [(pod.requests, pod.life_ms) for pod in pods(folder)]
     return bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
 
 

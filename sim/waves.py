@@ -14,16 +14,16 @@ from functools import lru_cache
 from typing import Final
 
 from core.model.resources import Resources
-from sim.statistics import POD_SHAPES, WAVE_PERCENT
-from sim.workload import (
+from sim.simulated_load import (
     DAY_MS,
     HOUR_MS,
     PODS_AT_ONCE,
     Deployment,
-    Workload,
+    SimulatedLoad,
     amount,
     embedded,
 )
+from sim.statistics import POD_SHAPES, WAVE_PERCENT
 
 SYNC_MS: Final = 15_000
 TOLERANCE_PARTS: Final = 10
@@ -79,7 +79,7 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
             yield at_ms, replicas
 
 
-def mixed(seed: int, days: int) -> Workload:
+def mixed(seed: int, days: int) -> SimulatedLoad:
     """Generate Jobs and Deployments, half of the pods each, on the built-in nodes."""
     half = PODS_AT_ONCE // 2
     return replace(

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from cli import output
-from cli.answers import Settings
+from cli.answers import SettingsSchema
 from cli.input import source
 from core.edge import files
 from core.model.errors import ConfigError, EbbError, InvalidInputError
@@ -20,10 +20,10 @@ def command() -> None:
 
 
 @command.command("schema")
-@output.option(Settings, "json")
+@output.option(SettingsSchema, "json")
 def schema(form: str) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
-    output.print_answer(Settings(), form)
+    output.print_answer(SettingsSchema(), form)
 
 
 @command.command("validate")

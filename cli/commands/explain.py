@@ -11,7 +11,7 @@ from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import Explainer
 from cli.input import source
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import node_statuses
+from cli.input.mark_status import mark_statuses
 from core.edge.clock import SystemClock
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
@@ -38,7 +38,7 @@ def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
     answer = _explainer(cluster_input, now).node(name)
     if answer is None:
         raise _unknown("node", name, [node.name for node in cluster_input.cluster.nodes])
-    statuses = node_statuses(cluster_input.cluster, cluster_input.config, now)
+    statuses = mark_statuses(cluster_input.cluster, cluster_input.config, now)
     (status,) = (status for status in statuses if status.node == name)
     explained = NodeExplained(
         answer=answer,

@@ -13,7 +13,7 @@ from core.edge.clock import SystemClock
 @click.command("status")
 @partial(source.options, leader=True)
 @source.installed
-@output.option(overview.Status)
+@output.option(overview.ClusterStatus)
 def command(cluster_input: ClusterInput, /, form: str) -> None:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cli.explain.caveats import Caveat, caveats
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import NodeStatus, Protection, node_statuses
+from cli.input.mark_status import MarkStatus, Protection, mark_statuses
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
@@ -39,12 +39,12 @@ class Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class ClusterStatus:
     """Answer of `ebb status`."""
 
     cluster_input: ClusterInput
     plan: Plan
-    marked: tuple[NodeStatus, ...]
+    marked: tuple[MarkStatus, ...]
     """Marked nodes that are not leaving, oldest mark first, in the order of planning."""
     leaving: int
     """Number of leaving nodes (core.model.node_lifecycle)."""
@@ -122,11 +122,11 @@ class Status:
         )
 
 
-def summarize(cluster_input: ClusterInput, now_seconds: int) -> Status:
+def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
     """Make a plan for the cluster and count nodes and pods."""
     snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
     plan = make_plan(snapshot)
-    statuses = node_statuses(cluster_input.cluster, cluster_input.config, now_seconds)
+    statuses = mark_statuses(cluster_input.cluster, cluster_input.config, now_seconds)
     marked = [one for one in statuses if one.mark is not None and not one.leaving]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
@@ -137,7 +137,7 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> Status:
     pending = [pod for pod in cluster_input.cluster.pods if pod.node is None]
     searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
     evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
-    return Status(
+    return ClusterStatus(
         cluster_input=cluster_input,
         plan=plan,
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),

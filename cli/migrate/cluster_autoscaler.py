@@ -114,7 +114,7 @@ def _name(flag: str) -> str:
 
 
 def _is_flag(name: str) -> bool:
-    return name in TAKEN and TAKEN[name].kind in (FLAG, MODE)
+    return name in TAKEN and TAKEN[name].value_type in (FLAG, MODE)
 
 
 def _ours(found: Sequence[Given], program: Sequence[str]) -> Sequence[Given]:

@@ -114,7 +114,7 @@ def _pool(name: str, pool: object, result: Migrated) -> bool:
     result.put((*at, ENABLED), enabled)
     for key, taken in OF_POOL.items():
         if enabled or pool.get(key) not in _UNSET:
-            result.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.kind))
+            result.put((*at, *taken.path), read(f"{where}.{key}", pool.get(key), taken.value_type))
     for other in _others(pool, ENABLED, *OF_POOL):
         result.leave(Given(f"{where}.{other.key}", other.value), "unknown to the compactor")
     return enabled

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from cli.migrate.values import Kind, read, shown
+from cli.migrate.values import ValueType, read, shown
 from core.config.settings import API_VERSION, KIND
 
 
@@ -20,7 +20,7 @@ class Taken(NamedTuple):
 
     path: tuple[str, ...]
     """Path of the setting in an EbbConfiguration."""
-    kind: Kind
+    value_type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Migrated:
 
     def take(self, one: Given, taken: Taken) -> None:
         """Convert a setting and set its equivalent. Raises: InvalidInputError."""
-        self.put(taken.path, read(one.key, one.value, taken.kind))
+        self.put(taken.path, read(one.key, one.value, taken.value_type))
 
     def leave(self, one: Given, why: str) -> None:
         """Add a note about a setting without an equivalent."""

@@ -15,7 +15,7 @@ SHOWN_MAX: Final = 80
 """Characters of a key or value that a message shows."""
 
 
-class Kind(NamedTuple):
+class ValueType(NamedTuple):
     """A type of value."""
 
     read: Callable[[str], object]
@@ -32,13 +32,15 @@ def text(value: object) -> str:
     raise ValueError
 
 
-def read(key: str, value: object, kind: Kind) -> object:
+def read(key: str, value: object, value_type: ValueType) -> object:
     """Convert a value. Raises: InvalidInputError with key, value and the allowed values."""
     try:
-        return kind.read(text(value))
+        return value_type.read(text(value))
     except ValueError as fault:
         text_of_value = "missing" if value is None else _SHORT.repr(value)
-        raise InvalidInputError(shown(key), f"{text_of_value}; allowed: {kind.allowed}") from fault
+        raise InvalidInputError(
+            shown(key), f"{text_of_value}; allowed: {value_type.allowed}"
+        ) from fault
 
 
 def shown(value: object) -> str:
@@ -115,32 +117,32 @@ def flag(given: str) -> bool:
     return given in _TRUE
 
 
-def _counted(least: int) -> Kind:
+def _counted(least: int) -> ValueType:
     def read(given: str) -> int:
         found = _whole(given)
         if not least <= found <= NODES_MAX:
             raise ValueError
         return found
 
-    return Kind(read, f"a whole number from {least} to {NODES_MAX}")
+    return ValueType(read, f"a whole number from {least} to {NODES_MAX}")
 
 
-def _lasting(seconds: Callable[[str], Fraction], allowed: str, least: int = 0) -> Kind:
+def _lasting(seconds: Callable[[str], Fraction], allowed: str, least: int = 0) -> ValueType:
     def read(given: str) -> object:
         found = seconds(given)
         if found.denominator != 1 or not least <= found <= DURATION_SECONDS_MAX:
             raise ValueError
         return duration().write(int(found))
 
-    return Kind(read, f"{allowed}, {least}s to 720h")
+    return ValueType(read, f"{allowed}, {least}s to 720h")
 
 
 COUNT: Final = _counted(0)
 COUNT_FROM_1: Final = _counted(1)
-NUMBER: Final = Kind(_number, "a decimal number of at least 0")
-SHARE: Final = Kind(_share, "a decimal number above 0 and up to 1, of at most 11 places")
-FLAG: Final = Kind(flag, "true | false")
-MODE: Final = Kind(lambda given: "enforce" if flag(given) else "observe", "true | false")
+NUMBER: Final = ValueType(_number, "a decimal number of at least 0")
+SHARE: Final = ValueType(_share, "a decimal number above 0 and up to 1, of at most 11 places")
+FLAG: Final = ValueType(flag, "true | false")
+MODE: Final = ValueType(lambda given: "enforce" if flag(given) else "observe", "true | false")
 DURATION: Final = _lasting(_seconds, "a duration of whole seconds")
 INTERVAL: Final = _lasting(_seconds, "a duration of whole seconds", 1)
 MINUTES: Final = _lasting(_minutes, 'whole minutes such as "10", or a duration such as "10m"')

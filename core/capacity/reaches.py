@@ -53,8 +53,8 @@ class Reach:
     """
 
     key: str
-    """Full text of its constraints. It is stable between passes, unless a pod selects the same
-    nodes in a shorter way (core.engine.reach_keys)."""
+    """Full text of its constraints. It is stable between reconciliations, unless a pod selects the
+    same nodes in a shorter way (core.engine.reach_keys)."""
     nodes: tuple[int, ...]
     """Node ids, ascending."""
     name: str

@@ -160,11 +160,11 @@ class Pool:
     """Requirements on the labels of the pool's nodes, as in Kubernetes; all of them must match."""
     budget: Annotated[Budget, FLATTENED]
     thresholds: PoolEnter = None
-    """Thresholds for all sets of nodes that a pod can use and that include a node of this pool. A
-    missing value is that of the cluster."""
+    """Thresholds for every set of nodes that a pod can use and that includes a node of this pool.
+    By default each of them is that of the cluster."""
     release_thresholds: ReleaseThresholds = None
-    """The mark of a node of the pool is removed above these thresholds. A missing value is 5
-    percentage points above `thresholds`."""
+    """The mark of a node of the pool is removed above these thresholds. By default each of them is
+    5 percentage points above the same threshold in `thresholds`."""
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Return whether `nodeSelector` and `matchExpressions` match the labels of a node.

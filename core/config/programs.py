@@ -53,9 +53,10 @@ class ExtenderConfig:
     """Settings of the extender."""
 
     score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
-    """With `pack`, an unmarked node scores higher the fuller it is, and the smaller the part of
-    its cost is that the pod takes. Pods of ReplicaSets prefer nodes with such pods only, and other
-    pods prefer the other nodes. With `marks`, all unmarked nodes have the same score."""
+    """How unmarked nodes are scored; marked nodes always score lower. `pack` prefers fuller nodes,
+    nodes without GPUs or other costly resources that the pod does not need, and nodes whose pods
+    have the same kind of owner: a ReplicaSet, or another. `marks` scores all unmarked nodes
+    equally."""
     listen: Address = "[::]:8888"
     """Address for calls of kube-scheduler and for probes. `[::]` is every address, IPv4
     included."""

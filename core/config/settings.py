@@ -185,7 +185,7 @@ class Price:
 
 
 class WhenUnsatisfiable(StrEnum):
-    """What kube-scheduler does with a pod for which no node satisfies the constraint."""
+    """The action of kube-scheduler if no node satisfies the constraint for a pod."""
 
     DO_NOT_SCHEDULE = "DoNotSchedule"
     SCHEDULE_ANYWAY = "ScheduleAnyway"
@@ -238,8 +238,8 @@ class Config:
     """Maximum ratio of requests to usable capacity after the removal of a node. It must hold in
     the cluster and in every set of nodes that a pod can use."""
     release_thresholds: ReleaseThresholds = None
-    """The mark of a node is removed above these thresholds. A missing value is 5 percentage points
-    above `thresholds`."""
+    """The mark of a node is removed above these thresholds. By default each of them is 5
+    percentage points above the same threshold in `thresholds`."""
     usability: UsabilityForm = UsabilityMode.AUTO
     """Which free capacity counts as usable. With `auto`, Ebb derives the limits from the running
     pods: the smallest usable amounts of CPU and memory, and the largest usable ratios between

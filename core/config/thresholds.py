@@ -24,8 +24,8 @@ class Thresholds:
     memory: Annotated[Fraction, SHARE] = Fraction(4, 5)
     """Maximum for memory."""
     devices: Annotated[Fraction, SHARE] | None = None
-    """Maximum for each device that pods request, such as nvidia.com/gpu. A missing value is that
-    of CPU."""
+    """Maximum for each device that pods request, such as nvidia.com/gpu. By default the same as
+    for CPU."""
 
     def leave(self) -> "Thresholds":
         """Return the default thresholds of utilization above which marks are removed."""

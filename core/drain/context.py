@@ -27,7 +27,7 @@ from core.model.reason import Blocker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainInput:
-    """Input of a decision about evictions: one pass, and the leader that makes it."""
+    """Input of a decision about evictions: one reconciliation, and the leader that makes it."""
 
     cluster: Cluster
     plan: Plan

@@ -24,7 +24,7 @@ from core.model.workload import STATEFUL_SET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainDecision:
-    """The decision of a pass."""
+    """The decision of a reconciliation."""
 
     state: DrainState
     """State after the decision: the node that is being drained, and failed drains."""

@@ -40,7 +40,8 @@ class Evicted(NamedTuple):
     ready: int
     """Number of Ready pods of its owner before any eviction."""
     at: int
-    """Unix second of the eviction; while the pod terminates in time, that of the last pass."""
+    """Unix second of the eviction, or of the last reconciliation while the pod terminates in
+    time."""
 
 
 class Refused(NamedTuple):

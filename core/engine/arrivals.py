@@ -1,6 +1,6 @@
 """Count the pods that are created, so that room can be reserved for similar pods.
 
-A pod has arrived when a pass sees it that the previous pass did not see. Its creationTimestamp is
+A pod has arrived when a reconciliation sees it for the first time. Its creationTimestamp is
 ignored: only the leader's clock counts, and the pods that still exist say little about those that
 a leader has not seen.
 
@@ -128,10 +128,10 @@ class Arrivals:
     """Counted arrivals."""
 
     buckets: TimeBuckets | None = None
-    """Lengths of the buckets; None before the first pass, or if no room is reserved."""
+    """Lengths of the buckets; None before the first reconciliation, or if no room is reserved."""
     pods: Sequence[Pod] = field(default=(), compare=False)
-    """Pods of the last pass, sorted by name. Comparisons ignore them, since only their identity
-    matters."""
+    """Pods of the last reconciliation, sorted by name. Comparisons ignore them, since only their
+    identity matters."""
     recent: Buckets = field(default_factory=dict)
     """Arrivals within the lookback."""
     last_recent: LastBucket = NOTHING
@@ -141,14 +141,14 @@ class Arrivals:
     departed: Mapping[Workload, Departures] = field(default_factory=dict)
     """Departures by workload."""
     counting_since: int | None = None
-    """Time of the pass in which counting began, unix seconds; None before it."""
+    """Time of the reconciliation in which counting began, unix seconds; None before it."""
 
     def observe(self, seen: ClusterSnapshot, now: Now) -> "Arrivals":
-        """Return the state after a pass; counting restarts if the bucket lengths have changed."""
+        """Return the state after a reconciliation; new bucket lengths restart the counting."""
         return _observed(self, seen, now)
 
     def unchanged(self, now: Now) -> "Arrivals":
-        """Return the state after a pass that was skipped, without expired buckets."""
+        """Return the state after a skipped reconciliation, without expired buckets."""
         return without_expired(self, now)
 
     def renamed(self, keys: RenamedKeys) -> "Arrivals":

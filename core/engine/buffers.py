@@ -21,7 +21,7 @@ from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE, share_of_room
 
 BUFFERS_MAX: Final = 256
-"""Maximum number of CapacityBuffers in a pass; namespaces take turns."""
+"""Maximum number of CapacityBuffers in a reconciliation; namespaces take turns."""
 PODS_MAX: Final = 2000
 """Maximum number of pods of all CapacityBuffers."""
 ALL: Final = None

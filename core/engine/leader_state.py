@@ -1,4 +1,4 @@
-"""Keep the state of a leader between passes, and derive the current rate limits from it."""
+"""Keep a leader's state between reconciliations, and derive the current rate limits from it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -49,18 +49,18 @@ class LeaderState:
     """Memory of a leader; a new leader starts with an empty one and restarts all delays."""
 
     first_pass_at: int | None = None
-    """Time of the first pass, unix seconds; None before it."""
+    """Time of the first reconciliation, unix seconds; None before it."""
     candidates: Mapping[str, int] = field(default_factory=dict)
     """Time since which each node has been a candidate without interruption, unix seconds."""
     policy: str = ""
-    """Name of the policy that nominated the candidates; empty before the first pass."""
+    """Name of the policy that nominated the candidates; empty before the first reconciliation."""
     hints: Hints = field(default_factory=Hints)
     """Planned placements of candidates' pods, for a policy that remembers them."""
     last_pass_at: int = 0
-    """Time of the last pass, unix seconds; 0 before the first one."""
+    """Time of the last reconciliation, unix seconds; 0 before the first one."""
     node_uids: Mapping[str, str] = field(default_factory=dict)
-    """UID by name of each node of the last pass; empty if the Node has none. A Node that was
-    deleted and created again has another UID."""
+    """UID by name of each node of the last reconciliation; empty if the Node has none. A Node that
+    was deleted and created again has another UID."""
     node_added_at: int | None = None
     """Time at which the last node was added, virtual nodes aside, unix seconds; None if
     unknown."""
@@ -74,7 +74,7 @@ class LeaderState:
     failed_writes: Mapping[str, FailedWrite] = field(default_factory=dict)
     """Nodes on which a write failed, by name."""
     marked_before: frozenset[str] = frozenset()
-    """Nodes that had a mark in the last pass."""
+    """Nodes that had a mark in the last reconciliation."""
     last_mark_at: int | None = None
     """Time of the last mark, or of the last release of a node that did not empty, unix seconds."""
     peak: Peak = field(default_factory=Peak)
@@ -82,7 +82,7 @@ class LeaderState:
     recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
     """Node constraints that pods had within the peak window."""
     reach_keys: ReachKeys = field(default_factory=ReachKeys)
-    """Reaches of the last pass, by their keys."""
+    """Reaches of the last reconciliation, by their keys."""
     pending_since: Mapping[str, int] = field(default_factory=dict)
     """Time since which each pod is pending although the plan found a place for it, unix
     seconds."""
@@ -115,7 +115,7 @@ class LeaderState:
         )
 
     def unchanged(self, now: Now) -> "LeaderState":
-        """Return the state after a pass that was skipped, because the cluster had not changed."""
+        """Return the state after a skipped reconciliation: the cluster had not changed."""
         states = {name: one.unchanged(now) for name, one in self._states().items()}
         return replace(self, last_pass_at=now.seconds, **states)
 
@@ -151,8 +151,8 @@ class LeaderState:
             seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
         # Their unneeded time restarts, and empty nodes are skipped too. Otherwise a user who can
-        # have every write on some nodes rejected would make each pass try these nodes before all
-        # others.
+        # have every write on some nodes rejected would make each reconciliation try these nodes
+        # before all others.
         return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
 
     def skipped_until(self, now: Now) -> Mapping[str, int]:
@@ -237,7 +237,7 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
 
 
 def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> frozenset[str]:
-    """Return the nodes that were added since the last pass; none in the first pass."""
+    """Return the nodes that were added since the last reconciliation; none in the first one."""
     if state.first_pass_at is None:
         return frozenset()
     # Virtual nodes come with every pod, so they are no scale-up. Neither is a node that stops
@@ -259,7 +259,7 @@ def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str
     for name, mark in snapshot.marks.items():
         known = state.recent_marks.get(name) if name in state.marked_before else None
         # A kubelet, or a leader whose clock was ahead, may have written the time. So a mark keeps
-        # the time of the first pass that saw it, and can use up the window only once.
+        # the time of the first reconciliation that saw it, and can use up the window only once.
         since = known.since if known else max(mark.since, state.last_pass_at)
         pool = budgets.pool_of(snapshot.node_order.nodes[snapshot.node_order.ids[name]].labels)
         marked[name] = RecordedMark(
@@ -282,8 +282,8 @@ def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:
     """Return when the last node was added."""
     if state.first_pass_at is not None:
         return state.node_added_at
-    # Only the first pass reads the creation times, which the clock of the API server sets. Later
-    # passes see nodes being added.
+    # Only the first reconciliation reads the creation times, which the clock of the API server
+    # sets. Later reconciliations see nodes being added.
     made = (node.created_seconds for node in cluster.nodes if not node.virtual)
     return max((now.capped(at) for at in made if at is not None), default=None)
 
@@ -292,9 +292,9 @@ def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | Non
     """Return when the last mark was set, or removed because its node did not empty in time."""
     first = state.first_pass_at is None
     # A node's kubelet may write the annotations that contain the times, but not the mark. So the
-    # times are read only in the first pass, and later on nodes whose mark was set or removed since
-    # the last pass. A kubelet can neither stop the controller for longer than the interval nor
-    # hide a mark from it.
+    # times are read only in the first reconciliation, and later on nodes whose mark was set or
+    # removed since the last reconciliation. A kubelet can neither stop the controller for longer
+    # than the interval nor hide a mark from it.
     new = snapshot.marks.keys() - state.marked_before
     found = [max(snapshot.marks[name].since, state.last_pass_at) for name in new]
     rules = snapshot.config.budgets.backoff

@@ -35,8 +35,8 @@ SHAPES_MAX: Final = 256
 """Maximum number of pod shapes that a rule checks. If there are more, all marks stay
 PreferNoSchedule."""
 LOOKS_MAX: Final = 4096
-"""Maximum number of pod sizes that the preemption check tries in a pass. The marks that are not
-checked stay PreferNoSchedule."""
+"""Maximum number of pod sizes that the preemption check tries in a reconciliation. The marks that
+are not checked stay PreferNoSchedule."""
 _COMMON: Final = ("cpu", "memory", "ephemeral-storage")
 
 HARD_DAEMONSET: Final = Reason(
@@ -139,7 +139,8 @@ def reasons_against(
     """Return the reasons against a NoSchedule mark for every marked node.
 
     *stuck*: Pending pods, and why a NoSchedule mark may keep them so (core.engine.unschedulable).
-    *new*: nodes that get a mark in this pass, so that they count as marked for the others.
+    *new*: nodes that get a mark in this reconciliation, so that they count as marked for the
+    others.
     """
     marks, used = snapshot.marks, snapshot.pod_index.requests
     if not marks:
@@ -182,7 +183,7 @@ class RecentReasons:
     last: Mapping[str, tuple[int, Blocker]] = field(default_factory=dict)
     """Time at which a reason was last found (unix seconds) and the reason, by marked node."""
     current: frozenset[str] = frozenset()
-    """Nodes for which the last pass found a reason."""
+    """Nodes for which the last reconciliation found a reason."""
 
     @staticmethod
     def of_new_leader(marks: Mapping[str, ExistingMark], now: Now) -> "RecentReasons":
@@ -197,7 +198,7 @@ class RecentReasons:
         return RecentReasons(dict.fromkeys(soft, (now.seconds, blocker)))
 
     def observe(self, seen: Against, now: Now) -> "RecentReasons":
-        """Return the state after a pass that has found these reasons."""
+        """Return the state after a reconciliation that has found these reasons."""
         kept = {
             name: (now.capped(at), blocker)
             for name, (at, blocker) in self.last.items()
@@ -212,7 +213,7 @@ class RecentReasons:
         return RecentReasons(kept | found, frozenset(found))
 
     def unchanged(self, now: Now) -> "RecentReasons":
-        """Return the state after a pass that was skipped."""
+        """Return the state after a skipped reconciliation."""
         found = {name: (now.seconds, self.last[name][1]) for name in self.current}
         return replace(self, last={**self.last, **found})
 
@@ -223,8 +224,8 @@ class RecentReasons:
     def merged_with(self, found: Against) -> dict[str, tuple[Blocker, ...]]:
         """Return the reasons in *found*, and those that ended less than PAUSE_SECONDS ago."""
         added = dict(found)
-        # Whether a reason has ended depends on `current`, not on the time: two passes may run in
-        # the same second.
+        # Whether a reason has ended depends on `current`, not on the time: two reconciliations may
+        # run in the same second.
         for name in self.last.keys() & found.keys() - self.current:
             at, blocker = self.last[name]
             message = f"{blocker.message}; last seen {timestamp(at)}"
@@ -304,7 +305,7 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes in whose topology domain a spread pod would find no other node.
 
     PreferNoSchedule marks count too, because all nodes of a domain may get a NoSchedule mark in
-    one pass. Nodes that such pods cannot use anyway are ignored.
+    one reconciliation. Nodes that such pods cannot use anyway are ignored.
     """
     keys: dict[str, dict[NodeConstraints, None]] = {}
     # Compare objects before values: pods of one template share them, and hashing is slow.

@@ -25,7 +25,7 @@ class Peak:
     """Samples (unix seconds, requests) that no later sample exceeds, by the key of a reach."""
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a pass."""
+        """Return the state after a reconciliation."""
         seconds = seen.config.budgets.stabilization_window_seconds
         return replace(
             self,
@@ -36,7 +36,7 @@ class Peak:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a pass that was skipped: the last sample is extended to *now*."""
+        """Return the state after a skipped reconciliation: the last sample extends to *now*."""
         return replace(
             self,
             looks={
@@ -87,9 +87,9 @@ class RecentTemplates:
     """
 
     seen_at: Mapping[NodeConstraints, int] = field(default_factory=dict)
-    """Time of the last pass that saw a pod with the template, unix seconds."""
+    """Time of the last reconciliation that saw a pod with the template, unix seconds."""
     current: frozenset[NodeConstraints] = frozenset()
-    """Templates of the pods in the last pass."""
+    """Templates of the pods in the last reconciliation."""
 
     def within(
         self, window_seconds: int, without: Collection[NodeConstraints], now: Now
@@ -102,12 +102,13 @@ class RecentTemplates:
         ]
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
-        """Return the state after a pass."""
+        """Return the state after a reconciliation."""
         if not seen.config.budgets.stabilization_window_seconds:
             return type(self)()
         left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:
-            # The next pass does not know the templates that are dropped here, so it must run.
+            # The next reconciliation does not know the templates that are dropped here, so it must
+            # run.
             now.expire()
         kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
         current = frozenset(seen.reaches.current_templates)
@@ -118,7 +119,7 @@ class RecentTemplates:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a pass that was skipped."""
+        """Return the state after a skipped reconciliation."""
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002

@@ -1,9 +1,9 @@
-"""Remember placements for the pods of unneeded nodes between passes.
+"""Remember placements for the pods of unneeded nodes between reconciliations.
 
 A node is listed as unneeded while its pods would find places after the removal of the marked
 nodes. Other unneeded nodes count as staying. A node keeps its remembered placements while they are
-valid; otherwise another place is searched for. If a node has left since the last pass and its pods
-may have taken the place, the unneeded time of the listed node restarts.
+valid; otherwise another place is searched for. If a node has left since the last reconciliation
+and its pods may have taken the place, the unneeded time of the listed node restarts.
 
 First-fit prefers the fullest nodes, so all unneeded nodes would rely on the same room, and each
 removal would restart the unneeded time of the others. So a node avoids room that two others rely
@@ -33,7 +33,7 @@ class Hints:
     placements: Mapping[str, tuple[Placement, ...]] = field(default_factory=dict)
     """Placements by node, for unneeded nodes and for marked nodes that can be removed."""
     unmarked_nodes: frozenset[str] = frozenset()
-    """Nodes of the last pass that were unmarked and not leaving."""
+    """Nodes of the last reconciliation that were unmarked and not leaving."""
 
 
 class UnneededNodes:
@@ -55,7 +55,7 @@ class UnneededNodes:
         """Time since which each listed node has been listed without interruption, unix seconds."""
 
     def was_listed(self, node: str) -> bool:
-        """Report whether the node was listed in the last pass."""
+        """Report whether the node was listed in the last reconciliation."""
         return node in self._since and node in self._before.placements
 
     def known_placements(self, packer: Packer, node: int) -> Known:
@@ -123,8 +123,8 @@ class UnneededNodes:
     def _list(self, packer: Packer, node: int, found: Attempt, known: Known) -> None:
         """List the node as unneeded.
 
-        Its unneeded time restarts if another node has left the cluster since the last pass and a
-        pod of the listed node has lost its remembered place.
+        Its unneeded time restarts if another node has left the cluster since the last
+        reconciliation and a pod of the listed node has lost its remembered place.
         """
         name = packer.nodes[node].name
         if self.remember(name, placements(packer, found)):
@@ -134,7 +134,7 @@ class UnneededNodes:
             self.since[name] = self._now.seconds if restart else self._since[name]
 
     def _keep_as_before(self, node: str) -> None:
-        """Keep the node as it was in the last pass, because there is no time to check it."""
+        """Keep the node as in the last reconciliation, because there is no time to check it."""
         self._complete = False
         if self.was_listed(node) and self.remember(node, self._before.placements[node]):
             self.since[node] = self._since[node]
@@ -159,7 +159,8 @@ class UnneededNodes:
 
     def hints(self) -> Hints:
         """Return the hints to remember."""
-        # If not every node was checked, the next pass must notice again which nodes have left.
+        # If not every node was checked, the next reconciliation must notice again which nodes have
+        # left.
         before = frozenset() if self._complete else self._before.unmarked_nodes
         return Hints(self._placements, self._unmarked_nodes | before)
 

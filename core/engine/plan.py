@@ -120,7 +120,7 @@ class Plan:
     held: frozenset[str] = frozenset()
     """Unmarked nodes to protect from scale-down (core.engine.protection)."""
     complete: bool = True
-    """True if the pass had time to try every node."""
+    """True if the reconciliation had time to try every node."""
 
 
 def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[ReachSums]:

@@ -97,11 +97,11 @@ class _Route(NamedTuple):
 Delays = Mapping[str, int]
 """End of the unneeded time by candidate, unix seconds."""
 InTime = Callable[[], bool]
-"""Reports whether the pass has time left."""
+"""Reports whether the reconciliation has time left."""
 
 
 def unlimited_time() -> bool:
-    """Return True: the pass has no time limit."""
+    """Return True: the reconciliation has no time limit."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""Index the pods of a cluster, and update the index with the changes since the last pass.
+"""Index the pods of a cluster, and update the index at each reconciliation.
 
 The only node properties that matter here are whether the node exists and whether it is virtual.
 """

@@ -1,8 +1,9 @@
 """Measure how long new nodes take, from pods that were waiting for them.
 
-The time begins with the pass that first sees a pod unschedulable. It ends with the pass that sees
-the pod on a node added since. So it includes the autoscaler's decision, the start of the machine,
-its readiness, and the scheduler. Only the leader's clock counts. Each node counts once per reach.
+The time begins with the reconciliation that first sees a pod unschedulable. It ends with the
+reconciliation that sees the pod on a node added since. So it includes the autoscaler's decision,
+the start of the machine, its readiness, and the scheduler. Only the leader's clock counts. Each
+node counts once per reach.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ class ProvisioningTimes:
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
     def observe(self, seen: "AddedNodes", now: Now) -> "ProvisioningTimes":
-        """Return the state after a pass that first sees the new nodes."""
+        """Return the state after a reconciliation that first sees the new nodes."""
         return _observed(self, seen.snapshot, seen.new, now.seconds)
 
     def unchanged(self, now: Now) -> "ProvisioningTimes":  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Run one pass: decide which nodes the cluster can do without, and why the others must stay.
+"""Run one reconciliation: find the removable nodes, and why the other nodes must stay.
 
 All functions are pure: the same cluster, configuration, state and time give the same result. The
 steps are those of thesis 4.4, 4.5 and 4.7, extended to a joint plan: the pods that one removal
@@ -29,25 +29,25 @@ from core.model.now import Now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassResult:
-    """The result of one pass."""
+    """The result of one reconciliation."""
 
     snapshot: ClusterSnapshot = field(compare=False)
-    """Snapshot that the plan was made for. If the pass was skipped, the Node objects in it may
-    have an older resource version."""
+    """Snapshot that the plan was made for. If the reconciliation was skipped, the Node objects in
+    it may have an older resource version."""
     state: LeaderState
     plan: Plan
     rate_limits: RateLimits
     no_schedule_blockers: no_schedule.Against
     """Reasons against NoSchedule marks, by node; empty if the configuration asks for none."""
     at: int
-    """Time of the pass, unix seconds."""
+    """Time of the reconciliation, unix seconds."""
     requeue_at: int | None
-    """Time at which the next pass is due if the cluster does not change, unix seconds. None means
-    that time alone changes nothing."""
+    """Time at which the next reconciliation is due if the cluster does not change, unix seconds.
+    None means that time alone changes nothing."""
     short_reaches: frozenset[str]
     """Keys of the reaches in which too few of the expected pods would find room."""
     skipped: bool = False
-    """True if nothing had changed, so the plan is that of the previous pass."""
+    """True if nothing had changed, so the plan is that of the previous reconciliation."""
 
     @property
     def watched_seconds(self) -> int:
@@ -58,7 +58,7 @@ class PassResult:
     def is_valid_for(
         self, cluster: Cluster, config: Config, state: LeaderState, now_seconds: int
     ) -> bool:
-        """Report whether a pass over these inputs would have the same result."""
+        """Report whether a reconciliation over these inputs would have the same result."""
         return (
             state is self.state
             and config is self.snapshot.config
@@ -81,7 +81,7 @@ def reconcile(
 
     A node is removed once it has been a candidate for longer than the unneeded time (thesis 4.5:
     `>`), or as long as its policy requires. An empty candidate is removed at once. If nothing has
-    changed since the *last* pass, its plan is returned again.
+    changed since the *last* reconciliation, its plan is returned again.
     """
     now = Now(now_seconds)
     if last is not None and last.is_valid_for(cluster, config, state, now_seconds):
@@ -120,7 +120,7 @@ def reconcile(
 def _snapshot(
     cluster: Cluster, config: Config, state: LeaderState, now: Now, last: PassResult | None
 ) -> ClusterSnapshot:
-    """Return a snapshot of the cluster that reuses the pod index of the *last* pass."""
+    """Return a snapshot of the cluster that reuses the pod index of the *last* reconciliation."""
     return ClusterSnapshot(
         cluster,
         config,
@@ -193,7 +193,7 @@ def no_schedule_blockers(
     """Return the reasons against a NoSchedule mark for every marked node.
 
     *pending_since*: see LeaderState. *reserved*: nodes that must stay open to expected pods.
-    *to_mark*: nodes that get a mark in this pass.
+    *to_mark*: nodes that get a mark in this reconciliation.
     """
     blocked_pods = unschedulable.blocked_by_no_schedule(
         snapshot.cluster, pending_since, now, snapshot.reaches.untracked, snapshot.unevaluated
@@ -242,10 +242,10 @@ def make_plan(
 
     *due* names the unmarked nodes whose unneeded time has passed; None means all. *removals_max*
     limits the number of removals, including marked nodes; None means no limit. *limits* are the
-    rate limits of this pass; without them only the lasting limits apply, which shows what can be
-    removed in the long run. When *in_time* returns False, no further unmarked node is tried.
-    *candidates* are the current candidates with the ends of their times, or the object that finds
-    them while the plan is made; None means that no unneeded time applies.
+    rate limits of this reconciliation; without them only the lasting limits apply, which shows
+    what can be removed in the long run. When *in_time* returns False, no further unmarked node is
+    tried. *candidates* are the current candidates with the ends of their times, or the object that
+    finds them while the plan is made; None means that no unneeded time applies.
     """
     planner, pending = prepare(
         snapshot, due=due, limits=limits, in_time=in_time, candidates=candidates

@@ -30,7 +30,7 @@ class ReserveHit(NamedTuple):
     times: int
     """Number of times that the node was needed again."""
     needed: int
-    """Time of the last pass that needed the node, unix seconds."""
+    """Time of the last reconciliation that needed the node, unix seconds."""
 
 
 class NeededNodes(NamedTuple):
@@ -47,10 +47,10 @@ class ReserveHits:
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
     """Hits by node; dropped `reserve.lookback` after the node was needed last."""
     current: frozenset[str] = frozenset()
-    """Nodes that the reserve needed in the last pass."""
+    """Nodes that the reserve needed in the last reconciliation."""
 
     def observe(self, seen: NeededNodes, now: Now) -> "ReserveHits":
-        """Return the state after a pass.
+        """Return the state after a reconciliation.
 
         A new leader that reserves every empty node passes no needed nodes, because it does not
         know yet which ones are needed.
@@ -72,7 +72,7 @@ class ReserveHits:
         return ReserveHits(found, frozenset(found.keys() & set(seen.needed)))
 
     def unchanged(self, now: Now) -> "ReserveHits":
-        """Return the state after a pass that was skipped."""
+        """Return the state after a skipped reconciliation."""
         found = {name: self.nodes[name]._replace(needed=now.seconds) for name in self.current}
         return replace(self, nodes={**self.nodes, **found})
 

@@ -28,8 +28,8 @@ def choose_targets(
 ) -> dict[str, int]:
     """Return the nodes that scale-ins should empty, with their rank; the lowest rank comes first.
 
-    *before*: targets of the last pass. *kept*: nodes that cannot be removed. A target remains
-    a target while it exists, is unmarked, and has pods that a scale-in can delete.
+    *before*: targets of the last reconciliation. *kept*: nodes that cannot be removed. A target
+    remains a target while it exists, is unmarked, and has pods that a scale-in can delete.
     """
     ids, census = snapshot.node_order.ids, snapshot.pod_index
     scaled = census.scale_in_pods

@@ -91,7 +91,7 @@ class ClusterSnapshot:
 
     @cached_property
     def marks(self) -> Mapping[str, ExistingMark]:
-        """Return the marks by node name. All steps of a pass read marks here."""
+        """Return the marks by node name. All steps of a reconciliation read marks here."""
         return existing_marks(self.cluster.nodes, self.config.taint_key)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Define the interface of the states that a leader remembers between passes.
+"""Define the interface of the states that a leader remembers between reconciliations.
 
 Each state is immutable. Now registers every comparison with the time, so it knows when a state
 changes by time alone.
@@ -16,13 +16,13 @@ Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 @runtime_checkable
 class RememberedState(Protocol[Seen_contra]):
-    """A state that survives from one pass to the next."""
+    """A state that survives from one reconciliation to the next."""
 
     def observe(self, seen: Seen_contra, now: Now) -> Self:
-        """Return the state after a pass that has *seen* this value."""
+        """Return the state after a reconciliation that has *seen* this value."""
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a pass that was skipped, because the cluster had not changed."""
+        """Return the state after a skipped reconciliation: the cluster had not changed."""
 
     def renamed(self, keys: RenamedKeys) -> Self:
         """Return the state under the new keys of the reaches."""
@@ -33,12 +33,12 @@ class LastSeen:
     """Time at which each existing node was last in some situation."""
 
     at: Mapping[str, int] = field(default_factory=dict)
-    """Time of the last pass in which the node was in the situation, unix seconds, by node."""
+    """Time of the last reconciliation that saw each node in the situation, unix seconds."""
     current: frozenset[str] = frozenset()
-    """Nodes that were in the situation in the last pass."""
+    """Nodes that were in the situation in the last reconciliation."""
 
     def observe(self, seen: tuple[Collection[str], Container[str]], now: Now) -> Self:
-        """Return the state after a pass; *seen*: nodes in the situation, and all nodes."""
+        """Return the state after a reconciliation; *seen*: (in the situation, all nodes)."""
         found, nodes = seen
         known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
         return replace(
@@ -46,7 +46,7 @@ class LastSeen:
         )
 
     def unchanged(self, now: Now) -> Self:
-        """Return the state after a pass that was skipped."""
+        """Return the state after a skipped reconciliation."""
         return replace(self, at={**self.at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002

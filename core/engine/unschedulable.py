@@ -31,10 +31,11 @@ WAIT_SECONDS: Final = 5
 """Time for which a pod may stay Pending after Ebb found a place for it. After that Ebb assumes
 that it does not know all constraints of the pod."""
 WAITING_PODS_MAX: Final = 4096
-"""Maximum number of pods whose waiting time is remembered; others count as new in every pass."""
+"""Maximum number of pods whose waiting time is remembered. Each reconciliation counts all others
+as new."""
 IMPOSSIBLE_MAX: Final = 64
-"""Maximum number of distinct unplaceable pods that a pass checks. The rest count as unplaceable
-too, but no NoSchedule mark is kept that may block one of them."""
+"""Maximum number of distinct unplaceable pods that a reconciliation checks. The rest count as
+unplaceable too, but no NoSchedule mark is kept that may block one of them."""
 
 
 def is_unschedulable(pod: Pod) -> bool:
@@ -144,7 +145,7 @@ def never_schedulable(
 
 
 def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool:
-    """Report whether a pod that has just *turned* unschedulable requires a pass at once.
+    """Report whether a pod that has just *turned* unschedulable requires a reconciliation at once.
 
     A pod that Ebb can evaluate requires one if some node could hold it. Another pod requires one
     if a NoSchedule mark may be what blocks it.
@@ -169,7 +170,7 @@ def pending_since(
 ) -> dict[str, int]:
     """Return the time since which pods are pending for which the plan has *placed* found a place.
 
-    Unix seconds by namespace/name. *since*: the result of the previous pass.
+    Unix seconds by namespace/name. *since*: the result of the previous reconciliation.
     """
     waiting = [
         pod

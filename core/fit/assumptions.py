@@ -44,7 +44,8 @@ def assume(
         if placing is pod.placing and node is pod.node:
             found.append(pod)
             continue
-        # Return the same objects as before: callers compare pods by identity from pass to pass.
+        # Return the same objects as before: callers compare pods by identity from one
+        # reconciliation to the next.
         entry = before.get(id(pod))
         if entry is None or entry[0] is not pod or entry[1:3] != (placing, node):
             entry = pod, placing, node, replace(pod, placing=placing, node=node)

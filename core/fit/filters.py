@@ -153,8 +153,11 @@ class TaintToleration(Filter):
         return index.taints.tolerated(placing.tolerations)
 
 
-class NodeSelector(Filter):
-    """Refuse nodes without a label of the pod's nodeSelector, or of its operating system."""
+class MatchNodeSelector(Filter):
+    """Refuse nodes without a label of the pod's nodeSelector, or of its operating system.
+
+    The name is from the former predicate of kube-scheduler; the API has a type NodeSelector.
+    """
 
     name = "node-selector"
 
@@ -314,7 +317,7 @@ class ExtendedResources(Filter):
 
 Filters = tuple[Filter, ...]
 TAINT_TOLERATION: Final = TaintToleration()
-LABEL_FILTERS: Final[Filters] = (NodeSelector(), NodeAffinity())
+LABEL_FILTERS: Final[Filters] = (MatchNodeSelector(), NodeAffinity())
 NODE_DECLARED_FEATURES: Final = NodeDeclaredFeatures()
 EXTENDED_RESOURCES: Final = ExtendedResources()
 FILTERS: Final[Filters] = (

@@ -10,15 +10,15 @@ from core.fit.filters import LABEL_FILTERS, TAINT_TOLERATION, Filters
 from core.fit.matching import Finder, selects
 from core.fit.node_classes import NodeClasses
 from core.fit.tallies import (
-    Affinity,
-    AntiAffinity,
+    AffinityRule,
+    AntiAffinityRule,
     Attachments,
     DomainCount,
     Domains,
     Group,
     Rule,
-    Spread,
-    TopologySpread,
+    SpreadCount,
+    TopologySpreadRule,
 )
 from core.model.constraints import (
     ANY_IP,
@@ -49,7 +49,7 @@ class InterPodRules:
         self._domains: dict[object, Domains] = {}
         self._keys = {key for node in nodes for key in node.labels}
         self._tallies: dict[object, DomainCount] = {}
-        self._spreads: dict[object, Spread] = {}
+        self._spread_counts: dict[object, SpreadCount] = {}
         self._ports: dict[tuple[int, str, str | None], DomainCount] = {}
         """Counts by port number, protocol and address. The address None stands for the sum
         over all addresses. A pod with one address reads the counts of this address and of 0.0.0.0;
@@ -98,7 +98,7 @@ class InterPodRules:
         for group in groups:
             group.rules = tuple(self._rules(group.like, classes))
             group.by_node = all(
-                isinstance(rule, AntiAffinity) and rule.tally.domains.by_node
+                isinstance(rule, AntiAffinityRule) and rule.tally.domains.by_node
                 for rule in group.rules
             )
 
@@ -127,7 +127,7 @@ class InterPodRules:
                 if key not in self._ports:
                     self._ports[key] = DomainCount(self._each_node)
                 rules.append(
-                    AntiAffinity(f"host port {port.port}/{port.protocol}", self._ports[key])
+                    AntiAffinityRule(f"host port {port.port}/{port.protocol}", self._ports[key])
                 )
         rules += self._attachments.rules(company)
         rules += (self._topology_spread(pod, one, classes) for one in company.spread)
@@ -136,14 +136,14 @@ class InterPodRules:
             keys = [term.topology_key for term in company.near]
             own = all(selects(selector, pod) for selector in selectors)
             tallies = tuple(self._selected(selectors, key) for key in keys)
-            rules.append(Affinity(f"pod affinity on {', '.join(keys)}", tallies, own))
+            rules.append(AffinityRule(f"pod affinity on {', '.join(keys)}", tallies, own))
         rules += [
-            AntiAffinity(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
+            AntiAffinityRule(f"pod anti-affinity on {key}", self._selected((term.selector,), key))
             for key, terms in self._by_key(company.apart)
             for term in terms
         ]
         rules += [
-            AntiAffinity(f"another pod's anti-affinity on {key}", tally)
+            AntiAffinityRule(f"another pod's anti-affinity on {key}", tally)
             for key, terms in self._by_key(self._repelled.matching(pod))
             for tally in self._holding(terms, key)
         ]
@@ -151,10 +151,10 @@ class InterPodRules:
 
     def _topology_spread(
         self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
-    ) -> TopologySpread:
-        return TopologySpread(
+    ) -> TopologySpreadRule:
+        return TopologySpreadRule(
             name=f"topology spread over {constraint.topology_key}",
-            tally=self._spread(pod, constraint, classes),
+            tally=self._spread_count(pod, constraint, classes),
             own=int(selects(constraint.selector, pod)),
             max_skew=constraint.max_skew,
             min_domains=constraint.min_domains,
@@ -195,7 +195,9 @@ class InterPodRules:
             self._counted.add(selectors, (found, True))
         return found
 
-    def _spread(self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses) -> Spread:
+    def _spread_count(
+        self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
+    ) -> SpreadCount:
         """Return the count for a topology spread constraint.
 
         It includes the nodes that have the labels of all the pod's constraints. If the policies of
@@ -225,9 +227,9 @@ class InterPodRules:
                 ]
             )
         key = (constraint.selector, where)
-        found = self._spreads.get(key)
+        found = self._spread_counts.get(key)
         if found is None:
-            found = self._spreads[key] = Spread(domains)
+            found = self._spread_counts[key] = SpreadCount(domains)
             self._counted.add((constraint.selector,), (found, False))
         return found
 

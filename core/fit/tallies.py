@@ -76,7 +76,7 @@ class DomainCount:
                 self.there ^= self.domains.beside(node)
 
 
-class Spread(DomainCount):
+class SpreadCount(DomainCount):
     """Count of spread pods that also groups the domains by their count."""
 
     __slots__ = ("_having",)
@@ -134,7 +134,7 @@ class Attached(DomainCount):
             self._of_driver.add(node, 1 if self.there > before else -1)
 
 
-class AntiAffinity(NamedTuple):
+class AntiAffinityRule(NamedTuple):
     """No counted pod may be in the domain of the node.
 
     It is used for host ports, claims, and the anti-affinity of both pods.
@@ -148,7 +148,7 @@ class AntiAffinity(NamedTuple):
         return nodes & self.tally.there
 
 
-class Affinity(NamedTuple):
+class AffinityRule(NamedTuple):
     """A counted pod must be in the domain of the node, for every term of the pod's affinity."""
 
     name: str
@@ -166,11 +166,11 @@ class Affinity(NamedTuple):
         return nodes ^ admitted
 
 
-class TopologySpread(NamedTuple):
+class TopologySpreadRule(NamedTuple):
     """The count of a domain may not exceed the smallest count by more than `max_skew`."""
 
     name: str
-    tally: Spread
+    tally: SpreadCount
     own: int
     """1 if the constraint selects the pod itself, else 0."""
     max_skew: int
@@ -182,7 +182,7 @@ class TopologySpread(NamedTuple):
         return nodes & ~self.tally.having(most)
 
 
-class VolumeLimit(NamedTuple):
+class VolumeLimitRule(NamedTuple):
     """A node may not have more attached volumes of a driver than its limit."""
 
     name: str
@@ -209,7 +209,7 @@ class VolumeLimit(NamedTuple):
         return not more or self.attached.counts.get(domain, 0) + more <= limit
 
 
-Rule = AntiAffinity | Affinity | TopologySpread | VolumeLimit
+Rule = AntiAffinityRule | AffinityRule | TopologySpreadRule | VolumeLimitRule
 """A condition that a pod has on the counts at a node; *name* is used in messages."""
 
 
@@ -243,14 +243,14 @@ class Attachments:
         """Yield the rules of a pod, and create the counts that they read."""
         for claim in company.sole:
             tally = self._sole.setdefault(claim, DomainCount(self._cluster))
-            yield AntiAffinity(f"ReadWriteOncePod claim {claim}", tally)
+            yield AntiAffinityRule(f"ReadWriteOncePod claim {claim}", tally)
         for driver, disks in groupby(company.disks, key=lambda disk: disk.driver):
             if driver not in self._drivers:
                 limits = [of_node.get(driver, 0) for of_node in self._limits]
                 self._drivers[driver] = self._counted(driver), limits
             attached, limits_by_node = self._drivers[driver]
             own = tuple(map(self._tally, disks))
-            yield VolumeLimit(f"attach limit of {driver}", attached, own, limits_by_node)
+            yield VolumeLimitRule(f"attach limit of {driver}", attached, own, limits_by_node)
 
     def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
         """Yield the counts of the pod; volumes without a known driver count for all."""
@@ -306,7 +306,7 @@ class Group:
     @property
     def monotone(self) -> bool:
         """Report whether more pods can never make a rule admit a node that it has refused."""
-        return all(isinstance(rule, AntiAffinity | VolumeLimit) for rule in self.rules)
+        return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
         """Return the ones of a bit set of nodes that no rule refuses.
@@ -316,14 +316,14 @@ class Group:
         for rule in self.rules:
             if not nodes:
                 break
-            if not isinstance(rule, VolumeLimit):
+            if not isinstance(rule, VolumeLimitRule):
                 nodes ^= rule.refusing(nodes)
         return nodes
 
     def takes(self, node: int) -> bool:
         """Report whether the attach limits of an `admitted` node admit the pod."""
         return not any(
-            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimit)
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimitRule)
         )
 
     def refuses(self, node: int) -> bool:
@@ -333,5 +333,5 @@ class Group:
     def finds_company(self, node: int) -> bool:
         """Report whether the pod's required affinity is satisfied on the node."""
         return not any(
-            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, Affinity)
+            rule.refusing(1 << node) for rule in self.rules if isinstance(rule, AffinityRule)
         )

@@ -26,7 +26,7 @@ SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volu
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
-"""What it costs to evict a pod, to its owner (from Karpenter 1.16): a 32-bit number."""
+"""Annotation with the cost of evicting the pod, a 32-bit number (Karpenter, from 1.16)."""
 NOTES: Final = frozenset(
     {
         SAFE_TO_EVICT,
@@ -241,7 +241,7 @@ def _removal_disabled(pod: Pod, _: Now | None) -> str | None:
 
 
 def disruption_cost(pod: Pod) -> int:
-    """Return what an eviction of the pod costs to its owner; 0 without a valid number."""
+    """Return the cost of evicting the pod, by its annotation; 0 without a valid number."""
     written = _note(pod, DISRUPTION_COST) or ""
     return int(written) if _COST.fullmatch(written) else 0
 

@@ -19,8 +19,8 @@ ASKS_TOO_MUCH: Final = Reason(
     "A pod has more constraints, labels or volumes than Ebb evaluates for one pod, or the pods of "
     "its namespace together have more than the namespace's evaluation budget covers. Ebb does not "
     "move the pod and ignores its constraints on other pods.",
-    "remove constraints, volume claims or labels from the pod template, as the message says, or "
-    "give more pods of the namespace equal constraints; or delete the pod, so that it is "
+    "as the message says, remove constraints, volume claims or labels from the pod template, or "
+    "give more pods of the namespace equal constraints. Or delete the pod, so that it is "
     "recreated: kubectl -n {namespace} delete pod {name}",
     "the pod has finished, runs on another node, or is within the limits",
 )
@@ -44,9 +44,9 @@ POD_UNSUPPORTED: Final = Reason(
     "pod-unsupported",
     "A pod uses fields that Ebb cannot evaluate. Ebb does not guess whether another node is "
     "feasible, so it does not move the pod.",
-    "remove the fields from the pod template; for spec.schedulerName, add the scheduler to the "
-    "setting `schedulers` if its filters are those of kube-scheduler; or delete the pod, so that "
-    "it is recreated: kubectl -n {namespace} delete pod {name}",
+    "remove the fields from the pod template. For spec.schedulerName, add the scheduler to the "
+    "setting `schedulers` instead, if it uses the filters of kube-scheduler. Or delete the pod, "
+    "so that it is recreated: kubectl -n {namespace} delete pod {name}",
     "the pod has finished, runs on another node, does not use the fields any more, or its "
     "scheduler is in the setting `schedulers`",
 )

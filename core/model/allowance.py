@@ -1,8 +1,9 @@
-"""Limit how much time of every pass the pods of one namespace can take.
+"""Limit how much time of every reconciliation the pods of one namespace can take.
 
-Node selectors, host ports, terms about other pods and volume claims cost time in every pass, and
-anybody who may create pods writes them. `core.edge.decode.pod_limits` limits one pod. The budget
-limits all pods of a namespace together, so that no tenant can slow down the controller.
+Node selectors, host ports, terms about other pods and volume claims cost time in every
+reconciliation, and anybody who may create pods writes them. `core.edge.decode.pod_limits` limits
+one pod. The budget limits all pods of a namespace together, so that no tenant can slow down the
+controller.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ from core.model.pod import Pod
 BUDGET: Final = 2**19
 """Units that the constraints of one namespace's pods may cost."""
 # Counted pods are the slowest kind, and the time grows faster than their number: six times the
-# number that half of the budget buys made a pass nine times as long.
+# number that half of the budget buys made a reconciliation nine times as long.
 COUNTED_POD_COST: Final = 1
 """Units for each pod that a term about other pods counts, once per different term."""
 # Each template can admit other nodes, so each needs a list of nodes in memory. The whole budget

@@ -45,7 +45,8 @@ def with_default_spread(
     if not constraints:
         return pods, {}
     shared: dict[tuple[PodConstraints, PodSelector], PodConstraints] = {}
-    # Return the same objects as before: callers compare pods by identity from pass to pass.
+    # Return the same objects as before: callers compare pods by identity from one reconciliation
+    # to the next.
     found = {
         id(pod): before.get(id(pod)) or (pod, _spread(constraints, pod, shared))
         for pod in pods

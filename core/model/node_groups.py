@@ -1,4 +1,4 @@
-"""What autoscalers publish about the nodes that they manage: node groups, NodePools, NodeClaims.
+"""Describe node groups, NodePools and NodeClaims, as autoscalers publish them.
 
 Source: ClusterAutoscalerStatus in clusterstate/api of Cluster Autoscaler (from 1.30), and the
 types of karpenter.sh/v1.

@@ -73,7 +73,8 @@ def name_leaving_taints(
     if not keys:
         return nodes, {}
     wanted = frozenset(keys)
-    # Return the same objects as before: callers compare nodes by identity from pass to pass.
+    # Return the same objects as before: callers compare nodes by identity from one reconciliation
+    # to the next.
     found = {
         id(node): before.get(id(node)) or (node, replace(node, leaving_taints=own))
         for node in nodes

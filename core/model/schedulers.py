@@ -31,7 +31,8 @@ def judged_by(
     changed = frozenset(schedulers).symmetric_difference(KNOWN)
     if not changed:
         return pods, {}
-    # Return the same objects as before: callers compare pods by identity from pass to pass.
+    # Return the same objects as before: callers compare pods by identity from one reconciliation
+    # to the next.
     found = {
         id(pod): before.get(id(pod)) or (pod, _converted(pod))
         for pod in pods

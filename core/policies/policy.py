@@ -117,7 +117,8 @@ class Policy(Protocol):
     def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002
         """Report whether an unmarked node is a candidate, so that its unneeded time runs.
 
-        *was*: it was a candidate in the last pass. In this state all marked nodes are removed.
+        *was*: the node was a candidate in the last reconciliation. All marked nodes count as
+        removed here.
         """
         return self.nominates(node, marked=False)
 

@@ -83,8 +83,9 @@ def decide_costs(
     ]
     clears = [pod for pod in concerned if _to_clear(pod, costs)]
     sets = [pod for pod in concerned if _to_set(pod, costs)]
-    # A pass applies only the first writes. A user who may write Pods in one namespace can forge
-    # any number of costs to remove, after each pass again, and must not delay all other writes.
+    # A reconciliation applies only the first writes. A user who may write Pods in one namespace
+    # can forge any number of costs to remove, after each reconciliation again, and must not delay
+    # all other writes.
     both = zip_longest(*map(_in_turns, (map(_clear, clears), _sets(sets, costs))))
     return tuple(write for pair in both for write in pair if write is not None)
 

@@ -56,10 +56,10 @@ from core.writes.write import URGENT, Keys, Write, WriteKind
 TIMES_MAX: Final = 1000
 """Maximum count of missed deadlines in the backoff annotation."""
 MARKS_A_PASS_MAX: Final = 200
-"""Maximum number of new marks in one pass; a mark takes about ten milliseconds."""
+"""Maximum number of new marks in one reconciliation; a mark takes about ten milliseconds."""
 PROTECTIONS_A_PASS_MAX: Final = 200
-"""Maximum number of protections of unmarked nodes in one pass; a new leader protects all empty
-nodes."""
+"""Maximum number of protections of unmarked nodes in one reconciliation; a new leader protects all
+empty nodes."""
 WATCH_SECONDS: Final = 300
 """Time for which a new leader observes before it ends what a leader with another clock has set."""
 
@@ -77,9 +77,9 @@ class LeaderObservations:
     failed: Mapping[str, Blocker] = field(default_factory=dict)
     """Nodes whose drain failed, with the reason."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """Unix second of the last pass in which each unmarked node was to be protected."""
+    """Unix second of the last reconciliation in which each unmarked node was to be protected."""
     reserved: Mapping[str, int] = field(default_factory=dict)
-    """Unix second of the last pass in which each node was reserved for expected pods."""
+    """Unix second of the last reconciliation in which each node was reserved for expected pods."""
 
     def long(self, seconds: int) -> bool:
         """Return whether the leader has observed long enough to end something of this duration."""
@@ -118,7 +118,8 @@ def decide(
     protections += _of(WriteKind.UPDATE_RESERVE, writes, lambda write: write.key)
     limited = (WriteKind.MARK, WriteKind.PROTECT_UNMARKED, WriteKind.UPDATE_RESERVE)
     others = sorted((write for write in writes if write.kind not in limited), key=_place)
-    # Limit the writes that can wait, so that the next pass with its urgent writes comes soon.
+    # Limit the writes that can wait, so that the next reconciliation with its urgent writes comes
+    # soon.
     return (*others, *protections[:PROTECTIONS_A_PASS_MAX], *marks[:MARKS_A_PASS_MAX])
 
 
@@ -134,7 +135,7 @@ def _place(write: Write[Node]) -> tuple[int, bool, str]:
 
 
 class _Moment(NamedTuple):
-    """The time of a pass, its leader, and the leader's observations."""
+    """The time of a reconciliation, its leader, and the leader's observations."""
 
     now_seconds: int
     owner: str
@@ -142,7 +143,7 @@ class _Moment(NamedTuple):
 
 
 class NodePatchPlanner:
-    """Plan the writes of one pass, node by node."""
+    """Plan the writes of one reconciliation, node by node."""
 
     def __init__(self, cluster: Cluster, plan: Plan, config: Config, moment: _Moment) -> None:
         self._config, self._observe = config, config.mode is Mode.OBSERVE
@@ -324,7 +325,8 @@ class NodePatchPlanner:
 
     def _reserve_annotation(self, node: Node) -> Keys:
         """Return the reserve annotation to write if the reservation begins or ends."""
-        # The number of pods changes in almost every pass, so a change of it is not written.
+        # The number of pods changes in almost every reconciliation, so a change of it is not
+        # written.
         guarded = node.name in self.order or node.name in self._held
         kept = self._is_kept(node) and guarded and not self._observe
         if kept is (RESERVE_ANNOTATION in node.annotations):

@@ -6,7 +6,7 @@ from typing import Final
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
-from sim.workload import DAY_MS, HOUR_MS
+from sim.simulated_load import DAY_MS, HOUR_MS
 
 DAYS_MAX: Final = 60
 PODS_MAX: Final = 2_000_000

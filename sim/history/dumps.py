@@ -53,7 +53,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class _Pod:
+class _PodTrack:
     """A pod that existed in the last dump."""
 
     pod: Pod
@@ -62,7 +62,7 @@ class _Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class _NodeTrack:
     """A node that existed in the last dump."""
 
     node: Node
@@ -78,8 +78,8 @@ class _Reading:
     source: str
     unreadable: list[str]
     moments: list[int] = field(default_factory=list)
-    pods: dict[str, _Pod] = field(default_factory=dict)
-    nodes: dict[str, _Node] = field(default_factory=dict)
+    pods: dict[str, _PodTrack] = field(default_factory=dict)
+    nodes: dict[str, _NodeTrack] = field(default_factory=dict)
     pod_lifetimes: list[PodLifetime] = field(default_factory=list)
     node_lifetimes: list[NodeLifetime] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
@@ -91,7 +91,7 @@ class _Reading:
 def read(
     folder: str, unreadable: list[str], on_progress: OnProgress = lambda *_: None
 ) -> ClusterHistory:
-    """Read all dumps of a folder; objects that cannot be read are appended to *refused*.
+    """Read all dumps of a folder; objects that cannot be read are appended to *unreadable*.
 
     Raises: InvalidInputError that names the file.
     """
@@ -194,7 +194,7 @@ def _update_node(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where:
     node = NODES.read(raw, where)
     begins_ms = _begun(reading, at_ms, found) if known is None else known.begins_ms
     settled = node.ready and at_ms - begins_ms > SETTLES_MS
-    reading.nodes[found.key] = _Node(node, begins_ms, settled)
+    reading.nodes[found.key] = _NodeTrack(node, begins_ms, settled)
 
 
 def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: str) -> None:
@@ -207,7 +207,7 @@ def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: 
     if track is None:
         pod = pod_as_it_was(raw, where)
         begins_ms = _begun(reading, at_ms, found)
-        track = reading.pods[found.key] = _Pod(pod, begins_ms, found)
+        track = reading.pods[found.key] = _PodTrack(pod, begins_ms, found)
     elif track.pod.node is None:
         track.pod = pod_as_it_was(raw, where)  # Pending in earlier dumps
     track.times = found
@@ -240,7 +240,7 @@ def _end_missing(reading: _Reading, at_ms: int, nodes: set[str], pods: set[str])
     reading.gated &= pods
 
 
-def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
+def _end_pod(reading: _Reading, gone: _PodTrack, at_ms: int) -> None:
     """Record the lifetime of a pod that ended before this dump."""
     found = gone.times
     before_ms = max([gone.begins_ms, *reading.moments[-1:]])
@@ -252,7 +252,7 @@ def _end_pod(reading: _Reading, gone: _Pod, at_ms: int) -> None:
     reading.pod_lifetimes.append(_pod_lifetime(gone, max(ends_ms, gone.begins_ms), slack_ms))
 
 
-def _pod_lifetime(of: _Pod, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
+def _pod_lifetime(of: _PodTrack, ends_ms: int | None, slack_ms: int = 0) -> PodLifetime:
     started = of.times.started
     bound_ms = of.begins_ms if started is None else max(1000 * started, of.begins_ms)
     if ends_ms is not None:

@@ -1,4 +1,4 @@
-"""A history as a workload: node groups, Jobs and Deployments.
+"""A history as a simulated load: node groups, Jobs and Deployments.
 
 Pods of a ReplicaSet become a number of replicas over time; the simulated controller selects the
 pods that a scale-in deletes, as in a cluster. All other pods start at their recorded time and run
@@ -20,8 +20,8 @@ from core.model.workload import REPLICA_SET
 from sim.costs import price_of
 from sim.history.cluster_history import ClusterHistory, PodLifetime
 from sim.history.groups import Groups, capacity_for_pods, without_node_name
+from sim.simulated_load import DAY_MS, HOUR_MS, Arrival, Deployment, SimulatedLoad
 from sim.simulator import Result
-from sim.workload import DAY_MS, HOUR_MS, Arrival, Deployment, Workload
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
@@ -32,17 +32,17 @@ SHORT: Final = (
 )
 
 
-class HistoryWorkload(NamedTuple):
-    """The workload, and notes about parts of the history that it leaves out."""
+class HistoryLoad(NamedTuple):
+    """The load, and notes about parts of the history that it leaves out."""
 
-    workload: Workload
+    load: SimulatedLoad
     notes: tuple[str, ...]
     recorded: Result
     """Totals of the nodes as recorded; all other fields are 0."""
 
 
-def workload_of(history: ClusterHistory, config: Config) -> HistoryWorkload:
-    """Return the workload of a history.
+def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
+    """Return the load of a history.
 
     *config* determines the labels that distinguish node groups, and the prices.
 
@@ -57,7 +57,7 @@ def workload_of(history: ClusterHistory, config: Config) -> HistoryWorkload:
     if not placeable:
         of = f"of {plural(len(unpinned), 'pod')}, none fits on an empty node of any group"
         raise InvalidInputError(history.source, f"has no pods to simulate: {of}")
-    workload = Workload(
+    load = SimulatedLoad(
         history.source,
         groups.first,
         tuple(_arrivals(history, placeable)),
@@ -80,8 +80,8 @@ def workload_of(history: ClusterHistory, config: Config) -> HistoryWorkload:
     )
     short = (SHORT,) if history.duration_ms < HOUR_MS else ()
     counts = (f"{what}: {count:,}" for count, what in counted if count)
-    return HistoryWorkload(
-        workload, (*short, *history.notes, *counts), groups.recorded_totals(price_of(config))
+    return HistoryLoad(
+        load, (*short, *history.notes, *counts), groups.recorded_totals(price_of(config))
     )
 
 

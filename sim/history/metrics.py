@@ -45,8 +45,8 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 Labels = Mapping[str, str]
 
 
-class Run(NamedTuple):
-    """A series in Unix milliseconds."""
+class SeriesInterval(NamedTuple):
+    """An interval in which a series has samples, in Unix milliseconds."""
 
     labels: Labels
     first_ms: int
@@ -82,17 +82,19 @@ class PodFacts:
     tolerations: set[Toleration] = field(default_factory=set)
     selector: tuple[tuple[str, str], ...] = ()
 
-    def seen(self, run: Run) -> None:
+    def seen(self, interval: SeriesInterval) -> None:
         """Extend the time in which the pod was alive."""
-        self.first_ms = min(run.first_ms, run.first_ms if self.first_ms is None else self.first_ms)
-        self.last_ms = max(self.last_ms, run.last_ms)
+        self.first_ms = min(
+            interval.first_ms, interval.first_ms if self.first_ms is None else self.first_ms
+        )
+        self.last_ms = max(self.last_ms, interval.last_ms)
 
 
 @dataclass(slots=True)
 class NodeFacts:
     """Facts about one node."""
 
-    runs: list[tuple[int, int]] = field(default_factory=list)
+    intervals: list[tuple[int, int]] = field(default_factory=list)
     """Intervals with samples of its allocatable resources."""
     amounts: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
@@ -111,16 +113,16 @@ class Reading:
         self.metrics: set[str] = set()
         self.moments: set[int] = set()
         """Times with a sample of any node."""
-        self.infos: list[Run] = []
+        self.infos: list[SeriesInterval] = []
         self.step_ms = self.series = 0
 
-    def pod(self, run: Run) -> PodFacts:
+    def pod(self, interval: SeriesInterval) -> PodFacts:
         """Return the pod of a series."""
-        return self.pods.setdefault(run.pod(), PodFacts())
+        return self.pods.setdefault(interval.pod(), PodFacts())
 
-    def node(self, run: Run) -> NodeFacts:
+    def node(self, interval: SeriesInterval) -> NodeFacts:
         """Return the node of a series."""
-        return self.nodes.setdefault(run.of("node"), NodeFacts())
+        return self.nodes.setdefault(interval.of("node"), NodeFacts())
 
     def label(self, written: str, prefix: str) -> str:
         """Return the original name of a label if it is known, else its exported name."""
@@ -142,47 +144,47 @@ def in_number(value: str) -> float:
     return found if math.isfinite(found) else -math.inf
 
 
-def _resource(run: Run) -> str:
+def _resource(interval: SeriesInterval) -> str:
     """Return the name of a resource as in Pods and Nodes."""
-    return run.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
+    return interval.labels.get("resource", "").replace("ephemeral_storage", "ephemeral-storage")
 
 
-def _allocatable(reading: Reading, run: Run) -> None:
-    resource = _resource(run)
-    node = reading.node(run)
-    node.runs.append((run.first_ms, run.last_ms))
+def _allocatable(reading: Reading, interval: SeriesInterval) -> None:
+    resource = _resource(interval)
+    node = reading.node(interval)
+    node.intervals.append((interval.first_ms, interval.last_ms))
     if not resource.startswith(VOLUMES):
         # A starting kubelet reports no devices until their plugins have registered.
-        known = node.amounts.get(resource, run.value)
-        node.amounts[resource] = max(known, run.value, key=in_number)
+        known = node.amounts.get(resource, interval.value)
+        node.amounts[resource] = max(known, interval.value, key=in_number)
 
 
-def _taint(reading: Reading, run: Run) -> None:
-    taint = Taint(*(run.labels.get(name, "") for name in ("key", "value", "effect")))
-    intervals = reading.node(run).taints.setdefault(taint, [])
-    intervals.append((run.first_ms, run.last_ms))
+def _taint(reading: Reading, interval: SeriesInterval) -> None:
+    taint = Taint(*(interval.labels.get(name, "") for name in ("key", "value", "effect")))
+    intervals = reading.node(interval).taints.setdefault(taint, [])
+    intervals.append((interval.first_ms, interval.last_ms))
 
 
-def _labels(reading: Reading, run: Run) -> None:
-    node = reading.node(run)
-    for name, value in run.labels.items():
+def _labels(reading: Reading, interval: SeriesInterval) -> None:
+    node = reading.node(interval)
+    for name, value in interval.labels.items():
         if name.startswith("label_"):
             node.labels[reading.label(name, "label_")] = value
 
 
-def _role(reading: Reading, run: Run) -> None:
-    reading.node(run).labels[ROLE_LABEL + run.labels.get("role", "")] = ""
+def _role(reading: Reading, interval: SeriesInterval) -> None:
+    reading.node(interval).labels[ROLE_LABEL + interval.labels.get("role", "")] = ""
 
 
-def _info(reading: Reading, run: Run) -> None:
-    pod = reading.pod(run)
-    if run.last_ms >= pod.info_ms:
-        pod.info, pod.info_ms = run.labels, run.last_ms
-    reading.infos.append(run)
+def _info(reading: Reading, interval: SeriesInterval) -> None:
+    pod = reading.pod(interval)
+    if interval.last_ms >= pod.info_ms:
+        pod.info, pod.info_ms = interval.labels, interval.last_ms
+    reading.infos.append(interval)
 
 
 def node_of(info: Labels, *, exported: bool) -> str | None:
-    """Return the node of a pod. *aside*: Prometheus sets a label `node` itself.
+    """Return the node of a pod. *exported*: Prometheus sets a label `node` itself.
 
     Prometheus drops empty labels, so a Pending pod has no `exported_node` then.
     """
@@ -191,56 +193,56 @@ def node_of(info: Labels, *, exported: bool) -> str | None:
     return None if node in ABSENT else node
 
 
-def _phase(reading: Reading, run: Run) -> None:
-    if run.labels.get("phase") in LIVE_PHASES:
-        reading.pod(run).seen(run)
+def _phase(reading: Reading, interval: SeriesInterval) -> None:
+    if interval.labels.get("phase") in LIVE_PHASES:
+        reading.pod(interval).seen(interval)
 
 
-def _owner(reading: Reading, run: Run) -> None:
-    if run.labels.get("owner_is_controller", "true") == "true":
-        labels = run.labels
-        reading.pod(run).owner = labels.get("owner_kind", ""), labels.get("owner_name", "")
+def _owner(reading: Reading, interval: SeriesInterval) -> None:
+    if interval.labels.get("owner_is_controller", "true") == "true":
+        labels = interval.labels
+        reading.pod(interval).owner = labels.get("owner_kind", ""), labels.get("owner_name", "")
 
 
-def _requests(reading: Reading, run: Run, *, init: bool = False) -> None:
-    resource = _resource(run)
-    container = reading.pod(run).requests.setdefault((init, run.of("container")), {})
-    container.setdefault(resource, run.value)
+def _requests(reading: Reading, interval: SeriesInterval, *, init: bool = False) -> None:
+    resource = _resource(interval)
+    container = reading.pod(interval).requests.setdefault((init, interval.of("container")), {})
+    container.setdefault(resource, interval.value)
 
 
-def _init_info(reading: Reading, run: Run) -> None:
-    if run.labels.get("restart_policy") == "Always":
-        reading.pod(run).sidecars.add(run.of("container"))
+def _init_info(reading: Reading, interval: SeriesInterval) -> None:
+    if interval.labels.get("restart_policy") == "Always":
+        reading.pod(interval).sidecars.add(interval.of("container"))
 
 
-def _time(name: str) -> Callable[[Reading, Run], None]:
-    def take(reading: Reading, run: Run) -> None:
-        seconds = in_number(run.value)
+def _time(name: str) -> Callable[[Reading, SeriesInterval], None]:
+    def take(reading: Reading, interval: SeriesInterval) -> None:
+        seconds = in_number(interval.value)
         if math.isfinite(seconds):
-            reading.pod(run).times[name] = round(1000 * seconds)
+            reading.pod(interval).times[name] = round(1000 * seconds)
 
     return take
 
 
-def _toleration(reading: Reading, run: Run) -> None:
+def _toleration(reading: Reading, interval: SeriesInterval) -> None:
     key, operator, value, effect = (
-        run.labels.get(name, "") for name in ("key", "operator", "value", "effect")
+        interval.labels.get(name, "") for name in ("key", "operator", "value", "effect")
     )
     found = Toleration(key, operator or "Equal", value, effect)
-    reading.pod(run).tolerations.add(found)
+    reading.pod(interval).tolerations.add(found)
 
 
-def _selector(reading: Reading, run: Run) -> None:
+def _selector(reading: Reading, interval: SeriesInterval) -> None:
     prefix = "nodeselector_"
     asked = {
         reading.label(name, prefix): value
-        for name, value in run.labels.items()
+        for name, value in interval.labels.items()
         if name.startswith(prefix)
     }
-    reading.pod(run).selector = tuple(sorted(asked.items()))
+    reading.pod(interval).selector = tuple(sorted(asked.items()))
 
 
-READERS: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
+READERS: Final[Mapping[str, Callable[[Reading, SeriesInterval], None]]] = {
     ALLOCATABLE: _allocatable,
     INFO: _info,
     REQUESTS: _requests,
@@ -249,8 +251,8 @@ READERS: Final[Mapping[str, Callable[[Reading, Run], None]]] = {
     CREATED: _time(CREATED),
     STARTED: _time(STARTED),
     COMPLETED: _time(COMPLETED),
-    "kube_pod_init_container_resource_requests": lambda reading, run: _requests(
-        reading, run, init=True
+    "kube_pod_init_container_resource_requests": lambda reading, interval: _requests(
+        reading, interval, init=True
     ),
     "kube_pod_init_container_info": _init_info,
     "kube_pod_tolerations": _toleration,

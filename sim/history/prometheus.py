@@ -47,7 +47,7 @@ from sim.history.metrics import (
     NodeFacts,
     PodFacts,
     Reading,
-    Run,
+    SeriesInterval,
     in_number,
     node_of,
 )
@@ -58,14 +58,14 @@ REQUIRED: Final = (ALLOCATABLE, INFO, REQUESTS)
 HOW_TO: Final = "docs/replay.md has the queries"
 
 
-class _Series(msgspec.Struct):
+class _MatrixSeries(msgspec.Struct):
     metric: dict[str, str]
     values: msgspec.Raw
 
 
 class _Data(msgspec.Struct, rename="camel"):
     result_type: str = ""
-    result: list[_Series] = msgspec.field(default_factory=list)
+    result: list[_MatrixSeries] = msgspec.field(default_factory=list)
 
 
 class _Body(msgspec.Struct):
@@ -87,7 +87,7 @@ def read(
     """Read all responses of a folder.
 
     *keys* are the labels that a configuration uses. Objects that cannot be read are appended to
-    *refused*. Raises: InvalidInputError that names the file.
+    *unreadable*. Raises: InvalidInputError that names the file.
     """
     reading = Reading(folder, unreadable, keys)
     paths = listed(folder)
@@ -128,7 +128,7 @@ def _take_file(reading: Reading, path: str) -> None:
     check_sizes(reading.source, nodes=len(reading.nodes), pods=len(reading.pods))
 
 
-def _take_series(reading: Reading, name: str, series: _Series, where: str) -> int:
+def _take_series(reading: Reading, name: str, series: _MatrixSeries, where: str) -> int:
     """Read a series and return the time between its samples; 0 if it has fewer than two."""
     take = READERS.get(name)
     if take is None:
@@ -143,17 +143,17 @@ def _take_series(reading: Reading, name: str, series: _Series, where: str) -> in
         return 0
     times = [round(1000 * at) for at, _ in samples]
     step_ms = min((after - before for before, after in pairwise(times)), default=0)
-    runs: Iterable[tuple[int, int]] = [(times[0], times[-1])]
+    intervals: Iterable[tuple[int, int]] = [(times[0], times[-1])]
     value = samples[0][1]
     if name == ALLOCATABLE:
         reading.moments.update(times)
-        runs = _parts(times, step_ms)
+        intervals = _parts(times, step_ms)
         value = max((one for _, one in samples), key=in_number)
     elif name == TAINT:
         # Samples of a taint that comes and goes have no regular distance.
-        runs, step_ms = _parts(times, min(step_ms, SETTLES_MS)), 0
-    for first_ms, last_ms in runs:
-        take(reading, Run(series.metric, first_ms, last_ms, value))
+        intervals, step_ms = _parts(times, min(step_ms, SETTLES_MS)), 0
+    for first_ms, last_ms in intervals:
+        take(reading, SeriesInterval(series.metric, first_ms, last_ms, value))
     return step_ms
 
 
@@ -172,8 +172,8 @@ def _parts(times: Sequence[int], step_ms: int) -> Iterator[tuple[int, int]]:
 
 def _history(reading: Reading) -> ClusterHistory:
     if PHASE not in reading.metrics:
-        for run in reading.infos:
-            reading.pod(run).seen(run)
+        for interval in reading.infos:
+            reading.pod(interval).seen(interval)
     begins_ms, ends_ms = min(reading.moments, default=0), max(reading.moments, default=0)
     step = f"{reading.step_ms // 1000:,} s"
     note = f"a sample every {step}: objects between two samples are missing"
@@ -198,7 +198,7 @@ def _node_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[
         if not found.amounts:
             continue  # only in other metrics
         allocatable = resources(amounts, pods=amounts.get("pods", 0))
-        for first_ms, last_ms in _existence(found.runs, moments):
+        for first_ms, last_ms in _existence(found.intervals, moments):
             taints = _taints(found, _settled(moments, first_ms, last_ms), half_ms)
             yield NodeLifetime(
                 node=Node(
@@ -232,11 +232,11 @@ def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
 
 
 def _existence(
-    runs: Iterable[tuple[int, int]], moments: Sequence[int]
+    intervals: Iterable[tuple[int, int]], moments: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield the intervals in which the node existed; a gap counts if other nodes have samples."""
-    first_ms, last_ms = min(runs)
-    for begins_ms, ends_ms in sorted(runs):
+    first_ms, last_ms = min(intervals)
+    for begins_ms, ends_ms in sorted(intervals):
         if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
             moments, begins_ms
         ):
@@ -248,7 +248,7 @@ def _existence(
 
 def _pod_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[PodLifetime]:
     half_ms = reading.step_ms // 2
-    exported = any(f"{EXPORTED}node" in run.labels for run in reading.infos)
+    exported = any(f"{EXPORTED}node" in interval.labels for interval in reading.infos)
     for key, found in sorted(reading.pods.items()):
         if found.first_ms is None:
             continue  # finished before

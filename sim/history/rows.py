@@ -11,9 +11,9 @@ from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetim
 
 def read(folder: str) -> ClusterHistory:
     """Read both files. Raises: InvalidInputError with file and line."""
-    pods = trace.rows(Path(folder))
-    begins_ms = min(row.created_ms for row in pods)
-    ends_ms = max(row.created_ms + row.life_ms for row in pods)
+    pods = trace.pods(Path(folder))
+    begins_ms = min(pod.created_ms for pod in pods)
+    ends_ms = max(pod.created_ms + pod.life_ms for pod in pods)
     node_lifetimes = (
         NodeLifetime(node=Node(name=name, allocatable=shape), begins_ms=begins_ms, ends_ms=ends_ms)
         for name, shape in trace.nodes(Path(folder))
@@ -22,16 +22,16 @@ def read(folder: str) -> ClusterHistory:
         PodLifetime(
             pod=Pod(
                 namespace="work",
-                name=row.name,
-                requests=row.requests,
+                name=pod.name,
+                requests=pod.requests,
                 owner_kind=JOB,
-                owner_name=row.name,
+                owner_name=pod.name,
             ),
-            begins_ms=row.created_ms,
-            bound_ms=row.created_ms,
-            ends_ms=row.created_ms + row.life_ms,
+            begins_ms=pod.created_ms,
+            bound_ms=pod.created_ms,
+            ends_ms=pod.created_ms + pod.life_ms,
         )
-        for row in pods
+        for pod in pods
     )
     return check(
         ClusterHistory(

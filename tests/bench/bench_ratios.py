@@ -20,8 +20,8 @@ from core.config.settings import PodDeletionCost
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
 from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
-from sim.workload import Workload
 
 AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50%")
 COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)
@@ -43,7 +43,7 @@ def line(cells: Iterable[Fraction]) -> str:
     return " ".join(f"{float(cell):>10.2f}" for cell in cells)
 
 
-def _load(folder: Path | None, seed: int, days: int) -> Workload:
+def _load(folder: Path | None, seed: int, days: int) -> SimulatedLoad:
     return waves.mixed(seed, days) if folder is None else trace.drawn(folder, seed=seed, days=days)
 
 

@@ -93,9 +93,9 @@ class TestTable:
 @given(clusters())
 def test_every_node_and_pod_is_explained_consistently_with_plan(cluster: Cluster) -> None:
     config = thesis_config()
-    survey = ClusterSnapshot(cluster, config, Now(NOW))
-    plan = reconcile.make_plan(survey)
-    explainer = Explainer(survey, plan, NOW)
+    snapshot = ClusterSnapshot(cluster, config, Now(NOW))
+    plan = reconcile.make_plan(snapshot)
+    explainer = Explainer(snapshot, plan, NOW)
     kept = {one.node: one.blockers for one in plan.kept}
     for one in cluster.nodes:
         answer = explainer.node(one.name)
@@ -124,9 +124,9 @@ def test_pending_pod_is_placed_on_feasible_node_if_there_is_any(cluster: Cluster
             others = tuple(p for p in cluster.pods if p.node is not None or p == one)
             alone = replace(cluster, pods=others)
             config = replace(Config(), budgets=replace(Config().budgets, headroom=0))
-            survey = ClusterSnapshot(alone, config, Now(NOW))
-            plan = reconcile.make_plan(survey, removals_max=0)
-            answer = Explainer(survey, plan, NOW).pod(one.key)
+            snapshot = ClusterSnapshot(alone, config, Now(NOW))
+            plan = reconcile.make_plan(snapshot, removals_max=0)
+            answer = Explainer(snapshot, plan, NOW).pod(one.key)
             assert answer is not None
             placed = [target.node for target in plan.pending if target.pod == one.key]
             able = {*answer.feasible, *answer.feasible_marked}
@@ -136,8 +136,8 @@ def test_pending_pod_is_placed_on_feasible_node_if_there_is_any(cluster: Cluster
 
 
 def explainer_of(cluster: Cluster, config: Config) -> Explainer:
-    survey = ClusterSnapshot(cluster, config, Now(NOW))
-    return Explainer(survey, reconcile.make_plan(survey), NOW)
+    snapshot = ClusterSnapshot(cluster, config, Now(NOW))
+    return Explainer(snapshot, reconcile.make_plan(snapshot), NOW)
 
 
 def explained(cluster: Cluster, name: str, config: Config | None = None) -> NodeAnswer:

@@ -16,7 +16,7 @@ from cli.replay import sweep_variants
 from cli.terminal import Table
 from core.edge.files import check_target, read_config
 from core.model.errors import InvalidInputError
-from sim.report import Row
+from sim.report import RunMetric
 from sim.variants import EMPTY
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
@@ -224,7 +224,7 @@ LABELS = ("cost", "pods that waited for a mark", "longest wait of a pod, minutes
 
 
 def played(name: str) -> VariantResult:
-    rows = [Row(label, lambda _: None, 1) for label in LABELS]
+    rows = [RunMetric(label, lambda _: None, 1) for label in LABELS]
     figures = [Figure(row, Fraction(7), Fraction(5), Fraction(9)) for row in rows]
     return VariantResult(name=name, settings=(), figures=figures, best=False, moments=())
 

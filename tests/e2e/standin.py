@@ -19,8 +19,8 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
-from sim.cluster import DAEMON_REQUESTS, Place, State
-from sim.workload import amount
+from sim.cluster import DAEMON_REQUESTS, ClusterState, Place
+from sim.simulated_load import amount
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.objects import NODES, node
 from tests.e2e.observer import Observer
@@ -49,7 +49,7 @@ class StandIn:
         self, api: Api, observer: Observer, how: ScaleDown, timers: Timers = TIMERS
     ) -> None:
         self._api, self._observer = api, observer
-        self.state = State()
+        self.state = ClusterState()
         self._begin = time.monotonic()
         self._numbers = count(len(observer.nodes))
         self._order = count()

@@ -33,8 +33,8 @@ from sim.autoscaler import (
     Timers,
     is_underutilized,
 )
-from sim.cluster import DAEMON_REQUESTS, State
-from sim.workload import amount
+from sim.cluster import DAEMON_REQUESTS, ClusterState
+from sim.simulated_load import amount
 from tests.support.builders import node, pod, thesis_cluster
 
 SHAPES = [amount(4000, 8192, 0, 110), amount(16_000, 16_384, 1000, 110)]
@@ -44,7 +44,7 @@ class Hands:
     """A simulator in which nothing happens unless the test does it."""
 
     def __init__(self, *nodes: Node) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self.clock = 0
         self.later: list[tuple[int, Callable[[], None]]] = []
         for one in nodes:

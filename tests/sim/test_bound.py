@@ -13,11 +13,11 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim import scenario, waves
-from sim.bound import Demand, Division, Group, lp_lower_bound
+from sim.bound import Demand, Division, PricedGroup, lp_lower_bound
 from sim.cluster import DAEMON_REQUESTS
 from sim.costs import in_cores
+from sim.simulated_load import HOUR_MS, PODS_PER_NODE, amount
 from sim.simulator import BOUND_MS
-from sim.workload import HOUR_MS, PODS_PER_NODE, amount
 
 GROUP = Taint("group", "x", Effect.NO_SCHEDULE)
 TOLERANT = NodeConstraints(tolerations=(Toleration("group", "Equal", "x"),))
@@ -160,7 +160,7 @@ def test_bound_remains_valid_when_solver_errs(
     asked: list[tuple[Resources, NodeConstraints]],
     said: list[Fraction],
 ) -> None:
-    def divide(_: Demand, among: Sequence[Group]) -> Division:
+    def divide(_: Demand, among: Sequence[PricedGroup]) -> Division:
         places = [(at, name) for at, one in enumerate(among) for name in one.usable]
         return {place: said[number % 5] for number, place in enumerate(places)}
 

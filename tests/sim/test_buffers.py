@@ -8,7 +8,7 @@ from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode
 from core.model.pod import Pod
 from extender.view import View
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.ebb import Direct, Ebb
 from tests.support.builders import UNLIMITED, node, pod
 
@@ -22,7 +22,7 @@ CONFIG = Config(mode=Mode.ENFORCE, budgets=replace(UNLIMITED, reserve=RESERVE))
 START_MS = 300_000_000
 
 
-def job(state: State, name: str) -> Pod:
+def job(state: ClusterState, name: str) -> Pod:
     one = replace(pod(name, None, 500, 100), owner_kind="Job", owner_name=name, uid=name)
     state.arrive(one, 0)
     return state.bind(one, "a")
@@ -32,7 +32,7 @@ def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     """Return the buffer pods after three pods have arrived, and after a change of leader."""
     view = View(ExtenderConfig(), CONFIG.taint_key)
     ebb = Ebb(CONFIG, view, Direct(view, CONFIG))
-    state = State()
+    state = ClusterState()
     for name, cpu in (("a", 1700), ("b", 700)):
         state.add_node(node(name, cpu), 0)
     ebb.tick(state, state.replace_node, START_MS)

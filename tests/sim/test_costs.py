@@ -10,8 +10,8 @@ from core.model.node import Node
 from sim import report, scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, ScaleDown
 from sim.costs import check_prices, in_cores, price_of
+from sim.simulated_load import HOUR_MS, Arrival, SimulatedLoad, amount
 from sim.simulator import Result, Simulator
-from sim.workload import HOUR_MS, Arrival, Workload, amount
 from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
@@ -46,7 +46,7 @@ def test_prices_are_rejected_when_they_match_no_node() -> None:
 
 
 def test_cost_is_price_times_lifetime_of_node() -> None:
-    load = Workload("made", (CHEAP, CHEAP), (), 2 * HOUR_MS, 60_000)
+    load = SimulatedLoad("made", (CHEAP, CHEAP), (), 2 * HOUR_MS, 60_000)
     found = Simulator(load, ScaleDown.NEVER, None, 1).run()
     assert found.cost_ms == 2 * 2 * HOUR_MS * (4 + Fraction(52, 100))
     fewer = Simulator(load, ScaleDown.EMPTY, None, 1).run()
@@ -57,7 +57,7 @@ def test_cost_is_price_times_lifetime_of_node() -> None:
 def test_configured_prices_apply_to_every_scenario() -> None:
     label = {"a": "b"}
     group = Node(name="", labels=label, allocatable=SHAPE)
-    load = Workload("made", (SHAPE,), (), HOUR_MS, 60_000, {SHAPE: group})
+    load = SimulatedLoad("made", (SHAPE,), (), HOUR_MS, 60_000, {SHAPE: group})
     config = parse({**HEAD, "prices": [{"nodeSelector": label, "price": "0.5"}]}, "x")
     for one in (scenario.SCENARIOS[0], scenario.WHOLE):
         found = scenario.run(one, load, seed=1, wire=False, given=config)
@@ -79,7 +79,7 @@ class Evicting(Simulator):
 
 def test_lost_work_is_work_done_by_evicted_job() -> None:
     arrivals = (Arrival(100_000, "p", amount(1500, 64, 0), HOUR_MS),)
-    load = Workload("made", (SHAPE,), arrivals, 2 * HOUR_MS, 60_000)
+    load = SimulatedLoad("made", (SHAPE,), arrivals, 2 * HOUR_MS, 60_000)
     world = Evicting(load, ScaleDown.NEVER, None, 1)
     found = world.run()
     assert found.evicted == 1
@@ -89,13 +89,13 @@ def test_lost_work_is_work_done_by_evicted_job() -> None:
 
 def test_longest_wait_is_of_one_pod_and_includes_pods_still_pending() -> None:
     arrivals = tuple(Arrival(0, f"p{n}", amount(3000, 64, 0), HOUR_MS) for n in range(3))
-    load = Workload("made", (SHAPE,), arrivals, HOUR_MS, 60_000)
+    load = SimulatedLoad("made", (SHAPE,), arrivals, HOUR_MS, 60_000)
     found = Simulator(load, ScaleDown.NEVER, None, 1).run()
     longest = REACTION_MS[1] + STARTUP_MS[1]
     assert found.longest_wait_ms <= longest
     assert found.longest_wait_ms < found.pending_ms <= 2 * found.longest_wait_ms
     never = Arrival(HOUR_MS // 2, "never", amount(9000, 64, 0), HOUR_MS)
-    load = Workload("made", (SHAPE,), (never,), HOUR_MS, 60_000)
+    load = SimulatedLoad("made", (SHAPE,), (never,), HOUR_MS, 60_000)
     assert Simulator(load, ScaleDown.NEVER, None, 1).run().longest_wait_ms == HOUR_MS // 2
 
 

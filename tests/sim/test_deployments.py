@@ -13,8 +13,8 @@ from core.model.pod import Pod
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
-from sim.simulator import BY_DEFAULT, Compactor, Simulator
-from sim.workload import HOUR_MS, Deployment, Workload, amount
+from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad, amount
+from sim.simulator import DEFAULT_OPTIONS, Compactor, Simulator
 
 SHAPE = amount(4000, 8192, 0, 110)
 SMALL = amount(500, 64, 0)
@@ -25,8 +25,8 @@ def of(*replicas: tuple[int, int], **others: tuple[int, ...]) -> Deployment:
     return Deployment("web", SMALL, replicas, **others)  # type: ignore[arg-type]
 
 
-def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> Workload:
-    return Workload(
+def load(*deployments: Deployment, nodes: int = 6, until_ms: int = HOUR_MS) -> SimulatedLoad:
+    return SimulatedLoad(
         "made", (SHAPE,) * nodes, (), until_ms, MINUTE_MS, deployments=tuple(deployments)
     )
 
@@ -35,14 +35,14 @@ class Counted(Simulator):
     """A simulator that records the number of pods and of ready pods after each change."""
 
     def __init__(
-        self, workload: Workload, how: ScaleDown, compactor: Compactor | None, seed: int
+        self, load: SimulatedLoad, how: ScaleDown, compactor: Compactor | None, seed: int
     ) -> None:
-        super().__init__(workload, how, compactor, seed, BY_DEFAULT)
+        super().__init__(load, how, compactor, seed, DEFAULT_OPTIONS)
         self.seen: list[tuple[int, int, int]] = []
         self.began: dict[str, int] = {}
 
-    def _run_urgent_passes(self) -> None:
-        super()._run_urgent_passes()
+    def _run_urgent_reconciliations(self) -> None:
+        super()._run_urgent_reconciliations()
         pods = self.pods()
         for one in pods:
             if one.node is not None:
@@ -54,8 +54,8 @@ class Counted(Simulator):
         return [one for one in self.state.pods.values() if not one.daemon]
 
 
-def played(workload: Workload, how: ScaleDown = ScaleDown.NEVER) -> Counted:
-    world = Counted(workload, how, None, 1)
+def played(load: SimulatedLoad, how: ScaleDown = ScaleDown.NEVER) -> Counted:
+    world = Counted(load, how, None, 1)
     world.run()
     return world
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.model.errors import InvalidInputError
-from sim import waves, workload
+from sim import simulated_load, waves
 from sim.history import dumps
 from sim.history.cluster_history import ClusterHistory, PodLifetime
 from tests.support import recorder
@@ -293,7 +293,7 @@ def test_dumps_of_simulated_cluster_yield_its_pod_lifetimes(
 ) -> None:
     """Times may differ by half the interval between dumps, plus the rounding to seconds."""
     whole = waves.mixed(3, 1)
-    load = workload.Workload(
+    load = simulated_load.SimulatedLoad(
         "w", whole.nodes, whole.arrivals, 10 * EVERY_MS + 1, None, deployments=whole.deployments
     )
     was = record(load, EVERY_MS, recorder.dumps_into(tmp_path, created=created))

@@ -11,8 +11,8 @@ from core.model.resources import Resources
 from sim.autoscaler import REACTION_MS, SCAN_MS, YOUNG_MS, ScaleDown
 from sim.cluster import DAEMON_REQUESTS
 from sim.expander import Option, least_waste, option
+from sim.simulated_load import HOUR_MS, Arrival, SimulatedLoad, amount
 from sim.simulator import Simulator
-from sim.workload import HOUR_MS, Arrival, Workload, amount
 from tests.support.builders import pod
 
 SMALL, LARGE = amount(4000, 8192, 0, 110), amount(16_000, 32_768, 0, 110)
@@ -74,7 +74,7 @@ def played(
     """Return a simulator in which pods arrive that are too large for the small node."""
     tiny = amount(300, 1024, 0, 110)
     arrivals = tuple(Arrival(0, f"p{n}", amount(cpu, 64, 0), HOUR_MS) for n in range(pods))
-    load = Workload("made", (tiny, shape), (*arrivals, *later), until_ms, 60_000)
+    load = SimulatedLoad("made", (tiny, shape), (*arrivals, *later), until_ms, 60_000)
     return Simulator(load, ScaleDown.NEVER, None, 1)
 
 

@@ -32,10 +32,10 @@ from core.model.read_options import READ_DEFAULTS
 from core.writes.nodes import WATCH_SECONDS
 from core.writes.write import WriteKind
 from extender.view import View
-from sim import workload
+from sim import simulated_load
 from sim.autoscaler import TO_BE_DELETED, ScaleDown
 from sim.ebb import Direct, Ebb
-from sim.workload import HOUR_MS, Workload, amount
+from sim.simulated_load import HOUR_MS, SimulatedLoad, amount
 from tests.support.admission import Json, NodeApi, merge, node_json
 from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.faults import Day, Fault, Trouble
@@ -430,14 +430,14 @@ UNSHRUNK = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explai
 
 
 @st.composite
-def loads(draw: st.DrawFn) -> Workload:
+def loads(draw: st.DrawFn) -> SimulatedLoad:
     """Draw small nodes, and arrivals whose number differs between hours."""
     nodes = draw(st.lists(st.sampled_from(SHAPES), min_size=10, max_size=16))
     rows = draw(st.lists(ROWS, min_size=2, max_size=5))
     percents = draw(st.lists(st.sampled_from((0, 30, 100, 100)), min_size=8, max_size=8))
     seed = draw(st.integers(0, 2**16))
     at_once = draw(st.sampled_from((12, 24)))
-    whole = workload.bootstrap(nodes, rows, seed=seed, days=1, at_once=at_once, wave=(1,))
+    whole = simulated_load.bootstrap(nodes, rows, seed=seed, days=1, at_once=at_once, wave=(1,))
     chance = random.Random(seed)
     arrivals = tuple(
         one
@@ -448,7 +448,7 @@ def loads(draw: st.DrawFn) -> Workload:
 
 
 def day(
-    load: Workload, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
+    load: SimulatedLoad, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
     """Run the day; in its last hours nothing fails, and the last configuration applies."""
     view = View(config.extender, config.taint_key)
@@ -469,7 +469,7 @@ def day(
 def test_day_with_faults_ends_without_disruption_or_leftovers(
     how: ScaleDown,
     no_schedule_after: int | None,
-    load: Workload,
+    load: SimulatedLoad,
     troubles: list[Trouble],
     score: str,
     observed: bool,

@@ -11,7 +11,7 @@ import pytest
 from core.model.constraints import Toleration, names_node
 from core.model.errors import InvalidInputError
 from core.model.node import Taint
-from sim import waves, workload
+from sim import simulated_load, waves
 from sim.history import prometheus
 from sim.history.cluster_history import ClusterHistory
 from tests.support.recorder import EPOCH, Scraped, record
@@ -445,7 +445,7 @@ def test_metrics_of_simulated_cluster_yield_its_pod_lifetimes(tmp_path: Path) ->
     """Creation times are exact to the second; ends may differ by one and a half steps."""
     whole = waves.mixed(3, 1)
     looks = 20
-    load = workload.Workload(
+    load = simulated_load.SimulatedLoad(
         "w",
         whole.nodes,
         whole.arrivals,

@@ -12,8 +12,8 @@ import pytest
 
 from sim.autoscaler import ScaleDown
 from sim.scoring import DEFAULT, PACKED, Profile
-from sim.simulator import Setting, Simulator
-from sim.workload import Arrival, Deployment, Workload, amount
+from sim.simulated_load import Arrival, Deployment, SimulatedLoad, amount
+from sim.simulator import Simulator, SimulatorOptions
 from tests.e2e.live import Load
 from tests.e2e.standin import SHAPE, TIMERS
 
@@ -22,8 +22,8 @@ BEGIN_MS = 20_000
 SEEDS = range(1, 6)
 
 
-def workload(load: Load) -> Workload:
-    """Return the recorded events as a workload of the simulation."""
+def simulated(load: Load) -> SimulatedLoad:
+    """Return the recorded events as a load of the simulation."""
     jobs, wanted, requests = [], defaultdict(list), {}
     for number, one in enumerate(sorted(load.events, key=lambda event: event.second)):
         at_ms = BEGIN_MS + round(1000 * one.second)
@@ -48,7 +48,9 @@ def workload(load: Load) -> Workload:
         for app, asked in requests.items()
     )
     end_ms = BEGIN_MS + round(1000 * load.seconds)
-    return Workload("recorded", (SHAPE,) * load.nodes, tuple(jobs), end_ms, 1000, {}, deployments)
+    return SimulatedLoad(
+        "recorded", (SHAPE,) * load.nodes, tuple(jobs), end_ms, 1000, {}, deployments
+    )
 
 
 class Counted(Simulator):
@@ -77,8 +79,8 @@ class Counted(Simulator):
 def test_simulation_matches_node_seconds_and_evictions_of_real_programs(
     name: str, how: ScaleDown, profile: Profile, node_seconds: int, nodes: int, evicted: int
 ) -> None:
-    load = workload(Load.named(name))
-    worlds = [Counted(load, how, None, seed, Setting(profile, TIMERS)) for seed in SEEDS]
+    load = simulated(Load.named(name))
+    worlds = [Counted(load, how, None, seed, SimulatorOptions(profile, TIMERS)) for seed in SEEDS]
     found = [one.run() for one in worlds]
     needed = [
         (result.node_ms - world.before_ms) / 1000

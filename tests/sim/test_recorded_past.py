@@ -87,9 +87,9 @@ def test_node_lifetimes_of_metrics_match_dumps(which: str) -> None:
 
 
 def test_workload_is_same_for_dumps_and_metrics() -> None:
-    played = {which: load.workload_of(told_by(which), Config()) for which in ALL}
+    played = {which: load.load_of(told_by(which), Config()) for which in ALL}
     for found in played.values():
-        whole = found.workload
+        whole = found.load
         assert len(whole.nodes) == 6
         pools = sorted(node.labels[POOL] for node in whole.groups.values())
         assert pools == ["general"] * 2 + ["gpu"] * 2  # each pool is in two zones
@@ -99,7 +99,7 @@ def test_workload_is_same_for_dumps_and_metrics() -> None:
         assert never == "pods left out (they fit on no empty node): 1"
         assert "shorter than an hour" in found.notes[0]
     jobs = [
-        sorted((one.name, one.at_ms) for one in found.workload.arrivals if one.owner_kind == "Job")
+        sorted((one.name, one.at_ms) for one in found.load.arrivals if one.owner_kind == "Job")
         for found in played.values()
     ]
     assert jobs[0] == jobs[1] == jobs[2]

@@ -1,4 +1,4 @@
-"""Replay: the workload of a history, the simulated variants, and the recommendation."""
+"""Replay: the load of a history, the simulated variants, and the recommendation."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -36,13 +36,13 @@ from sim.autoscaler import ScaleDown
 from sim.cluster import DAEMON_REQUESTS
 from sim.history import rows
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime
-from sim.history.load import workload_of
-from sim.replay import Outcome, Spread
+from sim.history.load import load_of
+from sim.replay import MetricSummary, Outcome
 from sim.scenario import Scenario
 from sim.scoring import PACKED
-from sim.simulator import Setting, Simulator
+from sim.simulated_load import HOUR_MS, Deployment, SimulatedLoad
+from sim.simulator import Simulator, SimulatorOptions
 from sim.variants import EMPTY, Variant
-from sim.workload import HOUR_MS, Deployment, Workload
 
 GIB = 1024**3
 ZONE = "topology.kubernetes.io/zone"
@@ -82,8 +82,8 @@ def past(
 
 def load(
     *lives: PodLifetime, node_lifetimes: tuple[NodeLifetime, ...] = (stay(node("a")),)
-) -> Workload:
-    return workload_of(past(*lives, node_lifetimes=node_lifetimes), Config()).workload
+) -> SimulatedLoad:
+    return load_of(past(*lives, node_lifetimes=node_lifetimes), Config()).load
 
 
 class TestPods:
@@ -125,8 +125,8 @@ class TestPods:
         assert [one.name for one in found.arrivals] == ["n.a", "n.a.2"]
 
     def test_pod_that_fits_on_no_empty_node_is_left_out_and_reported(self) -> None:
-        found = workload_of(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
-        assert len(found.workload.arrivals) == 1
+        found = load_of(past(life(pod("a")), life(pod("b", cpu=8100))), Config())
+        assert len(found.load.arrivals) == 1
         assert found.notes == ("pods left out (they fit on no empty node): 1",)
 
     def test_history_without_usable_pods_is_rejected(self) -> None:
@@ -147,9 +147,9 @@ class TestPods:
             for where in ("a", "fargate")
             for owner in ("Job", "ReplicaSet")
         )
-        found = workload_of(past(*lives, node_lifetimes=node_lifetimes), Config())
-        assert [one.name for one in found.workload.arrivals] == ["n.a-Job"]
-        assert [one.replicas for one in found.workload.deployments] == [((0, 1),)]
+        found = load_of(past(*lives, node_lifetimes=node_lifetimes), Config())
+        assert [one.name for one in found.load.arrivals] == ["n.a-Job"]
+        assert [one.replicas for one in found.load.deployments] == [((0, 1),)]
         assert found.notes == (
             "nodes left out (control plane, virtual or unreadable): 1",
             "pods left out (they ran on virtual nodes): 2",
@@ -162,10 +162,8 @@ class TestPods:
             "q", placing=NodeConstraints((("kubernetes.io/hostname", "a"), ("pool", "x")))
         )
         node_lifetimes = (stay(node("a", pool="x")),)
-        found = workload_of(
-            past(life(asks), life(by_label), node_lifetimes=node_lifetimes), Config()
-        )
-        assert {one.placing for one in found.workload.arrivals} == {
+        found = load_of(past(life(asks), life(by_label), node_lifetimes=node_lifetimes), Config())
+        assert {one.placing for one in found.load.arrivals} == {
             NodeConstraints(),
             NodeConstraints((("pool", "x"),)),
         }
@@ -233,7 +231,7 @@ class TestReplicaSets:
         (web,) = found.deployments
         assert web.ages_ms == (2 * HOUR_MS, HOUR_MS)
         cut = replace(found, duration_ms=HOUR_MS)
-        world = Simulator(cut, ScaleDown.NEVER, None, 1, Setting(PACKED))
+        world = Simulator(cut, ScaleDown.NEVER, None, 1, SimulatorOptions(PACKED))
         assert world.run().pending_ms == 0
 
     @pytest.mark.parametrize(
@@ -315,7 +313,7 @@ class TestNodes:
             stay(node("a", pool="web", other="1")),
             stay(node("b", pool="batch", other="1")),
         )
-        found = workload_of(past(life(pod("p")), node_lifetimes=node_lifetimes), config).workload
+        found = load_of(past(life(pod("p")), node_lifetimes=node_lifetimes), config).load
         labels = [dict(one.labels) for one in found.groups.values()]
         assert labels == [{"pool": "batch"}, {"pool": "web"}]
 
@@ -361,11 +359,9 @@ class TestNodes:
         bears = pod(
             "p", placing=NodeConstraints(tolerations=(Toleration("gpu", "Exists", "", ""),))
         )
-        found = workload_of(
-            past(life(bears), life(pod("q")), node_lifetimes=(stay(one),)), Config()
-        )
-        assert [group.taints for group in found.workload.groups.values()] == [(lasting,)]
-        assert [one.name for one in found.workload.arrivals] == ["n.p"]
+        found = load_of(past(life(bears), life(pod("q")), node_lifetimes=(stay(one),)), Config())
+        assert [group.taints for group in found.load.groups.values()] == [(lasting,)]
+        assert [one.name for one in found.load.arrivals] == ["n.p"]
 
     def test_group_of_later_node_has_no_initial_node(self) -> None:
         found = load(
@@ -383,7 +379,7 @@ class TestNodes:
         control = {"node-role.kubernetes.io/control-plane": ""}
         master = Node(name="m", allocatable=Resources(4000, 0, 0, 9), labels=control)
         node_lifetimes = (stay(node("a"), -HOUR_MS), stay(node("b"), 0, HOUR_MS), stay(master))
-        found = workload_of(past(life(pod("p")), node_lifetimes=node_lifetimes), Config()).recorded
+        found = load_of(past(life(pod("p")), node_lifetimes=node_lifetimes), Config()).recorded
         assert found.node_ms == 11 * HOUR_MS
         agent = DAEMON_REQUESTS  # the simulation adds it to each node for DaemonSets
         assert found.capacity_millis_ms == 11 * (8000 + agent.cpu_millis) * HOUR_MS
@@ -403,7 +399,7 @@ class TestRows:
 
     def test_rows_of_trace_become_arrivals(self, tmp_path: Path) -> None:
         found = rows.read(self.write(tmp_path, "a,1000,1024,0,0,100,400\nb,1000,1,0,0,400,700\n"))
-        whole = workload_of(found, Config()).workload
+        whole = load_of(found, Config()).load
         assert [(one.at_ms, one.life_ms) for one in whole.arrivals] == [
             (0, 300_000),
             (300_000, 300_000),
@@ -475,7 +471,7 @@ class TestPart:
             assert abs(sum(one.replicas[0][1] for one in cut.deployments) - sum(sizes) / 16) < 3
 
     @staticmethod
-    def sets(deployments: Iterable[Deployment]) -> Workload:
+    def sets(deployments: Iterable[Deployment]) -> SimulatedLoad:
         return replace(load(life(pod("p"))), arrivals=(), deployments=tuple(deployments))
 
 
@@ -648,7 +644,7 @@ def outcome(
         report.EVICTED: evicted,
         report.BY_MARK: blamed,
     }
-    figures = {row: Spread.of([Fraction(value)]) for row, value in told.items()}
+    figures = {row: MetricSummary.of([Fraction(value)]) for row, value in told.items()}
     return Outcome(Variant(name, scenario, Config(), EMPTY if ebb else None), figures, ())
 
 

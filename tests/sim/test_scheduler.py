@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.model.node import Effect, Taint
 from core.model.pod import Pod
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.scheduler import POD_CLASSES_MAX, Scheduler
 from tests.support.builders import node, pod
 
@@ -33,7 +33,7 @@ class Side:
     """A cluster and its scheduler, with or without the cache."""
 
     def __init__(self, *, remembers: bool) -> None:
-        self.state = State()
+        self.state = ClusterState()
         self._remembers = remembers
         self._scheduler = Scheduler(self.state, None, 1)
         for number in range(NODES):

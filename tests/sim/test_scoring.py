@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.capacity.usable import Amount
-from sim.cluster import Place, State
+from sim.cluster import ClusterState, Place
 from sim.scheduler import Scheduler
 from sim.scoring import (
     PACKED,
@@ -44,9 +44,9 @@ def test_recorded_scores_differ_between_strategies() -> None:
     assert all(len(found) > 10 for found in answers.values())
 
 
-def state(*used: int) -> State:
+def state(*used: int) -> ClusterState:
     """Return nodes of four cores and 8 GiB with these requested millicores."""
-    found = State()
+    found = ClusterState()
     for number, cpu in enumerate(used):
         found.add_node(node(f"n{number}", 4000), 0)
         one = pod(f"p{number}", None, cpu, 100)

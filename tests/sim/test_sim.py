@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from core.config.document import parse
 from core.model.pod import Pod
 from core.model.resources import Resources
-from sim import report, scenario, workload
+from sim import report, scenario, simulated_load
 from sim.autoscaler import ScaleDown
 from sim.scenario import MANAGED, SCENARIOS, WHOLE
+from sim.simulated_load import HOUR_MS, Arrival, SimulatedLoad, amount
 from sim.simulator import Simulator
-from sim.workload import HOUR_MS, Arrival, Workload, amount
 from tests.support.configurations import HEAD
 
-DAY = workload.embedded(seed=3, days=1)
+DAY = simulated_load.embedded(seed=3, days=1)
 SHORT_MS = 4 * HOUR_MS
 SHORT = replace(
     DAY,
     nodes=DAY.nodes[::4],
     duration_ms=SHORT_MS,
     arrivals=tuple(a for a in DAY.arrivals if a.at_ms < SHORT_MS)[::4],
-    tick_ms=workload.TICK_MS,
+    tick_ms=simulated_load.TICK_MS,
 )
-"""A small workload in which Ebb releases marks, and the autoscaler adds and removes nodes."""
+"""A small load in which Ebb releases marks, and the autoscaler adds and removes nodes."""
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
@@ -114,7 +114,7 @@ ARRIVALS = st.lists(
 def test_no_pod_is_lost_and_no_node_overcommitted(
     arrivals: tuple[Arrival, ...], nodes: list[Resources], seed: int
 ) -> None:
-    load = Workload("made", (*SHAPES, *nodes), arrivals, 8 * HOUR_MS, 60_000)
+    load = SimulatedLoad("made", (*SHAPES, *nodes), arrivals, 8 * HOUR_MS, 60_000)
     world = Watched(load, ScaleDown.UTILIZATION, None, seed)
     found = world.run()
     assert found.pods == len(arrivals)

@@ -1,4 +1,4 @@
-"""The demo's workload: its tables match the trace, and drawn workloads match the tables."""
+"""The demo's load: its tables match the trace, and drawn loads match the tables."""
 
 import csv
 from collections import Counter
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sim import trace, workload
+from sim import simulated_load, trace
+from sim.simulated_load import DAY_MS, HOUR_MS, PODS_AT_ONCE, SimulatedLoad
 from sim.statistics import LIFE_SECONDS, NODE_SHAPES, POD_SHAPES, WAVE_PERCENT
-from sim.workload import DAY_MS, HOUR_MS, PODS_AT_ONCE, Workload
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
@@ -78,38 +78,39 @@ class TestTrace:
 
 
 @pytest.fixture(scope="module")
-def load() -> Workload:
-    return workload.embedded(seed=1, days=DAYS)
+def load() -> SimulatedLoad:
+    return simulated_load.embedded(seed=1, days=DAYS)
 
 
 class TestEmbeddedWorkload:
     def test_workload_is_reproducible_and_ordered(self) -> None:
-        first = workload.embedded(seed=1, days=2)
-        assert first == workload.embedded(seed=1, days=2)
-        assert first != workload.embedded(seed=2, days=2)
+        first = simulated_load.embedded(seed=1, days=2)
+        assert first == simulated_load.embedded(seed=1, days=2)
+        assert first != simulated_load.embedded(seed=2, days=2)
         assert len(first.nodes) == 64
         assert [a.at_ms for a in first.arrivals] == sorted(a.at_ms for a in first.arrivals)
         assert all(a.life_ms > 0 for a in first.arrivals)
         assert len({a.name for a in first.arrivals}) == len(first.arrivals)
 
-    def test_pod_lifetimes_have_mean_of_table(self, load: Workload) -> None:
+    def test_pod_lifetimes_have_mean_of_table(self, load: SimulatedLoad) -> None:
         lives = [a.life_ms for a in load.arrivals if a.at_ms > 0]
-        assert sum(lives) / len(lives) == pytest.approx(workload.mean_life_ms(), rel=0.03)
+        assert sum(lives) / len(lives) == pytest.approx(simulated_load.mean_life_ms(), rel=0.03)
 
-    def test_average_number_of_running_pods_matches_setting(self, load: Workload) -> None:
+    def test_average_number_of_running_pods_matches_setting(self, load: SimulatedLoad) -> None:
         came = [a for a in load.arrivals if a.at_ms > 0]
         running = sum(a.life_ms for a in came) / (DAYS * DAY_MS)
         assert running == pytest.approx(PODS_AT_ONCE, rel=0.05)
 
-    def test_arrivals_follow_wave(self, load: Workload) -> None:
+    def test_arrivals_follow_wave(self, load: SimulatedLoad) -> None:
         hours = Counter(a.at_ms // HOUR_MS % 24 for a in load.arrivals if a.at_ms > 0)
         mean = hours.total() / 24
         wave = [percent * 24 / sum(WAVE_PERCENT) for percent in WAVE_PERCENT]
         assert [hours[hour] / mean for hour in range(24)] == pytest.approx(wave, rel=0.1)
 
-    def test_start_has_as_many_pods_as_any_midnight(self, load: Workload) -> None:
+    def test_start_has_as_many_pods_as_any_midnight(self, load: SimulatedLoad) -> None:
         at_start = [
-            sum(a.at_ms == 0 for a in workload.embedded(seed, 1).arrivals) for seed in range(20)
+            sum(a.at_ms == 0 for a in simulated_load.embedded(seed, 1).arrivals)
+            for seed in range(20)
         ]
         changes = sorted(
             change for a in load.arrivals for change in ((a.at_ms, 1), (a.at_ms + a.life_ms, -1))

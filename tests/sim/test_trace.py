@@ -7,7 +7,7 @@ import pytest
 
 from core.model.errors import InvalidInputError
 from sim import trace
-from sim.workload import amount
+from sim.simulated_load import amount
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 needs_traces = pytest.mark.skipif(not TRACES.is_dir(), reason="no openb trace beside the tree")
@@ -43,13 +43,13 @@ def test_invalid_node_list_is_rejected_in_one_line(
 def test_pod_that_ends_before_it_begins_is_rejected(tmp_path: Path) -> None:
     (tmp_path / trace.PODS_FILE).write_text(f"{PODS_HEAD}p,1,1,0,0,10,9\n")
     with pytest.raises(InvalidInputError, match="line 2: deletion_time: 9 is before creation"):
-        trace.rows(tmp_path)
+        trace.pods(tmp_path)
 
 
 def test_pods_are_ordered_by_creation_time(tmp_path: Path) -> None:
     rows = "late,1,1,2,500,10,10\nearly,2,3,0,0,0,4\n"
     (tmp_path / trace.PODS_FILE).write_text(PODS_HEAD + rows)
-    assert [row[1:] for row in trace.rows(tmp_path)] == [
+    assert [row[1:] for row in trace.pods(tmp_path)] == [
         ("early", amount(2, 3, 0), 4000),
         ("late", amount(1, 1, 1000), 0),
     ]
@@ -57,12 +57,12 @@ def test_pods_are_ordered_by_creation_time(tmp_path: Path) -> None:
 
 def test_missing_trace_is_rejected_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"openb_pod_list_default\.csv: No such file"):
-        trace.rows(tmp_path)
+        trace.pods(tmp_path)
 
 
 @needs_traces
 def test_trace_matches_its_readme() -> None:
-    nodes, pods = trace.nodes(TRACES), trace.rows(TRACES)
+    nodes, pods = trace.nodes(TRACES), trace.pods(TRACES)
     assert (len(nodes), len(pods)) == (1523, 8152)
     assert sum(shape.cpu_millis for _, shape in nodes) == 125_514_000
     load = trace.drawn(TRACES, seed=1, days=1, at_once=500)

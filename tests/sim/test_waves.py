@@ -6,10 +6,10 @@ from fractions import Fraction
 import pytest
 
 from core.model.resources import Resources
-from sim import waves, workload
+from sim import simulated_load, waves
+from sim.simulated_load import DAY_MS, HOUR_MS, PODS_AT_ONCE, amount
 from sim.statistics import WAVE_PERCENT
 from sim.waves import STABILIZATION_MS, SYNC_MS, hpa_replicas, level
-from sim.workload import DAY_MS, HOUR_MS, PODS_AT_ONCE, amount
 
 END_MS = HOUR_MS
 RISE_MS = 10 * SYNC_MS
@@ -95,9 +95,9 @@ def test_half_of_pods_are_jobs() -> None:
     assert load.tick_ms is None
 
 
-def trace(wave: tuple[int, ...]) -> workload.Workload:
+def trace(wave: tuple[int, ...]) -> simulated_load.SimulatedLoad:
     rows: list[tuple[Resources, int]] = [(amount(100, 100, 0), HOUR_MS)]
-    return workload.bootstrap(
+    return simulated_load.bootstrap(
         [amount(4000, 8192, 0, 110)], rows, seed=1, days=20, at_once=200, wave=wave
     )
 

@@ -13,9 +13,9 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from sim import scenario
 from sim.autoscaler import REACTION_MS, STARTUP_MS, TO_BE_DELETED, ScaleDown
-from sim.cluster import State
-from sim.simulator import BY_DEFAULT, Setting, Simulator
-from sim.workload import HOUR_MS, Arrival, Deployment, Workload, amount
+from sim.cluster import ClusterState
+from sim.simulated_load import HOUR_MS, Arrival, Deployment, SimulatedLoad, amount
+from sim.simulator import DEFAULT_OPTIONS, Simulator, SimulatorOptions
 from tests.support.configurations import HEAD
 
 SHAPE = amount(4000, 8192, 0, 110)
@@ -45,7 +45,7 @@ class Marker:
     def urgent(self) -> bool:
         return False
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:  # noqa: ARG002
         if not self._done:
             for place in list(state.places.values()):
                 labels = {**place.node.labels, MARK_LABEL: self._mark}
@@ -60,7 +60,7 @@ def world(compactor: Marker | None = None, *pods: tuple[int, int]) -> Simulator:
         Arrival(at_ms, f"p{number}", amount(cpu, 100, 0), HOUR_MS)
         for number, (at_ms, cpu) in enumerate(pods)
     )
-    load = Workload("made", (SHAPE,), arrivals, HOUR_MS // 2, TICK_MS)
+    load = SimulatedLoad("made", (SHAPE,), arrivals, HOUR_MS // 2, TICK_MS)
     return Simulator(load, ScaleDown.NEVER, compactor, seed=1)
 
 
@@ -126,29 +126,31 @@ class Looking(Marker):
 
     looks = 0
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         self.looks += 1
         super().tick(state, write, now_ms)
 
 
 @pytest.mark.parametrize(
-    ("of_load", "setting", "looks"),
+    ("of_load", "options", "looks"),
     [
-        (None, BY_DEFAULT, 360),
-        (None, Setting(tick_ms=60_000), 60),
-        (600_000, Setting(tick_ms=60_000), 6),
+        (None, DEFAULT_OPTIONS, 360),
+        (None, SimulatorOptions(tick_ms=60_000), 60),
+        (600_000, SimulatorOptions(tick_ms=60_000), 6),
     ],
 )
-def test_engine_runs_at_its_interval(of_load: int | None, setting: Setting, looks: int) -> None:
+def test_engine_runs_at_its_interval(
+    of_load: int | None, options: SimulatorOptions, looks: int
+) -> None:
     eager = Looking(Mark.SOFT)
-    load = Workload("made", (SHAPE,), (), HOUR_MS, of_load)
-    Simulator(load, ScaleDown.NEVER, eager, 1, setting).run()
+    load = SimulatedLoad("made", (SHAPE,), (), HOUR_MS, of_load)
+    Simulator(load, ScaleDown.NEVER, eager, 1, options).run()
     assert eager.looks == looks
 
 
 def test_interval_is_read_from_configuration() -> None:
     """An unneeded node is marked after its unneeded time, in the second pass at the earliest."""
-    load = Workload("made", (SHAPE,) * 4, (), 4 * HOUR_MS, None)
+    load = SimulatedLoad("made", (SHAPE,) * 4, (), 4 * HOUR_MS, None)
     for seconds, marked in ((60, True), (3 * 3600, False)):
         asked = {"interval": f"{seconds}s"}
         found = scenario.run(

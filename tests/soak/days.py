@@ -16,8 +16,8 @@ from typing import Final
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
+from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
-from sim.workload import HOUR_MS
 from tests.soak.drawn import DAYS, Run, draw
 from tests.support.faults import Day
 
@@ -67,8 +67,8 @@ class Watched(Day):
         self.removed += 1
         super().end_node(name)
 
-    def _run_urgent_passes(self) -> None:
-        super()._run_urgent_passes()
+    def _run_urgent_reconciliations(self) -> None:
+        super()._run_urgent_reconciliations()
         if wrong := list(self.wrong()):
             raise BrokenError("; ".join(wrong))
 

@@ -15,9 +15,9 @@ from core.marks.wellknown import KARPENTER_LABEL
 from core.model.constraints import NO_NODE_CONSTRAINTS, NodeConstraints, Toleration
 from core.model.node import Effect, Node, Taint
 from core.model.resources import Resources
-from sim import workload
+from sim import simulated_load
 from sim.autoscaler import ScaleDown
-from sim.workload import DAY_MS, HOUR_MS, Arrival, Workload, amount
+from sim.simulated_load import DAY_MS, HOUR_MS, Arrival, SimulatedLoad, amount
 from tests.support.faults import Fault, Trouble
 
 DAYS: Final = 2
@@ -49,7 +49,7 @@ class Run:
     """A run, determined by its seed."""
 
     seed: int
-    load: Workload
+    load: SimulatedLoad
     how: ScaleDown
     config: Config
     changes: tuple[tuple[int, Config], ...]
@@ -141,7 +141,7 @@ def _last(chance: random.Random, before: Sequence[Config]) -> Config:
     return replace(config, mode=Mode.OBSERVE)
 
 
-def _load(chance: random.Random) -> Workload:
+def _load(chance: random.Random) -> SimulatedLoad:
     count = chance.randint(*NODES)
     groups = dict(
         _group(zone, pool) for zone in range(len(ZONES)) for pool in ("general", "batch")
@@ -149,7 +149,7 @@ def _load(chance: random.Random) -> Workload:
     shapes = list(groups)
     nodes = [shapes[0], *chance.choices(shapes, weights=(3, 1) * len(ZONES), k=count - 1)]
     rows = [_row(chance) for _ in range(chance.randint(2, 8))]
-    whole = workload.bootstrap(
+    whole = simulated_load.bootstrap(
         nodes, rows, seed=chance.randrange(2**32), days=DAYS,
         at_once=count * chance.choice((1, 2)), wave=(1,),
     )  # fmt: skip
@@ -159,7 +159,7 @@ def _load(chance: random.Random) -> Workload:
         for one in whole.arrivals
         if chance.randrange(100) < percents[one.at_ms // BLOCK_MS]
     ]
-    return Workload(
+    return SimulatedLoad(
         "drawn", tuple(nodes), tuple(arrivals), END_MS, chance.choice((120_000, 180_000)), groups
     )
 
@@ -167,7 +167,7 @@ def _load(chance: random.Random) -> Workload:
 def _group(zone: int, pool: str) -> tuple[Resources, Node]:
     """Return a node group with a unique shape."""
     cpu, memory = (4000, 16_384) if pool == "general" else (8000, 16_384)
-    shape = amount(cpu, memory + zone, 0, workload.PODS_PER_NODE)
+    shape = amount(cpu, memory + zone, 0, simulated_load.PODS_PER_NODE)
     labels = {ZONE_LABEL: ZONES[zone], POOL: pool}
     if pool == "batch":
         labels[KARPENTER_LABEL] = pool

@@ -7,7 +7,7 @@ import pytest
 from extender.view import View
 from sim.autoscaler import ScaleDown
 from sim.ebb import Direct, Ebb
-from sim.workload import HOUR_MS
+from sim.simulated_load import HOUR_MS
 from tests.soak.days import Watched, main
 from tests.soak.drawn import Run, draw
 

@@ -25,11 +25,11 @@ from core.model.node_lifecycle import is_terminating
 from core.model.pod import Pod
 from core.writes.nodes import WATCH_SECONDS
 from sim.autoscaler import ScaleDown
-from sim.cluster import State
+from sim.cluster import ClusterState
 from sim.ebb import Ebb
 from sim.scheduler import admits
+from sim.simulated_load import SimulatedLoad
 from sim.simulator import Simulator
-from sim.workload import Workload
 
 OURS = (
     MARK_LABEL,
@@ -50,7 +50,7 @@ class Fault(StrEnum):
     WEBHOOK_DOWN = "the webhook is unavailable"
     REFUSED = "writes of the controller fail"
     UNHEARD = "writes of the controller are stored, but the responses are lost"
-    STALE = "watches are silent; after some time the controller skips passes"
+    STALE = "watches are silent; after some time the controller skips reconciliations"
     UNSCORED = "the extender is unavailable"
 
 
@@ -77,9 +77,9 @@ class Troubled:
         self.ebb = ebb
         self.faults: Counter[Fault] = Counter()
         self.sound = False
-        """Whether the last pass could carry out all writes, and no fault has begun since."""
+        """Whether the last reconciliation made all writes, and no fault has begun since."""
         self.looked_ms: int | None = None
-        """Time of the first pass of this leader, or None before it."""
+        """Time of the first reconciliation of this leader, or None before it."""
         self._held_ms = 0
         self.taint_key = ebb.taint_key
 
@@ -114,7 +114,7 @@ class Troubled:
         silent = self.faults[Fault.STOPPED] or self.faults[Fault.STALE]
         return not silent and self.ebb.urgent()
 
-    def tick(self, state: State, write: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         if self.faults[Fault.STOPPED] or self._too_stale(state, now_ms):
             return
 
@@ -129,8 +129,8 @@ class Troubled:
         self.ebb.tick(state, troubled, now_ms)
         self.sound = all(fault in HARMLESS for fault in +self.faults)
 
-    def _too_stale(self, state: State, now_ms: int) -> bool:
-        """Freeze the view while watches are silent; return whether it is too old for a pass."""
+    def _too_stale(self, state: ClusterState, now_ms: int) -> bool:
+        """Freeze the view while watches are silent; return whether it is too old to reconcile."""
         if not self.faults[Fault.STALE]:
             return False
         if self.ebb.outdated_cluster is None:
@@ -139,23 +139,28 @@ class Troubled:
 
 
 class Day(Simulator):
-    """A simulator with faults that checks all nodes after each pass without faults."""
+    """A simulator with faults that checks all nodes after each reconciliation without faults."""
 
     def __init__(
-        self, load: Workload, how: ScaleDown, ebb: Ebb, config: Config, troubles: Sequence[Trouble]
+        self,
+        load: SimulatedLoad,
+        how: ScaleDown,
+        ebb: Ebb,
+        config: Config,
+        troubles: Sequence[Trouble],
     ) -> None:
         self._troubled, self._config = Troubled(ebb), config
         super().__init__(load, how, self._troubled, seed=1)
         self._takes_empty = how is ScaleDown.EMPTY
         self._sound_ms: int | None = None
-        """Time since which every pass of this leader could carry out all writes, or None."""
+        """Time since which every reconciliation of this leader made all writes, or None."""
         self.taken: list[str] = []
         """Empty nodes that an autoscaler removed although Ebb had not released them."""
         self.disturbed: list[str] = []
         """Pods evicted from a marked node, or too soon after its release."""
         self.released: dict[str, int] = {}
         """Time of the release of each node, while it needs scale-down protection: that is, while
-        its utilization has been below the autoscaler's threshold in every pass since."""
+        its utilization has been below the autoscaler's threshold in every reconciliation since."""
         self.kept_waiting: set[str] = set()
         """Pods that remained Pending although only Ebb's taint kept them off a marked node."""
         for trouble in troubles:
@@ -242,7 +247,8 @@ class Day(Simulator):
         assert since_ms is not None
         watched_ms = self.now_ms() - since_ms - self._tick_ms
         assert details.deadline > self.now_ms() // 1000 or watched_ms < WATCH_SECONDS * 1000
-        # A pod that was bound because of this pass triggers the next pass at once.
+        # A pod that was bound because of this reconciliation triggers the next reconciliation at
+        # once.
         assert guard_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:

@@ -51,19 +51,19 @@ DISABLED = CountedPools(
 
 
 class Look(NamedTuple):
-    """One pass of a history."""
+    """One reconciliation of a history."""
 
     cluster: Cluster
     now: int
-    """Time of the pass in Unix seconds; it never decreases."""
+    """Time of the reconciliation in Unix seconds; it never decreases."""
     failed: frozenset[str]
-    """Nodes whose mark could not be written since the previous pass."""
+    """Nodes whose mark could not be written since the previous reconciliation."""
     in_time: Callable[[], bool]
-    """Function that tells whether the pass has time left."""
+    """Function that tells whether the reconciliation has time left."""
 
 
 class History(NamedTuple):
-    """A configuration and the passes with it."""
+    """A configuration and the reconciliations with it."""
 
     config: Config
     looks: list[Look]

@@ -97,7 +97,7 @@ def pools(chance: random.Random) -> tuple[Pool, ...]:
     )
 
 
-def pace(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits | None:
+def rate_limits(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits | None:
     """Return random rate limits, or None; *keys* are the keys of reaches."""
     if chance.random() < 0.6:
         return None

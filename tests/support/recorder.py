@@ -11,9 +11,9 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import ScaleDown
-from sim.cluster import State
-from sim.simulator import Setting, Simulator
-from sim.workload import Workload
+from sim.cluster import ClusterState
+from sim.simulated_load import SimulatedLoad
+from sim.simulator import Simulator, SimulatorOptions
 
 Json = dict[str, Any]
 EPOCH = 1_793_520_000
@@ -29,11 +29,11 @@ def written(at_ms: int) -> str:
 
 
 class Recorder:
-    """A compactor that records the cluster in every pass instead of acting."""
+    """A compactor that records the cluster in every reconciliation instead of acting."""
 
     taint_key = ""
 
-    def __init__(self, look: Callable[["Recorder", State, int], None]) -> None:
+    def __init__(self, look: Callable[["Recorder", ClusterState, int], None]) -> None:
         self.now: Callable[[], int] = lambda: 0
         self._look = look
         self.pods: dict[str, Pod] = {}
@@ -69,17 +69,17 @@ class Recorder:
     def urgent(self) -> bool:
         return False
 
-    def tick(self, state: State, _: Callable[[Node], None], now_ms: int) -> None:
+    def tick(self, state: ClusterState, _: Callable[[Node], None], now_ms: int) -> None:
         for key in (*state.pods, *state.places):
             self.seen.setdefault(key, []).append(now_ms)
         self._look(self, state, now_ms)
 
 
 def record(
-    load: Workload, every_ms: int, look: Callable[[Recorder, State, int], None]
+    load: SimulatedLoad, every_ms: int, look: Callable[[Recorder, ClusterState, int], None]
 ) -> Recorder:
     recorder = Recorder(look)
-    world = Simulator(load, ScaleDown.EMPTY, recorder, 1, Setting(tick_ms=every_ms))
+    world = Simulator(load, ScaleDown.EMPTY, recorder, 1, SimulatorOptions(tick_ms=every_ms))
     recorder.now = world.now_ms
     world.run()
     return recorder
@@ -88,8 +88,10 @@ def record(
 # Dumps
 
 
-def dumps_into(folder: Path, *, created: bool = True) -> Callable[[Recorder, State, int], None]:
-    def look(recorder: Recorder, state: State, now_ms: int) -> None:
+def dumps_into(
+    folder: Path, *, created: bool = True
+) -> Callable[[Recorder, ClusterState, int], None]:
+    def look(recorder: Recorder, state: ClusterState, now_ms: int) -> None:
         items = [
             *(_node(recorder, place.node, created=created) for place in state.places.values()),
             *(_pod(recorder, pod, created=created) for pod in state.pods.values()),
@@ -145,7 +147,7 @@ class Scraped:
     def __init__(self) -> None:
         self.series: dict[str, dict[tuple[tuple[str, str], ...], list[tuple[int, str]]]] = {}
 
-    def look(self, recorder: Recorder, state: State, now_ms: int) -> None:
+    def look(self, recorder: Recorder, state: ClusterState, now_ms: int) -> None:
         for place in state.places.values():
             for name, amount in _of(place.node.allocatable).items():
                 self._add(now_ms, "kube_node_status_allocatable", _in_units(name, amount),

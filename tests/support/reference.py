@@ -79,14 +79,14 @@ class Reference(Packing):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "RateLimits | None" = None,
+        rate_limits: "RateLimits | None" = None,
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
         """Order the candidates before any pod is moved."""
-        super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
+        super().__init__(cluster, config, mutant, rate_limits, key=key, clock=clock)
         self.due = due
         self.order = sorted((n for n in cluster.nodes if not leaving(n)), key=self.rank)
         """Candidates in removal order."""
@@ -115,7 +115,7 @@ class Reference(Packing):
 
     # Steps.
 
-    def may_go(self, node: Node) -> bool:
+    def may_be_removed(self, node: Node) -> bool:
         """Return whether the node may be removed, apart from the placement of its pods."""
         moves = [
             p
@@ -124,7 +124,7 @@ class Reference(Packing):
         ]
         stuck = [pod for pod in moves if pod.key not in self.moves]
         due = self.due is None or node.name in self.due or is_marked(node)
-        if self.mutant == "virtual nodes are machines" and node.virtual:
+        if self.mutant == "virtual nodes count as nodes" and node.virtual:
             return due and not self.counts.hold(node)
         if guarded(node) or self.is_fixed(node):
             return False
@@ -135,20 +135,20 @@ class Reference(Packing):
         fixed = is_fixed(node, self.cluster, self.config)
         return fixed and self.mutant != "everything is scalable"
 
-    def let_go(self, node: Node) -> Moves | None:
+    def try_remove(self, node: Node) -> Moves | None:
         """Remove the node and return the placements of its pods, or return None without changes.
 
         If the pods would exceed a threshold of other reaches, they are packed again without the
         nodes of these reaches. A marked node is first tried with the thresholds of unmarked nodes,
         then with the release thresholds.
         """
-        if not self.may_go(node) or self.is_last(node) or self.is_guessed(node):
+        if not self.may_be_removed(node) or self.is_last(node) or self.is_guessed(node):
             return None
         here = self.standing()[node.name]
         if not self.sums_pass(node, held(node, self.residents(here))):
             return None
-        strict = [False] if not is_marked(node) or self.mutant == "no leave thresholds" else []
-        tries = strict or ([True] if self.mutant == "marks at once" else [False, True])
+        strict = [False] if not is_marked(node) or self.mutant == "no release thresholds" else []
+        tries = strict or ([True] if self.mutant == "release thresholds first" else [False, True])
         found = (self.remove_within(node, here, marked=marked) for marked in tries)
         return next((moves for moves in found if moves is not None), None)
 
@@ -224,9 +224,16 @@ class Reference(Packing):
             if not within(requests, limits(self.config, marked=marked), whole.usable):
                 yield None
         for members in self.all_reaches:
-            if len(members) < 2 or not members & touched or self.mutant == "the whole alone":
+            if (
+                len(members) < 2
+                or not members & touched
+                or self.mutant == "only the thresholds of the cluster"
+            ):
                 continue
-            if self.mutant == "receivers are not asked" and node.name not in members:
+            if (
+                self.mutant == "reaches of target nodes are not checked"
+                and node.name not in members
+            ):
                 continue
             found = self.sums(members, self.useful[members])
             requests = plus(found.requests, self.reserve(members, marked=marked))
@@ -287,7 +294,7 @@ class Reference(Packing):
                 refused[node.name] = len(removals)
                 continue
             removals.append((node.name, moves))
-            if self.mutant != "no way back":
+            if self.mutant != "rejected nodes are not retried":
                 for other in [one for one in tried if one < kind]:  # type: ignore[operator]
                     del tried[other]
         return removals
@@ -297,7 +304,7 @@ class Reference(Packing):
     ) -> Node | None:
         """Return the most expensive node that was not yet rejected in the current state."""
         left = [n for n in self.order if n.name not in self.gone and refused.get(n.name) != gone]
-        if self.mutant == "no way back":
+        if self.mutant == "rejected nodes are not retried":
             left = [n for n in left if n.name not in refused]
         if not left:
             return None

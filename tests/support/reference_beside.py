@@ -10,7 +10,7 @@ from core.model.cluster import Cluster
 from core.model.constraints import HostPort, SpreadConstraint
 from core.model.node import Node
 from core.model.pod import Pod
-from tests.support.reference_fit import labelled, liked, selects, stands_taints
+from tests.support.reference_fit import labelled, liked, selects, tolerates_taints
 
 Standing = Sequence[tuple[Pod, Node]]
 """Pods and their nodes."""
@@ -81,7 +81,7 @@ class Beside:
             attached = {
                 disk.handle
                 for disk in self.cluster.attachments.get(self.node.name, ())
-                if disk.driver == driver and self.mutant != "attachments are no matter"
+                if disk.driver == driver and self.mutant != "VolumeAttachments are ignored"
             }
             count = len(mine - there) + len(there) + len(attached - there)
             limit = limits.get(driver, 0)
@@ -134,7 +134,9 @@ class Beside:
                 labelled(node, pod.placing) and liked(node, pod.placing)
             ):
                 continue
-            if asked.honor_taints and not stands_taints(node, pod.placing, self.taint_key.__eq__):
+            if asked.honor_taints and not tolerates_taints(
+                node, pod.placing, self.taint_key.__eq__
+            ):
                 continue
             counts.setdefault(node.labels[key], 0)
             for other, at in self.standing:
@@ -143,7 +145,7 @@ class Beside:
         if self.node.labels[key] not in counts:
             return False
         least = min(counts.values()) if len(counts) >= asked.min_domains else 0
-        if self.mutant == "no domains":
+        if self.mutant == "minDomains is ignored":
             least = min(counts.values())
         own = 1 if selects(asked.selector, pod) else 0
         return counts[self.node.labels[key]] + own - least <= asked.max_skew

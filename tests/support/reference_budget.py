@@ -12,8 +12,9 @@ from core.model.pod import Pod
 
 MUTANTS: Final = (
     "each pod pays", "foreign like own", "no counting", "values cost nothing", "long terms",
-    "bound ports", "mirrors by namespace", "daemons first", "by name", "all or nothing",
-    "claims are free", "few claims last", "dear nodes first", "labels ignored",
+    "bound ports", "static pods count by namespace", "DaemonSet pods first", "by name",
+    "all or nothing", "claims are free", "few claims last", "expensive nodes first",
+    "labels ignored",
 )  # fmt: skip
 """Mutants, one per part of the rule; without the part another pod exceeds the budget."""
 
@@ -33,7 +34,7 @@ class ReferenceBudget:
         return found
 
     def _account(self, pod: Pod) -> str:
-        apart = pod.mirror and self._mutant != "mirrors by namespace"
+        apart = pod.mirror and self._mutant != "static pods count by namespace"
         return "static pods" if apart else f"namespace {pod.namespace}"
 
     def _of_account(self, mine: Sequence[Pod]) -> dict[str, bool]:
@@ -74,7 +75,7 @@ class ReferenceBudget:
 
     def _turn(self, group: Sequence[Pod], groups: Sequence[Sequence[Pod]]) -> tuple[object, ...]:
         first = group[0]
-        stage = _stage(first) * (-1 if self._mutant == "daemons first" else 1)
+        stage = _stage(first) * (-1 if self._mutant == "DaemonSet pods first" else 1)
         many = 0 if self._mutant == "by name" else -len(group)
         if self._account(first) != "static pods":
             return stage, many, first.namespace, first.name
@@ -84,7 +85,7 @@ class ReferenceBudget:
         cost += sum(self._claims(pod) for one in same for pod in one)
         if first.node is None:
             cost = 0
-        sign = -1 if self._mutant == "dear nodes first" else 1
+        sign = -1 if self._mutant == "expensive nodes first" else 1
         return sign * cost, *where, many, first.namespace, first.name
 
     def _claims(self, pod: Pod) -> int:

@@ -21,28 +21,28 @@ def wanted(
     cluster: Cluster, share: Fraction, reach_of: Callable[[Pod], Members], mutant: str = ""
 ) -> list[Pod]:
     """Return the buffer pods to reserve, with unique names."""
-    if mutant == "buffers are nothing":
+    if mutant == "buffers are ignored":
         return []
     machines = {node.name: node.allocatable for node in cluster.nodes if not node.virtual}
     whole = Resources.total(machines.values())
-    most = SCALE if mutant == "all is for buffers" else int(share * SCALE)
+    most = SCALE if mutant == "buffers have no limit" else int(share * SCALE)
     left = first(cluster.buffers)
     order = {one.key: place for place, one in enumerate(left)}
     reach = {one.key: reach_of(like(one)) for one in left}
     price = {one.key: largest(like(one).requests, whole) for one in left}
-    counted = dict.fromkeys(price, 0) if mutant == "a large one comes as soon" else price
+    counted = dict.fromkeys(price, 0) if mutant == "the order ignores sizes" else price
     spent: Counter[str] = Counter()
     taken: Counter[tuple[Members | str, bool]] = Counter()
     counts: Counter[str] = Counter()
     made: list[Pod] = []
     while left and len(made) < PODS_MAX:
-        by_name = mutant == "the first by name takes all"
+        by_name = mutant == "the first buffer by name takes all"
         one = left[0] if by_name else next_of(left, spent, counted, order)
         pod, members = like(one), reach[one.key]
         own = largest(pod.requests, Resources.total(machines[name] for name in members))
         cost = price[one.key]
         shares: list[tuple[Members | str, int]] = [("all", cost), (members, own)]
-        apart = mutant != "the largest takes all"
+        apart = mutant != "the largest buffer takes all"
         pots = [((of, apart and more > most), more) for of, more in shares]
         if not members or any(taken[pot] and taken[pot] + more > most for pot, more in pots):
             left.remove(one)

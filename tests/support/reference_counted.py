@@ -50,7 +50,7 @@ def share(cluster: Cluster, node: Node, at: dict[str, str | None]) -> Fraction |
 
 
 def is_listed(cluster: Cluster, config: Config, node: Node, *, was: bool) -> bool:
-    """Return whether an unmarked node is listed in this pass."""
+    """Return whether an unmarked node is listed in this reconciliation."""
     pool, full = pool_of(config, node), share(cluster, node, {p.key: p.node for p in cluster.pods})
     if pool is None or full is None or is_marked(node) or leaving(node):
         return False
@@ -66,7 +66,7 @@ class Counted(Reference):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "RateLimits | None" = None,
+        rate_limits: "RateLimits | None" = None,
         *,
         listed: frozenset[str] | None = None,
         due: frozenset[str] | None = None,
@@ -74,12 +74,14 @@ class Counted(Reference):
         clock: int | None = None,
     ) -> None:
         """Prepare a plan; *listed* nodes were listed before, *due* nodes for long enough."""
-        super().__init__(cluster, config, mutant, pace, due=due, key=key, clock=clock)
+        super().__init__(cluster, config, mutant, rate_limits, due=due, key=key, clock=clock)
         self.seen = {p.key: p.node for p in cluster.pods}
         if listed is None:
             nodes = cluster.nodes
             listed = frozenset(
-                n.name for n in nodes if is_listed(cluster, config, n, was=mutant == "at is under")
+                n.name
+                for n in nodes
+                if is_listed(cluster, config, n, was=mutant == "at the limit counts as below")
             )
         self.listed = listed
 
@@ -87,7 +89,7 @@ class Counted(Reference):
         """Return the utilization of the node in the current plan, without placeholders."""
         real = {key: name for key, name in self.at.items() if not is_spare(self.pods[key])}
         at: dict[str, str | None] = {**real}
-        if self.mutant == "counted once":
+        if self.mutant == "utilization is not updated":
             at = {**self.seen}
         return share(self.cluster, node, at)
 
@@ -97,8 +99,8 @@ class Counted(Reference):
         found = 0
         for node in self.cluster.nodes:
             full = self.share_now(node)
-            marked = is_marked(node) and self.mutant != "marked ones count"
-            takes = self.open(node, there[node.name]) or self.mutant == "closed ones count"
+            marked = is_marked(node) and self.mutant != "marked nodes count"
+            takes = self.open(node, there[node.name]) or self.mutant == "unschedulable nodes count"
             if (
                 pool_of(self.config, node) is pool
                 and not marked
@@ -138,9 +140,9 @@ class Counted(Reference):
             *sorted(others, key=lambda n: (sign * (self.share_now(n) or 0), n.name)),
         ]  # fmt: skip
 
-    def let_go(self, node: Node) -> Moves | None:
+    def try_remove(self, node: Node) -> Moves | None:
         """Remove the node if all rules allow it, and return the placements of its pods."""
-        if not self.may_go(node) or self.is_guessed(node) or not self.asks(node):
+        if not self.may_be_removed(node) or self.is_guessed(node) or not self.asks(node):
             return None
         moving = [pod for pod in self.standing()[node.name] if not pod.stays_with_node]
         placed, complete = self.pack(moving, frozenset({node.name}))
@@ -169,12 +171,12 @@ class Counted(Reference):
 
 @dataclass
 class Watch:
-    """Successive passes, which remember since when each node is listed."""
+    """Successive reconciliations, which remember since when each node is listed."""
 
     since: dict[str, int] = field(default_factory=dict)
 
     def look(self, cluster: Cluster, config: Config, now: int, mutant: str = "") -> Plain:
-        """Run one pass, and return its plan."""
+        """Run one reconciliation, and return its plan."""
         kept = {
             node.name: self.since.get(node.name, now)
             for node in cluster.nodes
@@ -184,7 +186,7 @@ class Watch:
             kept = {n.name: self.since.get(n.name, now) for n in cluster.nodes
                     if is_listed(cluster, config, n, was=False)}  # fmt: skip
         self.since = kept
-        wait = config.unneeded_time_seconds + (mutant == "longer than the delay")
+        wait = config.unneeded_time_seconds + (mutant == "longer than the unneeded time")
         empty = {node.name for node in cluster.nodes if not holds_pods(node, cluster, now)}
         due = frozenset(name for name, at in kept.items() if now - at >= wait or name in empty)
         plain = Counted(cluster, config, mutant, listed=frozenset(kept), due=due, clock=now)

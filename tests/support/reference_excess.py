@@ -38,7 +38,7 @@ class Excess(Reference):
         """Return whether the node counts: it is schedulable, untainted, and has CPU and memory."""
         keys = [taint.key for taint in node.taints if taint.key != self.config.taint_key]
         of_others = [key for key in keys if not passing(key)]
-        takes = not of_others or self.mutant == "taints are no matter"
+        takes = not of_others or self.mutant == "taints are ignored"
         return takes and min(offered(node)) > 0 and self.open(node, self.standing()[node.name])
 
     def counted(self) -> list[Node]:
@@ -49,7 +49,7 @@ class Excess(Reference):
         """Return the free capacity of *nodes* as a number of nodes like this one."""
         parts = []
         for resource in (0, 1):
-            if self.mutant == "CPU alone" and resource:
+            if self.mutant == "only CPU" and resource:
                 continue
             free = sum(offered(one)[resource] - held(one, self.on(one))[resource] for one in nodes)
             parts.append(Fraction(free, offered(node)[resource]))
@@ -62,7 +62,7 @@ class Excess(Reference):
         shares = [weight * Fraction(part, of) for weight, part, of in pairs if of]
         return (Fraction(0) if self.mutant == "by name" else sum(shares, Fraction())), node.name
 
-    def stays_anyway(self, node: Node) -> bool:
+    def is_unremovable(self, node: Node) -> bool:
         """Return whether the node is unremovable for reasons outside of the policy."""
         pods = [pod for pod in self.start[node.name] if not pod.stays_with_node]
         stuck = [pod for pod in pods if pod.key not in self.moves]
@@ -94,9 +94,9 @@ class Excess(Reference):
         before = [
             one
             for one in counted
-            if self.score(one) <= self.score(node) and not self.stays_anyway(one)
+            if self.score(one) <= self.score(node) and not self.is_unremovable(one)
         ]
-        if self.mutant == "each alone":
+        if self.mutant == "only the excess of the node itself":
             before = [node]
         return all(self.excess(one, counted) > self.said.threshold for one in before)
 
@@ -109,9 +109,7 @@ class Excess(Reference):
         removals: list[tuple[str, Moves]] = []
         while len(removals) != removals_max:
             left = (node for node in self.order if node.name not in self.gone)
-            order = (
-                list(left) if self.mutant == "order of the start" else sorted(left, key=self.rank)
-            )
+            order = list(left) if self.mutant == "initial order" else sorted(left, key=self.rank)
             found = ((node.name, self.remove(node)) for node in order)
             going = next(((name, moves) for name, moves in found if moves is not None), None)
             if going is None:
@@ -123,5 +121,5 @@ class Excess(Reference):
         """Return the excess of unmarked nodes after Pending pods are placed, or None."""
         self.settle()
         nodes = [node for node in self.counted() if not is_marked(node)]
-        going = [node for node in nodes if not self.stays_anyway(node)]
+        going = [node for node in nodes if not self.is_unremovable(node)]
         return self.excess(min(going, key=self.score), nodes) if going else None

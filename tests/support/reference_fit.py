@@ -117,7 +117,7 @@ def term_selects(term: SelectorTerm, node: Node) -> bool:
     )
 
 
-def stands(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Return whether the toleration tolerates the taint."""
     if toleration.effect not in ("", taint.effect):
         return False
@@ -137,10 +137,10 @@ def starts(key: str) -> bool:
     return key in STARTING or STARTUP.match(key) is not None
 
 
-def stands_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], bool]) -> bool:
+def tolerates_taints(node: Node, placing: NodeConstraints, aside: Callable[[str], bool]) -> bool:
     """Return whether all blocking taints are tolerated, except those set *aside*."""
     return all(
-        aside(taint.key) or any(stands(one, taint) for one in placing.tolerations)
+        aside(taint.key) or any(tolerates(one, taint) for one in placing.tolerations)
         for taint in node.taints
         if taint.effect in ("NoSchedule", "NoExecute")
     )
@@ -198,12 +198,12 @@ def reaches(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = 
 
     def aside(key: str) -> bool:
         named = key in node.leaving_taints
-        return mutant != "passing taints count" and (key == taint_key or passing(key) or named)
+        return mutant != "temporary taints count" and (key == taint_key or passing(key) or named)
 
     return (
         ((labelled(node, placing) and of_system(node, placing)) or mutant == "no selectors")
         and (liked(node, placing) or mutant == "no node affinity")
-        and (stands_taints(node, placing, aside) or mutant == "no taints")
+        and (tolerates_taints(node, placing, aside) or mutant == "no taints")
         and (declares(node, placing) or mutant == "no features")
         and (offers(node, placing) or mutant == "nodes without devices are in reach")
     )
@@ -233,7 +233,7 @@ def admits(node: Node, placing: NodeConstraints, taint_key: str, mutant: str = "
     rules: dict[str, Callable[[], bool]] = {
         "no selectors": lambda: labelled(node, placing) and of_system(node, placing),
         "no node affinity": lambda: liked(node, placing),
-        "no taints": lambda: stands_taints(node, placing, taint_key.__eq__),
+        "no taints": lambda: tolerates_taints(node, placing, taint_key.__eq__),
         "no volume affinity": lambda: volumes_reach(node, placing),
         "no volume zones": lambda: volumes_zoned(node, placing),
         "no features": lambda: declares(node, placing),

@@ -8,7 +8,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from tests.support.reference_packing import Packing
-from tests.support.reference_reserve import left_on, stays
+from tests.support.reference_reserve import is_unremovable, left_on
 from tests.support.reference_rules import is_marked
 from tests.support.reference_sums import dominant
 
@@ -31,14 +31,18 @@ def following(
 
     def may(name: str) -> bool:
         own = [] if name not in nodes else left_on(nodes[name], cluster)
-        marked = name in nodes and is_marked(nodes[name]) and mutant != "marked ones too"
-        said = name in nodes and stays(nodes[name], cluster, packing) and mutant != "who stays too"
+        marked = name in nodes and is_marked(nodes[name]) and mutant != "marked nodes too"
+        said = (
+            name in nodes
+            and is_unremovable(nodes[name], cluster, packing)
+            and mutant != "unremovable nodes too"
+        )
         return any(map(is_scaled, own)) and not marked and not said
 
     found = {name: number for name, number in before.items() if may(name)}
-    if mutant == "chosen anew":
+    if mutant == "targets are chosen again":
         found = {}
-    lasting = set() if mutant == "budgets are no matter" else LASTING
+    lasting = set() if mutant == "budgets are ignored" else LASTING
     free = [nodes[name] for name, codes in kept.items() if may(name) and not lasting & {*codes}]
     number = max(before.values(), default=0)
     for node in sorted(free, key=lambda one: order(one, cluster, mutant)):
@@ -58,13 +62,13 @@ def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:
     others = [pod for pod in left_on(node, cluster) if not is_scaled(pod)]
     used = Resources.total(pod.requests for pod in cluster.pods if pod.node == node.name)
     share = dominant(used, node.allocatable) if mutant != "by name" else 0
-    return bool(others) and mutant != "Jobs are no matter", share, node.name
+    return bool(others) and mutant != "pods of Jobs are ignored", share, node.name
 
 
 def is_missing(node: Node, found: Mapping[str, int], packing: Packing, mutant: str) -> bool:
     """Return whether a reach of the node has too few targets so far."""
     reaches = [members for members in packing.all_reaches if len(members) > 1]
-    if mutant == "one set of nodes":
+    if mutant == "reaches are ignored":
         reaches = [packing.reached]
     return any(
         node.name in members and 10 * len(members & found.keys()) < len(members)

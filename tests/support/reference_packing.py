@@ -34,13 +34,13 @@ class Packing(State):
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "RateLimits | None" = None,
+        rate_limits: "RateLimits | None" = None,
         *,
         key: Callable[[Members], str] = plain_key,
         clock: int | None = None,
     ) -> None:
         """Order the nodes before any pod is moved."""
-        super().__init__(cluster, config, mutant, pace, key=key, clock=clock)
+        super().__init__(cluster, config, mutant, rate_limits, key=key, clock=clock)
         everywhere = mutant == "shares of all nodes"
         self.shared = Resources.total(
             n.allocatable for n in cluster.nodes if everywhere or n.name in self.reached
@@ -103,7 +103,7 @@ class Packing(State):
                         break
             found = {pod.key for pod, _ in placed}
             left = [pod for pod in left if pod.key not in found]
-            if self.mutant == "asked once":
+            if self.mutant == "pods are tried once":
                 break
         return placed, len(placed) == len(ordered)
 
@@ -132,20 +132,20 @@ class Packing(State):
 
         A marked node is tried again without the headroom, which is then placed again.
         """
-        moves = self.let_go(node)
-        if moves is not None or not is_marked(node) or self.mutant == "headroom ends marks":
+        moves = self.try_remove(node)
+        if moves is not None or not is_marked(node) or self.mutant == "headroom releases marks":
             return moves
         before = self.at
         self.at = {key: name for key, name in before.items() if key not in self.kept_free}
-        moves = self.let_go(node)
+        moves = self.try_remove(node)
         if moves is None:
             self.at = before
-        elif self.mutant != "headroom is gone":
+        elif self.mutant != "headroom is not placed again":
             placed, _ = self.pack(self.pods[key] for key in self.kept_free if key in before)
             self.at |= {pod.key: to.name for pod, to in placed}
         return moves
 
-    def let_go(self, node: Node) -> Moves | None:
+    def try_remove(self, node: Node) -> Moves | None:
         """Remove the node if the policy allows it."""
         raise NotImplementedError
 

@@ -30,7 +30,7 @@ from tests.support.reference_rules import (
 from tests.support.reference_scalable import is_fixed
 from tests.support.reference_sums import dominant
 
-Looks = Sequence[tuple[int, Cluster]]
+Snapshots = Sequence[tuple[int, Cluster]]
 DAY = 86_400
 UNBOUND = "spec.volumes[*].persistentVolumeClaim"
 BACKOFF = "kube-ebb.io/backoff"
@@ -46,10 +46,10 @@ class Came(NamedTuple):
 
 
 class Expected:
-    """The pods that have arrived up to the last pass."""
+    """The pods that have arrived up to the last reconciliation."""
 
-    def __init__(self, looks: Looks, config: Config, mutant: str = "") -> None:
-        """Evaluate all passes."""
+    def __init__(self, snapshots: Snapshots, config: Config, mutant: str = "") -> None:
+        """Evaluate all reconciliations."""
         self.config, self.mutant = config, mutant
         reserve = config.budgets.reserve
         self.over = reserve.lookback_seconds
@@ -57,10 +57,10 @@ class Expected:
         self.many = -(-reserve.window_seconds // self.slot)
         self.day = max(300, reserve.window_seconds)
         self.came: list[Came] = []
-        self.looks = looks
-        self.packing = Packing(looks[-1][1], config, clock=looks[-1][0])
+        self.snapshots = snapshots
+        self.packing = Packing(snapshots[-1][1], config, clock=snapshots[-1][0])
         left: list[tuple[int, tuple[str, ...]]] = []
-        for (_, before), (second, now) in pairwise(looks):
+        for (_, before), (second, now) in pairwise(snapshots):
             left += [(second // self.slot, whose(p)) for p in before.pods if has_left(p, now)]
             new = [pod for pod in now.pods if is_new(pod, before)]
             for pod in sorted(new, key=lambda one: one.key):
@@ -69,7 +69,7 @@ class Expected:
 
     def replaces(self, pod: Pod, slot: int, left: list[tuple[int, tuple[str, ...]]]) -> bool:
         """Return whether the pod replaces a pod of its workload that left within the window."""
-        if self.mutant == "all come" or not whose(pod):
+        if self.mutant == "replacements count" or not whose(pod):
             return False
         for one in sorted(left):
             if one[1] == whose(pod) and one[0] > slot - self.many:
@@ -81,7 +81,7 @@ class Expected:
         """Record an arrival, unless no node admits the pod or it selects a node by name."""
         packing = Packing(cluster, self.config, clock=second)
         here = pod.node in packing.nodes or packing.might_be_bound(pod)
-        named = self.mutant != "names are words" and asks_by_name(pod)
+        named = self.mutant != "pods that select a node by name count" and asks_by_name(pod)
         if here and packing.reach_of(pod) and not virtual(pod, packing) and not named:
             self.came.append(Came(second, pod))
 
@@ -92,7 +92,11 @@ class Expected:
         for reach in set(reaches):
             own = [one for one, its in zip(self.came, reaches, strict=True) if its == reach]
             best: list[Pod] = []
-            takes = takes_in(self.looks, self.config, reach) if self.mutant != "at once" else 0
+            takes = (
+                takes_in(self.snapshots, self.config, reach)
+                if self.mutant != "no provisioning time"
+                else 0
+            )
             for pods in self.lengths(own, now, takes):
                 best = max(pods, best, key=lambda one: (weight(one, whole), len(one)))
             found += best
@@ -104,7 +108,7 @@ class Expected:
         *takes* is the provisioning time of a new node.
         """
         many = max(self.many, -(-takes // self.slot))
-        days = range(1, 8) if self.mutant != "today alone" else ()
+        days = range(1, 8) if self.mutant != "only today" else ()
         firsts = [(now - back * DAY) // self.day for back in days]
         long, days_many = -(-self.over // self.day), max(1, -(-takes // self.day))
         before = [
@@ -135,33 +139,33 @@ def asks_by_name(pod: Pod) -> bool:
     )
 
 
-def takes_in(looks: Looks, config: Config, reach: frozenset[str]) -> int:
+def takes_in(snapshots: Snapshots, config: Config, reach: frozenset[str]) -> int:
     """Return the provisioning time for the reach: the median of the last nine new nodes."""
-    packing = Packing(looks[-1][1], config, clock=looks[-1][0])
+    packing = Packing(snapshots[-1][1], config, clock=snapshots[-1][0])
     found: list[tuple[int, str, int]] = []
-    for number in range(1, len(looks)):
-        there = {node.name for node in looks[number - 1][1].nodes}
-        for node in looks[number][1].nodes:
+    for number in range(1, len(snapshots)):
+        there = {node.name for node in snapshots[number - 1][1].nodes}
+        for node in snapshots[number][1].nodes:
             if node.name not in there and not node.virtual:
-                found += first_there(looks, number, node.name, packing, reach)
+                found += first_there(snapshots, number, node.name, packing, reach)
     times = [seconds for _, _, seconds in sorted(found)][-9:]
     return sorted(times)[len(times) // 2] if times else 0
 
 
 def first_there(
-    looks: Looks, number: int, node: str, packing: Packing, reach: frozenset[str]
+    snapshots: Snapshots, number: int, node: str, packing: Packing, reach: frozenset[str]
 ) -> list[tuple[int, str, int]]:
     """Return when a new node first had pods that had waited for it, and how long they waited.
 
     Pods of other reaches count for when the node first had pods.
     """
-    for at in range(number, len(looks)):
-        second, now = looks[at]
+    for at in range(number, len(snapshots)):
+        second, now = snapshots[at]
         here = [pod for pod in now.pods if pod.node == node and len(packing.reach_of(pod)) > 1]
         waited = [
-            (looks[since][0], pod)
+            (snapshots[since][0], pod)
             for pod in here
-            if (since := waits_since(looks, at - 1, pod)) is not None and since < number
+            if (since := waits_since(snapshots, at - 1, pod)) is not None and since < number
         ]
         if waited:
             own = [first for first, pod in waited if packing.reach_of(pod) == reach]
@@ -169,11 +173,11 @@ def first_there(
     return []
 
 
-def waits_since(looks: Looks, at: int, pod: Pod) -> int | None:
-    """Return the first pass since which the pod is unschedulable in all passes up to *at*."""
+def waits_since(snapshots: Snapshots, at: int, pod: Pod) -> int | None:
+    """Return the first of the reconciliations up to *at* that all saw the pod unschedulable."""
     first = None
     while at >= 0 and any(
-        (one.key, one.uid) == (pod.key, pod.uid) and no_room(one) for one in looks[at][1].pods
+        (one.key, one.uid) == (pod.key, pod.uid) and no_room(one) for one in snapshots[at][1].pods
     ):
         first, at = at, at - 1
     return first
@@ -201,7 +205,7 @@ def has_left(pod: Pod, now: Cluster) -> bool:
 
 
 def is_new(pod: Pod, before: Cluster) -> bool:
-    """Return whether the pod was not in the previous pass."""
+    """Return whether the pod was not in the previous reconciliation."""
     return all((one.key, one.uid) != (pod.key, pod.uid) for one in before.pods)
 
 
@@ -228,7 +232,7 @@ def whose(pod: Pod) -> tuple[str, ...]:
     return pod.namespace, pod.owner_kind, name
 
 
-def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
+def held(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
     """Return the protected empty nodes: needed now, or needed again after a recent release."""
     if not config.budgets.reserve.lookback_seconds:
         return set()
@@ -236,13 +240,13 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
     """How often a node was needed after its release to the autoscaler, and when last."""
     empties: list[Node] = []
     found: set[str] = set()
-    for many, (now, cluster) in enumerate(looks, 1):
+    for many, (now, cluster) in enumerate(snapshots, 1):
         empties = in_order(Packing(cluster, config, clock=now), mutant)
         mine = {n.name for n in empties if is_marked(n) and GUARD_OURS not in n.annotations}
-        if many < len(looks) and not mine and not back:
+        if many < len(snapshots) and not mine and not back:
             continue
-        new = looked_briefly(looks[:many], config)
-        found = {n.name for n in empties} if new else needed(looks[:many], config, mutant)
+        new = observed_briefly(snapshots[:many], config)
+        found = {n.name for n in empties} if new else needed(snapshots[:many], config, mutant)
         for name in () if new else found:
             times, last = back.get(name, (0, now))
             times = 0 if last + config.budgets.reserve.lookback_seconds <= now else times
@@ -256,42 +260,42 @@ def held(looks: Looks, config: Config, mutant: str = "") -> set[str]:
 
 def until(times: int, last: int, config: Config, mutant: str) -> int:
     """Return until when a node is protected that was last needed at *last*."""
-    if mutant == "given back at once":
+    if mutant == "released at once":
         return last
     seconds = config.budgets.reserve.window_seconds
-    for _ in range(1, 1 if mutant == "as long each time" else times):
+    for _ in range(1, 1 if mutant == "no doubling" else times):
         seconds *= 2
     return last + min(seconds, config.budgets.reserve.lookback_seconds)
 
 
-def looked_briefly(looks: Looks, config: Config) -> bool:
+def observed_briefly(snapshots: Snapshots, config: Config) -> bool:
     """Return whether the leader has observed for too short a time."""
-    packing = Packing(looks[-1][1], config, clock=looks[-1][0])
-    reaches = {packing.reach_of(pod) for _, one in looks for pod in one.pods}
-    longest = max((takes_in(looks, config, one) for one in reaches), default=0)
-    return looks[-1][0] - looks[0][0] < max(config.budgets.reserve.window_seconds, longest)
+    packing = Packing(snapshots[-1][1], config, clock=snapshots[-1][0])
+    reaches = {packing.reach_of(pod) for _, one in snapshots for pod in one.pods}
+    longest = max((takes_in(snapshots, config, one) for one in reaches), default=0)
+    return snapshots[-1][0] - snapshots[0][0] < max(config.budgets.reserve.window_seconds, longest)
 
 
-def needed(looks: Looks, config: Config, mutant: str = "") -> set[str]:
+def needed(snapshots: Snapshots, config: Config, mutant: str = "") -> set[str]:
     """Return the empty nodes that expected pods need."""
-    now, cluster = looks[-1]
+    now, cluster = snapshots[-1]
     packing = Packing(cluster, config, clock=now)
     empties = in_order(packing, mutant)
-    came = Expected(looks, config, mutant).pods(now, machines(cluster))
+    came = Expected(snapshots, config, mutant).pods(now, machines(cluster))
     placed = _packed(packing, now, empties, came, mutant)
     return {node.name for _, node in placed} & {one.name for one in empties}
 
 
-def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str]]:
+def lacking(snapshots: Snapshots, config: Config, mutant: str = "") -> set[frozenset[str]]:
     """Return the reaches for which Ebb publishes buffers: over a quarter of the pods lack room."""
     if (
         config.mode.value == "observe"
         or config.budgets.reserve.capacity_buffers.value == "disabled"
     ):
         return set()
-    now, cluster = looks[-1]
+    now, cluster = snapshots[-1]
     packing = Packing(cluster, config, clock=now)
-    came = Expected(looks, config).pods(now, machines(cluster))
+    came = Expected(snapshots, config).pods(now, machines(cluster))
     reaches = [packing.reach_of(pod) for pod in came]
     empties = in_order(packing, "")
     there = {one.name: one for one in empties} | on_their_way(packing, now, mutant)
@@ -300,7 +304,7 @@ def lacking(looks: Looks, config: Config, mutant: str = "") -> set[frozenset[str
         for name, one in there.items()
         if turn(one, cluster, config) == NOBODYS and not holds_pods(one, cluster, now)
     ]
-    if mutant == "what nobody holds is room":
+    if mutant == "unprotected nodes have room":
         free = []
     found = _packed(packing, now, empties, came, mutant)
     placed = {pod.name for pod, node in found if node.name not in free}
@@ -319,9 +323,9 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
     return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
         key=lambda one: (
-            0 if mutant == "marked or not" else turn(one, cluster, config, mutant),
-            price_of(config, one) * (-1 if mutant == "dearest first" else 1),
-            worth(one) * (-1 if mutant == "dearest first" else 1),
+            0 if mutant == "marks are ignored" else turn(one, cluster, config, mutant),
+            price_of(config, one) * (-1 if mutant == "most expensive first" else 1),
+            worth(one) * (-1 if mutant == "most expensive first" else 1),
             one.name,
         ),
     )
@@ -330,10 +334,10 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
 def _packed(
     packing: Packing, now: int, empties: list[Node], came: list[Pod], mutant: str
 ) -> list[tuple[Pod, Node]]:
-    marks = ("soft", "hard") if mutant == "marked nodes are no room" else ("hard",)
+    marks = ("soft", "hard") if mutant == "marked nodes have no room" else ("hard",)
     nodes = packing.cluster.nodes
     no_room = {one.name for one in nodes if one.labels.get(MARK) in marks and one not in empties}
-    coming = {} if mutant == "what comes is no room" else on_their_way(packing, now, mutant)
+    coming = {} if mutant == "starting nodes have no room" else on_their_way(packing, now, mutant)
     others = [one for one in packing.first_fit if one not in empties and one.name not in coming]
     there = [coming.pop(one.name, one) for one in empties]
     packing.first_fit = others + there + sorted(coming.values(), key=lambda one: one.name)
@@ -346,7 +350,7 @@ def _packed(
         pod for pod in packing.movable if pod.node is None or leaving(packing.nodes[pod.node])
     ]
     found: list[tuple[Pod, Node]] = []
-    for group in ([] if mutant == "nobody waits" else waiting, expected):
+    for group in ([] if mutant == "Pending pods are ignored" else waiting, expected):
         packing.pods |= {pod.key: pod for pod in group}
         placed, _ = packing.pack(group, frozenset(no_room))
         packing.at |= {pod.key: one.name for pod, one in placed}
@@ -356,7 +360,7 @@ def _packed(
 
 def on_their_way(packing: Packing, now: int, mutant: str) -> dict[str, Node]:
     """Return starting nodes younger than 15 minutes, as they will be when Ready."""
-    oldest = now - (100 * DAY if mutant == "for ever" else 900)
+    oldest = now - (100 * DAY if mutant == "nodes start forever" else 900)
     found = {}
     for node in packing.cluster.nodes:
         left = tuple(one for one in node.taints if not starts(one.key))
@@ -409,7 +413,11 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         else:
             _, until = (*node.annotations.get(BACKOFF, "").split(), "0", "0")[:2]
             alone = int(until) > now and node.name not in kept
-            holds = not stays(node, cluster, packing) and not alone and not left_on(node, cluster)
+            holds = (
+                not is_unremovable(node, cluster, packing)
+                and not alone
+                and not left_on(node, cluster)
+            )
         found |= {node.name} if holds else set()
     return found
 
@@ -424,7 +432,7 @@ def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
             or config.scale_down_protection.scope.value == "marked"
             or left_on(node, cluster)
         )
-        return NOBODYS if nobody and mutant != "who holds it is no matter" else 0
+        return NOBODYS if nobody and mutant != "scale-down protection is ignored" else 0
     return 2 - (GUARD_OURS in node.annotations)
 
 
@@ -436,12 +444,12 @@ def left_on(node: Node, cluster: Cluster) -> list[Pod]:
 def is_empty(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Return whether an autoscaler may remove the node as empty."""
     own = [pod for pod in cluster.pods if pod.node == node.name]
-    if holds_pods(node, cluster, packing.clock or 0) or stays(node, cluster, packing):
+    if holds_pods(node, cluster, packing.clock or 0) or is_unremovable(node, cluster, packing):
         return False
     return packing.open(node, own)
 
 
-def stays(node: Node, cluster: Cluster, packing: Packing) -> bool:
+def is_unremovable(node: Node, cluster: Cluster, packing: Packing) -> bool:
     """Return whether the node is unremovable because of itself or its pods."""
     odd = [
         pod

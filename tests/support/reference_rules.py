@@ -106,9 +106,9 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
     return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
 
 
-def is_shut(node: Node, pace: "RateLimits | None") -> bool:
+def is_shut(node: Node, rate_limits: "RateLimits | None") -> bool:
     """Return whether the node has a NoSchedule mark that could not be removed."""
-    refused = pace is not None and node.name in pace.failed_writes
+    refused = rate_limits is not None and node.name in rate_limits.failed_writes
     return refused and node.labels.get(MARK) == "hard"
 
 
@@ -239,7 +239,7 @@ class Counts:
         self,
         cluster: Cluster,
         config: "Config",
-        pace: "RateLimits | None",
+        rate_limits: "RateLimits | None",
         found: Reaches,
         mutant: str = "",
     ) -> None:
@@ -247,15 +247,18 @@ class Counts:
         self.plain = {
             n.name
             for n in cluster.nodes
-            if mutant == "taints are no matter" or untainted(n, config.taint_key)
+            if mutant == "taints are ignored" or untainted(n, config.taint_key)
         }
         self.takes_pods = {
             n.name
             for n in cluster.nodes
-            if mutant == "closed nodes count"
-            or (is_open(n, [p for p in cluster.pods if p.node == n.name]) and not is_shut(n, pace))
+            if mutant == "unschedulable nodes count"
+            or (
+                is_open(n, [p for p in cluster.pods if p.node == n.name])
+                and not is_shut(n, rate_limits)
+            )
         }
-        self.config, self.pace, self.mutant = config, pace, mutant
+        self.config, self.rate_limits, self.mutant = config, rate_limits, mutant
         self.cluster = cluster
         self.reaches = {members: key for members, (key, _) in found.items()}
         self.wide = {members: wide for members, (_, wide) in found.items()}
@@ -298,7 +301,7 @@ class Counts:
             return False
         if self.config.budgets.balance_zones and self.unbalances(node):
             return True
-        return self.pace is not None and self.too_fast(node, scopes, self.pace)
+        return self.rate_limits is not None and self.too_fast(node, scopes, self.rate_limits)
 
     def is_at_minimum(self, node: Node) -> bool:
         """Say whether the node's group, as its autoscaler has it, may lose no other node."""
@@ -332,7 +335,9 @@ class Counts:
         if not mine or not own:
             return False
         decides = min(own, key=lambda one: (len(self.wide[one]), self.reaches[one]))
-        among = spanning if self.mutant != "zones of nobody count" else [self.wide[decides]]
+        among = (
+            spanning if self.mutant != "zones outside of reaches count" else [self.wide[decides]]
+        )
         there = self.wide[decides] & frozenset().union(*among) & self.takes_pods
         left = [n.labels[ZONE] for n in alike if n.name in there and n not in self.gone]
         most = max((left.count(zone) for zone in left if zone != mine), default=0)
@@ -354,17 +359,17 @@ class Counts:
         return taints, {name for name, _ in node.allocatable.extended if "hugepages" not in name}
 
     def too_fast(
-        self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], pace: "RateLimits"
+        self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], rate_limits: "RateLimits"
     ) -> bool:
         """Return whether a rate limit delays the node."""
-        if pace.cooling_until or pace.pending_until:
+        if rate_limits.cooling_until or rate_limits.pending_until:
             return True
-        if node.name in pace.backing_off or node.name in pace.failed_writes:
+        if node.name in rate_limits.backing_off or node.name in rate_limits.failed_writes:
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])
             marked = len([n for n in members if is_marked(n)]) + new
-            window = pace.in_window.get(name, 0) + new
+            window = rate_limits.in_window.get(name, 0) + new
             if budget.max_marked and marked >= limit_of(budget.max_marked, len(members)):
                 return True
             if budget.max_in_window and window >= limit_of(budget.max_in_window, len(members)):

@@ -86,7 +86,7 @@ class State:
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "RateLimits | None" = None,
+        rate_limits: "RateLimits | None" = None,
         *,
         due: frozenset[str] | None = None,
         key: Callable[[Members], str] = plain_key,
@@ -94,11 +94,11 @@ class State:
     ) -> None:
         """Compute reaches and counts of the initial cluster."""
         self.clock = clock
-        if mutant != "pods go with their node":
+        if mutant != "pods end with their node":
             cluster = made_anew(cluster)
         cluster = replace(cluster, pods=tuple(map(least_needs, cluster.pods)))
         self.cluster, self.config, self.mutant = cluster, config, mutant
-        self.pace, self.due, self.key = pace, due, key
+        self.rate_limits, self.due, self.key = rate_limits, due, key
         self.nodes = {node.name: node for node in cluster.nodes}
         self.pods = {pod.key: pod for pod in cluster.pods}
         self.at = {p.key: p.node for p in cluster.pods if p.node and p.node in self.nodes}
@@ -107,7 +107,7 @@ class State:
         self.spare: list[Pod] = []
         movable = [pod for pod in cluster.pods if self.might_move(pod)]
         self.reach = {pod.key: self.reach_of(pod) for pod in movable}
-        self.all_reaches = self.told_apart(movable)
+        self.all_reaches = self.distinct_reaches(movable)
         self.movable = [
             p for p in movable if self.reach[p.key] in (*self.all_reaches, frozenset())
         ]
@@ -121,7 +121,7 @@ class State:
         named = {one: (key(one), self.wide(one)) for one in self.all_reaches}
         if mutant == "all nodes count":
             named = {frozenset(self.nodes): ("", frozenset(self.nodes))}
-        self.counts = Counts(cluster, config, pace, named, mutant)
+        self.counts = Counts(cluster, config, rate_limits, named, mutant)
         self.useful = {members: self.usability(members) for members in self.all_reaches}
         self.useful_whole = self.usability(None)
 
@@ -130,17 +130,20 @@ class State:
     def might_move(self, pod: Pod) -> bool:
         """Return whether the engine can place the pod: it is Pending, or not on a virtual node."""
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
-        if pod.node is None and self.mutant != "waiting pods that nobody can judge need nothing":
+        if (
+            pod.node is None
+            and self.mutant != "Pending pods with unknown constraints need no room"
+        ):
             known = not (pod.too_much or pod.unreadable)
         if pod.node is None and pod.priority < -10:
             return False
         if self.is_promised(pod) or self.is_overdue(pod):
             return False
         if pod.node is None:
-            counts = self.mutant == "what nothing holds counts" or self.might_be_bound(pod)
+            counts = self.mutant == "pods that cannot be bound count" or self.might_be_bound(pod)
             return known and not pod.stays_with_node and counts
         node = self.nodes.get(pod.node)
-        if node is None or (node.virtual and self.mutant != "virtual nodes are machines"):
+        if node is None or (node.virtual and self.mutant != "virtual nodes count as nodes"):
             return False
         return known and not pod.stays_with_node
 
@@ -198,7 +201,7 @@ class State:
         return frozenset(
             node.name
             for node in self.cluster.nodes
-            if (not node.virtual or self.mutant == "virtual nodes are machines")
+            if (not node.virtual or self.mutant == "virtual nodes count as nodes")
             and reaches(node, pod.placing, self.config.taint_key, self.mutant)
         )
 
@@ -211,7 +214,7 @@ class State:
         ]
         return min(found, key=lambda one: (len(one), sorted(one)))
 
-    def told_apart(self, pods: list[Pod]) -> list[Members]:
+    def distinct_reaches(self, pods: list[Pod]) -> list[Members]:
         """Return the reaches; beyond the limit, the most common of each namespace come first."""
         counts: dict[str, dict[Members, int]] = {}
         for pod in pods:
@@ -254,9 +257,9 @@ class State:
         """Return whether the node is schedulable, given the pods on it."""
         if node.name in self.gone:
             return False
-        if self.mutant == "virtual nodes are machines" and node.virtual:
+        if self.mutant == "virtual nodes count as nodes" and node.virtual:
             return True
-        return is_open(node, pods) and not is_shut(node, self.pace)
+        return is_open(node, pods) and not is_shut(node, self.rate_limits)
 
     # Totals.
 
@@ -269,12 +272,12 @@ class State:
             if node.name not in members or node.name in self.gone:
                 continue
             pods = [pod for pod in standing[node.name] if not is_spare(pod) or load]
-            if self.open(node, pods) or self.mutant == "closed nodes give capacity":
+            if self.open(node, pods) or self.mutant == "unschedulable nodes have capacity":
                 used = held(node, pods)
                 nodes += 1
                 capacity = plus(capacity, offered(node))
                 usable = plus(usable, usable_of(offered(node), used, useful))
-            elif self.mutant == "closed nodes ask nothing":
+            elif self.mutant == "unschedulable nodes have no requests":
                 used = NONE
             else:
                 used = minus(held(node, pods), held(node, self.residents(pods)))
@@ -283,7 +286,7 @@ class State:
 
     def whole(self) -> Sums:
         """Return the totals of all nodes in reaches."""
-        everywhere = self.mutant == "the whole is every node"
+        everywhere = self.mutant == "the cluster total includes unreachable nodes"
         members = frozenset(self.nodes) if everywhere else self.reached
         return self.sums(members, self.useful_whole)
 
@@ -291,9 +294,11 @@ class State:
         """Return the excess of the peak over current requests; for marked nodes it is 0."""
         if marked and self.mutant != "the peak releases marks":
             return NONE
-        if self.pace is None or self.mutant == "no peak":
+        if self.rate_limits is None or self.mutant == "no peak":
             return NONE
-        found = self.pace.peak_excess.get("" if members is None else self.key(members), NONE)
+        found = self.rate_limits.peak_excess.get(
+            "" if members is None else self.key(members), NONE
+        )
         return found[0], found[1]
 
     def device_sums(self) -> dict[tuple[Members, str], tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Reference implementation of the policy NodeUtilization, pass by pass.
+"""Reference implementation of the policy NodeUtilization, one reconciliation after another.
 
 Like the reference plan, on which it is based, it shares only values with the product.
 """
@@ -29,7 +29,7 @@ VOLUMES = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 @dataclass(frozen=True)
 class Remembered:
-    """The state that one pass leaves to the next."""
+    """The state that one reconciliation leaves to the next."""
 
     since: Mapping[str, int] = field(default_factory=dict)
     """Time since which each node is unneeded."""
@@ -39,23 +39,23 @@ class Remembered:
 
 
 class Utilization(Reference):
-    """One pass: call `run`, then `remembered`."""
+    """One reconciliation: call `run`, then `remembered`."""
 
     def __init__(
         self,
         cluster: Cluster,
         config: Config,
         mutant: str = "",
-        pace: "RateLimits | None" = None,
+        rate_limits: "RateLimits | None" = None,
         *,
         before: Remembered | None = None,
         now: int = 0,
         **more: Any,
     ) -> None:
-        """Prepare a pass; without *before*, times are ignored."""
+        """Prepare a reconciliation; without *before*, times are ignored."""
         self.settings = config.policies.node_utilization
         super().__init__(
-            cluster, config, mutant, pace, clock=None if before is None else now, **more
+            cluster, config, mutant, rate_limits, clock=None if before is None else now, **more
         )
         self.before, self.now = before, now
         self.since: dict[str, int] = {}
@@ -63,9 +63,9 @@ class Utilization(Reference):
         self.looked = before is None
         standing = [n.name for n in cluster.nodes if not is_marked(n) and not leaving(n)]
         self.left = frozenset(standing)
-        self.went = before is not None and any(n not in standing for n in before.standing)
-        if mutant == "places are lost to anybody":
-            self.went = True
+        self.node_left = before is not None and any(n not in standing for n in before.standing)
+        if mutant == "unneeded times restart without removals":
+            self.node_left = True
 
     # Removal order.
 
@@ -88,23 +88,23 @@ class Utilization(Reference):
     def limit(self, node: Node) -> Fraction:
         """Return the limit of the node's utilization."""
         enter: Fraction = self.settings.utilization
-        if not is_marked(node) or self.mutant == "marks are held to the utilization":
+        if not is_marked(node) or self.mutant == "marks have the stricter limit":
             return enter
         leave: Fraction | None = self.settings.leave
-        if self.mutant == "what is said is not asked":
+        if self.mutant == "the configured release limit is ignored":
             leave = None
         return min(enter + Fraction(5, 100), Fraction(1)) if leave is None else leave
 
     def hardly_used(self, node: Node) -> bool:
         """Return whether the utilization of the node is below the limit."""
         pods = [pod for pod in self.standing()[node.name] if not is_spare(pod)]
-        if self.mutant == "no daemons":
+        if self.mutant == "DaemonSet pods are ignored":
             pods = [pod for pod in pods if not pod.stays_with_node]
-        if self.mutant == "as they stood":
+        if self.mutant == "pods do not move":
             pods = self.start[node.name]
         limit = self.limit(node)
         parts = zip(asked(pods), offered(node), strict=True)
-        if self.mutant == "half will do":
+        if self.mutant == "at the limit counts as below":
             return all(whole > 0 and Fraction(part, whole) <= limit for part, whole in parts)
         under = [whole > 0 and Fraction(part, whole) < limit for part, whole in parts]
         return any(under) if self.mutant == "one resource" else all(under)
@@ -114,22 +114,33 @@ class Utilization(Reference):
         notes, keep = dict(pod.ties.notes), self.settings
         word, safe = notes.get(EVICT), notes.get(VOLUMES, "").split(",")
         passed_over = pod.daemon or pod.mirror or pod.terminating or pod.priority < -10
-        if passed_over and self.mutant != "all pods keep":
+        if passed_over and self.mutant != "all pods block":
             return False
         if word in {"true", "on-completion"}:
-            return self.mutant == "no safe pods"
+            return self.mutant == "safe-to-evict: true is ignored"
         return (
-            (word == "false" and self.mutant != "nobody minds eviction")
-            or (keep.keep_standalone and not pod.owner_kind and self.mutant != "no stand-alone")
-            or (keep.keep_system and pod.namespace == "kube-system" and self.mutant != "no system")
+            (word == "false" and self.mutant != "safe-to-evict: false is ignored")
+            or (
+                keep.keep_standalone
+                and not pod.owner_kind
+                and self.mutant != "bare pods do not block"
+            )
+            or (
+                keep.keep_system
+                and pod.namespace == "kube-system"
+                and self.mutant != "kube-system pods do not block"
+            )
             or (keep.keep_local_storage and self.on_disk(pod, safe))
         )
 
     def on_disk(self, pod: Pod, safe: list[str]) -> bool:
         """Return whether the pod has local volumes that are not *safe* to lose."""
-        if self.mutant == "no local storage":
+        if self.mutant == "local storage does not block":
             return False
-        return any(v not in safe or self.mutant == "no safe data" for v in pod.ties.local_volumes)
+        return any(
+            v not in safe or self.mutant == "safe-to-evict-local-volumes is ignored"
+            for v in pod.ties.local_volumes
+        )
 
     def not_needed(self, node: Node) -> bool:
         """Return whether the node is unneeded, apart from the placement of its pods."""
@@ -159,14 +170,14 @@ class Utilization(Reference):
             if len(placed) < len(here):
                 continue
             holds = real(placed).keys() == known.keys() and lost(known, placed) == []
-            if known and holds and self.mutant != "none comes first":
+            if known and holds and self.mutant != "nodes with known places are not first":
                 self.note(node, known, placed)
             else:
                 later.append((node, here, known, placed))
         for node, here, known, placed in later:
             held = {key: name for key, name in known.items() if placed.get(key) == name}
             other = self.place(node, here, held, self.promised)
-            if self.mutant == "all count on the same" or len(other) < len(here):
+            if self.mutant == "promised capacity is ignored" or len(other) < len(here):
                 other = placed
             if lost(held, other):
                 other = placed
@@ -175,9 +186,9 @@ class Utilization(Reference):
             name
             for name, since in self.since.items()
             if self.now - since
-            > self.config.unneeded_time_seconds - (self.mutant == "at the delay")
+            > self.config.unneeded_time_seconds - (self.mutant == "at the unneeded time")
             or (
-                self.mutant != "empty ones wait"
+                self.mutant != "empty nodes wait"
                 and not holds_pods(self.nodes[name], self.cluster, self.now)
             )
         )
@@ -187,7 +198,11 @@ class Utilization(Reference):
         assert self.before is not None
         self.places[node.name] = [*real(placed).items()]
         was = node.name in self.before.since and node.name in self.before.places
-        anew = lost(known, placed) and self.went and self.mutant != "time goes on"
+        anew = (
+            lost(known, placed)
+            and self.node_left
+            and self.mutant != "the unneeded time never restarts"
+        )
         self.since[node.name] = self.before.since[node.name] if was and not anew else self.now
         for name in set(placed.values()):
             asked_there = [self.pods[key].requests for key, to in placed.items() if to == name]
@@ -210,7 +225,7 @@ class Utilization(Reference):
     def known(self, node: Node, here: list[Pod]) -> dict[str, str]:
         """Return the known placements of the node's pods, in their order."""
         known = {**(self.before.places if self.before else {}), **self.places}
-        if self.mutant == "places are chosen anew":
+        if self.mutant == "known places are ignored":
             return {}
         keys = {pod.key for pod in here}
         return {key: name for key, name in known.get(node.name, []) if key in keys}
@@ -233,7 +248,7 @@ class Utilization(Reference):
             for n in self.first_fit
             if self.open(n, there[n.name]) and n.name != node.name
         }
-        stays = [
+        remaining = [
             (self.pods[key], self.nodes[name]) for key, name in self.at.items() if key not in pods
         ]
         placed: dict[str, str] = {}
@@ -249,21 +264,21 @@ class Utilization(Reference):
                         and to.name in free
                         and admits(to, pod.placing, self.config.taint_key)
                         and has_room(pod.requests, free[to.name])
-                        and self.beside(pod, to, stays)
+                        and self.beside(pod, to, remaining)
                     ):
                         free[to.name] -= pod.requests
                         placed[pod.key] = to.name
-                        stays.append((pod, to))
-            asks = ordered if self.mutant != "asked once" else []
+                        remaining.append((pod, to))
+            asks = ordered if self.mutant != "pods are tried once" else []
         return placed
 
     # Removal.
 
-    def let_go(self, node: Node) -> Moves | None:
+    def try_remove(self, node: Node) -> Moves | None:
         """Remove the node and return the placements of its pods, or return None."""
         if not is_marked(node) and not self.looked:
             self.look_for_places()
-        if not self.may_go(node) or self.is_guessed(node) or not self.not_needed(node):
+        if not self.may_be_removed(node) or self.is_guessed(node) or not self.not_needed(node):
             return None
         here = [pod for pod in self.standing()[node.name] if not self.leaves_with_node(pod)]
         known = self.known(node, here)
@@ -277,7 +292,7 @@ class Utilization(Reference):
         return self.places[node.name]
 
     def remembered(self) -> Remembered:
-        """Return the state for the next pass."""
+        """Return the state for the next reconciliation."""
         if not self.looked:
             self.look_for_places()
         return Remembered(self.since, self.places, self.left)

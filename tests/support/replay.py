@@ -25,7 +25,7 @@ class Replay:
         self.new: list[Node] = []
         self.pods = {one.key: one for one in cluster.pods}
         self.where = {one.key: one.node for one in cluster.pods}
-        self.plain = State(cluster, config, pace=held, key=keys(cluster, config))
+        self.plain = State(cluster, config, rate_limits=held, key=keys(cluster, config))
 
     def remove(self, name: str, moves: Iterable[tuple[str, str]]) -> Node:
         one = self.staying.pop(name)

@@ -216,9 +216,9 @@ def _bound(made: Pod, target: Node, left: dict[str, tuple[int, int, int]]) -> Po
 
 def keys(cluster: Cluster, config: Config) -> Callable[[frozenset[str]], str]:
     """Return a function from a set of nodes to the key of its reach, if there is one."""
-    survey = ClusterSnapshot(cluster, config)
+    snapshot = ClusterSnapshot(cluster, config)
     found = {
-        frozenset(survey.node_order.nodes[node].name for node in reach.nodes): reach.key
-        for reach in survey.reaches.all
+        frozenset(snapshot.node_order.nodes[node].name for node in reach.nodes): reach.key
+        for reach in snapshot.reaches.all
     }
     return lambda names: found.get(names, "")

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cli.answers import VariantResult
-from sim.report import COST, PENDING, Row
+from sim.report import COST, PENDING, RunMetric
 
 FAR: Final = 2
 """Variants above this multiple of the lowest cost are not drawn: they would compress the
@@ -66,7 +66,7 @@ def tradeoff(variants: Sequence[VariantResult], chosen: str) -> Markup:
 
 
 def _point(axes: Axes, variant: VariantResult, mark: str, *, chosen: bool) -> None:
-    wait, cost = (_values(variant, row) for row in (PENDING, COST))
+    wait, cost = (_values(variant, metric) for metric in (PENDING, COST))
     colour = BLUE if variant.settings else GREY
     axes.errorbar(
         wait[0], cost[0],
@@ -78,8 +78,8 @@ def _point(axes: Axes, variant: VariantResult, mark: str, *, chosen: bool) -> No
     )  # fmt: skip
 
 
-def _values(variant: VariantResult, row: Row) -> tuple[float, float, float]:
-    figure = variant.figure_of(row)
+def _values(variant: VariantResult, metric: RunMetric) -> tuple[float, float, float]:
+    figure = variant.figure_of(metric)
     return float(figure.mean or 0), float(figure.least or 0), float(figure.most or 0)
 
 

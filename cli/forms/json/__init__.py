@@ -11,10 +11,10 @@ from cli.answers import (
     PodExplained,
     Reasons,
     Replayed,
-    Settings,
+    SettingsSchema,
 )
 from cli.forms.json import explain, plan, replay, status
-from cli.input.overview import Status
+from cli.input.overview import ClusterStatus
 from core.config.schema import schema
 
 
@@ -32,11 +32,11 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
             document = explain.node(answer.answer, answer.status)
         case PodExplained():
             document = explain.pod(answer.answer)
-        case Status():
+        case ClusterStatus():
             document = status.document(answer)
         case Reasons():
             document = explain.codes()
-        case Settings():
+        case SettingsSchema():
             document = schema()
         case Replayed():
             document = replay.document(answer)

@@ -6,13 +6,13 @@ from typing import Any
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.json.plan import DIGITS
-from cli.input.node_status import NodeStatus
+from cli.input.mark_status import MarkStatus
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
 
 
-def node(answer: NodeAnswer, status: NodeStatus) -> dict[str, Any]:
+def node(answer: NodeAnswer, status: MarkStatus) -> dict[str, Any]:
     """Return the explanation of a node as a JSON document."""
     return {
         "apiVersion": API_VERSION,
@@ -55,7 +55,7 @@ def verdict(answer: NodeAnswer) -> dict[str, Any]:
     return {"removable": answer.order is not None, "order": answer.order}
 
 
-def mark(status: NodeStatus) -> dict[str, Any]:
+def mark(status: MarkStatus) -> dict[str, Any]:
     """Return the state of the mark and of the scale-down protection."""
     details = status.details
     return {

@@ -5,12 +5,12 @@ from typing import Any
 from cli.forms.json import explain
 from cli.forms.json import plan as plan_json
 from cli.input.cluster_input import Leader
-from cli.input.overview import Status
+from cli.input.overview import ClusterStatus
 from cli.terminal import printable
 from core.config.settings import API_VERSION
 
 
-def document(status: Status) -> dict[str, Any]:
+def document(status: ClusterStatus) -> dict[str, Any]:
     """Return the status as a JSON document."""
     plan, cluster_input = status.plan, status.cluster_input
     return {

@@ -9,10 +9,10 @@ from cli.answers import (
     PodExplained,
     Reasons,
     Replayed,
-    Settings,
+    SettingsSchema,
 )
 from cli.forms.text import explain, plan, replay, status
-from cli.input.overview import Status
+from cli.input.overview import ClusterStatus
 from cli.terminal import Table, render, say
 from core.config.schema import allowed, settings
 
@@ -30,11 +30,11 @@ def _write(answer: Answer, out: Console) -> None:
             explain.write_node(answer, out)
         case PodExplained():
             explain.write_pod(answer, out)
-        case Status():
+        case ClusterStatus():
             status.write(answer, out)
         case Reasons():
             explain.write_codes(out)
-        case Settings():
+        case SettingsSchema():
             _write_settings(out)
         case Replayed():
             replay.write(answer, out)

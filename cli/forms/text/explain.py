@@ -10,7 +10,7 @@ from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.text.reaches import in_percent
 from cli.input.cluster_input import ClusterInput
-from cli.input.node_status import NodeStatus
+from cli.input.mark_status import MarkStatus
 from cli.terminal import Table, say
 from core.engine.plan import REACHES_SHOWN
 from core.model.humanize import amounts, first, plural, timestamp
@@ -93,7 +93,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
     ]
 
 
-def _scale_ins(status: NodeStatus) -> list[tuple[str, str]]:
+def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
     """Return the row about pods that scale-ins delete first, if there are any."""
     if not status.scaled_in_first:
         return []
@@ -133,7 +133,7 @@ def _verdict(answer: NodeAnswer) -> str:
     return f"not removable: {', '.join(codes)}{all_of}"
 
 
-def _mark_facts(status: NodeStatus, now_seconds: int) -> list[tuple[str, str]]:
+def _mark_facts(status: MarkStatus, now_seconds: int) -> list[tuple[str, str]]:
     protection = ("scale-down protection", status.protection.value)
     if status.mark is None:
         until = status.backoff_until

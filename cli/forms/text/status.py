@@ -8,8 +8,8 @@ from cli.explain.reasons import REASONS
 from cli.forms.text import buffers, reaches
 from cli.forms.text.plan import summary
 from cli.input.cluster_input import Leader
-from cli.input.node_status import NodeStatus
-from cli.input.overview import Status
+from cli.input.mark_status import MarkStatus
+from cli.input.overview import ClusterStatus
 from cli.terminal import Table, say
 from core.model.humanize import duration
 
@@ -18,7 +18,7 @@ ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
 """Fields of counts that are shown even if they are 0."""
 
 
-def write(status: Status, out: Console) -> None:
+def write(status: ClusterStatus, out: Console) -> None:
     """Write the status."""
     say(out, _head(status))
     say(out, "")
@@ -38,7 +38,7 @@ def write(status: Status, out: Console) -> None:
     buffers.write_published(status.published, out)
 
 
-def _head(status: Status) -> Table:
+def _head(status: ClusterStatus) -> Table:
     leader = status.cluster_input.leader
     leads = (
         _leader(leader, status.now_seconds) if leader else "unknown: a dump does not contain it"
@@ -66,26 +66,26 @@ def _leader(leader: Leader, now_seconds: int) -> str:
     return f"{leader.holder} ({lease}, renewed {duration(ago)} ago)"
 
 
-def _ages(status: Status) -> str:
+def _ages(status: ClusterStatus) -> str:
     ages = [_age(status, one.since) for one in status.marked if one.since is not None]
     known = [f"oldest {duration(max(ages))}, youngest {duration(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
     return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
 
 
-def _age(status: Status, since: int) -> int:
+def _age(status: ClusterStatus, since: int) -> int:
     """Return the age of a mark, at least 0: a mark may be newer than the estimated dump time."""
     return max(0, status.now_seconds - since)
 
 
-def _counts(status: Status) -> Table:
+def _counts(status: ClusterStatus) -> Table:
     rows = (
         (label, f"{count:,}") for field, label, count in status.counts if count or field in ALWAYS
     )
     return Table("nodes", "count", rows=rows)
 
 
-def _marks(status: Status) -> Table:
+def _marks(status: ClusterStatus) -> Table:
     rows = (
         (
             one.effect,
@@ -101,12 +101,12 @@ def _marks(status: Status) -> Table:
     return Table(*headings, rows=rows, left=(0, 1, 3, 5))
 
 
-def _deadline(one: NodeStatus, now_seconds: int) -> str:
+def _deadline(one: MarkStatus, now_seconds: int) -> str:
     if one.details is None:
         return "unknown"
     return "overdue" if one.overdue else f"in {duration(one.details.deadline - now_seconds)}"
 
 
-def _reasons(status: Status) -> Table:
+def _reasons(status: ClusterStatus) -> Table:
     rows = ((code, f"{count:,}", REASONS[code].meaning) for code, count in status.reasons)
     return Table("not removable because", "nodes", "meaning", rows=rows, left=(0, 2))

@@ -391,8 +391,8 @@ def test_pending_pod_of_untracked_reach_blocks_no_schedule() -> None:
         for n in range(300)
     ]
     marks = [marked(first, Mark.SOFT, 1), marked(last, Mark.SOFT, 1)]
-    survey = ClusterSnapshot(Cluster.of([*others, *marks], pods), config("0.8"))
-    found = reconcile.no_schedule_blockers(survey, {}, Now(1000))
+    snapshot = ClusterSnapshot(Cluster.of([*others, *marks], pods), config("0.8"))
+    found = reconcile.no_schedule_blockers(snapshot, {}, Now(1000))
     assert {name: [one.code for one in why] for name, why in found.items()} == {
         "n000": [],
         "n300": ["hard-waiting"],

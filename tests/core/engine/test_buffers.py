@@ -348,9 +348,9 @@ class TestBounds:
 
     def test_number_of_buffers_is_bounded_fairly_between_namespaces(self) -> None:
         many = [buffer(1, 0, key=f"a/{number}") for number in range(BUFFERS_MAX + 10)]
-        survey = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), config())
-        assert len(survey.buffer_rooms) == BUFFERS_MAX
-        assert "z/b" in {one.buffer.key for one in survey.buffer_rooms}
+        snapshot = ClusterSnapshot(cluster(*many, buffer(1, 0, key="z/b")), config())
+        assert len(snapshot.buffer_rooms) == BUFFERS_MAX
+        assert "z/b" in {one.buffer.key for one in snapshot.buffer_rooms}
 
     def test_pods_without_requests_are_bounded(self) -> None:
         found = ClusterSnapshot(

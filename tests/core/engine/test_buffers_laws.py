@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.law(seeds_max=3000), pytest.mark.mutate]
 
 SHARES = (Fraction(1, 10), Fraction(1, 2), Fraction(1))
 MUTANTS = (
-    "buffers are nothing",
-    "all is for buffers",
-    "the first by name takes all",
-    "a large one comes as soon",
-    "the largest takes all",
+    "buffers are ignored",
+    "buffers have no limit",
+    "the first buffer by name takes all",
+    "the order ignores sizes",
+    "the largest buffer takes all",
     "headroom is load",
 )
 

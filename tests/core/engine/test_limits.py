@@ -667,16 +667,16 @@ def test_marks_are_read_once_for_all_failed_writes() -> None:
 
     found = []
     for many in (1, 6):
-        survey, refused = (
+        snapshot, refused = (
             Counted(SIX, config(), Now(NOW)),
             frozenset(f"n{one}" for one in range(many)),
         )
-        memory = observe(LeaderState(), survey, Now(NOW))
+        memory = observe(LeaderState(), snapshot, Now(NOW))
         memory = memory.with_failed_writes(
             refused, Now(NOW), unneeded_time_seconds=100, max_seconds=500
         )
         settings.clear()
-        assert observe(memory, survey, Now(NOW + 1)).failed_writes.keys() == refused
+        assert observe(memory, snapshot, Now(NOW + 1)).failed_writes.keys() == refused
         found.append(settings["marks"])
     assert found[0] == found[1]
 
@@ -714,8 +714,8 @@ def test_backoff_is_read_from_node_annotation() -> None:
 )
 def test_backoff_message_gives_reason(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
-    survey = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
-    (found,) = RemovalLimits(survey, RateLimits(backing_off={"n0": 2000})).blockers(one)
+    snapshot = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
+    (found,) = RemovalLimits(snapshot, RateLimits(backing_off={"n0": 2000})).blockers(one)
     assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 

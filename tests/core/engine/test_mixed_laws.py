@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
     cluster: Cluster
     config: Config
-    pace: RateLimits | None
+    rate_limits: RateLimits | None
 
 
 @cache
@@ -47,16 +47,18 @@ def case(seed: int) -> Case:
     chance = random.Random(seed)
     cluster, config = mixed.cluster(chance), mixed_config.config(chance)
     names = [reach.key for reach in ClusterSnapshot(cluster, config).reaches.all]
-    return Case(cluster, config, mixed_config.pace(chance, names))
+    return Case(cluster, config, mixed_config.rate_limits(chance, names))
 
 
 def plan_of(made: Case) -> Plan:
-    return reconcile.plan(made.cluster, made.config, limits=made.pace, now_seconds=mixed.NOW)
+    return reconcile.plan(
+        made.cluster, made.config, limits=made.rate_limits, now_seconds=mixed.NOW
+    )
 
 
 def reference(made: Case, mutant: str = "") -> Reference:
     key = keys(made.cluster, made.config)
-    return Reference(made.cluster, made.config, mutant, made.pace, key=key, clock=mixed.NOW)
+    return Reference(made.cluster, made.config, mutant, made.rate_limits, key=key, clock=mixed.NOW)
 
 
 def test_plan_agrees_with_plain_plan(seeds: range) -> None:
@@ -75,23 +77,23 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
     [
         "all nodes count",
         "cheapest first",
-        "attachments are no matter",
-        "closed nodes ask nothing",
-        "closed nodes give capacity",
-        "closed nodes count",
+        "VolumeAttachments are ignored",
+        "unschedulable nodes have no requests",
+        "unschedulable nodes have capacity",
+        "unschedulable nodes count",
         "devices have no threshold",
         "everything is scalable",
         "groups have no minimum",
         "headroom is load",
         "headroom of one reach",
-        "headroom ends marks",
-        "headroom is gone",
+        "headroom releases marks",
+        "headroom is not placed again",
         "no anti-affinity of others",
         "no cpu",
         "no devices",
         "no features",
         "nodes without devices are in reach",
-        "no leave thresholds",
+        "no release thresholds",
         "no memory",
         "no node affinity",
         "no peak",
@@ -105,19 +107,19 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "no thresholds of pools",
         "no volume affinity",
         "no volume zones",
-        "no way back",
+        "rejected nodes are not retried",
         "one usability",
         "overdue pods move",
-        "passing taints count",
-        "pods go with their node",
-        "receivers are not asked",
+        "temporary taints count",
+        "pods end with their node",
+        "reaches of target nodes are not checked",
         "shares of all nodes",
         "smallest first",
-        "taints are no matter",
-        "the whole alone",
-        "the whole is every node",
-        "virtual nodes are machines",
-        "waiting pods that nobody can judge need nothing",
+        "taints are ignored",
+        "only the thresholds of the cluster",
+        "the cluster total includes unreachable nodes",
+        "virtual nodes count as nodes",
+        "Pending pods with unknown constraints need no room",
     ],
 )
 def test_comparison_notices_mutant(mutant: str) -> None:
@@ -174,7 +176,7 @@ def test_plan_conserves_requests(seeds: range) -> None:
         plan = plan_of(made)
         reached = reference(made).reached
         gone = {one.node for one in plan.removals} & reached
-        gone -= {one.name for one in made.cluster.nodes if is_shut(one, made.pace)}
+        gone -= {one.name for one in made.cluster.nodes if is_shut(one, made.rate_limits)}
         leaves = reference(made).leaves_with_node
         residents = asked(p for p in made.cluster.pods if p.node in gone and leaves(p))
         came = {
@@ -215,14 +217,14 @@ def test_unreached_node_changes_no_verdict(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(-1 - seed)
         cluster = mixed.cluster(chance, social=False)
-        config, pace = mixed_config.config(chance), mixed_config.pace(chance)
+        config, rate_limits = mixed_config.config(chance), mixed_config.rate_limits(chance)
         strangers = unreached_nodes(chance, cluster)
         pods = [mixed.daemon(chance, one) for one in strangers if chance.random() < 0.5]
         state = Reference(cluster, config)
         if any(pod.node and pod.node not in state.reached for pod in state.movable):
             continue  # a pod runs where it could not be scheduled any more, so its move adds load
-        alone = reconcile.plan(cluster, config, limits=pace)
-        together = reconcile.plan(with_more(cluster, strangers, pods), config, limits=pace)
+        alone = reconcile.plan(cluster, config, limits=rate_limits)
+        together = reconcile.plan(with_more(cluster, strangers, pods), config, limits=rate_limits)
         assert verdicts(together, state.reached) == verdicts(alone, state.reached), seed
         assert (together.before, together.after) == (alone.before, alone.after), seed
         assert figures(together) == figures(alone), seed
@@ -274,8 +276,8 @@ def test_plan_does_not_depend_on_mark_value(seeds: range) -> None:
     hardened = 0
     for seed in seeds:
         made = case(seed)
-        if made.pace:
-            made = made._replace(pace=replace(made.pace, failed_writes={}))
+        if made.rate_limits:
+            made = made._replace(rate_limits=replace(made.rate_limits, failed_writes={}))
         marks = [one for one in made.cluster.nodes if is_marked(one)]
         if not marks:
             continue

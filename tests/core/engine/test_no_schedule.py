@@ -258,10 +258,10 @@ def test_spread_blocks_no_schedule_when_only_marked_node_serves_domain(
 
 
 def test_node_marked_in_this_pass_gives_no_room() -> None:
-    survey = ClusterSnapshot(small(ranked("p", 500)), Config())
-    assert not any(reasons_against(survey).values())
-    assert all(reasons_against(survey, new={"open"}).values())
-    assert all(reconcile.no_schedule_blockers(survey, {}, Now(1), to_mark={"open"}).values())
+    snapshot = ClusterSnapshot(small(ranked("p", 500)), Config())
+    assert not any(reasons_against(snapshot).values())
+    assert all(reasons_against(snapshot, new={"open"}).values())
+    assert all(reconcile.no_schedule_blockers(snapshot, {}, Now(1), to_mark={"open"}).values())
 
 
 def test_pass_considers_its_own_new_marks() -> None:

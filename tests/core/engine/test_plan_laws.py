@@ -61,10 +61,10 @@ def configs(draw: st.DrawFn) -> Config:
 @given(clusters(), configs(), PACES)
 @example(thesis_cluster(), Config(), None)
 def test_plan_agrees_with_plain_plan(
-    cluster: Cluster, config: Config, pace: RateLimits | None
+    cluster: Cluster, config: Config, rate_limits: RateLimits | None
 ) -> None:
-    plain = Reference(cluster, config, pace=pace, key=keys(cluster, config)).run()
-    plan = reconcile.plan(cluster, config, limits=pace)
+    plain = Reference(cluster, config, rate_limits=rate_limits, key=keys(cluster, config)).run()
+    plan = reconcile.plan(cluster, config, limits=rate_limits)
     assert by_the_engine(plan) == plainly(cluster, plain)
 
 
@@ -83,9 +83,9 @@ def test_plan_agrees_with_plain_plan(
         ("no anti-affinity of others", APART),
         ("no affinity", NEAR),
         ("no first pod", NEAR[:1]),
-        ("asked once", NEAR),
+        ("pods are tried once", NEAR),
         ("no spread", SPREAD),
-        ("no domains", SPREAD[2:4]),
+        ("minDomains is ignored", SPREAD[2:4]),
     ],
 )
 def test_comparison_notices_mutant(mutant: str, companies: tuple[PodConstraints, ...]) -> None:
@@ -153,8 +153,8 @@ def test_plan_moves_every_pod_to_admitting_node_with_room(
         assert used.cpu_millis <= node.allocatable.cpu_millis
         assert used.memory_bytes <= node.allocatable.memory_bytes
         assert used.pods <= node.allocatable.pods
-    survey = ClusterSnapshot(cluster, config)
-    removed = [one.node for one in plan.removals if survey.reaches_node(one.node)]
+    snapshot = ClusterSnapshot(cluster, config)
+    removed = [one.node for one in plan.removals if snapshot.reaches_node(one.node)]
     if removed:
         last = nodes[removed[-1]]
         share = (config.leave() if mark_of(last.labels) else config.thresholds).cpu

@@ -595,10 +595,10 @@ class TestBounds:
     def test_largest_pods_are_reserved_for_when_there_are_too_many(
         self, first: Resources, second: Resources
     ) -> None:
-        survey = run_passes([node("n0")], (0, [])).snapshot
+        snapshot = run_passes([node("n0")], (0, [])).snapshot
         kinds = [PodShape("general", one, NO_NODE_CONSTRAINTS) for one in (first, second)]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).placeholders
+            ((one, many),) = Room(snapshot, counts).placeholders
             assert (one.requests, many) == (first, PODS_MAX)
 
     @pytest.mark.parametrize(
@@ -614,19 +614,19 @@ class TestBounds:
     def test_unused_share_of_reach_is_given_to_others(
         self, wanted: list[int], has: list[int]
     ) -> None:
-        survey = run_passes([node("n0")], (0, [])).snapshot
+        snapshot = run_passes([node("n0")], (0, [])).snapshot
         kinds = [
             PodShape(f"{n:03}", Resources(1, 1), NO_NODE_CONSTRAINTS) for n in range(len(wanted))
         ]
-        made = Room(survey, dict(zip(kinds, wanted, strict=True))).placeholders
+        made = Room(snapshot, dict(zip(kinds, wanted, strict=True))).placeholders
         assert [many for _, many in made] == has
 
     def test_reserved_shape_is_deterministic_when_requests_are_equal(self) -> None:
-        survey = run_passes([node("n0")], (0, [])).snapshot
+        snapshot = run_passes([node("n0")], (0, [])).snapshot
         places = [NodeConstraints(node_selector=(("disk", name),)) for name in "ba"]
         kinds = [PodShape("general", Resources(1, 1), one) for one in places]
         for counts in (dict.fromkeys(kinds, PODS_MAX), dict.fromkeys(kinds[::-1], PODS_MAX)):
-            ((one, many),) = Room(survey, counts).placeholders
+            ((one, many),) = Room(snapshot, counts).placeholders
             assert (one.placing, many) == (places[1], PODS_MAX)
 
     def test_pod_of_untracked_reach_is_no_arrival(self) -> None:

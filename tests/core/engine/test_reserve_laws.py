@@ -32,15 +32,15 @@ STARTS = (
     "startup-taint.cluster-autoscaler.kubernetes.io/x",
 )
 MUTANTS = (
-    "all come",
-    "at once",
-    "today alone",
-    "dearest first",
-    "marked or not",
-    "marked nodes are no room",
-    "nobody waits",
-    "names are words",
-    "who holds it is no matter",
+    "replacements count",
+    "no provisioning time",
+    "only today",
+    "most expensive first",
+    "marks are ignored",
+    "marked nodes have no room",
+    "Pending pods are ignored",
+    "pods that select a node by name count",
+    "scale-down protection is ignored",
 )
 
 
@@ -191,10 +191,12 @@ def short(found: PassResult) -> set[frozenset[str]]:
 
     Pods of previous days do not exist any more, so the nodes come from their constraints.
     """
-    survey = found.snapshot
+    snapshot = found.snapshot
     return {
-        frozenset(survey.node_order.nodes[n].name for n in survey.reaches.members(kind.placing))
-        for kind in found.state.expected_pods(survey.total_allocatable, Now(found.at))
+        frozenset(
+            snapshot.node_order.nodes[n].name for n in snapshot.reaches.members(kind.placing)
+        )
+        for kind in found.state.expected_pods(snapshot.total_allocatable, Now(found.at))
         if kind.reach in found.short_reaches
     }
 
@@ -209,7 +211,7 @@ def test_reserve_agrees_with_plain_reserve(seeds: range) -> None:
     assert kept > len(seeds) // 20
 
 
-SELDOM = {"names are words": 1600}
+SELDOM = {"pods that select a node by name count": 1600}
 """Mutants of rules that decide seldom, with the first seed at which to search for them."""
 
 
@@ -225,7 +227,8 @@ def test_comparison_notices_mutant(mutant: str, seeds: range) -> None:
 
 @pytest.mark.mutant
 @pytest.mark.parametrize(
-    "mutant", ["half", "what comes is no room", "for ever", "what nobody holds is room"]
+    "mutant",
+    ["half", "starting nodes have no room", "nodes start forever", "unprotected nodes have room"],
 )
 def test_comparison_of_short_reaches_notices_mutant(mutant: str, seeds: range) -> None:
     assert any(

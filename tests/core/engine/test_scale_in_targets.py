@@ -118,13 +118,13 @@ def test_targets_are_retained_and_new_ones_get_higher_numbers() -> None:
 
 
 MUTANTS = (
-    "marked ones too",
-    "who stays too",
-    "chosen anew",
-    "budgets are no matter",
+    "marked nodes too",
+    "unremovable nodes too",
+    "targets are chosen again",
+    "budgets are ignored",
     "by name",
-    "Jobs are no matter",
-    "one set of nodes",
+    "pods of Jobs are ignored",
+    "reaches are ignored",
 )
 
 

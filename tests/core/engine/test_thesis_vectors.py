@@ -75,9 +75,9 @@ def test_c3_two_nodes_remain_without_threshold() -> None:
 
 
 def checks(cpu: str, memory: str) -> list[bool]:
-    survey = ClusterSnapshot(thesis_cluster(), thesis_config(cpu, memory))
-    policy = survey.policy(survey.new_ledger())
-    return [policy.nominates(node, marked=False) for node in range(len(survey.node_order.nodes))]
+    snapshot = ClusterSnapshot(thesis_cluster(), thesis_config(cpu, memory))
+    policy = snapshot.policy(snapshot.new_ledger())
+    return [policy.nominates(node, marked=False) for node in range(len(snapshot.node_order.nodes))]
 
 
 NEW = LeaderState()

@@ -104,7 +104,7 @@ def test_plan_agrees_with_plain_plan() -> None:
     [
         "named nodes decide",
         "named zones decide",
-        "zones of nobody count",
+        "zones outside of reaches count",
         "GPU nodes are similar to others",
     ],
 )

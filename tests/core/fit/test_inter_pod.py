@@ -12,7 +12,7 @@ import pytest
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.fit.bits import set_bits
-from core.fit.tallies import Domains, Spread
+from core.fit.tallies import Domains, SpreadCount
 from core.model.cluster import Cluster
 from core.model.constraints import (
     HOST_LABEL,
@@ -180,7 +180,7 @@ def places_in(domains: set[str]) -> list[int]:
 def test_domain_counts_agree_with_plain_count(seeds: range) -> None:
     for seed in seeds:
         chance = random.Random(seed)
-        tally, plain = Spread(Domains(DOMAINS)), Counter({"a": 0, "b": 0, "c": 0})
+        tally, plain = SpreadCount(Domains(DOMAINS)), Counter({"a": 0, "b": 0, "c": 0})
         on = [0] * len(DOMAINS)
         for _ in range(20):
             number = chance.randrange(len(DOMAINS))

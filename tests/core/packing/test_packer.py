@@ -47,8 +47,8 @@ def some(chance: random.Random) -> list[int]:
 
 
 def packer_of(cluster: Cluster, headroom: int = 0) -> Packer:
-    survey = ClusterSnapshot(cluster, Config())
-    return survey.packer(survey.headroom(headroom))
+    snapshot = ClusterSnapshot(cluster, Config())
+    return snapshot.packer(snapshot.headroom(headroom))
 
 
 def sizes(many: int, least: int) -> list[Pod]:

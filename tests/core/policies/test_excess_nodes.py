@@ -256,8 +256,8 @@ def test_default_budgets_keep_two_nodes() -> None:
 
 def test_explanation_reports_excess() -> None:
     cluster = even(5, 55)
-    survey = ClusterSnapshot(cluster, config(), Now(NOW))
-    answer = Explainer(survey, reconcile.make_plan(survey), NOW).node("n1")
+    snapshot = ClusterSnapshot(cluster, config(), Now(NOW))
+    answer = Explainer(snapshot, reconcile.make_plan(snapshot), NOW).node("n1")
     assert answer is not None
     assert answer.policy_text == "cpu 55%, memory 0% requested, excess 2.25 nodes like it"
     assert [one.code for one in answer.blockers] == ["no-excess"]
@@ -272,7 +272,7 @@ class Case(NamedTuple):
 
     cluster: Cluster
     config: Config
-    pace: RateLimits | None
+    rate_limits: RateLimits | None
 
 
 @cache
@@ -286,15 +286,15 @@ def case(seed: int) -> Case:
         policy="ExcessNodes",
         policies=PolicySettings(excess_nodes=Settings(threshold=threshold, weights=weights)),
     )
-    return Case(cluster, drawn, mixed_config.pace(chance))
+    return Case(cluster, drawn, mixed_config.rate_limits(chance))
 
 
 def plainly(made: Case, mutant: str = "") -> Excess:
-    return Excess(made.cluster, made.config, mutant, made.pace)
+    return Excess(made.cluster, made.config, mutant, made.rate_limits)
 
 
 def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
-    plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
+    plan = reconcile.plan(made.cluster, made.config, limits=made.rate_limits)
     return [(one.node, [(p.pod, p.node) for p in one.placements]) for one in plan.removals]
 
 
@@ -313,7 +313,7 @@ def test_plan_agrees_with_plain_plan() -> None:
 def test_plan_is_unchanged_when_its_marks_are_written() -> None:
     seen = 0
     for seed in SEEDS:
-        made = case(seed)._replace(pace=None)
+        made = case(seed)._replace(rate_limits=None)
         bare = (replace(one, labels={**one.labels, MARK_LABEL: ""}) for one in made.cluster.nodes)
         cluster = replace(made.cluster, nodes=tuple(bare))
         removed_nodes = {
@@ -334,7 +334,7 @@ def test_plan_is_unchanged_when_its_marks_are_written() -> None:
 def test_reported_excess_agrees_with_plain_plan() -> None:
     for seed in SEEDS[:100]:
         made = case(seed)
-        plan = reconcile.plan(made.cluster, made.config, limits=made.pace)
+        plan = reconcile.plan(made.cluster, made.config, limits=made.rate_limits)
         reported = [one.value for one in plan.figures]
         worth = plainly(made).told()
         assert reported == ([] if worth is None else [worth]), seed
@@ -344,12 +344,12 @@ def test_reported_excess_agrees_with_plain_plan() -> None:
 @pytest.mark.parametrize(
     "mutant",
     [
-        "CPU alone",
+        "only CPU",
         "by name",
-        "each alone",
+        "only the excess of the node itself",
         "no slack",
-        "order of the start",
-        "taints are no matter",
+        "initial order",
+        "taints are ignored",
     ],
 )
 def test_comparison_notices_mutant(mutant: str) -> None:

@@ -172,9 +172,9 @@ def test_each_pass_agrees_with_plain_pass(seeds: range) -> None:
 
 
 SELDOM = {
-    "all count on the same": 280,
-    "none comes first": 672,
-    "what is said is not asked": 174,
+    "promised capacity is ignored": 280,
+    "nodes with known places are not first": 672,
+    "the configured release limit is ignored": 174,
 }
 """Mutants of rules that decide seldom, with the first seed at which to search for them."""
 
@@ -183,28 +183,28 @@ SELDOM = {
 @pytest.mark.parametrize(
     "mutant",
     [
-        "all count on the same",
-        "all pods keep",
-        "as they stood",
-        "at the delay",
-        "empty ones wait",
-        "half will do",
-        "marks are held to the utilization",
-        "no daemons",
-        "no local storage",
-        "no safe data",
-        "no safe pods",
-        "no stand-alone",
+        "promised capacity is ignored",
+        "all pods block",
+        "pods do not move",
+        "at the unneeded time",
+        "empty nodes wait",
+        "at the limit counts as below",
+        "marks have the stricter limit",
+        "DaemonSet pods are ignored",
+        "local storage does not block",
+        "safe-to-evict-local-volumes is ignored",
+        "safe-to-evict: true is ignored",
+        "bare pods do not block",
         "no stickiness",
-        "no system",
-        "nobody minds eviction",
-        "none comes first",
+        "kube-system pods do not block",
+        "safe-to-evict: false is ignored",
+        "nodes with known places are not first",
         "one resource",
         "known places block new pods",
-        "places are chosen anew",
-        "places are lost to anybody",
-        "time goes on",
-        "what is said is not asked",
+        "known places are ignored",
+        "unneeded times restart without removals",
+        "the unneeded time never restarts",
+        "the configured release limit is ignored",
     ],
 )
 def test_comparison_notices_mutant(mutant: str) -> None:
@@ -217,7 +217,7 @@ def test_comparison_notices_mutant(mutant: str) -> None:
     pytest.fail("no cluster tells the difference")
 
 
-@pytest.mark.parametrize(("mutant", "agrees"), [("", True), ("asked once", False)])
+@pytest.mark.parametrize(("mutant", "agrees"), [("", True), ("pods are tried once", False)])
 def test_comparison_notices_mutant_that_tries_pods_once(mutant: str, *, agrees: bool) -> None:
     """A large pod must be near a small pod of its node, which is placed after it."""
     near = PodConstraints(near=(PodAffinityTerm(select("b"), "zone"),))

@@ -71,16 +71,16 @@ def mixed_case(seed: int) -> tuple[Cluster, Config, RateLimits | None]:
         for name in ("batch", "general", "gpu", "")
     }
     config = counting(pools, budgets=mixed_config.budgets(chance))
-    return cluster, config, mixed_config.pace(chance)
+    return cluster, config, mixed_config.rate_limits(chance)
 
 
 def test_plan_agrees_with_plain_plan_on_mixed_clusters(seeds: range) -> None:
     """With tainted pools, and virtual, leaving, unschedulable and unreadable nodes."""
     removed = 0
     for seed in seeds:
-        cluster, config, pace = mixed_case(seed)
-        plan = reconcile.plan(cluster, config, limits=pace)
-        plain = Counted(cluster, config, "", pace, key=keys(cluster, config)).plan()
+        cluster, config, rate_limits = mixed_case(seed)
+        plan = reconcile.plan(cluster, config, limits=rate_limits)
+        plain = Counted(cluster, config, "", rate_limits, key=keys(cluster, config)).plan()
         assert by_engine(plan) == plain, seed
         removed += len(plan.removals)
     assert removed > len(seeds) // 2
@@ -107,10 +107,10 @@ ENOUGH = settings(max_examples=4000, deadline=None, phases=[Phase.generate])
 @pytest.mark.parametrize(
     "mutant",
     [
-        "at is under",
-        "counted once",
-        "marked ones count",
-        "closed ones count",
+        "at the limit counts as below",
+        "utilization is not updated",
+        "marked nodes count",
+        "unschedulable nodes count",
         "more than required",
         "fullest first",
     ],
@@ -200,7 +200,9 @@ def test_each_pass_agrees_with_plain_pass(seed: int, cluster: Cluster) -> None:
 
 
 @pytest.mark.mutant
-@pytest.mark.parametrize("mutant", ["no hysteresis", "longer than the delay", "counted once"])
+@pytest.mark.parametrize(
+    "mutant", ["no hysteresis", "longer than the unneeded time", "utilization is not updated"]
+)
 def test_comparison_of_passes_notices_mutant(mutant: str) -> None:
     cases = st.tuples(st.integers(0, 10**6), clusters(6))
 

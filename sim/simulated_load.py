@@ -1,4 +1,4 @@
-"""Workloads: nodes at the start and pods over time, built in or from a trace.
+"""Loads: nodes at the start and pods over time, built in or from a trace.
 
 Units: milliseconds of virtual time, millicores, bytes, thousandths of a GPU.
 """
@@ -22,9 +22,9 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
 TICK_MS: Final = 60_000
-"""Time between passes for clusters as large as a trace."""
+"""Time between reconciliations for clusters as large as a trace."""
 PODS_AT_ONCE: Final = 200
-"""Pods of the built-in workload that run concurrently, on average over the day."""
+"""Pods of the built-in load that run concurrently, on average over the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Deployment:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class SimulatedLoad:
     """Nodes at the start, and arrivals in order of time."""
 
     name: str
@@ -73,7 +73,8 @@ class Workload:
     arrivals: tuple[Arrival, ...]
     duration_ms: int
     tick_ms: int | None
-    """Time between passes; None: the configured interval. Large clusters may use a longer time."""
+    """Time between reconciliations, which may be longer for large clusters; None: the configured
+    interval."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
     """Labels, taints and opt-outs of a shape; other shapes have none."""
     deployments: tuple[Deployment, ...] = ()
@@ -113,8 +114,8 @@ def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> 
     return Resources(cpu_millis, memory_mib * MIB, 0, pods, extended)
 
 
-def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
-    """Generate the demo's workload from the shapes, lifetimes and daily wave of the table.
+def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad:
+    """Generate the demo's load from the shapes, lifetimes and daily wave of the table.
 
     On average over the day *at_once* pods run concurrently, by Little's law.
 
@@ -136,7 +137,7 @@ def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> Workload:
         if left > 0:
             name = f"pod-{len(arrivals):05}"
             arrivals.append(Arrival(max(at, 0), name, shape, left))
-    return Workload("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
+    return SimulatedLoad("embedded", tuple(nodes), tuple(arrivals), end, tick_ms=None)
 
 
 def _moments(
@@ -171,8 +172,8 @@ def bootstrap(
     days: int,
     at_once: int,
     wave: Sequence[int],
-) -> Workload:
-    """Generate a workload from the rows of a trace (requests, life in ms) with a daily wave.
+) -> SimulatedLoad:
+    """Generate a load from the rows of a trace (requests, life in ms) with a daily wave.
 
     The initial population is drawn in proportion to lifetimes, each pod with a random remainder.
     Later arrivals are a Poisson process of rows drawn uniformly. *at_once* pods run on average
@@ -192,4 +193,4 @@ def bootstrap(
         place = chance.randrange(len(rows))
         name = f"pod-{len(arrivals):06}"
         arrivals.append(Arrival(round(now), name, rows[place][0], lives[place]))
-    return Workload("trace", tuple(nodes), tuple(arrivals), end, TICK_MS)
+    return SimulatedLoad("trace", tuple(nodes), tuple(arrivals), end, TICK_MS)

@@ -41,7 +41,7 @@ class Protection(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
+class MarkStatus:
     """State of the mark and scale-down protection of one node."""
 
     node: str
@@ -82,7 +82,7 @@ class NodeStatus:
         return not self.pods_left
 
 
-def node_statuses(cluster: Cluster, config: Config, now_seconds: int) -> tuple[NodeStatus, ...]:
+def mark_statuses(cluster: Cluster, config: Config, now_seconds: int) -> tuple[MarkStatus, ...]:
     """Return the state of every node, in the order of the cluster."""
     pods_left_on = occupants(cluster, Now(now_seconds))
     low_cost_pods = Counter(pod.node for pod in cluster.pods if pod.has_our_cost)
@@ -98,10 +98,10 @@ def _status_of(
     scaled_in_first: int,
     config: Config,
     now_seconds: int,
-) -> NodeStatus:
+) -> MarkStatus:
     mark, taint_key = mark_of(node.labels), config.taint_key
     details = decode_details(node.annotations) if mark else None
-    return NodeStatus(
+    return MarkStatus(
         node=node.name,
         mark=mark,
         since=marked_since(node, taint_key) or None if mark else None,
