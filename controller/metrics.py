@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client import Histogram
 
 from controller.stores.evictions import EvictionResult
+from core.capacity.pool_totals import PoolTotals
 from core.capacity.sums import RESOURCE_NAMES
 from core.edge import metrics
 from core.edge.metrics import MetricCollector, ReportedGauge, Samples
@@ -86,6 +87,34 @@ def _provisioning_seconds(found: PassResult) -> Samples:
     seconds = found.state.provisioning_times.seconds
     reaches = (reach for reach in tightest(found.plan.reaches) if reach.key in seconds)
     return {(reach.name,): seconds[reach.key] for reach in reaches}
+
+
+def _of_cluster(value_of: Callable[[PoolTotals], int]) -> Callable[[PassResult], Samples]:
+    return lambda found: {(): value_of(found.snapshot.pool_totals[0])}
+
+
+def _of_pools(value_of: Callable[[PoolTotals], int]) -> Callable[[PassResult], Samples]:
+    return lambda found: {
+        (name,): value_of(totals) for name, totals in found.snapshot.pool_totals[1].items()
+    }
+
+
+def _cluster_ratios(found: PassResult) -> Samples:
+    return {(resource,): ratio for resource, ratio in _ratios(found.snapshot.pool_totals[0])}
+
+
+def _pool_ratios(found: PassResult) -> Samples:
+    return {
+        (name, resource): ratio
+        for name, totals in found.snapshot.pool_totals[1].items()
+        for resource, ratio in _ratios(totals)
+    }
+
+
+def _ratios(totals: PoolTotals) -> Iterable[tuple[str, float]]:
+    cpu, memory = totals.allocatable_cpu_millis, totals.allocatable_memory_bytes
+    yield "cpu", totals.cpu_millis / cpu if cpu else 0
+    yield "memory", totals.memory_bytes / memory if memory else 0
 
 
 def _policy_values(gauge: str) -> Callable[[PassResult], Samples]:
@@ -187,6 +216,42 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "Pods whose kubelet defers a resize until the node has room.",
         (),
         lambda found: {(): sum(one.ties.resize_deferred for one in found.snapshot.cluster.pods)},
+    ),
+    ReportedGauge(
+        "ebb_cluster_nodes",
+        "Ready and schedulable nodes of the cluster.",
+        (),
+        _of_cluster(lambda totals: totals.nodes),
+    ),
+    ReportedGauge(
+        "ebb_cluster_pods",
+        "Pods on the Ready and schedulable nodes of the cluster.",
+        (),
+        _of_cluster(lambda totals: totals.pods),
+    ),
+    ReportedGauge(
+        "ebb_cluster_requests_ratio",
+        "Ratio of requests to allocatable of the Ready and schedulable nodes of the cluster.",
+        ("resource",),
+        _cluster_ratios,
+    ),
+    ReportedGauge(
+        "ebb_pool_nodes",
+        "Ready and schedulable nodes of a pool.",
+        ("pool",),
+        _of_pools(lambda totals: totals.nodes),
+    ),
+    ReportedGauge(
+        "ebb_pool_pods",
+        "Pods on the Ready and schedulable nodes of a pool.",
+        ("pool",),
+        _of_pools(lambda totals: totals.pods),
+    ),
+    ReportedGauge(
+        "ebb_pool_requests_ratio",
+        "Ratio of requests to allocatable of the Ready and schedulable nodes of a pool.",
+        ("pool", "resource"),
+        _pool_ratios,
     ),
     # Users who label nodes influence the names of reaches. core.engine.plan.REACHES_SHOWN bounds
     # the number of reaches, core.capacity.reaches the length of their names.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from core.capacity.pool_totals import PoolTotals, pool_totals
 from core.capacity.reaches import REACHES_MAX, Reach, Reaches
 from core.capacity.sums import DeviceUtilization, ReachUtilization
 from core.capacity.usable import NOTHING, Amount, PooledRatios, Share, Usability, derive_usability
@@ -346,6 +347,22 @@ class ClusterSnapshot:
         Expected pods need not exist yet, so it does not matter whether a pod reaches a node.
         """
         return Resources.total(one.allocatable for one in self.node_order.nodes if not one.virtual)
+
+    @cached_property
+    def pool_totals(self) -> tuple[PoolTotals, dict[str, PoolTotals]]:
+        """Return the totals of the nodes that accept pods, of the cluster and by pool."""
+        budgets = self.config.budgets
+        accepting = (
+            node
+            for node in self.cluster.nodes
+            if node.name not in self.unschedulable_nodes and not node.virtual
+        )
+        names = (pool.name for pool in budgets.pools)
+        return pool_totals(accepting, self.pod_index.requests, names, self._pool_name)
+
+    def _pool_name(self, node: Node) -> str | None:
+        pool = self.config.budgets.pool_of(node.labels)
+        return pool.name if pool else None
 
     def new_ledger(self, peak_excess: Mapping[str, Amount] | None = None) -> UtilizationLedger:
         """Return a new ledger; *peak_excess*: see RateLimits, by the key of a reach or WHOLE."""

@@ -7,22 +7,27 @@ from itertools import product
 import pytest
 
 from controller.metrics import Metrics, WriteResult
+from core.config.budgets import Budget, Budgets, Pool
 from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.provisioning_time import ProvisioningTimes
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
+from core.policies.all import POLICIES
 from core.writes.write import CostKind, WriteKind
 from tests.core.engine.test_buffers import BUSY, NODES, buffer, cluster, config
+from tests.support.builders import node, pod
 
 NOW = 10**9
 
 
-def samples_of(found: Cluster, namespace: str = "ebb-system") -> dict[str, float]:
-    """Return the samples of a pass over the cluster, by name and label value."""
+def samples_of(
+    found: Cluster, namespace: str = "ebb-system", asked: Config | None = None
+) -> dict[str, float]:
+    """Return the samples of a reconciliation of the cluster, by name and label value."""
     metrics = Metrics(namespace)
-    metrics.pass_gauges.report(reconcile.reconcile(found, config(), LeaderState(), NOW))
+    metrics.pass_gauges.report(reconcile.reconcile(found, asked or config(), LeaderState(), NOW))
     return {
         " ".join((one.name, *one.labels.values())): one.value
         for family in metrics.pass_gauges.collect()
@@ -54,6 +59,34 @@ def test_reserve_metrics_are_in_nodes_cores_and_bytes() -> None:
     assert found["ebb_reserved_allocatable memory byte"] == memory > 0
     none = samples_of(cluster(pods=(BUSY,)))
     assert none["ebb_reserved_allocatable cpu core"] == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_cluster_and_pools_are_exported_under_every_policy(policy: str) -> None:
+    spot = node("spot", 4000, 4000, labels={"type": "spot"})
+    pods = [pod("a", "spot", 1000, 1000), pod("b", "plain", 1000, 3000)]
+    nodes = [spot, node("plain", 4000, 4000), node("cordoned", unschedulable=True)]
+    pools = (
+        Pool(name="spot", node_selector=(("type", "spot"),), budget=Budget()),
+        Pool(name="empty", node_selector=(("type", "other"),), budget=Budget()),
+    )
+    asked = Config(policy=policy, budgets=Budgets(pools=pools))
+    found = samples_of(Cluster.of(nodes, pods), asked=asked)
+    totals = [key for key in found if key.startswith(("ebb_cluster_", "ebb_pool_"))]
+    assert {key: found[key] for key in totals} == {
+        "ebb_cluster_nodes": 2,
+        "ebb_cluster_pods": 2,
+        "ebb_cluster_requests_ratio cpu": 0.25,
+        "ebb_cluster_requests_ratio memory": 0.5,
+        "ebb_pool_nodes spot": 1,
+        "ebb_pool_pods spot": 1,
+        "ebb_pool_requests_ratio spot cpu": 0.25,
+        "ebb_pool_requests_ratio spot memory": 0.25,
+        "ebb_pool_nodes empty": 0,
+        "ebb_pool_pods empty": 0,
+        "ebb_pool_requests_ratio empty cpu": 0,
+        "ebb_pool_requests_ratio empty memory": 0,
+    }
 
 
 def test_provisioning_time_is_exported_only_for_existing_reaches() -> None:

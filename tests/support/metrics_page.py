@@ -180,7 +180,8 @@ LABELS: Final[Mapping[str, str]] = {
     "operation": "operation of a write, as in [the life cycle of a mark](life-cycle.md). "
     "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
     "every removal of a mark; `remove_protection` includes *release to the autoscaler*",
-    "pool": "name of a pool in `underutilizedCount.pools`",
+    "pool": "name of a pool in `pools`. Of metrics `ebb_underutilized_count_*`, name of a pool in "
+    "`underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of one of [all reasons](reasons.md). Of watches, why the watch ended: "
     "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
