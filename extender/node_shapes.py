@@ -40,18 +40,16 @@ class NodeShapes:
 
     def put(self, name: str, allocatable: Resources) -> None:
         """Store the shape of a node."""
-        number = self._number(_shape(allocatable))
-        self._nodes[number] += 1
-        self.forget(name)
-        self._by_node[name] = number
-
-    def _number(self, shape: Resources) -> ShapeNumber:
-        number = self._numbers.get(shape)
+        shape = _shape(allocatable)
+        number, before = self._numbers.get(shape), self._by_node.get(name)
         if number is None:
             number = self._numbers[shape] = self._next
             self._shapes[number] = shape
             self._next += 1
-        return number
+        if number != before:  # few events change the shape of a node
+            self._nodes[number] += 1
+            self.forget(name)
+            self._by_node[name] = number
 
     def forget(self, name: str) -> None:
         """Drop the node, so that it is not compared with others."""

@@ -334,6 +334,7 @@ def _others() -> Iterator[tuple[str, str, bytes]]:
         "PodDisruptionBudget": ("evil", ("spec", "status")),
         "PodTemplate": ("evil", ("template",)),
         "CapacityBuffer": ("evil", ("spec", "status")),
+        "DaemonSet": ("evil", ("spec",)),
         "Namespace": (None, ("spec", "status")),
         "VolumeAttachment": (None, ("spec", "status")),
         "NodePool": (None, ("spec",)),
@@ -375,5 +376,6 @@ HOSTILE: Final[tuple[Hostile, ...]] = (
     *(Hostile(name, "Pod", raw) for name, raw in _pods()),
     *(Hostile(name, "Pod", raw, alone=name not in FILLING) for name, raw in _amounts()),
     *(Hostile(name, "Node", raw) for name, raw in _nodes()),
-    *(Hostile(name, kind, raw) for name, kind, raw in _others()),
+    # A DaemonSet without a toleration rightly keeps all marks PreferNoSchedule.
+    *(Hostile(name, kind, raw, alone=kind != "DaemonSet") for name, kind, raw in _others()),
 )

@@ -1,13 +1,13 @@
 """Decode the containers of a pod: their resources, host ports and restart rules."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from core.edge.decode import pod_limits
 from core.edge.decode.fields import NULL
-from core.edge.decode.objects import CONTAINERS, Container, PodSpec, Port, RestartRule
+from core.edge.decode.objects import CONTAINERS, Container, PodSpec, RestartRule
 from core.model.constraints import ANY_IP, HostPort
 
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
@@ -29,23 +29,24 @@ class Containers(NamedTuple):
 
 def containers_of(spec: PodSpec) -> Containers:
     """Decode the containers of a pod. Raises: InvalidInputError with the field."""
-    main = _read(spec.containers, "spec.containers")
+    found = main = _read(spec.containers, "spec.containers")
     blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in main])
-    init: Sequence[Container] = ()
+    init_blocks: tuple[Block, ...] = ()
     if spec.init_containers is not NULL:
         init = _read(spec.init_containers, "spec.initContainers")
-    init_blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in init])
+        init_blocks = tuple([(one.name, one.restart_policy, bytes(one.resources)) for one in init])
+        found = [*main, *init]
     ports: list[HostPort] = []
     restarts_all = False
-    for one in main:
-        if one.ports:
-            ports += _ports_of(one.ports, spec)
-        if one.restart_policy_rules:
-            restarts_all |= _restarts_all(one.restart_policy_rules)
-    for one in init:
+    on_host = spec.host_network
+    for number, one in enumerate(found):
         # kube-scheduler's NodePorts ignores the ports of ordinary init containers.
-        if one.ports and one.restart_policy == "Always":
-            ports += _ports_of(one.ports, spec)
+        if one.ports and (number < len(main) or one.restart_policy == "Always"):
+            for port in one.ports:
+                # With hostNetwork the API server defaults hostPort to containerPort.
+                taken = port.host_port or (on_host and port.container_port)
+                if taken:
+                    ports.append(HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP))
         if one.restart_policy_rules:
             restarts_all |= _restarts_all(one.restart_policy_rules)
     return Containers(blocks, init_blocks, tuple(ports), restarts_all)
@@ -60,11 +61,3 @@ def _read(raw: msgspec.Raw, field: str) -> Sequence[Container]:
 
 def _restarts_all(rules: Iterable[RestartRule]) -> bool:
     return any(rule.action == RESTART_ALL_ACTION for rule in rules)
-
-
-def _ports_of(ports: list[Port], spec: PodSpec) -> Iterator[HostPort]:
-    for port in ports:
-        # With hostNetwork the API server defaults hostPort to containerPort.
-        taken = port.host_port or (port.container_port if spec.host_network else 0)
-        if taken:
-            yield HostPort(taken, port.protocol or "TCP", port.host_ip or ANY_IP)

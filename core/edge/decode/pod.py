@@ -114,19 +114,13 @@ def pod(obj: PodObject) -> Pod | None:
         deletion_cost=_cost(annotations.cost),
         deletion_cost_ours=_cost(annotations.cost_ours),
     )
-    if _may_be_large(found, meta, spec):
-        few_bytes(found, KEPT_BYTES_MAX)
-    return found
-
-
-def _may_be_large(found: Pod, meta: PodMeta, spec: PodSpec) -> bool:
-    """Return whether a pod may take more than KEPT_BYTES_MAX of memory."""
     blocks = len(meta.labels) + len(spec.node_selector) + len(spec.affinity)
     blocks += len(spec.tolerations) + len(spec.topology_spread_constraints)
-    ties = found.ties
-    return blocks > SMALL_BYTES or (
-        len(ties.claims) + len(ties.local_volumes) + len(found.requests.extended) > SMALL_ITEMS
-    )
+    items = len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
+    items += len(found.requests.extended)
+    if blocks > SMALL_BYTES or items > SMALL_ITEMS:
+        few_bytes(found, KEPT_BYTES_MAX)
+    return found
 
 
 def _nominated_node(obj: PodObject) -> str:

@@ -24,6 +24,7 @@ from core.model.requests import Amounts, Container, PodParts, pod_requests
 from core.model.resources import KNOWN, Resources
 
 RESIZE_PENDING: Final = "PodResizePending"
+_RESIZE_PENDING: Final = RESIZE_PENDING.encode()
 INFEASIBLE: Final = "Infeasible"
 _RESOURCES: Final = b'esources":'
 """End of the keys `resources` and `allocatedResources`."""
@@ -83,7 +84,7 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
 
 def _infeasible(conditions: bytes) -> bool:
     """Return whether the kubelet rejected a resize as infeasible; this is rare."""
-    if RESIZE_PENDING.encode() not in conditions:
+    if _RESIZE_PENDING not in conditions:
         return False
     found = CONDITIONS.read(conditions, "status.conditions") or ()
     return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
