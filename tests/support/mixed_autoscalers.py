@@ -1,12 +1,14 @@
-"""What autoscalers and attachments add to a random cluster; nothing else of it changes."""
+"""Add to a random cluster what autoscalers, attachments and kubelets report."""
 
 import random
 from dataclasses import replace
 
+from core.guards.drift import DRIFT_PROTECTION_SECONDS
 from core.model.cluster import Cluster
 from core.model.constraints import Disk
 from core.model.node import Node
-from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
+from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
+from core.model.pod import Pod
 
 POOL, SYSTEM = "cloud.google.com/gke-nodepool", "kubernetes.azure.com/mode"
 ZONE = "topology.kubernetes.io/zone"
@@ -42,7 +44,8 @@ def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
         one.name: frozenset(chance.sample(DISKS, chance.choice((0, 0, 0, 1, 2))))
         for one in cluster.nodes
     }
-    cluster = replace(cluster, attachments=attached)
+    pods = tuple(_with_facts(chance, one) for one in cluster.pods)
+    cluster = replace(cluster, attachments=attached, pods=pods)
     if chance.random() < 0.7:
         return cluster
     nodes = tuple(_managed(chance, one) for one in cluster.nodes)
@@ -57,7 +60,22 @@ def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
     )
     found = chance.choice(((), (status,), (status,)))
     pools = chance.choice(((), POOLS, POOLS))
-    return replace(cluster, nodes=nodes, autoscaler_statuses=found, node_pools=pools)
+    claims = tuple(_claim(chance, one) for one in nodes if KARPENTER in one.labels)
+    return replace(
+        cluster, nodes=nodes, autoscaler_statuses=found, node_pools=pools, node_claims=claims
+    )
+
+
+def _with_facts(chance: random.Random, pod: Pod) -> Pod:
+    """Return the pod, sometimes in a gang, or with a deferred resize."""
+    facts = chance.choice(({},) * 8 + ({"gang": "g"}, {"resize_deferred": True}))
+    return replace(pod, ties=replace(pod.ties, **facts)) if facts else pod
+
+
+def _claim(chance: random.Random, node: Node) -> NodeClaim:
+    """Return the NodeClaim of a node, which may have drifted for less than an hour, or longer."""
+    drifted = chance.choice((None, None, 0, 1 - DRIFT_PROTECTION_SECONDS, -7200))
+    return NodeClaim(name=f"claim-{node.name}", node=node.name, drifted_seconds=drifted)
 
 
 def _managed(chance: random.Random, node: Node) -> Node:
