@@ -18,6 +18,8 @@ class Drawn:
     csi_nodes: list[Json] = field(default_factory=list)
     volumes: list[Json] = field(default_factory=list)
     claims: list[Json] = field(default_factory=list)
+    attachments: list[Json] = field(default_factory=list)
+    """VolumeAttachments of volumes whose pods are gone."""
     pods: list[Json] = field(default_factory=list)
     waiting: set[str] = field(default_factory=set)
     """Pods, by namespace/name, that remain Pending although there may be room."""

@@ -21,7 +21,7 @@ from tests.e2e.random_terms import (
     tolerates_evicting,
     tolerations,
 )
-from tests.e2e.random_volumes import csi_node, own_claim, shared_claim
+from tests.e2e.random_volumes import csi_node, left_attached, own_claim, shared_claim
 
 GPU = "example.org/gpu"
 DAEMON = {"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"}
@@ -53,6 +53,7 @@ def draw(seed: int) -> Drawn:
         _app(chance, drawn, name)
     chance.shuffle(drawn.pods)
     drawn.pods[:0] = _daemons(chance, drawn)
+    left_attached(chance, drawn)
     return drawn
 
 

@@ -24,6 +24,35 @@ def csi_node(chance: random.Random, name: str) -> Json:
     return {**kind, "metadata": {"name": name}, "spec": {"drivers": drivers}}
 
 
+def left_attached(chance: random.Random, drawn: Drawn) -> None:
+    """Add volumes that are attached to some of the nodes although no pod uses them any more."""
+    for node in map(name_of, drawn.nodes):
+        if chance.random() < 0.6:
+            continue
+        name = f"{node}-left"
+        drawn.volumes.append({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"},
+                "csi": {"driver": DISK, "volumeHandle": name},
+                "storageClassName": "left",
+            },
+        })  # fmt: skip
+        drawn.attachments.append({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "VolumeAttachment",
+            "metadata": {"name": name},
+            "spec": {
+                "attacher": DISK,
+                "nodeName": node,
+                "source": {"persistentVolumeName": name},
+            },
+        })  # fmt: skip
+
+
 def own_claim(chance: random.Random, drawn: Drawn, pod: Json) -> list[str]:
     """Return the names of one or two claims that only this pod uses."""
     names = [f"{name_of(pod)}-{number}" for number in range(chance.choice((1, 1, 2)))]

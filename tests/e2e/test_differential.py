@@ -30,11 +30,12 @@ from core.model.resources import Resources
 from tests.e2e import random_pools
 from tests.e2e.api import Api, Json
 from tests.e2e.drawn import ZONE, Drawn, name_of
-from tests.e2e.objects import NODES, node, pod
+from tests.e2e.objects import NODES, PODS, node, pod
 from tests.e2e.oracle import ALL_PODS, Oracle, key_of, nowhere
 from tests.e2e.plane import Plane
-from tests.e2e.random_cluster import draw
+from tests.e2e.random_cluster import HOLD, draw
 from tests.e2e.random_terms import FEATURE, NAMESPACES, REQUIRED, RESTARTS_ALL
+from tests.e2e.test_preemption import PRIORITIES
 from tests.e2e.world import DifferenceError, World
 from tests.support.builders import UNLIMITED
 from tests.support.kube_json import cluster_from_dumps
@@ -169,6 +170,28 @@ def test_topology_spread_counts_nodes_of_other_operating_system(api: Api, oracle
     finally:
         world.clear()
     assert {one.partition(":")[0] for one in world.stricter} == {"default/moved on w"}
+
+
+def test_nominated_pod_takes_the_room_of_its_node(api: Api, oracle: Oracle) -> None:
+    """The victim of a preemption still runs, so the nominated pod is Pending."""
+    api.create(PRIORITIES, {"metadata": {"name": "nominee"}, "value": 1000})
+    victim = pod("victim", node_name="a", cpu="3")
+    victim["metadata"]["finalizers"] = [HOLD]
+    on_a: Json = {"nodeSelector": {"kubernetes.io/hostname": "a"}, "priorityClassName": "nominee"}
+    nominee, moved = pod("nominee", cpu="3500m", **on_a), pod("moved", node_name="b", cpu="600m")
+    drawn = Drawn(-3, nodes=[node("a"), node("b")], pods=[victim, moved, nominee])
+    world = World(api, oracle, drawn)
+    try:
+        world.build()
+        api.wait(PODS, lambda found: found["nominee"]["status"].get("nominatedNodeName") == "a")
+        world.cluster = world.read()
+        assert world.expected("default/moved") == {"b"}
+        world.look("default/moved")
+        assert world.stricter == []
+    finally:
+        api.merge(f"{PODS}/victim", {"metadata": {"finalizers": None}})
+        world.clear()
+        api.delete(f"{PRIORITIES}/nominee")
 
 
 def two_of_a_kind(seed: int, nodes: list[Json], **wish: Any) -> Drawn:

@@ -20,6 +20,7 @@ from tests.support.kube_json import cluster_from_dumps
 CLAIMS = "/api/v1/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 CORDON = "node.kubernetes.io/unschedulable"
 
 
@@ -79,6 +80,8 @@ class World:
     def _create_volumes(self) -> None:
         for one in self._drawn.volumes:
             self._api.create(VOLUMES, one)
+        for one in self._drawn.attachments:
+            self._api.create(ATTACHMENTS, one)
         for one in self._drawn.claims:
             path = f"/api/v1/namespaces/{one['metadata']['namespace']}/persistentvolumeclaims"
             self._api.create(path, one)
@@ -93,7 +96,14 @@ class World:
     def read(self) -> Cluster:
         """Read the cluster as `ebb plan` does."""
         paths = (NODES, ALL_PODS, CLAIMS, VOLUMES, CSI_NODES)
-        return cluster_from_dumps([(p, json.dumps(self._api.get(p)).encode()) for p in paths])
+        found = {path: self._api.get(path) for path in (*paths, ATTACHMENTS)}
+        # The attach-detach controller also creates VolumeAttachments for pods. They follow the
+        # pods, so the model counts the volumes of the pods instead.
+        drawn = {name_of(one) for one in self._drawn.attachments}
+        found[ATTACHMENTS]["items"] = [
+            one for one in found[ATTACHMENTS]["items"] if name_of(one) in drawn
+        ]
+        return cluster_from_dumps([(p, json.dumps(one).encode()) for p, one in found.items()])
 
     def lift(self, keys: Iterable[str]) -> None:
         """Delete pods, to recreate them."""
@@ -208,7 +218,7 @@ class World:
         for namespace in NAMESPACES:
             self._api.delete(pods_of(namespace), gracePeriodSeconds=0)
             self._api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
-        for path in (NODES, CSI_NODES, VOLUMES):
+        for path in (NODES, CSI_NODES, ATTACHMENTS, VOLUMES):
             self._api.delete(path)
         for path in (ALL_PODS, NODES):
             self._api.wait(path, lambda found: not found)
