@@ -197,6 +197,8 @@ ATTACKS: Final = (
            lambda: _everywhere("claims", volumes=_volumes(*(f"c{n}" for n in range(2000))))),
     Attack("a claim that waits for its first consumer", TENANT,
            lambda: [_claim("later"), *_everywhere("consumer", volumes=_volumes("later"))]),
+    Attack("40 pods with claim names of 1.3 MB", TENANT, lambda: [
+        _pod(f"named-{n}", volumes=_volumes("c" * 1_300_000)) for n in range(40)]),
     Attack("100 pods of 600 kB", TENANT, lambda: _padded(100, 600_000)),
     Attack("2,000 host ports", TENANT, lambda: [_pod("ports", containers=[
         {"name": "main", "image": "none", "ports": [
