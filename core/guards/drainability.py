@@ -26,7 +26,7 @@ SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volu
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
-"""What it costs to evict a pod, to its owner (from Karpenter 1.16): a 32-bit number."""
+"""What it costs to evict a pod, to its owner (from Karpenter 1.15): a 32-bit number."""
 NOTES: Final = frozenset(
     {
         SAFE_TO_EVICT,
