@@ -26,7 +26,7 @@ SAFE_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volu
 DO_NOT_DISRUPT: Final = KARPENTER_KEEP_ANNOTATION
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 DISRUPTION_COST: Final = "karpenter.sh/disruption-cost"
-"""Annotation with the cost of evicting the pod, a 32-bit number (Karpenter, from 1.16)."""
+"""Annotation with the cost of evicting the pod, a 32-bit number (Karpenter, from 1.15)."""
 NOTES: Final = frozenset(
     {
         SAFE_TO_EVICT,

@@ -62,6 +62,9 @@ def pod_requests(parts: PodParts) -> Resources:
 def _containers(parts: PodParts) -> dict[str, int]:
     """Return the largest sum of requests of containers that run at the same time."""
     infeasible = parts.infeasible
+    # During a resize, kube-scheduler 1.37 sums the containers in each state (requested, allocated,
+    # running) and takes the largest sum. Until 1.36 it summed the largest value of each container,
+    # as here. That is never less, so Ebb expects no room that a scheduler of any version lacks.
     running = _sum(
         _larger(container.requests, container.allocated, infeasible=infeasible)
         for container in parts.containers

@@ -29,7 +29,8 @@ COST_MIN: Final = -100_000_000
 
 Karpenter also reads the cost: to move a pod costs 1 + cost / 2^27, and a node none of whose pods
 costs more than 0 counts as empty, so that Karpenter would evict its pods. A lower minimum would
-cause this. Source: EvictionCost and IsEmpty of sigs.k8s.io/karpenter v1.14.0."""
+cause this. From 1.15 on, Karpenter reads karpenter.sh/disruption-cost first. Source: EvictionCost
+and IsEmpty of sigs.k8s.io/karpenter v1.15.0."""
 COSTS_A_STEP: Final = 64
 """Number of different costs of nodes of one age, so that one node empties before the next."""
 NEXT_MIN: Final = -1_000_000

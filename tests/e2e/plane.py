@@ -30,7 +30,6 @@ STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 """Interval for polling programs that have no event."""
 ROOT = Path(__file__).parents[2]
-KCM_OFF = "-node-ipam-controller,-node-route-controller,-service-lb-controller"
 PORTS: Final = range(20_000, 32_000)
 """Ports below the ephemeral range of Linux, so that a client cannot take one before a program
 listens on it."""
@@ -325,7 +324,7 @@ class Plane:
             f"--root-ca-file={self.authority.certificate}",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
-            f"--controllers=*,{KCM_OFF},-cloud-node-lifecycle-controller",
+            "--controllers=*,-node-ipam-controller",
         ]
 
     def _kwok(self) -> list[str]:

@@ -149,7 +149,7 @@ def provocations(plane: Plane) -> dict[str, Callable[[], Any]]:
         "kubelet_status": lambda: kubelet.call(
             "PATCH",
             f"{NODE}/status",
-            {"status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}}},
+            {"status": {"nodeInfo": {"kubeletVersion": "v1.37.2"}}},
             content=STRATEGIC,
         ),
         "strategic_patch_of_taints": lambda: api.call(

@@ -28,7 +28,10 @@ CRDS: Final = "karpenter-crds"
 """Folder beside the programs with Karpenter's CRDs."""
 CRD_FOLDERS: Final = ("pkg/apis/crds", "kwok/apis/crds")
 STRIPPED: Final = "-s -w"
-GO_MINOR_MIN: Final = 26
+GO_MINOR_MIN: Final = 21
+"""The first Go that downloads a newer one if go.mod requires it."""
+GO_SETTINGS: Final = {"GOTOOLCHAIN": "auto"}
+"""Allows that download where the default of the machine forbids it."""
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 
 
@@ -133,7 +136,10 @@ def _build(what: str, package: str, to: Path, flags: str) -> None:
 
 
 def _step(command: list[str]) -> str:
-    done = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False)
+    env = os.environ | GO_SETTINGS
+    done = subprocess.run(
+        command, cwd=MODULE, env=env, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise MissingError(f"{' '.join(command[:2])} failed:\n{done.stderr[-4000:]}")
     return done.stdout

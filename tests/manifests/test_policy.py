@@ -82,6 +82,13 @@ def test_variables_use_only_earlier_variables() -> None:
     assert set(re.findall(r"variables\.(\w+)", expression)) <= known
 
 
+def test_patch_contains_no_part_of_the_object() -> None:
+    (mutation,) = SPEC["mutations"]
+    values = re.findall(r"value: ([^}]+)}", mutation["jsonPatch"]["expression"])
+    assert {value.strip("[]") for value in values} == {"variables.ours"}
+    assert set(re.findall(r"variables\.(\w+)", VARIABLES["ours"])) == {"key", "since", "effect"}
+
+
 @given(
     st.builds(
         Details,
