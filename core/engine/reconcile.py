@@ -38,7 +38,7 @@ class PassResult:
     plan: Plan
     rate_limits: RateLimits
     no_schedule_blockers: no_schedule.Against
-    """Reasons against NoSchedule marks, by node; empty if Ebb is configured to set no such marks."""
+    """Reasons against NoSchedule marks, by node; empty if the configuration forbids such marks."""
     at: int
     """Time of the reconciliation, unix seconds."""
     requeue_at: int | None
