@@ -240,7 +240,7 @@ class Planner:
         return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
-        """Remove nodes until none of the rest can be removed, or the limit is reached.
+        """Remove nodes until no other node can be removed, or the limit is reached.
 
         After each removal the search starts again at the first level, because pods that move can
         free usable capacity. Within a level it continues at the same position and wraps around, so

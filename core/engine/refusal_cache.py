@@ -1,4 +1,4 @@
-"""Remember nodes that cannot be removed, so that Ebb does not pack their pods again in vain.
+"""Remember nodes that cannot be removed, so that Ebb does not try them again too soon.
 
 While a plan is made, free space only shrinks. The pods of a node leave only together, and a
 removed node accepts no pods. So the pods of a node find the same places as before until pods move

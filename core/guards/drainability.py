@@ -123,7 +123,7 @@ NOT_TO_REMOVE: Final = Reason(
 )
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
-    "The descheduler's annotation asks for no eviction of the pod. The pod can terminate by "
+    "The descheduler's annotation asks not to evict the pod. The pod may still terminate by "
     "itself.",
     _LEAVE_IT,
     "the annotation is removed",

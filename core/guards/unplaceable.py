@@ -1,4 +1,4 @@
-"""Reasons why Ebb cannot place a pod: it has constraints that Ebb cannot evaluate."""
+"""Define why Ebb does not place a pod, such as constraints that Ebb cannot evaluate."""
 
 from typing import Final
 
