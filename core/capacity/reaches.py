@@ -1,11 +1,11 @@
-"""Compute the reaches of a cluster: which nodes exist for which pods.
+"""Compute the reaches of a cluster: the sets of nodes that its pods can use.
 
 A reach is the set of nodes that the hard constraints of a movable pod admit: selectors, required
-node affinity, taints, declared features and the extended resources that a node must offer, but not
-amounts of resources, other pods or volumes. Transient
-node properties are ignored: cordons, transient taints, and Ebb's own taint. Pods with the same set
-of nodes have the same reach. Free capacity on a node helps only the pods that reach it, so
-thresholds apply to each reach.
+node affinity, taints, declared features and the extended resources that a node must offer.
+Amounts of resources, other pods and volumes do not matter. Transient node properties are ignored:
+cordons, transient taints, and Ebb's own taint. Pods with the same set of nodes have the same
+reach. Free capacity on a node helps only the pods that can use the node, so thresholds apply to
+each reach.
 """
 
 from collections import Counter
@@ -40,14 +40,14 @@ SHOWN_FILTERS: Final = (*LABEL_FILTERS, NODE_DECLARED_FEATURES, EXTENDED_RESOURC
 """Filters whose constraints name a reach, besides taints."""
 
 _Set = tuple[str, tuple[int, ...]]
-"""Key and nodes of a reach that has no name yet."""
+"""Text of the constraints and nodes of a reach that has no name yet."""
 Groups = Sequence[Sequence[Pod]]
-"""Groups of pods with equal requests and template."""
+"""Groups of pods with equal requests and node constraints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A set of at least two nodes. Pods that can use one node only are not held to thresholds.
+    """A set of at least two nodes. Thresholds do not apply to pods that can use one node only.
 
     Examples: the general nodes of a cluster, a pool behind a taint, a zone.
     """
@@ -71,11 +71,11 @@ class Reaches:
         others: Iterable[NodeConstraints] = (),
         recent: Collection[NodeConstraints] = (),
     ) -> None:
-        """Compute the reaches; *asked*: the movable pods by template without volumes.
+        """Compute the reaches; *asked*: the movable pods by node constraints without volumes.
 
-        Virtual nodes are in no reach, because they accept no pods. *others*: templates that define
-        no reach but are looked up with `members`. *recent*: templates that pods had recently;
-        their reach is kept even if no pod selects the same nodes now.
+        Virtual nodes are in no reach, because they accept no pods. *others*: constraints that
+        define no reach but are looked up with `members`. *recent*: constraints that pods had
+        recently; their reach is kept even if no pod selects the same nodes now.
         """
         self._nodes = nodes
         self._bare = [bare(node) for node in nodes]
@@ -93,7 +93,7 @@ class Reaches:
         self.all: tuple[Reach, ...]
         """Reaches with at least two nodes, largest first, then by key."""
         self.untracked: frozenset[NodeConstraints]
-        """Templates whose reach is beyond REACHES_MAX."""
+        """Node constraints whose reach is beyond REACHES_MAX."""
         self.all, self.untracked = self._track(by_nodes, asked)
         self._by_nodes: dict[tuple[int, ...], Reach] = {one.nodes: one for one in self.all}
         self._asking = [by_nodes[one.nodes] for one in self.all]
@@ -105,18 +105,18 @@ class Reaches:
         self.current_templates: Sequence[NodeConstraints] = [
             by_nodes[nodes][0] for nodes in tracked if nodes in here
         ]
-        """One template for each set of nodes that pods select now."""
+        """One of the node constraints for each set of nodes that pods select now."""
         self.recent_templates: Sequence[NodeConstraints] = [
             by_nodes[n][0] for n in tracked if n not in here
         ]
-        """One template for each set of nodes that only recent pods selected."""
+        """One of the node constraints for each set of nodes that only recent pods selected."""
         self.by_node: list[tuple[int, ...]] = _by_node(self.all, len(nodes))
         """Positions in `all` of the reaches of each node."""
 
     def _by_members(
         self, placings: Iterable[NodeConstraints]
     ) -> dict[tuple[int, ...], list[NodeConstraints]]:
-        """Return the templates by the nodes that admit them, without those that no node admits."""
+        """Return the node constraints by the nodes that they admit, if they admit any."""
         found: dict[tuple[int, ...], list[NodeConstraints]] = {}
         for placing in placings:
             if members := self.members(placing):
@@ -124,7 +124,7 @@ class Reaches:
         return found
 
     def members(self, placing: NodeConstraints) -> tuple[int, ...]:
-        """Return the nodes that admit the template apart from transient properties."""
+        """Return the nodes that the constraints admit if transient node properties are ignored."""
         ids = self._classes.allowing(without_volumes(placing))
         found = self._members.get(id(ids))
         if found is None:
@@ -132,15 +132,15 @@ class Reaches:
         return found
 
     def reach_of(self, placing: NodeConstraints) -> Reach | None:
-        """Return the reach of a template; None if it has fewer than two nodes or is untracked."""
+        """Return the reach of the constraints; None if untracked or with fewer than two nodes."""
         return self._by_nodes.get(self.members(placing))
 
     def templates_of(self, number: int) -> Sequence[NodeConstraints]:
-        """Return the templates that define the reach."""
+        """Return the node constraints that define the reach."""
         return self._asking[number]
 
     def admitting(self, placing: NodeConstraints) -> list[int]:
-        """Return the nodes that admit the template now, apart from cordons; ascending."""
+        """Return the nodes that the constraints admit now, apart from cordons; ascending."""
         ids = self._classes.allowing(placing)
         if not self._virtual and not self._passing:
             return ids
@@ -152,7 +152,7 @@ class Reaches:
         ]
 
     def unreached_nodes_for(self, placings: Iterable[NodeConstraints]) -> frozenset[int]:
-        """Return the unreached nodes that one of the templates of other pods admits."""
+        """Return the nodes that one of the constraints admits but that no movable pod reaches."""
         aside = self.reached | self._virtual
         left = [n for n in range(len(self._nodes)) if n not in aside]
         asked = {without_volumes(placing) for placing in placings} if left else ()
@@ -164,7 +164,7 @@ class Reaches:
         by_nodes: Mapping[tuple[int, ...], list[NodeConstraints]],
         asked: Mapping[NodeConstraints, Groups],
     ) -> tuple[tuple[Reach, ...], frozenset[NodeConstraints]]:
-        """Return the tracked reaches, and the templates of the untracked ones."""
+        """Return the tracked reaches, and the node constraints of the untracked ones."""
         found: list[_Set] = []
         for nodes, placings in by_nodes.items():
             if len(nodes) > 1:
@@ -204,7 +204,7 @@ def _fair(
     for own in by_namespace.values():
         for rank, (_, (_, nodes)) in enumerate(sorted(own)):
             best[nodes] = min(best.get(nodes, rank), rank)
-    last = len(found)  # reaches of recent templates belong to no namespace
+    last = len(found)  # reaches without current pods belong to no namespace
     found = sorted(found, key=lambda one: (best.get(one[1], last), -counts[one[1]].total(), one))
     return found[:REACHES_MAX]
 
@@ -212,7 +212,7 @@ def _fair(
 def _namespaces(
     placings: Iterable[NodeConstraints], asked: Mapping[NodeConstraints, Groups]
 ) -> Counter[str]:
-    """Count the pods with these templates by namespace."""
+    """Count the pods with these node constraints by namespace."""
     return Counter(
         pod.namespace for placing in placings for group in asked.get(placing, ()) for pod in group
     )
@@ -227,7 +227,7 @@ def bare(node: Node) -> Node:
 
 
 class _Shown:
-    """Describe templates by the constraints that distinguish the nodes of this cluster."""
+    """Describe node constraints by those that exclude some node of this cluster."""
 
     def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]
@@ -237,7 +237,7 @@ class _Shown:
         self._real = classes.classes_of(n for n, node in enumerate(bare) if not node.virtual)
 
     def parts(self, placing: NodeConstraints) -> list[str]:
-        """Return a text for each constraint and each tolerated taint."""
+        """Return a text for each excluding constraint, and for each tolerated taint of a node."""
         parts = [
             f"{key}={value}"
             for key, value in placing.labels
@@ -293,7 +293,7 @@ def _short(key: str) -> str:
 
 
 def _numbered(texts: Iterable[str]) -> list[str]:
-    """Append numbers to equal texts: two templates may read alike and select different nodes."""
+    """Append numbers to equal texts: two reaches may have equal texts but different nodes."""
     found: dict[str, None] = {}
     for text in texts:
         number, own = 1, text

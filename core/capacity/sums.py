@@ -22,7 +22,7 @@ DECIMALS_MAX: Final = 12
 
 Limit = tuple[int, int, int, int, int, int]
 """A Share and an extra amount as integers: numerator, denominator and extra, for CPU, then memory.
-A sum is within the limit if `(used + extra) * denominator <= numerator * capacity`."""
+Requests are within the limit if `(used + extra) * denominator <= numerator * capacity`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class ReachUtilization:
     release: Share
     """Thresholds for marked nodes (`releaseThresholds`)."""
     peak_excess: Amount = NOTHING
-    """Difference between the highest requests of the peak window and the current ones."""
+    """Highest requests within `stabilizationWindow` minus the current requests."""
     nodes: int = 0
     """Number of schedulable nodes."""
     capacity: Amount = NOTHING
@@ -71,7 +71,7 @@ class ReachUtilization:
         return Amount(self.row[2], self.row[3])
 
     def peak_excess_for(self, *, marked: bool) -> Amount:
-        """Return the peak excess that applies to a node; none applies to marked nodes."""
+        """Return the peak excess that applies to a node's removal; 0 if the node is marked."""
         # A marked node passed the peak check when it was marked. Peak demand of nodes that have
         # left must not release it.
         return NOTHING if marked else self.peak_excess
@@ -149,7 +149,7 @@ class Exceeded(NamedTuple):
 COLUMNS: Final = 4
 """Length of a row."""
 Changes = Mapping[ReachUtilization | DeviceUtilization, Sequence[int]]
-"""Change of the row by sums."""
+"""Change of the row of each of the sums."""
 
 
 def excess(used: Amount, whole: Amount, thresholds: Share) -> str:

@@ -1,7 +1,8 @@
 """Compute how much of a cluster's free capacity pods can really use.
 
 Units: CPU millicores, memory bytes. Source: thesis 4.2 (capacity, requests) and 4.3 (usable
-capacity), with one repair: an unusable node counts with its requests instead of nothing.
+capacity), with one repair: a node whose free capacity is unusable counts with its requests instead
+of with nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -164,7 +165,7 @@ class UsabilityEvaluator:
 LOW_PERCENT: Final = 5
 """Percentage of a reach's pods that may be smaller than the minimum usable amount."""
 PODS_MIN: Final = 3
-"""Number of pods from which the smallest one alone does not decide."""
+"""Minimum number of pods from which the smallest pod alone does not decide the minimum."""
 
 
 class PooledRatios:
@@ -205,8 +206,9 @@ def derive_usability(shapes: Mapping[tuple[int, int], int]) -> Usability | None:
 
     Thesis 4.3: the minimum is slightly below the smallest typical request (its example: 0.1
     becomes 0.09, nine tenths). Here it is nine tenths of the 5th percentile by nearest rank. Among
-    three or more pods the smallest one does not decide, so that one tiny pod does not make every
-    scrap usable and release marks. The ratios are the largest of any pod.
+    three or more pods the smallest one does not decide. Otherwise one tiny pod would make even the
+    smallest free amounts usable, and the end of this pod might release marks. The ratios are the
+    largest of any pod.
     """
     asked = {shape: count for shape, count in shapes.items() if shape[0] > 0 and shape[1] > 0}
     if not asked:

@@ -80,7 +80,7 @@ class _NodeGroup:
         return frozenset(self.sums).union(*(sums for _, _, sums in self.devices))
 
     def without(self, amount: Amount) -> list[int]:
-        """Return the row for *amount* less requests and unchanged usable capacity."""
+        """Return the change of the row if requests fall by *amount* and nothing else changes."""
         return [-amount[0], -amount[1], *(0,) * (self.columns - 2)]
 
 
@@ -97,9 +97,10 @@ class UtilizationLedger:
         is_open: Sequence[bool],
         devices: Sequence[DeviceUtilization] = (),
     ) -> None:
-        """Compute the sums; *sums*: empty ones, the whole cluster first, then by reach.
+        """Compute the sums, which are passed empty.
 
-        *devices*: empty sums of the devices that the pods of a reach request.
+        *sums*: of the whole cluster, then of each reach. *devices*: of the devices that the pods
+        of a reach request. *is_open*: by node id, whether the node is schedulable.
         """
         self.total, *self.reaches = sums
         self._hold_devices(nodes, loads, devices)
@@ -166,7 +167,7 @@ class UtilizationLedger:
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
     def _row_lost(self, node: int, group: _NodeGroup) -> list[int]:
-        """Return the row that the removal of the node takes away from its group."""
+        """Return the change of its group's row if the node is removed."""
         used = self._used[node]
         schedulable = self._is_schedulable[node]
         if not schedulable:
@@ -186,7 +187,10 @@ class UtilizationLedger:
         return row
 
     def is_last(self, node: int) -> bool:
-        """Report whether no other node could replace the node."""
+        """Report whether no other schedulable node would remain without the node.
+
+        For a node that a movable pod reaches, only other such nodes count.
+        """
         nodes = self.schedulable_count if self._groups[node] is None else self.total.nodes
         return nodes <= (1 if self._is_schedulable[node] else 0)
 
@@ -210,7 +214,7 @@ class UtilizationLedger:
         return self._used[node]
 
     def requested(self, node: int) -> Amount:
-        """Return the requests on the node after the decided moves, with overcommitted ones."""
+        """Return all requests on the node after the decided moves, even beyond its allocatable."""
         beyond = self._overcommit.get(node)
         return self._used[node].plus(beyond) if beyond else self._used[node]
 
@@ -238,7 +242,7 @@ class UtilizationLedger:
         return RemovalEffect(node, after, _by_sums(moved), devices)
 
     def _add_devices(self, received: DevicesReceived, moved: dict[_NodeGroup, list[int]]) -> None:
-        """Add the requests of devices to the rows of the receivers' groups."""
+        """Add the *received* requests of devices to the rows of the groups in *moved*."""
         for node, more in received.items():
             group = self._groups[node]
             for name, column, _ in group.devices if group else ():
@@ -249,7 +253,7 @@ class UtilizationLedger:
         """Return the node's values with *amount* more load, and update its group's row."""
         group, before = self._groups[node], self._usable[node]
         used = self._used[node].plus(amount)
-        if group is None:  # no movable pod reaches it: none is placed there
+        if group is None:  # no movable pod reaches the node, so the sums do not include it
             return node, used, before
         row = moved.get(group)
         if row is None:
@@ -298,7 +302,7 @@ class UtilizationLedger:
         group = self._groups[node]
         self._removed.add(node)
         self.changed.append(node)
-        if not self._is_schedulable[node]:  # counted nowhere
+        if not self._is_schedulable[node]:  # its capacity is in no sum
             return
         self.schedulable_count -= 1
         for sums in group.sums if group else ():
@@ -327,7 +331,7 @@ class UtilizationLedger:
             self._apply((), _by_sums({group: group.without(amount)}))
 
     def assume_removed(self, node: int) -> None:
-        """Remove the node without placing its pods, for checks that read sums only."""
+        """Remove the node but place its pods nowhere, for checks that read only sums."""
         if self._is_schedulable[node]:
             self._remove_capacity(node)
             self.remove_load(node, self._resident[node])

@@ -1,8 +1,8 @@
 """Count the pods that are created, so that room can be reserved for similar pods.
 
-A pod has arrived when a reconciliation sees it for the first time. Its creationTimestamp is
-ignored: only the leader's clock counts, and the pods that still exist say little about those that
-a leader has not seen.
+A pod has arrived when a reconciliation sees it for the first time, by the leader's clock. Its
+creationTimestamp is ignored. A new leader starts without arrivals: the pods that still exist say
+little about the pods that were created and have ended before.
 
 A pod that replaces a departed pod of the same workload is not counted, because a rollout or an
 eviction needs no room beyond its surge. A pod of a Job replaces a departed pod of any Job with
@@ -31,11 +31,11 @@ from core.model.workload import JOB, KEEPERS, Workload, workload_of
 from core.packing.node_order import dominant_share
 
 BUCKETS_PER_WINDOW: Final = 5
-"""Buckets per window; the busiest window begins at any of them."""
+"""Number of buckets per window. A window may begin with any bucket."""
 BUCKETS_MAX: Final = 1024
-"""Maximum number of buckets; if the lookback is long, buckets are longer."""
+"""Maximum number of buckets in `reserve.lookback`; a long lookback has longer buckets."""
 DAYS: Final = 7
-"""Earlier days of which the same time of the day counts."""
+"""Number of earlier days on which arrivals at the current time of the day count."""
 DAY_SECONDS: Final = 86_400
 DAILY_BUCKET_SECONDS_MIN: Final = 300
 """Minimum bucket length for earlier days (2,016 buckets a week)."""
@@ -44,8 +44,8 @@ SINGLE_NODE: Final = "node: "
 SHAPES_MAX: Final = 64
 """Pod shapes counted per bucket, shared fairly between namespaces."""
 TEMPLATE_CHARACTERS_MAX: Final = 2048
-"""Maximum length of a template's text, about five times the usual length. Templates are kept for
-days."""
+"""Maximum length of the text of a counted pod's node constraints, about five times the usual
+length. The constraints are kept for days."""
 WORKLOADS_MAX: Final = 4096
 """Maximum number of workloads with remembered departures; those with the latest departures are
 kept."""
@@ -69,16 +69,16 @@ Buckets = Mapping[int, Counts]
 
 
 class LastBucket(NamedTuple):
-    """The bucket that was counted in last."""
+    """The bucket in which pods were last counted."""
 
     number: int = 0
     namespace_of: Mapping[PodShape, str] = MappingProxyType({})
-    """Namespace of the first pod of each shape in the bucket."""
+    """Namespace, by shape, of the first pod in the bucket that has the shape."""
 
 
 NOTHING: Final = LastBucket()
 Departures = Mapping[int, int]
-"""Number of departed pods that no other has replaced, by bucket number."""
+"""Number of departed pods that no new pod has replaced, by bucket number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class TimeBuckets:
         )
 
     def is_compatible(self, other: "TimeBuckets") -> bool:
-        """Report whether the buckets are those of *other*, apart from the lookback."""
+        """Report whether the bucket lengths equal those of *other*; the lookback may differ."""
         return replace(self, lookback_seconds=other.lookback_seconds) == other
 
     def is_within(self, number: int, now_seconds: int) -> bool:
@@ -114,7 +114,7 @@ class TimeBuckets:
         )
 
     def same_time_on_earlier_days(self, now_seconds: int) -> list[range]:
-        """Return for each earlier day the buckets that began at this time, for one lookback."""
+        """Return for each earlier day the buckets of one lookback from this time of day on."""
         many = -(-self.lookback_seconds // self.daily_bucket_seconds)
         begins = (
             (now_seconds - back * DAY_SECONDS) // self.daily_bucket_seconds
@@ -136,10 +136,10 @@ class Arrivals:
     """Arrivals within the lookback."""
     last_recent: LastBucket = NOTHING
     daily: Buckets = field(default_factory=dict)
-    """Arrivals of earlier days, in longer buckets."""
+    """Arrivals of today and of the last DAYS days, in longer buckets."""
     last_daily: LastBucket = NOTHING
     departed: Mapping[Workload, Departures] = field(default_factory=dict)
-    """Departures by workload."""
+    """Departures of the last window, by workload."""
     counting_since: int | None = None
     """Time of the reconciliation in which counting began, unix seconds; None before it."""
 
@@ -152,7 +152,7 @@ class Arrivals:
         return without_expired(self, now)
 
     def renamed(self, keys: RenamedKeys) -> "Arrivals":
-        """Return the state under the new keys of the reaches."""
+        """Return the state with the previous keys of reaches replaced by the current ones."""
         return replace(
             self,
             recent={
@@ -203,8 +203,8 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
 def without_expired(arrivals: Arrivals, now: Now) -> Arrivals:
     """Return the arrivals without expired buckets.
 
-    This registers no time with Now. `expected_pods` does so for the buckets that matter, and the
-    other ones are read only when pods arrive or depart.
+    The expiry times are not recorded in Now here. `expected_pods` records those that change its
+    result. The other buckets are read only when pods arrive or depart.
     """
     buckets = arrivals.buckets
     if buckets is None:
@@ -240,7 +240,7 @@ def _renamed_counts(counts: Counts, keys: RenamedKeys) -> Counts:
 
 
 def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods that have departed or are terminating, and the arrived pods, by name."""
+    """Return the pods that have left or begun to terminate, and the arrived pods, by name."""
     departed, arrived = changes(before, now)
     was, stands = {pod.key: pod for pod in departed}, {pod.key: pod for pod in arrived}
     left = [
@@ -272,7 +272,7 @@ def _workload(pod: Pod) -> Workload | None:
 
 
 def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bool:
-    """Report whether the pod replaces a departed pod of its workload, and use up the oldest."""
+    """Remove the oldest departure of the pod's workload; report whether there was any."""
     workload = _workload(pod)
     left = departed.get(workload) if workload else None
     if not workload or not left:
@@ -289,11 +289,11 @@ def _replaces_departed(pod: Pod, departed: dict[Workload, dict[int, int]]) -> bo
 def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
     """Return the shape of the pod, or None if no room is to be reserved for such pods.
 
-    That is so for pods that no node can hold or that select a node by name, for pods on virtual
-    nodes, and for overlong templates.
+    No room is reserved for pods that no node can hold, that select a node by name, that run on a
+    virtual node, or whose node constraints are too long.
     """
     placing = without_volumes(pod.placing)
-    # With node names, a user could have every empty node reserved with one small pod for each.
+    # Otherwise a user could have every empty node reserved, with a small pod for each name.
     if (pod.requests, pod.placing) in snapshot.unplaceable or names_node(placing):
         return None
     members = snapshot.reaches.members(placing)
@@ -311,7 +311,7 @@ def _shape(pod: Pod, snapshot: ClusterSnapshot) -> PodShape | None:
 def _recent(
     departed: Mapping[Workload, Departures], buckets: TimeBuckets, now_seconds: int
 ) -> Mapping[Workload, Departures]:
-    """Return the departures within one window."""
+    """Return the departures of the last window."""
     now = now_seconds // buckets.bucket_seconds
     first = now - buckets.window_buckets
     kept = {
@@ -335,7 +335,7 @@ def _count_in_bucket(
     """Count shapes, each with its namespace, in the bucket, up to SHAPES_MAX different ones.
 
     If the bucket is full, a shape of a namespace with fewer shapes replaces the rarest shape of
-    the namespace with most.
+    the namespace with the most shapes.
     """
     if not shapes:
         return counted, last
@@ -361,10 +361,10 @@ def _count_in_bucket(
 def expected_pods(
     arrivals: Arrivals, total: Resources, now: Now, at_least: Mapping[str, int]
 ) -> Counts:
-    """Return the pods to reserve room for: for each reach, those of its busiest window.
+    """Return the pods to reserve room for: for each reach, the arrivals of its busiest window.
 
     The busiest window has the largest requests by dominant share of *total*, then the most pods,
-    then the latest end. The same time on earlier days counts like the recent past. *at_least*:
+    then the latest end. Windows at the same time on earlier days are compared too. *at_least*:
     minimum length of the window by reach, seconds.
     """
     buckets = arrivals.buckets
@@ -382,7 +382,7 @@ def expected_pods(
 
 
 class _Shares:
-    """Dominant shares of shapes; each is computed once."""
+    """Dominant shares of the requests of pod shapes; each is computed once."""
 
     def __init__(self, total: Resources) -> None:
         self._whole = total
@@ -424,10 +424,10 @@ def _select(counted: Buckets, asked: Iterable[int]) -> Buckets:
 
 
 def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
-    """Return by template the reach of its latest pods; *times*: oldest first.
+    """Return by node constraints the reach of the latest pods that have them.
 
-    The reach of a template changes when nodes are added, such as a second node of its pool.
-    Earlier arrivals count for the current reach.
+    *times*: oldest first. The reach of the same constraints changes when nodes are added, such as
+    the second node of a pool. Earlier arrivals count for the current reach.
     """
     return {
         shape.placing: shape.reach
@@ -458,7 +458,7 @@ def _sum(counted: Buckets, asked: range) -> Counter[PodShape]:
 
 
 def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
-    """Yield the sum of *many* buckets up to each bucket.
+    """Yield for each bucket the sum of the *many* buckets that end with it.
 
     It yields the same Counter every time; copy it to keep it.
     """
@@ -475,7 +475,7 @@ def _sliding(counted: Buckets, many: int) -> Iterable[Counter[PodShape]]:
 
 
 def _change_times(arrivals: Arrivals, now_seconds: int) -> Iterable[int]:
-    """Yield the times, including past ones, at which the expected pods change by time alone."""
+    """Yield the times, some in the past, at which time alone changes the expected pods."""
     buckets = arrivals.buckets
     if buckets is None:
         return

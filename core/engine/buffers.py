@@ -3,7 +3,7 @@
 An autoscaler that honors them keeps the nodes that their pods need. So Ebb packs these pods last,
 like headroom, and never counts them as load. Users who may write a buffer or its status can
 request any amount. So all buffers together get a bounded share of the nodes that they can use, and
-of all nodes, and the namespace that has least comes first.
+of all nodes. The namespace that has been given the least room comes first.
 """
 
 from collections import Counter
@@ -25,15 +25,15 @@ BUFFERS_MAX: Final = 256
 PODS_MAX: Final = 2000
 """Maximum number of pods of all CapacityBuffers."""
 ALL: Final = None
-"""Key for all nodes, where sets of nodes have numbers as keys."""
+"""Key for all nodes in mappings whose keys are numbers of node sets."""
 
 BUFFERED: Final = Reason(
     "buffer",
     "Without the node there would be no room for pods of a CapacityBuffer, so an autoscaler that "
     "honors the buffer would keep the node.",
     "reduce the CapacityBuffer, or lower `reserve.maxBuffers` in the configuration",
-    "the remaining nodes have room for the pods of the buffer, or all nodes together "
-    "have none either",
+    "the remaining nodes have room for the pods of the buffer, or even with the node there is no "
+    "room for them",
 )
 
 
@@ -70,12 +70,12 @@ def requested_rooms(
 ) -> tuple[RequestedRoom, ...]:
     """Return for each CapacityBuffer the number of pods to keep room for.
 
-    *offered*: returns the nodes that admit a template. *whole*: total allocatable resources of all
-    nodes.
+    *offered*: returns the nodes that admit pods with given constraints. *whole*: total allocatable
+    resources of all nodes.
 
-    The next pod is taken from the namespace that has least including this pod, and from its buffer
-    that has least, so that large pods come late. A single pod that exceeds the share is allowed
-    once, and does not reduce the share of the others.
+    The next pod always comes from the namespace that would have the least room with this pod, and
+    there from the buffer that would have the least. So large pods come late. A single pod that
+    exceeds the share is allowed once, and does not reduce the share of the others.
     """
     most = int(share * SHARE_SCALE)
     kept = dict.fromkeys((one.key for one, _ in asked), 0)

@@ -41,12 +41,12 @@ class RecordedMark(NamedTuple):
     pool: str
     """Name of the node's pool; empty if it is in none."""
     reached: bool
-    """True if a movable pod reached the node."""
+    """True if the node was in the reach of a movable pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderState:
-    """Memory of a leader; a new leader starts with an empty one and restarts all delays."""
+    """State that a leader remembers; a new leader starts with none, so all delays restart."""
 
     first_pass_at: int | None = None
     """Time of the first reconciliation, unix seconds; None before it."""
@@ -78,9 +78,9 @@ class LeaderState:
     last_mark_at: int | None = None
     """Time of the last mark, or of the last release of a node that did not empty, unix seconds."""
     peak: Peak = field(default_factory=Peak)
-    """Highest requests within the peak window, by reach."""
+    """Highest requests within `stabilizationWindow`, by reach."""
     recent_templates: RecentTemplates = field(default_factory=RecentTemplates)
-    """Node constraints that pods had within the peak window."""
+    """Node constraints that pods had within `stabilizationWindow`."""
     reach_keys: ReachKeys = field(default_factory=ReachKeys)
     """Reaches of the last reconciliation, by their keys."""
     pending_since: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class LeaderState:
         return expected_pods(self.arrivals, total, now, self.provisioning_times.seconds)
 
     def with_reach_keys(self, words: ReachKeys) -> "LeaderState":
-        """Return the state under the current keys of the reaches."""
+        """Return the state with the previous keys of reaches replaced by the current ones."""
         keys = renamed(self.reach_keys, words)
         states = self._states() if keys else {}
         return replace(
@@ -120,7 +120,7 @@ class LeaderState:
         return replace(self, last_pass_at=now.seconds, **states)
 
     def _states(self) -> dict[str, Any]:
-        """Return by field the parts that may change with time or with the keys of reaches."""
+        """Return by field name the parts that may change with time or with the keys of reaches."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             name: value for name, value in values.items() if isinstance(value, RememberedState)
@@ -151,8 +151,8 @@ class LeaderState:
             seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
         # Their unneeded time restarts, and empty nodes are skipped too. Otherwise a user who can
-        # have every write on some nodes rejected would make each reconciliation try these nodes
-        # before all others.
+        # make the API server reject every write on some nodes could have each reconciliation try
+        # these nodes before all others.
         return replace(self.without_candidates(nodes), failed_writes=refused) if nodes else self
 
     def skipped_until(self, now: Now) -> Mapping[str, int]:
@@ -191,8 +191,8 @@ class RateLimits:
     failed_writes: Mapping[str, int] = field(default_factory=dict)
     """End of the backoff by node, after a write of its mark failed."""
     peak_excess: Mapping[str, Amount] = field(default_factory=dict)
-    """Difference between the highest requests of the peak window and the current ones, by
-    reach."""
+    """Difference between the highest requests within `stabilizationWindow` and the current ones,
+    by reach."""
 
     @property
     def in_window(self) -> Mapping[str, int]:
@@ -201,7 +201,7 @@ class RateLimits:
 
 
 def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderState:
-    """Return the state after the snapshot was taken."""
+    """Return the state after a reconciliation that has taken this snapshot, before its plan."""
     cluster, config = snapshot.cluster, snapshot.config
     budgets = config.budgets
     nodes = {node.name: node.uid or state.node_uids.get(node.name, "") for node in cluster.nodes}

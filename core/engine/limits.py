@@ -36,7 +36,7 @@ class _Count:
     without_taint: int = 0
     """Nodes without taints other than Ebb's, without the nodes that the plan removes."""
     schedulable_without_taint: int = 0
-    """Nodes in both of the above."""
+    """Nodes that both of the above include."""
     marked: int = 0
     """Marked nodes, including the nodes that the plan marks."""
     in_window: int = 0
@@ -46,7 +46,7 @@ class _Count:
     removed: int = 0
     """Nodes that the plan removes."""
     which: str = ""
-    """Which nodes are counted, in messages; empty: all."""
+    """Words that tell in messages which nodes are counted; empty if all are."""
 
 
 @dataclass(slots=True)
@@ -415,7 +415,7 @@ RATE_LIMITS: Final = _Rules(
 BUDGETS: Final = _Rules(
     of_scope=((BUDGET_MARKED, _budget_marked), (BUDGET_WINDOW, _budget_window))
 )
-"""Limits like RATE_LIMITS, checked after them."""
+"""Limits that apply to unmarked nodes in the running controller, checked after RATE_LIMITS."""
 LASTING_REASONS: Final = frozenset(
     reason
     for rules in (LASTING, LASTING_UNMARKED_ONLY)

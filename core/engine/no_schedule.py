@@ -91,8 +91,8 @@ HARD_PREEMPTION: Final = Reason(
 )
 HARD_KUEUE: Final = Reason(
     "hard-kueue",
-    "Kueue's topology-aware scheduling has put a pod on the node. Kueue takes a node with an "
-    "untolerated NoSchedule taint for a failed one, and may end the workload.",
+    "Kueue's topology-aware scheduling has put a pod on the node. Kueue treats a node with a "
+    "NoSchedule taint that the pod does not tolerate as failed, and may end the workload.",
     "none needed: the mark stays PreferNoSchedule until the pod is gone",
     "no pod with a topology assignment of Kueue runs on the node",
 )
@@ -128,7 +128,7 @@ class _Context(NamedTuple):
 
     cluster: Cluster
     marked: Sequence[Node]
-    """Marked nodes without Ebb's taint."""
+    """Marked nodes; Ebb's taint is left out of these Node objects."""
     open: Sequence[tuple[Node, Resources]]
     """Unmarked schedulable nodes, each with its free resources."""
 
@@ -252,7 +252,8 @@ def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_Node
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes with pods whose node Kueue has chosen, each with one such pod.
 
-    The plan keeps such a node, so its mark is removed; until then it must not become NoSchedule.
+    Such a node is not removable, so Ebb removes its mark. Until then the mark must not become
+    NoSchedule.
     Source: the feature gate TASReplaceNodeOnNodeTaints of kubernetes-sigs/kueue.
     """
     pods = {
@@ -269,8 +270,9 @@ def _daemon_sets_without_pod(
 ) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes without a pod of a DaemonSet that does not tolerate the taint.
 
-    The DaemonSet controller creates no pod for a node that the pod does not tolerate. After the
-    mark has become PreferNoSchedule, the pod comes and HARD_DAEMONSET holds.
+    The DaemonSet controller creates no pod for a node with a NoSchedule taint that the pod does
+    not tolerate. When the mark becomes PreferNoSchedule, the controller creates the pod, and
+    HARD_DAEMONSET applies.
     """
     key = snapshot.config.taint_key
     # The value of the taint is the time of the mark, which no toleration can name in advance.
@@ -308,7 +310,7 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
     one reconciliation. Nodes that such pods cannot use anyway are ignored.
     """
     keys: dict[str, dict[NodeConstraints, None]] = {}
-    # Compare objects before values: pods of one template share them, and hashing is slow.
+    # Compare objects before values: pods of one pod template share them, and hashing is slow.
     spread = {(id(p.company), id(p.placing)): p for p in context.cluster.pods if p.company.spread}
     for pod in spread.values():
         for one in pod.company.spread:
@@ -331,13 +333,14 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
             node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
                 message = (
-                    f"pods spread over {key} would count {domain}, without a node for them there"
+                    f"topology spread over {key} would count {domain}, where no node would accept "
+                    "such pods"
                 )
                 yield node.name, Blocker(HARD_SPREAD, message)
 
 
 def _separated_from_affinity(context: _Context) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes that hold the only pods that others must run near."""
+    """Yield the marked nodes with the only pods that satisfy other pods' required affinity."""
     likes = _pods_with_affinity(context.cluster)
     if not likes:
         return
@@ -386,7 +389,7 @@ def _pods_with_affinity(cluster: Cluster) -> list[Pod]:
 def _blocking_pending_pods(
     context: _Context, stuck: Iterable[tuple[Pod, str]]
 ) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes that would admit a pending pod, each with one such pod."""
+    """Yield the marked nodes that would admit one of the *stuck* pods, each with one of them."""
     shapes: dict[tuple[NodeConstraints, Resources], tuple[str, str]] = {}
     for pod, message in stuck:
         if len(shapes) <= SHAPES_MAX:
@@ -480,7 +483,7 @@ def _amounts(asked: Resources) -> Iterable[tuple[str, int]]:
 
 
 def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
-    """Return a pod for each distinct shape above the lowest priority.
+    """Return one pod for each distinct shape among the pods above the lowest priority.
 
     The keys are node constraints without volumes, then requests.
     """
@@ -500,7 +503,7 @@ def _shapes(cluster: Cluster) -> dict[NodeConstraints, dict[Resources, Pod]]:
 
 
 def _ranked(pods: Collection[Pod]) -> Iterable[list[Pod]]:
-    """Yield a list of the pods for each resource, largest request first."""
+    """Yield for each resource the pods that request it, largest request first."""
     asking: dict[str, list[tuple[tuple[int, int, int], str, Pod]]] = {}
     for pod in pods:
         for name, amount in _amounts(pod.requests):

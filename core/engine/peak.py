@@ -1,4 +1,4 @@
-"""Keep the highest requests of the peak window by reach, because this demand may return soon."""
+"""Keep the highest requests within `stabilizationWindow` by reach: this demand may return soon."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from core.engine.snapshot import ClusterSnapshot
 
 RECENT_TEMPLATES_MAX: Final = REACHES_MAX
-"""Maximum number of remembered templates that no current pod has."""
+"""Maximum number of remembered node constraints that no current pod has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """Requests by reach that may still be the highest of the window."""
+    """Requests by reach that are, or may become, the highest of the window."""
 
     looks: Mapping[str, tuple[tuple[int, Amount], ...]] = field(default_factory=dict)
-    """Samples (unix seconds, requests) that no later sample exceeds, by the key of a reach."""
+    """Samples (unix seconds, requests) by the key of a reach.
+
+    A sample is dropped when a later one is at least as high in CPU and memory."""
 
     def observe(self, seen: "ClusterSnapshot", now: Now) -> Self:
         """Return the state after a reconciliation."""
@@ -46,7 +48,7 @@ class Peak:
         )
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state under the new keys of the reaches."""
+        """Return the state with the previous keys of reaches replaced by the current ones."""
         return replace(
             self, looks={keys.get(key, key): looks for key, looks in self.looks.items()}
         )
@@ -59,7 +61,7 @@ class Peak:
 def _added(
     before: Iterable[tuple[int, Amount]], current: Amount, window_seconds: int, now: Now
 ) -> tuple[tuple[int, Amount], ...]:
-    """Append the current requests, and drop samples that are too old or not higher."""
+    """Append the current requests, and drop samples that are too old or not higher than these."""
     kept = [
         (second, amount)
         for second, amount in before
@@ -79,22 +81,21 @@ def _beyond_current(looks: Sequence[tuple[int, Amount]]) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class RecentTemplates:
-    """Templates that pods had within the peak window, one for each set of nodes.
+    """Node constraints that pods had within `stabilizationWindow`, one for each set of nodes.
 
-    These sets of nodes remain reaches until the window has passed. If the last pod of a reach
-    ended and the reach disappeared at once, the other reaches would be compared with a peak that
-    includes its pods, without the capacity of its nodes.
+    These nodes count as reached until the window has passed. Otherwise, when the last pod that can
+    use them ends, the peak of the cluster would include this pod without their capacity.
     """
 
     seen_at: Mapping[NodeConstraints, int] = field(default_factory=dict)
-    """Time of the last reconciliation that saw a pod with the template, unix seconds."""
+    """Time of the last reconciliation that saw a pod with the constraints, unix seconds."""
     current: frozenset[NodeConstraints] = frozenset()
-    """Templates of the pods in the last reconciliation."""
+    """Constraints that pods had in the last reconciliation."""
 
     def within(
         self, window_seconds: int, without: Collection[NodeConstraints], now: Now
     ) -> list[NodeConstraints]:
-        """Return the templates of the window that are not in *without*, those of current pods."""
+        """Return the constraints of the window that current pods do not have (*without*)."""
         return [
             one
             for one, at in self.seen_at.items()
@@ -107,8 +108,8 @@ class RecentTemplates:
             return type(self)()
         left = sorted(seen.reaches.recent_templates, key=lambda one: -self.seen_at[one])
         if len(left) > RECENT_TEMPLATES_MAX:
-            # The next reconciliation does not know the templates that are dropped here, so it must
-            # run.
+            # The next reconciliation lacks the constraints that are dropped here, so it may have
+            # another result and must not be skipped.
             now.expire()
         kept = {one: self.seen_at[one] for one in left[:RECENT_TEMPLATES_MAX]}
         current = frozenset(seen.reaches.current_templates)
@@ -123,5 +124,5 @@ class RecentTemplates:
         return replace(self, seen_at={**self.seen_at, **dict.fromkeys(self.current, now.seconds)})
 
     def renamed(self, keys: RenamedKeys) -> Self:  # noqa: ARG002
-        """Return the state itself, because templates contain no keys of reaches."""
+        """Return the state itself, because it contains no keys of reaches."""
         return self

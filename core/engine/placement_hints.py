@@ -22,7 +22,7 @@ from core.packing.packer import Attempt, Packer
 Known = Sequence[tuple[int, int]]
 """Pairs of pod id and node id of the packer."""
 PLACES_MAX: Final = 2**18
-"""Maximum number of pods whose placements are remembered; nodes with further pods are not
+"""Maximum number of pods whose placements are remembered; a node whose pods would exceed it is not
 listed."""
 
 
@@ -65,7 +65,8 @@ class UnneededNodes:
         if places is None:
             places = self._before.placements.get(name, ())
         here = {packer.pods[pod].key: pod for pod in packer.on[node]} if places else {}
-        # A pod is never placed on its own node, so that id stands for nodes that have left.
+        # A pod is never placed on its own node, so the id of its own node stands for a node that
+        # has left.
         return [(here[pod], packer.node_ids.get(to, node)) for pod, to in places if pod in here]
 
     def list_nodes(
@@ -172,7 +173,7 @@ def lost_placements(known: Iterable[tuple[int, int]], found: Attempt) -> Known:
 
 
 def _holds(packer: Packer, known: Known, found: Attempt) -> bool:
-    """Report whether all pods have their known placements and there are no new pods."""
+    """Report whether the attempt places all pods as *known*, and there are no new pods."""
     complete = len(placements(packer, found)) == len(known)
     return complete and not found.unassigned and not lost_placements(known, found)
 

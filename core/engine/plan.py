@@ -1,4 +1,4 @@
-"""Define the result of the engine: nodes to remove, in order, and why the others stay."""
+"""Define the plan: the nodes to remove, in order, and why the other nodes cannot be removed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A node that can be removed after the nodes of lower order."""
+    """A node that can be removed once the nodes before it in the plan are removed."""
 
     node: str
     order: int
@@ -50,7 +50,7 @@ class BufferRoom(NamedTuple):
     asked: int
     """Pods that the buffer requests."""
     allowed: int
-    """Requested pods that are within the share of capacity for CapacityBuffers."""
+    """Requested pods that are within the share of capacity that `reserve.maxBuffers` allows."""
     placed: int
     """Allowed pods that have room now."""
     fault: str
@@ -131,7 +131,7 @@ def tightest(reaches: Sequence[ReachSums], count: int = REACHES_SHOWN) -> list[R
 
 
 def _left(one: ReachSums) -> Fraction:
-    """Return the smallest distance to a threshold, negative for requests without capacity."""
+    """Return the smallest distance of a requested share to its threshold; -1 without capacity."""
     sums = [*zip(one.after.requests, one.after.usable, one.enter, strict=True)]
     sums += ((*device.after, device.enter) for device in one.devices if device.after.requested)
     return min(

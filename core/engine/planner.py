@@ -1,4 +1,4 @@
-"""Make a joint plan: hold the state of the cluster after the removals decided so far.
+"""Make a joint plan, and keep track of the cluster as it is after the removals decided so far.
 
 The steps are those of thesis 4.4, 4.5 and 4.7. The pods that one removal displaces are placed
 before the next node is checked.
@@ -240,7 +240,7 @@ class Planner:
         return self.packer.devices_added(attempt) if self.ledger.devices else NONE_RECEIVED
 
     def remove_all(self, removals_max: int | None) -> tuple[Removal, ...]:
-        """Remove nodes until none of the rest can be removed, or the limit is reached.
+        """Remove nodes until no other node can be removed, or the limit is reached.
 
         After each removal the search starts again at the first level, because pods that move can
         free usable capacity. Within a level it continues at the same position and wraps around, so
@@ -255,7 +255,7 @@ class Planner:
         return tuple(removals)
 
     def _sweep(self, removals: list[Removal], levels: int, removals_max: int | None) -> None:
-        """Append the removals that are possible in the first *levels* levels."""
+        """Append the removals that are possible in the first *levels* levels to *removals*."""
         places = self._reorder()
         level = 0
         while level < levels and len(removals) != removals_max:
@@ -294,7 +294,7 @@ class Planner:
         ):
             return False
         was = unneeded is not None and unneeded.was_listed(name)
-        # A reason of the Node itself, such as an annotation, does not interrupt the time.
+        # A reason of the Node itself, such as an annotation, does not restart the unneeded time.
         pods_stay = any(blocker.pod for blocker in self.snapshot.blockers[name])
         return not pods_stay and self._policy.is_candidate(node, was=was)
 
@@ -346,9 +346,9 @@ class Planner:
         route = self._route_beside_headroom(node)
         if not route.is_refused or self._name(node) not in self.marked:
             return route
-        # Headroom keeps nodes from being marked but releases no mark. A terminating pod may open
-        # room for it that did not exist when the node was marked, and a new pod fills that room
-        # again.
+        # Headroom keeps nodes from being marked but releases no mark. A terminating pod may make
+        # room for headroom that did not exist when the node was marked. When a new pod fills that
+        # room again, the mark must remain.
         if headroom := self._headroom_placed():
             back = self.packer.remove_placeholders(headroom)
             route = self._route_beside_headroom(node)._replace(with_headroom=route.attempt)
@@ -454,7 +454,8 @@ class Planner:
                 Blocker(TIME_BOX, "the reconciliation ended before the node was checked"),
             ]
         if not nominated:
-            # A node over the plain sums is over the usable sums too (thesis, invariant 1).
+            # A threshold that is exceeded for the capacity is exceeded for the usable capacity too
+            # (thesis, invariant 1), so only the places of the pods remain to be checked.
             attempt = self.packer.try_place(self.packer.on[node], node)
             return [*blockers, *self._no_rooms(node, attempt)]
         removed_count, route = self._refused.get(node, (-1, None))
@@ -466,7 +467,7 @@ class Planner:
         return blockers or [Blocker(LIMIT, "the plan already removes as many nodes as allowed")]
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
-        """Yield why each pod has no place, with one reason for all pods of a CapacityBuffer."""
+        """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""
         buffers: Counter[str] = Counter()
         for pod in attempt.unassigned:
             if self._is_waived(pod, node):

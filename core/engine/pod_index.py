@@ -28,9 +28,11 @@ _NONE: Final = Resources()
 
 @dataclass(frozen=True, slots=True)
 class PodIndex:
-    """Pods sorted by what the engine needs to know, read-only.
+    """The pods of a cluster, grouped and summed up as the engine needs them; read-only.
 
-    Consecutive indexes share their unchanged parts.
+    Consecutive indexes share their unchanged parts. Pending expendable pods are in no part of the
+    index. A pod whose node has left the cluster is indexed as a pending pod if its controller will
+    replace it.
     """
 
     pods: tuple[Pod, ...]
@@ -39,22 +41,19 @@ class PodIndex:
     requests: Mapping[str, Resources]
     """Total requests by node."""
     resident_requests: Mapping[str, Resources]
-    """Requests of DaemonSet and static pods by node, which terminate with it; nodes without are
-    absent."""
+    """Requests by node of the DaemonSet and static pods, which terminate with their node; nodes
+    without such pods are absent."""
     scale_in_pods: Mapping[str, int]
     """Number of pods by node that a scale-in may delete."""
     groups: Mapping[Alike, Sequence[Pod]]
     """Pods that Ebb can place, by group, sorted by namespace and name.
 
-    Room is kept for pending pods that Ebb cannot fully evaluate, by the constraints that it can
-    evaluate: this is the least that they need."""
+    They include pending pods that Ebb cannot fully evaluate, with the constraints that it can
+    evaluate. So Ebb keeps room for them, although other constraints may exclude that room."""
     unevaluable: Sequence[Pod]
     """Pods that Ebb cannot evaluate or must not move, by namespace and name."""
     terminating: Sequence[Pod]
-    """Pods that are being deleted, by namespace and name.
-
-    Pending expendable pods are in no part of the index. A pod whose node has left the cluster is
-    indexed as a pending pod if its controller will replace it."""
+    """Pods that are being deleted, by namespace and name."""
 
     @staticmethod
     def of(cluster: Cluster) -> "PodIndex":
@@ -141,7 +140,7 @@ class PodIndex:
 
 
 def _indexed(pods: Iterable[Pod], nodes: Container[str]) -> Iterator[Pod]:
-    """Yield the pods of the index, and the expected replacements of pods without a node."""
+    """Yield the pods to index, with the expected replacement of each pod whose node has left."""
     for pod in pods:
         found = pod if pod.node is None or pod.node in nodes else _replacement(pod)
         # No autoscaler adds a node for a pending expendable pod.

@@ -5,9 +5,10 @@ node.
 
 Nodes that Ebb ignores are not protected, because Ebb would never release them: nodes that are
 cordoned, opted out, not Ready, not scalable, or in no pool. The same holds for an empty node with
-a reason that keeps it from being marked, such as a backoff. A node that only an autoscaler
-considers empty is not protected either, because Ebb may find no places for its pods. A node that
-Karpenter reports as drifted is protected for an hour only (core.guards.drift).
+a reason that keeps it from being marked, such as a backoff. An autoscaler may consider a node
+empty although Ebb would have to move pods from it. Such a node is not protected either, because
+Ebb may find no places for these pods. A node that Karpenter reports as drifted is protected for an
+hour only (core.guards.drift).
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Measure how long new nodes take, from pods that were waiting for them.
+"""Measure how long pods wait for new nodes.
 
 The time begins with the reconciliation that first sees a pod unschedulable. It ends with the
 reconciliation that sees the pod on a node added since. So it includes the autoscaler's decision,
@@ -19,7 +19,7 @@ from core.model.now import Now
 from core.model.startup_taints import START_SECONDS_MAX
 
 NODES_MAX: Final = 9
-"""Number of nodes in the median of a reach, so that one unusual pod does not decide."""
+"""Maximum number of durations in a reach's median; several, as one pod may be unusual."""
 PodId = tuple[str, str]
 """Key and UID of a pod."""
 
@@ -31,15 +31,15 @@ class ProvisioningTimes:
     pending_since: Mapping[PodId, int] = field(default_factory=dict)
     """Time since which pods have been unschedulable, unix seconds."""
     added_at: Mapping[str, int] = field(default_factory=dict)
-    """Nodes that were added while a pod was unschedulable, with the time, until such a pod runs
-    there."""
+    """Time at which each node was added while a pod was unschedulable, unix seconds. A node is
+    listed until such a pod runs there."""
     durations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Durations by reach, seconds, latest last. The reaches are in the order of their latest
     duration."""
 
     @property
     def seconds(self) -> Mapping[str, int]:
-        """Return the median time that a new node takes, by reach."""
+        """Return the median time that pods wait for a new node, by reach."""
         return {reach: sorted(times)[len(times) // 2] for reach, times in self.durations.items()}
 
     def observe(self, seen: "AddedNodes", now: Now) -> "ProvisioningTimes":
@@ -51,7 +51,7 @@ class ProvisioningTimes:
         return self
 
     def renamed(self, keys: RenamedKeys) -> "ProvisioningTimes":
-        """Return the state under the new keys of the reaches."""
+        """Return the state with the previous keys of reaches replaced by the current ones."""
         durations: dict[str, tuple[int, ...]] = {}
         for reach, times in self.durations.items():
             key = keys.get(reach, reach)
@@ -102,7 +102,7 @@ def _durations(
     added_at: Mapping[str, int],
     now_seconds: int,
 ) -> dict[tuple[str, str], int]:
-    """Return the measured durations by node and reach, of pods that run on a new node now."""
+    """Return by node and reach how long pods that run on a new node now were waiting for it."""
     found: dict[tuple[str, str], int] = {}
     if not added_at or not before.pending_since:
         return found
@@ -121,7 +121,7 @@ def _durations(
 def _added(
     before: Mapping[str, tuple[int, ...]], found: Mapping[tuple[str, str], int]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Add the durations in *found* by node name, and drop the reaches with the oldest ones."""
+    """Add the durations in *found*, and drop the reaches whose last duration is the oldest."""
     durations = dict(before)
     for (_, reach), seconds in sorted(found.items()):
         durations[reach] = (*durations.pop(reach, ()), seconds)[-NODES_MAX:]

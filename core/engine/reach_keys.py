@@ -16,7 +16,7 @@ RenamedKeys = Mapping[str, str]
 
 
 class ReachKeys(NamedTuple):
-    """Reaches of a snapshot."""
+    """The reaches of a snapshot, with the names of their nodes."""
 
     nodes: Sequence[str] = ()
     """Names of all nodes, by id."""
@@ -25,7 +25,7 @@ class ReachKeys(NamedTuple):
 
     @staticmethod
     def of(nodes: Sequence[str], reaches: Iterable[Reach]) -> "ReachKeys":
-        """Return the keys of the reaches."""
+        """Return the given reaches by key; *nodes*: names of all nodes by id."""
         return ReachKeys(nodes, {one.key: one.nodes for one in reaches})
 
     def within(self, key: str, nodes: frozenset[str]) -> frozenset[str]:
@@ -34,9 +34,10 @@ class ReachKeys(NamedTuple):
 
 
 def renamed(before: ReachKeys, now: ReachKeys) -> RenamedKeys:
-    """Return the new keys of the reaches whose key has changed since *before*.
+    """Return the current keys of the reaches whose key has changed since *before*.
 
-    If several reaches have the same common nodes, they are paired by size, largest first.
+    Reaches are compared by the nodes that exist in both snapshots. If several reaches have the
+    same ones, they are paired by size, largest first.
     """
     gone = before.reaches.keys() - now.reaches.keys()
     new = now.reaches.keys() - before.reaches.keys()

@@ -38,14 +38,14 @@ class PassResult:
     plan: Plan
     rate_limits: RateLimits
     no_schedule_blockers: no_schedule.Against
-    """Reasons against NoSchedule marks, by node; empty if the configuration asks for none."""
+    """Reasons against NoSchedule marks, by node; empty if the configuration forbids such marks."""
     at: int
     """Time of the reconciliation, unix seconds."""
     requeue_at: int | None
     """Time at which the next reconciliation is due if the cluster does not change, unix seconds.
     None means that time alone changes nothing."""
     short_reaches: frozenset[str]
-    """Keys of the reaches in which too few of the expected pods would find room."""
+    """Keys of the reaches in which too many of the expected pods would find no room."""
     skipped: bool = False
     """True if nothing had changed, so the plan is that of the previous reconciliation."""
 
@@ -134,7 +134,7 @@ def _snapshot(
 def _reserve(
     state: LeaderState, snapshot: ClusterSnapshot, now: Now
 ) -> tuple[tuple[ReservedNode, ...], frozenset[str], ReserveHits]:
-    """Return the reserved nodes, the reaches that are short of room, and the new reserve hits."""
+    """Return the reserved nodes, the reaches that are short of room, and the new ReserveHits."""
     needed, short_reaches = reserve_nodes(state, snapshot, now)
     until = watched_until(state, snapshot.config.budgets.reserve.window_seconds)
     # A new leader reserves every empty node, because it does not know which ones are needed.
@@ -192,7 +192,7 @@ def no_schedule_blockers(
 ) -> no_schedule.Against:
     """Return the reasons against a NoSchedule mark for every marked node.
 
-    *pending_since*: see LeaderState. *reserved*: nodes that must stay open to expected pods.
+    *pending_since*: see LeaderState. *reserved*: nodes that must accept expected pods.
     *to_mark*: nodes that get a mark in this reconciliation.
     """
     blocked_pods = unschedulable.blocked_by_no_schedule(
@@ -238,7 +238,7 @@ def make_plan(
     the load do not release marks.
 
     Unmarked nodes are tried in the order of their price, pods to move, utilization and name, until
-    none of the remaining nodes can be removed. Plan.kept has the reasons for these.
+    none of the remaining nodes can be removed. Plan.kept contains the reasons.
 
     *due* names the unmarked nodes whose unneeded time has passed; None means all. *removals_max*
     limits the number of removals, including marked nodes; None means no limit. *limits* are the

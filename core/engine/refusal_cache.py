@@ -1,4 +1,4 @@
-"""Remember why nodes cannot be removed, so that the same pods are not packed again in vain.
+"""Remember nodes that cannot be removed, so that Ebb does not try them again too soon.
 
 While a plan is made, free space only shrinks. The pods of a node leave only together, and a
 removed node accepts no pods. So the pods of a node find the same places as before until pods move
@@ -22,12 +22,12 @@ class _Refusal(NamedTuple):
 
 
 class RefusalCache:
-    """Nodes that need not be tried again in the current state."""
+    """Nodes that Ebb need not try again, because nothing that matters to them has changed."""
 
     def __init__(self, packer: Packer) -> None:
         self._packer = packer
         self._never_fit: set[int] = set()
-        """Nodes with a pod that will find no place while this plan is made."""
+        """Nodes with a pod that finds no place for the rest of this plan."""
         self._until_moved: dict[int, _Refusal] = {}
         """Refusals by node, valid until pods move on it or on a receiver."""
 
@@ -48,14 +48,15 @@ class RefusalCache:
         if not beside and packer.never_fits(attempt, node):
             self._never_fit.add(node)
         elif packer.is_repeatable(node):
-            # Its own reaches refuse a node wherever its pods go. A marked node is checked against
-            # two thresholds, so the exceeded one is not enough to know.
+            # A threshold of the node's own reaches is exceeded wherever its pods are placed. A
+            # marked node is checked against two thresholds, so one exceeded threshold does not
+            # decide.
             own = [one for one in over if one.own and not marked]
             if attempt.unassigned or own:
-                # The sums of the cluster come first and change with every removal: take the last.
                 receivers = (
                     {**attempt.free_after, **beside.free_after} if beside else attempt.free_after
                 )
+                # The sums of the cluster come first and change with every removal: take the last.
                 self._until_moved[node] = _Refusal(receivers, own[-1] if own else None)
 
     def is_still_refused(self, node: int) -> bool:

@@ -39,7 +39,7 @@ others."""
 KINDS_SHOWN: Final = 3
 """Maximum number of pod sizes in a message."""
 SHORT: Final = Fraction(1, 4)
-"""A reach is short of room if more than this share of its expected requests has none."""
+"""A reach is short of room if more than this share of its expected requests has no room."""
 EXPECTED: Final = "Reserve"
 """Owner kind of placeholder pods; the owner name is the key of their reach."""
 
@@ -58,7 +58,7 @@ class Reserved(NamedTuple):
     nodes: tuple[ReservedNode, ...] = ()
     """Reserved nodes, by name."""
     short_reaches: frozenset[str] = frozenset()
-    """Keys of the reaches in which too few of the expected pods would find room that remains."""
+    """Keys of the reaches in which too many of the expected pods have no room on lasting nodes."""
 
 
 def reserve_nodes(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Reserved:
@@ -135,10 +135,10 @@ class ReservePlanner:
         return frozenset(reach for reach in asked if lacking[reach] > SHORT * asked[reach])
 
     def _remains(self, node: Node) -> bool:
-        """Report whether the node remains although Ebb requests no node from an autoscaler."""
+        """Report whether the node remains even without a CapacityBuffer that Ebb creates."""
         snapshot, name = self._survey, node.name
-        # An empty node that Ebb does not protect is removed as soon as it is not requested. Its
-        # room would be missing again, and an autoscaler would add and remove it endlessly.
+        # An autoscaler removes an unprotected empty node as soon as no CapacityBuffer requests it.
+        # Its room would be missing again, so the autoscaler would add and remove it endlessly.
         kept = snapshot.blockers[name] and name not in snapshot.starting_nodes
         stays = kept or name in snapshot.non_empty_nodes or name in snapshot.marks
         return bool(stays) or protects_empty(snapshot, node)
@@ -234,7 +234,7 @@ class ReservePlanner:
         return (n for name in self._survey.leaving_nodes for n in packer.on[packer.node_ids[name]])
 
     def _headroom(self, expected: Counts) -> list[tuple[Pod, int]]:
-        """Return the headroom pods in excess of expected pods that are at least as large."""
+        """Return the headroom pods, less the expected pods that are at least as large."""
         snapshot = self._survey
         made: list[tuple[Pod, int]] = []
         for pod in snapshot.headroom(1):
@@ -250,7 +250,7 @@ class ReservePlanner:
 
 
 def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
-    """Return a pod of each shape with the number to reserve for, within the share of its reach."""
+    """Return a placeholder for each shape, and how many of it the share of its reach allows."""
     left = _parts(expected)
     found: list[tuple[Pod, int]] = []
     for number, kind in enumerate(sorted(expected, key=_largest)):
@@ -269,7 +269,7 @@ def _bounded(expected: Counts) -> list[tuple[Pod, int]]:
 
 
 def _parts(expected: Counts) -> dict[str, int]:
-    """Return the number of pods to reserve for by reach, smallest first."""
+    """Return by reach for how many pods to reserve room; all together at most PODS_MAX."""
     asked = Counter[str]()
     for kind, many in expected.items():
         asked[kind.reach] += many

@@ -45,15 +45,15 @@ class ReserveHits:
     """Nodes that the reserve needed again after their release."""
 
     nodes: Mapping[str, ReserveHit] = field(default_factory=dict)
-    """Hits by node; dropped `reserve.lookback` after the node was needed last."""
+    """Hits by node; a hit is dropped `reserve.lookback` after the node was needed last."""
     current: frozenset[str] = frozenset()
     """Nodes that the reserve needed in the last reconciliation."""
 
     def observe(self, seen: NeededNodes, now: Now) -> "ReserveHits":
         """Return the state after a reconciliation.
 
-        A new leader that reserves every empty node passes no needed nodes, because it does not
-        know yet which ones are needed.
+        A new leader reserves every empty node because it does not know yet which ones are needed.
+        Until it knows, it passes no needed nodes.
         """
         settings = seen.snapshot.config.budgets.reserve
         found: dict[str, ReserveHit] = {}
@@ -83,7 +83,7 @@ class ReserveHits:
     def extend(
         self, snapshot: ClusterSnapshot, kept: Iterable[ReservedNode], reason: Reason, now: Now
     ) -> tuple[ReservedNode, ...]:
-        """Return the reserved nodes *kept* and those that were needed recently, by name."""
+        """Add the nodes that stay reserved because of a recent hit to *kept*; sorted by name."""
         settings = snapshot.config.budgets.reserve
         found = {one.node: one for one in kept}
         for name, one in self.nodes.items():

@@ -3,9 +3,9 @@
 By default a scale-in deletes pods from nodes with many pods of their ReplicaSet, so it leaves a
 few pods on each node and empties none. Ebb sets a low pod deletion cost on the pods of a few nodes
 beside the marked ones. It chooses the nodes with the smallest requests, preferring nodes that hold
-only pods that scale-ins can delete. These nodes empty and can be marked when other nodes have room
-for the rest. A chosen node stays chosen, so that each pod is written once and one node empties
-before the next.
+only pods that scale-ins can delete. Scale-ins then empty these nodes, and Ebb can mark one as soon
+as other nodes have room for its remaining pods. A chosen node stays chosen, so that the cost of
+each pod is written once, and one node empties before the next.
 """
 
 from collections.abc import Iterable, Mapping

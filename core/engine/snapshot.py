@@ -1,4 +1,4 @@
-"""Derive from one cluster state the facts that the engine's steps share, before any decision."""
+"""Derive from one state of a cluster the facts that all steps of a reconciliation use."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ NO_REQUESTS: Final = Resources()
 NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
 """Key for the whole cluster in mappings that are keyed by reach."""
-BEYOND: Final = f"the nodes that it can use are not among the {REACHES_MAX} sets that Ebb tracks"
+BEYOND: Final = f"its reach (the nodes it can use) is beyond the {REACHES_MAX} that Ebb tracks"
 """Message for pods beyond the REACHES_MAX limit."""
 
 UNREACHED: Final = Reason(
@@ -81,10 +81,10 @@ class ClusterSnapshot:
     ) -> None:
         """Store the inputs.
 
-        *now*: None if no time is to pass. *before*: pod index of the previous snapshot, or None.
-        *recent_templates*: templates that pods had within the peak window. *write_blocked*: nodes
-        whose last write failed; if such a node has a NoSchedule mark, the mark cannot be removed,
-        so the node counts as unschedulable.
+        *now*: None if no deadline counts as passed. *before*: pod index of the previous snapshot,
+        or None. *recent_templates*: node constraints that pods had within `stabilizationWindow`.
+        *write_blocked*: nodes whose last write failed. If such a node has a NoSchedule mark, the
+        mark cannot be removed, so the node counts as unschedulable.
         """
         self.cluster, self.config, self.now = cluster, config, now
         self.pod_index = before.updated(cluster) if before else PodIndex.of(cluster)
@@ -127,7 +127,7 @@ class ClusterSnapshot:
 
     @cached_property
     def blockers(self) -> Mapping[str, Sequence[Blocker]]:
-        """Return by node the reasons against its removal that the node and its pods carry."""
+        """Return by node the reasons against its removal that lie in the node or in its pods."""
         found = {node.name: node_blockers(node) for node in self.cluster.nodes}
         for name, verdict in self.scalability.items():
             if verdict.state is Scalability.NOT_SCALABLE:
@@ -154,7 +154,7 @@ class ClusterSnapshot:
 
     @cached_property
     def scalability(self) -> Mapping[str, NodeScalability]:
-        """Return by node whether an autoscaler removes it, the minimum of its group aside."""
+        """Return by node whether an autoscaler removes it, apart from its group's minimum size."""
         return self.autoscalers.verdicts(self.cluster.nodes)
 
     @cached_property
@@ -201,14 +201,14 @@ class ClusterSnapshot:
 
     @cached_property
     def _unsupported_pods(self) -> Sequence[Pod]:
-        """Return the unevaluable pods whose requests are known and not excessive."""
+        """Return the unevaluable pods whose requests Ebb knows (Pod.estimable)."""
         return [pod for pod in self._unevaluable_pods if pod.estimable]
 
     @cached_property
     def unplaceable(self) -> AbstractSet[Alike]:
         """Return the groups of pods that no node can ever hold.
 
-        No room is missing for these pods, and none is reserved.
+        Ebb does not count these pods as a lack of room, and reserves no room for them.
         """
         return self._unplaceable_evaluated.keys()
 
@@ -238,7 +238,7 @@ class ClusterSnapshot:
 
     @cached_property
     def _groups_by_template(self) -> Mapping[NodeConstraints, Sequence[Sequence[Pod]]]:
-        """Return the placeable groups by their template without volumes."""
+        """Return the placeable groups by their node constraints without volumes."""
         found: dict[NodeConstraints, list[Sequence[Pod]]] = {}
         for members in self._placeable_groups:
             found.setdefault(without_volumes(members[0].placing), []).append(members)
@@ -246,7 +246,7 @@ class ClusterSnapshot:
 
     @cached_property
     def movable(self) -> Sequence[Sequence[Pod]]:
-        """Return the groups of pods that Ebb can place, bound to nodes or pending."""
+        """Return the groups of bound or pending pods that Ebb can place, in tracked reaches."""
         beyond = self.reaches.untracked
         return [
             own for own in self._placeable_groups if without_volumes(own[0].placing) not in beyond
@@ -276,9 +276,9 @@ class ClusterSnapshot:
         return Reaches(self.node_order.nodes, asked, self._templates_without_reach(), lately)
 
     def _templates_without_reach(self) -> Mapping[NodeConstraints, None]:
-        """Return the templates that define no reach but whose feasible nodes are needed.
+        """Return node constraints that define no reach but whose feasible nodes are needed.
 
-        These are the templates of CapacityBuffers, of unsupported pods and of unplaceable pods.
+        These are the constraints of CapacityBuffers, of unsupported pods and of unplaceable pods.
         """
         found = [pod.placing for _, pod in self._requesting_buffers]
         found += (pod.placing for pod in self._unsupported_pods)
@@ -382,7 +382,7 @@ class ClusterSnapshot:
         )
 
     def _device_sums(self) -> Iterator[DeviceUtilization]:
-        """Yield empty sums of the devices that pods of each reach request."""
+        """Yield for each reach an empty sum for each device that its pods request."""
         # Extended resources that are no devices, such as huge pages, have no threshold.
         for number, reach in enumerate(self.reaches.all):
             templates = self.reaches.templates_of(number)
@@ -460,14 +460,17 @@ class ClusterSnapshot:
         return ReachUtilization(reach, self._usability(reach), enter, release, peak_excess)
 
     def _reach_thresholds(self, reach: Reach | None) -> Iterator[Collection[Thresholds]]:
-        """Yield the enter and then the release thresholds of the nodes, each value once."""
+        """Yield the distinct `thresholds` of the nodes, then the distinct `releaseThresholds`."""
         numbers = reach.nodes if reach else ()
         for own, whole in self._thresholds:
             yield ({id(own[n]): own[n] for n in numbers}.values() if own else ()) or (whole,)
 
     @cached_property
     def _thresholds(self) -> tuple[tuple[list[Thresholds], Thresholds], ...]:
-        """Return the enter and release thresholds by node, each with those of the cluster."""
+        """Return `thresholds`, then `releaseThresholds`: by node, and of the cluster.
+
+        The list by node is empty if no pool has thresholds of its own.
+        """
         config = self.config
         pools = config.budgets.pools
         some = any(pool.thresholds or pool.release_thresholds for pool in pools)

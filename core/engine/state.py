@@ -1,7 +1,7 @@
 """Define the interface of the states that a leader remembers between reconciliations.
 
-Each state is immutable. Now registers every comparison with the time, so it knows when a state
-changes by time alone.
+Each state is immutable. It compares times through core.model.now.Now, which records when the
+next answer changes. So the leader knows when a state will change although the cluster does not.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -25,12 +25,12 @@ class RememberedState(Protocol[Seen_contra]):
         """Return the state after a skipped reconciliation: the cluster had not changed."""
 
     def renamed(self, keys: RenamedKeys) -> Self:
-        """Return the state under the new keys of the reaches."""
+        """Return the state with the previous keys of reaches replaced by the current ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """Time at which each existing node was last in some situation."""
+    """Time at which each existing node was last in one situation, such as protected."""
 
     at: Mapping[str, int] = field(default_factory=dict)
     """Time of the last reconciliation that saw each node in the situation, unix seconds."""
@@ -38,7 +38,7 @@ class LastSeen:
     """Nodes that were in the situation in the last reconciliation."""
 
     def observe(self, seen: tuple[Collection[str], Container[str]], now: Now) -> Self:
-        """Return the state after a reconciliation; *seen*: (in the situation, all nodes)."""
+        """Return the state after a reconciliation; *seen*: names of (nodes in it, all nodes)."""
         found, nodes = seen
         known = {name: now.capped(at) for name, at in self.at.items() if name in nodes}
         return replace(

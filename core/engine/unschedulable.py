@@ -31,11 +31,12 @@ WAIT_SECONDS: Final = 5
 """Time for which a pod may stay Pending after Ebb found a place for it. After that Ebb assumes
 that it does not know all constraints of the pod."""
 WAITING_PODS_MAX: Final = 4096
-"""Maximum number of pods whose waiting time is remembered. Each reconciliation counts all others
-as new."""
+"""Maximum number of Pending pods whose waiting time is remembered. For all others, each
+reconciliation starts the waiting time anew."""
 IMPOSSIBLE_MAX: Final = 64
-"""Maximum number of distinct unplaceable pods that a reconciliation checks. The rest count as
-unplaceable too, but no NoSchedule mark is kept that may block one of them."""
+"""Maximum number of pods with distinct requests or constraints that are found unplaceable before
+the check stops. Unchecked pods count as unplaceable too, but Ebb keeps no NoSchedule mark that may
+block one of them."""
 
 
 def is_unschedulable(pod: Pod) -> bool:
@@ -54,7 +55,7 @@ def by_namespace_in_turns(found: Iterable[Named_]) -> list[Named_]:
 
 
 def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[Any_]:
-    """Return the items in turns by owner, otherwise in the given order."""
+    """Return the items so that owners take turns; *whose*: returns the owner of an item."""
     had: Counter[str] = Counter()
     turns: list[list[Any_]] = []
     for one in ordered:
@@ -67,7 +68,7 @@ def round_robin(ordered: Iterable[Any_], whose: Callable[[Any_], str]) -> list[A
 
 
 def shape(pod: Pod) -> tuple[NodeConstraints, Resources]:
-    """Return the constraints and requests that Ebb can evaluate for any pod, without volumes."""
+    """Return the node constraints of the pod, without volumes, and its requests."""
     return without_volumes(pod.placing), pod.requests
 
 
@@ -105,7 +106,7 @@ class EmptyNodes:
         self._impossible = 0
 
     def can_hold(self, pod: Pod) -> bool | None:
-        """Report whether some node would admit the pod, or None if the pod is beyond the limit.
+        """Report whether some node would admit the pod; None: not checked (IMPOSSIBLE_MAX).
 
         Pods with equal requests and constraints are checked once.
         """
@@ -121,8 +122,8 @@ class EmptyNodes:
 def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
     """Yield the unschedulable pods that some node would admit if it were empty.
 
-    A pod that no node could ever hold does not show a lack of capacity, and one whose requests or
-    selectors are unknown does not either. Neither blocks marks.
+    A pod that no node could ever hold does not show a lack of capacity. Neither does a pod whose
+    requests or node selectors are unknown. Such pods do not keep Ebb from marking nodes.
     """
     waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.estimable]
     if waiting:
@@ -133,7 +134,7 @@ def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
 def never_schedulable(
     cluster: Cluster, waiting: Iterable[Pod], taint_key: str
 ) -> Iterator[tuple[Pod, bool]]:
-    """Yield the pods that no node could hold even if all were Ready, and whether each was checked.
+    """Yield pods that no node could hold even if all were Ready, each with whether it was checked.
 
     Pods beyond IMPOSSIBLE_MAX are yielded as not checked.
     """
@@ -168,9 +169,10 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
 def pending_since(
     since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now: Now
 ) -> dict[str, int]:
-    """Return the time since which pods are pending for which the plan has *placed* found a place.
+    """Return the time since which each pod is still pending although the plan has a place for it.
 
-    Unix seconds by namespace/name. *since*: the result of the previous reconciliation.
+    Unix seconds by namespace/name. *since*: the result of the previous reconciliation. *placed*:
+    pods for which the current plan has a place.
     """
     waiting = [
         pod
@@ -190,8 +192,8 @@ def blocked_by_no_schedule(
 ) -> Iterator[tuple[Pod, str]]:
     """Yield the pods that a NoSchedule mark may keep Pending, and why; namespaces take turns.
 
-    Pods in *untracked* reaches and pods like *unevaluated* ones count as pods that Ebb cannot
-    evaluate.
+    *untracked*: constraints of pods whose reach Ebb does not track. *unevaluated*: requests and
+    constraints that were not checked. Ebb treats both like pods that it cannot evaluate.
     """
     for pod in by_namespace_in_turns(pod for pod in cluster.pods if is_unschedulable(pod)):
         placed_at = since.get(pod.key, now.seconds)

@@ -15,7 +15,7 @@ from core.model.node import Node, Taint
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 ZONE_SKEW_MAX: Final = 1
-"""Maximum number of nodes by which a removal may leave a zone behind the largest zone."""
+"""Maximum difference of schedulable nodes to the largest zone that a removal may leave."""
 SCHEDULABLE_NODE: Final = "schedulable node", "schedulable nodes"
 """Counted nodes in messages, singular and plural."""
 LOCATION_LABELS: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
@@ -23,7 +23,7 @@ LOCATION_LABELS: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
 _Pool = tuple[str, tuple[Taint, ...], tuple[str, ...]]
 """Configured pool (empty: none), taints and devices of similar nodes."""
 _Area = tuple[int, _Pool]
-"""Number of a reach, or of a merged set of nodes, and the similar nodes in it."""
+"""Number of a reach or of a set of _MergedReaches, and the similar nodes in it."""
 _NodeClass = tuple[tuple[int, ...], _Pool, str]
 """Reaches, pool and zone of a node."""
 
@@ -102,7 +102,7 @@ class Zones:
 
 
 class _MergedReaches:
-    """The sets of nodes that are balanced, by the reaches that they replace."""
+    """The sets of nodes within which zones are balanced; each replaces one or more reaches."""
 
     def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
         wholes = {number: _nodes_without_location(reaches, number) for number in numbers}
@@ -122,7 +122,7 @@ class _MergedReaches:
 
 
 def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
-    """Return the nodes of the reach if its pods selected neither nodes nor zones."""
+    """Return the nodes that the reach would have if its pods selected neither nodes nor zones."""
     merged: set[NodeConstraints] = set()
     for placing in reaches.templates_of(number):
         found = _without_location(placing)
@@ -133,7 +133,7 @@ def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:
 
 
 def _without_location(placing: NodeConstraints) -> NodeConstraints:
-    """Return the template without its selectors for location labels."""
+    """Return the node constraints without selectors for location labels."""
     selector = tuple(one for one in placing.node_selector if one[0] not in LOCATION_LABELS)
     return replace(placing, node_selector=selector, affinity=_terms(placing.affinity))
 

@@ -1,4 +1,4 @@
-"""Add to pods two facts that follow from a node: their operating system, and a promised place.
+"""Complete pods with two facts: their operating system, and the node nominated for them.
 
 - Most pods do not name an operating system. An image that runs on Linux does not run on Windows,
   so a pod of a cluster with both stays on the system that it runs on now.
@@ -17,8 +17,9 @@ from core.model.node_lifecycle import is_terminating, why_unready
 from core.model.pod import Pod
 
 Assumed = Mapping[int, tuple[Pod, NodeConstraints, str | None, Pod]]
-"""Completed pods by the id of the decoded pod: the decoded pod, the assumed constraints and node,
-and the completed pod."""
+"""Completed pods by the id of the decoded pod.
+
+Each entry has the decoded pod, the assumed constraints and node, and the completed pod."""
 
 
 def assume(

@@ -1,6 +1,6 @@
-"""Filter nodes for a pod template, as kube-scheduler's Filter plugins do.
+"""Filter nodes by the node constraints of a pod, as kube-scheduler's Filter plugins do.
 
-A filter reads the template and the node only, so nodes with equal values in the fields that
+A filter reads only the constraints and the node, so nodes with equal values in the fields that
 filters read are checked once. Resources (core.packing) and other pods (core.fit.inter_pod) change
 while pods are placed, so they are checked elsewhere. A constraint that no filter can evaluate is
 listed in Pod.unsupported and makes the pod unmovable.
@@ -50,7 +50,7 @@ def value_of(node: Node, field: NodeField) -> object:
 
 
 class Filter(ABC):
-    """One reason why a node refuses a pod template.
+    """One kind of reason for which a node refuses a pod.
 
     To add a filter, write a subclass, add an instance to FILTERS, and extend the generators of
     tests/core/fit/test_index.py so that the filter refuses a generated node.
@@ -63,11 +63,11 @@ class Filter(ABC):
 
     @abstractmethod
     def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        """Report whether the node admits the template."""
+        """Report whether the node admits pods with these constraints."""
 
     @abstractmethod
     def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        """Return the node fields that decide the answer for this template.
+        """Return the node fields that decide whether a node admits these constraints.
 
         Nodes with equal values in these fields must get the same answer.
         """
@@ -81,10 +81,10 @@ class Filter(ABC):
 
 
 class VolumeFilter(Filter):
-    """A filter that reads only the volumes of a template, one at a time.
+    """A filter that reads only the volumes of a pod, one at a time.
 
-    NodeClasses keeps the answer for each volume. The pods of a StatefulSet with local volumes have
-    a template each, and asking every node about every template would be slow.
+    NodeClasses keeps the answer for each volume. Each pod of a StatefulSet with local volumes has
+    constraints of its own, and checking every node for every pod would be slow.
     """
 
     @abstractmethod
@@ -100,15 +100,15 @@ class VolumeFilter(Filter):
         """Return the nodes of the index that can use the volume, one bit for each."""
 
     def admits(self, node: Node, placing: NodeConstraints) -> bool:
-        """Report whether the node can use all volumes of the template."""
+        """Report whether the node can use all volumes of the pod."""
         return all(self.admits_volume(node, volume) for volume in placing.volumes)
 
     def reads(self, placing: NodeConstraints) -> Iterable[NodeField]:
-        """Return the node fields that decide the answer for the volumes of the template."""
+        """Return the node fields that decide whether a node can use the volumes of the pod."""
         return chain.from_iterable(map(self.volume_reads, placing.volumes))
 
     def feasible_nodes(self, index: NodeIndex, placing: NodeConstraints) -> int:
-        """Return the nodes of the index that can use all volumes of the template, as a bit set."""
+        """Return the nodes of the index that can use all volumes of the pod, one bit for each."""
         nodes = index.all
         for volume in placing.volumes:
             nodes &= self.nodes_of_volume(index, volume)
@@ -154,7 +154,7 @@ class TaintToleration(Filter):
 
 
 class MatchNodeSelector(Filter):
-    """Refuse nodes without a label of the pod's nodeSelector, or of its operating system.
+    """Refuse nodes without the labels of the pod's nodeSelector and of its operating system.
 
     The name is from the former predicate of kube-scheduler; the API has a type NodeSelector.
     """
@@ -297,7 +297,7 @@ class NodeDeclaredFeatures(Filter):
 class ExtendedResources(Filter):
     """Refuse nodes that do not offer an extended resource that the pod requests.
 
-    Whether enough of it is free is checked by packing.
+    Packing checks whether enough of it is free.
     """
 
     name = "extended-resources"

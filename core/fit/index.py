@@ -1,4 +1,4 @@
-"""Index nodes by labels, taints and declared features, so that a filter asks all nodes at once.
+"""Index nodes by labels, taints and features, so that a filter checks all nodes at once.
 
 A set of nodes is an integer with one bit for each node (core.fit.bits). A requirement is compared
 with the distinct values of a label, not with every node: a pod may have a thousand requirements.
@@ -17,13 +17,13 @@ from core.model.label_syntax import number_in
 from core.model.node import Node, Taint
 
 FEW_NODES: Final = 8
-"""Maximum number of nodes with a value that is stored as places instead of bits. Most values
-belong to one node."""
+"""Maximum number of nodes of a value that are stored as a list of places instead of bits. Most
+values belong to one node."""
 NAME_FIELD: Final = "metadata.name"
 
 
 class ValueIndex:
-    """The nodes by their value of one label, of the name, or of the declared features.
+    """Index of the nodes by one field: a label, the name, declared features or extended resources.
 
     A set of nodes is an int: bit n is set if it contains the node at place n.
     """
@@ -70,7 +70,7 @@ class ValueIndex:
 
     @cached_property
     def any(self) -> int:
-        """The nodes that have a value, as a bit set."""
+        """Return the nodes that have a value, as a bit set."""
         return bits_of(self._size, chain.from_iterable(self._places.values()))
 
     def _beyond(self, asked: Requirement) -> int:
@@ -94,7 +94,7 @@ class ValueIndex:
 
 
 class Taints:
-    """Distinct taints by key and value, because thousands of tenants may have a taint each."""
+    """Distinct taints by key and value: each of thousands of tenants may have its own taint."""
 
     def __init__(self, taints: Iterable[Taint]) -> None:
         self._by_key: dict[str, dict[str, list[Taint]]] = {}
@@ -147,7 +147,7 @@ class _TaintIndex:
 
 
 class NodeIndex:
-    """Nodes by the fields that filters read.
+    """Index of nodes by the fields that filters read.
 
     A set of nodes is an int: bit n is set if it contains the node at place n of the sequence.
     """
@@ -160,7 +160,7 @@ class NodeIndex:
         self._absent = ValueIndex(len(nodes), ())
 
     def label(self, key: str) -> ValueIndex:
-        """Return the nodes by their value of the label."""
+        """Return the index of the nodes by their value of the label."""
         found = self._labels.get(key)
         if found is not None:
             return found
@@ -172,29 +172,29 @@ class NodeIndex:
         return found
 
     def field(self, key: str) -> ValueIndex:
-        """Return the nodes by their value of a field of matchFields; the API knows one."""
+        """Return the index of nodes by a field of matchFields; the API has only metadata.name."""
         return self._names if key == NAME_FIELD else self._absent
 
     @cached_property
     def taints(self) -> _TaintIndex:
-        """The nodes by their blocking taints."""
+        """Return the index of the nodes by their blocking taints."""
         return _TaintIndex(self._nodes)
 
     @cached_property
     def unschedulable(self) -> int:
-        """The cordoned nodes, as a bit set."""
+        """Return the cordoned nodes, as a bit set."""
         places = (n for n, one in enumerate(self._nodes) if one.unschedulable)
         return bits_of(len(self._nodes), places)
 
     @cached_property
     def declared_features(self) -> ValueIndex:
-        """The nodes by each feature that their kubelet declares."""
+        """Return the index of the nodes by the features that their kubelet declares."""
         declared = ((n, name) for n, one in enumerate(self._nodes) for name in one.features)
         return ValueIndex(len(self._nodes), declared)
 
     @cached_property
     def extended_resources(self) -> ValueIndex:
-        """The nodes by each extended resource that they offer."""
+        """Return the index of the nodes by the extended resources that they offer."""
         offered = (
             (n, name)
             for n, one in enumerate(self._nodes)

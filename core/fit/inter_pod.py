@@ -1,13 +1,12 @@
 """Evaluate inter-pod rules: host ports, claims, attach limits, pod affinity, topology spread.
 
-Each rule reads a count: the number of certain pods in the node's domain, which is the node's value
-of a topology label, or the node itself for a port. So the whole state consists of DomainCounts,
-which change by one when a pod comes or leaves. A pod that no rule concerns has no Group and costs
-nothing. If all pods are like that, nothing is counted.
+Each rule reads a count: the number of certain pods in the node's domain. The domain is the node's
+value of a topology label, or for a host port the node itself. So the whole state consists of
+DomainCounts, which change by one when a pod comes or leaves. A pod that no rule concerns has no
+Group and costs nothing. If all pods are like that, nothing is counted.
 
-The pods on all nodes count, including cordoned nodes. Nodes that the plan removes count without
-the pods that moved, because they exist for a long time while they are marked. Their DaemonSet pods
-count too.
+The pods on all nodes count, including cordoned nodes. Nodes that the plan removes still count,
+without the pods that have moved but with DaemonSet pods: a marked node exists for a long time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ from core.model.pod import Pod
 
 
 class PodTopology:
-    """Nodes of the pods that inter-pod rules concern.
+    """The node of each pod that inter-pod rules concern.
 
     Pod ids and node ids are those of the Packer. Changes by `try_without` and `try_with` are
     undone by `undo`; `commit` is permanent.

@@ -32,12 +32,12 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 TOGETHER_MAX: Final = 16
-"""Maximum number of combined counts that a term of anti-affinity is in; further ones are
-separate."""
+"""Maximum number of combined counts that include one anti-affinity term. Beyond it, each term has
+a count of its own."""
 
 
 class InterPodRules:
-    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then the rest."""
+    """Groups and rules. Call `group` for all movable pods, then `write_rules`, then `adds`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class InterPodRules:
         over all addresses. A pod with one address reads the counts of this address and of 0.0.0.0;
         a pod with 0.0.0.0 reads the sum."""
         self._holders: dict[PodAffinityTerm, list[DomainCount]] = {}
-        """Counts by the anti-affinity term whose pods they count."""
+        """Counts by anti-affinity term; a count includes the pods that have the term."""
         self._counted: Finder[tuple[DomainCount, bool]] = Finder()
         """Counts by the pods that they count; True: terminating pods count too."""
         self._repelled: Finder[PodAffinityTerm] = Finder()
@@ -114,7 +114,7 @@ class InterPodRules:
                 (p.port, p.protocol, ip) for p in pod.company.host_ports for ip in (p.ip, None)
             )
             adds += [self._ports[port] for port in ports if port in self._ports]
-            # A pod that several terms select counts once: only whether there is any matters.
+            # A pod that several terms select counts once: a rule reads only whether there is any.
             group.adds = (*dict.fromkeys(adds), *self._attachments.adds(pod.company))
         return group.adds
 

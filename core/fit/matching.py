@@ -90,7 +90,7 @@ class Finder(Generic[Target_]):
             self._at.setdefault(place, []).append((selectors, target))
 
     def matching(self, pod: Pod) -> list[Target_]:
-        """Return all values that apply to the pod, in an order that depends on its labels."""
+        """Return all values that apply to the pod; their order depends on its labels."""
         labels = sorted(pod.labels.items())
         own = [(pod.namespace, *label) for label in labels]
         return [

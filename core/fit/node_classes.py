@@ -1,4 +1,4 @@
-"""Group nodes that no template can distinguish by the fields that filters read."""
+"""Group nodes that are equal in all fields that filters read for the given constraints."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,7 +12,7 @@ from core.model.node import Node
 
 
 class NodeClasses:
-    """Classes of equal nodes, so that a template is checked once for each class."""
+    """Classes of equal nodes, so that node constraints are checked once for each class."""
 
     def __init__(self, nodes: Sequence[Node], placings: Iterable[NodeConstraints]) -> None:
         labels = set[str]().union(*(node.labels for node in nodes))
@@ -41,20 +41,20 @@ class NodeClasses:
                 self._representatives.append(node)
         self._index = NodeIndex(self._representatives)
         self._ids = list(range(len(nodes)))
-        """One integer object for each id, because there may be as many lists as templates."""
+        """One integer object for each id, shared by all lists: there may be thousands of lists."""
         self._lists: dict[int, list[int]] = {}
         self._admitted: dict[NodeConstraints, frozenset[int]] = {}
         self._reached: dict[VolumeTopology, frozenset[int]] = {}
 
     def allowing(self, placing: NodeConstraints) -> list[int]:
-        """Return the ids of the nodes that admit the template, ascending.
+        """Return the ids of the nodes that the constraints admit, ascending.
 
-        Templates that the same nodes admit share one list: do not change it.
+        Constraints that admit the same nodes share one list: do not change it.
         """
         if not placing.volumes:
             return self.allowing_by(placing, FILTERS)
-        # The pods of a StatefulSet with local volumes have a template each. What these templates
-        # have in common is asked once, and each volume is asked about once.
+        # Each pod of a StatefulSet with local volumes has constraints of its own. Their common
+        # part is checked once, and each volume is checked once.
         without = without_volumes(placing)
         admitted = self._admitted.get(without)
         if admitted is None:
@@ -62,9 +62,9 @@ class NodeClasses:
         return sorted(admitted.intersection(*map(self._nodes_of_volume, placing.volumes)))
 
     def allowing_by(self, placing: NodeConstraints, filters: Filters) -> list[int]:
-        """Return the ids of the nodes that admit a template without volumes, by these filters.
+        """Return the ids of the nodes that these filters admit for constraints without volumes.
 
-        Templates that the same nodes admit share one list: do not change it.
+        Constraints that admit the same nodes share one list: do not change it.
         """
         classes = self._classes(placing, filters)
         found = self._lists.get(classes)
@@ -75,7 +75,7 @@ class NodeClasses:
         return found
 
     def allows(self, placing: NodeConstraints, classes: int, filters: Filters) -> bool:
-        """Report whether all the classes admit a template without volumes, by these filters."""
+        """Report whether these filters admit all the classes for constraints without volumes."""
         return not classes & ~self._classes(placing, filters)
 
     def classes_of(self, nodes: Iterable[int]) -> int:

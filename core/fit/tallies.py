@@ -1,8 +1,8 @@
 """Count pods by domain, and evaluate the rules that read these counts.
 
-A domain is a value of a topology label. For host ports and attached volumes it is the node, for
-ReadWriteOncePod claims it is the cluster. Source: the filters of kube-scheduler's plugins
-NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread and InterPodAffinity.
+A domain is a value of a topology label. For host ports and attached volumes the domain is the
+node, for ReadWriteOncePod claims the whole cluster. Source: the filters of kube-scheduler's
+plugins NodePorts, VolumeRestrictions, NodeVolumeLimits, PodTopologySpread and InterPodAffinity.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Domains:
         return not self._shared
 
     def beside(self, node: int) -> int:
-        """Return the nodes in the domain of the node, as a bit set."""
+        """Return the nodes in the domain of the node, including the node, as a bit set."""
         domain = self.of[node]
         found = self._shared.get(domain) if domain is not None else None
         return 1 << node if found is None else found
@@ -60,7 +60,7 @@ class DomainCount:
         self.counts: dict[Domain | None, int] = {}
         """Counts by domain, without zeros."""
         self.there = 0
-        """Nodes of the domains with at least one such pod."""
+        """Nodes whose domain has at least one such pod, as a bit set."""
 
     def add(self, node: int, by: int) -> None:
         """Add *by* (may be negative) to the count of the node's domain, if it has one."""
@@ -77,14 +77,14 @@ class DomainCount:
 
 
 class SpreadCount(DomainCount):
-    """Count of spread pods that also groups the domains by their count."""
+    """Count for topology spread constraints, which also groups the domains by their count."""
 
     __slots__ = ("_having",)
 
     def __init__(self, domains: Domains) -> None:
         super().__init__(domains)
         self._having = {0: domains.any} if domains.any else {}
-        """Nodes of the domains with each count."""
+        """Nodes whose domain has a count, as a bit set by count."""
 
     def add(self, node: int, by: int) -> None:
         """Add *by* (may be negative) to the count of the node's domain, if it has one."""
@@ -105,7 +105,7 @@ class SpreadCount(DomainCount):
         return min(self._having, default=0)
 
     def having(self, most: int) -> int:
-        """Return the bit set of nodes of the domains with a count of at most *most*."""
+        """Return the nodes whose domain has a count of at most *most*, as a bit set."""
         found = 0
         for count, nodes in self._having.items():
             if count <= most:
@@ -119,7 +119,7 @@ class Attached(DomainCount):
     __slots__ = ("_held", "_of_driver")
 
     def __init__(self, of_driver: DomainCount, held: int) -> None:
-        """Start without pods; *held*: nodes with a VolumeAttachment, which is counted already."""
+        """Start without pods; *held*: nodes whose VolumeAttachment *of_driver* counts already."""
         super().__init__(of_driver.domains)
         self._of_driver, self._held = of_driver, held
 
@@ -144,12 +144,15 @@ class AntiAffinityRule(NamedTuple):
     tally: DomainCount
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused ones of a bit set of nodes; none without a domain is refused."""
+        """Return the refused nodes among *nodes* (a bit set).
+
+        A node without a domain is not refused.
+        """
         return nodes & self.tally.there
 
 
 class AffinityRule(NamedTuple):
-    """A counted pod must be in the domain of the node, for every term of the pod's affinity."""
+    """For every term of the pod's affinity, a counted pod must be in the domain of the node."""
 
     name: str
     tallies: tuple[DomainCount, ...]
@@ -157,8 +160,8 @@ class AffinityRule(NamedTuple):
     """True if the pod's own affinity selects the pod."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused ones of a bit set of nodes."""
-        # The first pod of a group with affinity to itself may run wherever the labels exist.
+        """Return the refused nodes among *nodes* (a bit set)."""
+        # The first pod of a group with affinity to itself may run wherever there are the labels.
         first = self.own and not any(tally.there for tally in self.tallies)
         admitted = nodes
         for tally in self.tallies:
@@ -177,7 +180,7 @@ class TopologySpreadRule(NamedTuple):
     min_domains: int
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused ones of a bit set of nodes, including all nodes without the label."""
+        """Return the refused nodes among *nodes* (a bit set), with all that lack the label."""
         most = self.tally.least(self.min_domains) + self.max_skew - self.own
         return nodes & ~self.tally.having(most)
 
@@ -194,7 +197,7 @@ class VolumeLimitRule(NamedTuple):
     """Limit by node id, or None if there is no limit."""
 
     def refusing(self, nodes: int) -> int:
-        """Return the refused ones of a bit set of nodes; every node is checked."""
+        """Return the refused nodes among *nodes* (a bit set); every node is checked by itself."""
         places = (node for node in set_bits(nodes) if not self._admits(node))
         return bits_of(len(self.limits), places)
 
@@ -210,7 +213,7 @@ class VolumeLimitRule(NamedTuple):
 
 
 Rule = AntiAffinityRule | AffinityRule | TopologySpreadRule | VolumeLimitRule
-"""A condition that a pod has on the counts at a node; *name* is used in messages."""
+"""A condition of a pod on the counts in a node's domain; *name* is used in messages."""
 
 
 class Attachments:
@@ -253,7 +256,7 @@ class Attachments:
             yield VolumeLimitRule(f"attach limit of {driver}", attached, own, limits_by_node)
 
     def adds(self, company: PodConstraints) -> Iterator[DomainCount]:
-        """Yield the counts of the pod; volumes without a known driver count for all."""
+        """Yield the pod's counts; a volume of unknown driver is in all drivers' counts."""
         for claim in company.sole:
             if claim in self._sole:
                 yield self._sole[claim]
@@ -276,7 +279,7 @@ class Attachments:
 
     @cached_property
     def _held(self) -> Mapping[Disk, int]:
-        """Return the nodes with a VolumeAttachment of each volume, one bit for each."""
+        """Return by volume the nodes with a VolumeAttachment of it, as a bit set."""
         found: dict[Disk, int] = {}
         for node, disks in enumerate(self._attachments):
             for disk in disks:
@@ -309,7 +312,7 @@ class Group:
         return all(isinstance(rule, AntiAffinityRule | VolumeLimitRule) for rule in self.rules)
 
     def admitted(self, nodes: int) -> int:
-        """Return the ones of a bit set of nodes that no rule refuses.
+        """Return the nodes among *nodes* (a bit set) that no rule refuses.
 
         Attach limits are not checked here; see `takes`.
         """
@@ -321,7 +324,7 @@ class Group:
         return nodes
 
     def takes(self, node: int) -> bool:
-        """Report whether the attach limits of an `admitted` node admit the pod."""
+        """Report whether the attach limits of the node admit the pod; the node is `admitted`."""
         return not any(
             rule.refusing(1 << node) for rule in self.rules if isinstance(rule, VolumeLimitRule)
         )

@@ -65,7 +65,7 @@ class Rule(NamedTuple):
 
     reason: Reason
     check: Callable[[Pod, Now | None], str | Timed | None]
-    """Return why the rule applies to the pod, or None. Without a time no time has passed."""
+    """Return why the rule applies to the pod, or None. Without a time no deadline has passed."""
     verdict: Consequence
 
 
@@ -123,7 +123,7 @@ NOT_TO_REMOVE: Final = Reason(
 )
 PREFERS_NO_EVICTION: Final = Reason(
     "pod-prefer-no-eviction",
-    "The descheduler's annotation asks for no eviction of the pod. The pod can terminate by "
+    "The descheduler's annotation asks not to evict the pod. The pod may still terminate by "
     "itself.",
     _LEAVE_IT,
     "the annotation is removed",
@@ -146,8 +146,8 @@ RESIZE_DEFERRED: Final = Reason(
 )
 FOREIGN_COST: Final = Reason(
     "pod-foreign-cost",
-    "The Pod has a pod deletion cost that Ebb did not write. Ebb leaves such a cost alone, so "
-    "scale-ins do not prefer Pods on marked nodes because of it.",
+    "The Pod has a pod deletion cost that Ebb did not write. Ebb does not change such a cost, so "
+    "scale-ins may delete Pods on unmarked nodes before Pods on marked nodes.",
     "let one tool write the costs: disable Karpenter's feature gate PodDeletionCostManagement, "
     "Koordinator's ScaleDownBinPack or the Pod's own cost, or set `podDeletionCost: disabled`",
     "the Pod has no cost, or one that Ebb has written",
@@ -255,8 +255,8 @@ def _foreign_cost(pod: Pod, _: Now | None) -> str | None:
     if pod.deletion_cost is None or pod.has_our_cost or not goes_by_cost(pod):
         return None
     over = pod.deletion_cost_ours
-    replaced = f" in the place of Ebb's {over!r}" if over is not None else ""
-    return f"has the pod deletion cost {pod.deletion_cost!r}{replaced}, which Ebb did not write"
+    replaced = f" (Ebb had written {over!r})" if over is not None else ""
+    return f"has the pod deletion cost {pod.deletion_cost!r}, which Ebb did not write{replaced}"
 
 
 def _gang(pod: Pod, _: Now | None) -> str | None:
@@ -266,7 +266,7 @@ def _gang(pod: Pod, _: Now | None) -> str | None:
 
 def _resize_deferred(pod: Pod, _: Now | None) -> str | None:
     # No other node can help: a resize happens in place. So the pod releases no mark and starts no
-    # cooldown. Its node needs no reason to stay either: where it leaves, the pod moves with the
+    # cooldown. It does not keep its node from being removed either: the pod moves with the
     # requests that it is to have, and a mark keeps new pods from the room that it waits for.
     waits = f"waits for room on node {pod.node}, to be resized in place"
     return waits if pod.ties.resize_deferred else None
@@ -349,7 +349,7 @@ RULES: Final = (
 )
 """The rules in the order of evaluation."""
 REASONS: Final = tuple(rule.reason for rule in RULES)
-"""Reasons why a node empties late; they do not keep a node from being marked."""
+"""Reasons of all rules. Most say why a node empties late; none keeps a node from being marked."""
 
 
 def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocker]]:
@@ -360,9 +360,9 @@ def findings(pod: Pod, now: Now | None = None) -> list[tuple[Consequence, Blocke
         if why is not None:
             message, until = why if isinstance(why, Timed) else (why, None)
             blocker = Blocker(reason, message, pod.key, pod.owner_name, until)
-            # The kubelet does not restart what has ended, whoever created the pod: it leaves its
-            # node as the pods of a Job do. What a missing or unknown controller does afterwards
-            # matters for evictions only.
+            # The kubelet does not restart the containers of a pod that runs to completion. So the
+            # pod leaves its node like a pod of a Job, whoever created it. Whether a controller
+            # recreates it matters for evictions only.
             by_itself = reason in UNKNOWN_OWNER and pod.ties.completes
             found.append((Consequence.INFO if by_itself else verdict, blocker))
             if verdict is Consequence.LAST:

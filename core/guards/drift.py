@@ -1,8 +1,8 @@
-"""Drifted nodes: Karpenter replaces them, and Ebb's scale-down protection holds that up.
+"""Limit Ebb's scale-down protection of drifted nodes, because it blocks their replacement.
 
-On nodes of Karpenter the protection is `karpenter.sh/do-not-disrupt`, which blocks every voluntary
-disruption, also that by drift. Drift brings security patches, so a drifted node is protected for a
-limited time only.
+On nodes of Karpenter the protection is `karpenter.sh/do-not-disrupt`. It blocks every voluntary
+disruption, also the replacement of drifted nodes. That replacement brings security patches, so
+Ebb protects a drifted node for a limited time only.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ DRIFT_PROTECTION_SECONDS: Final = 3600
 
 
 def unprotectable(cluster: Cluster, now: Now | None) -> frozenset[str]:
-    """Return the nodes that Ebb no longer protects; *now* None: no time has passed."""
+    """Return the nodes that drifted so long ago that Ebb no longer protects them."""
     if now is None:
         return frozenset()
     return frozenset(

@@ -3,7 +3,7 @@
 Cluster Autoscaler applies its drainability rules. Karpenter applies IsReschedulable: it knows
 neither expendable priorities nor the annotation that makes a pod a DaemonSet pod, and counts a pod
 of a StatefulSet until it is deleted. By its ValidatePodsDisruptable any pod with the annotation
-do-not-disrupt keeps its node, permanently or, since 1.12, for some time.
+do-not-disrupt keeps its node from being removed, permanently or, since 1.12, for some time.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ def occupying(
 ) -> Iterator[tuple[str, Pod]]:
     """Yield the pods that keep their nodes from being empty, each with the name of its node.
 
-    *now*: None means that no time has passed. *asked*: only pods on these nodes.
+    *now*: None means that no deadline has passed. *asked*: only pods on these nodes.
     """
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
@@ -47,7 +47,7 @@ def occupants(
 
 
 def holds(pod: Pod, node: Node, now: Now | None) -> bool:
-    """Return whether the pod keeps the node from being empty; *now* None: no time has passed."""
+    """Return whether the pod keeps the node from being empty; without *now* no deadline counts."""
     rule = _occupies_karpenter_node if KARPENTER_LABEL in node.labels else _occupies_node
     return rule(pod, now)
 
@@ -73,8 +73,8 @@ def _occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
 def busy(cluster: Cluster, share: Fraction, now: Now) -> frozenset[str]:
     """Return the protected, unmarked nodes that are too busy for Cluster Autoscaler to remove.
 
-    Source: Cluster Autoscaler's CalculateUtilizationOfResource, which ignores pods that should
-    have ended long ago.
+    *share*: Cluster Autoscaler's threshold for the utilization of a node. Source: its
+    CalculateUtilizationOfResource, which ignores pods that should have ended long ago.
     """
     # Karpenter has no utilization threshold. On nodes with GPUs or with resource claims Cluster
     # Autoscaler compares these devices only.

@@ -1,4 +1,4 @@
-"""Reasons of a node itself against its removal: an ordered list of rules, each with its reason."""
+"""Define the reasons against a node's removal that lie in the Node object, each with its rule."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -18,7 +18,7 @@ CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/api-server",  # kOps
     "node.kubernetes.io/microk8s-controlplane",
 )
-"""Control-plane labels that count with any value; kubelets may not write those of node-role."""
+"""Control-plane labels that count with any value; kubelets may not set node-role labels."""
 CONTROL_PLANE_TAINTS: Final = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
@@ -138,11 +138,11 @@ NODE_RULES: Final[tuple[tuple[Reason, Callable[[Node], Answer]], ...]] = (
     ),
 )
 REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in NODE_RULES))))
-"""Reasons in the order of their output; temporary reasons come first."""
+"""Reasons in the order of their output."""
 
 
 def node_blockers(node: Node) -> list[Blocker]:
-    """Return every reason of the node itself against its removal."""
+    """Return every reason against the node's removal that lies in the Node object."""
     verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
     return [
         Blocker(reason, found)

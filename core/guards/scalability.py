@@ -1,7 +1,8 @@
 """Decide whether an autoscaler removes a node: scalable, not scalable, or unknown.
 
-Only *not scalable* keeps a node. Whether its node group is at its minimum depends on the other
-nodes of the group, so core.engine.limits decides that, while a plan is made.
+Of these verdicts only *not scalable* keeps Ebb from marking a node. Whether a node group is at its
+minimum depends on the other nodes of the group. So core.engine.limits decides that, while a plan
+is made.
 
 Sources: the labels and node group names of EKS, GKE and AKS; ParseMigUrl of Cluster Autoscaler's
 gce provider; Emptiness.ShouldDisrupt of Karpenter.
@@ -66,7 +67,7 @@ class NodeScalability(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Autoscalers:
-    """The autoscalers of a cluster, as far as they publish what they manage."""
+    """The autoscalers of a cluster that publish which nodes they manage."""
 
     status: AutoscalerStatus | None = None
     """Status of Cluster Autoscaler; None if there is none."""
@@ -129,7 +130,7 @@ class Autoscalers:
 
 
 def _of_platform(node: Node) -> NodeScalability | None:
-    """Return the verdict on a node that its platform needs; None for other nodes."""
+    """Return the verdict on a node of a system pool or of k3s; None for other nodes."""
     key, value = SYSTEM_LABEL
     if node.labels.get(key) == value:
         return _not(f"label {key}={value} says that it is in a system pool")
@@ -147,14 +148,14 @@ def _unknown(evidence: str) -> NodeScalability:
 
 
 def _in_group(node: Node, label: str, status: AutoscalerStatus) -> NodeScalability:
-    """Return the verdict on a node of a managed node group, by the groups of the status."""
+    """Return the verdict on a node by the node groups in the status of Cluster Autoscaler."""
     if status.fault:
         return _unknown(f"ConfigMap {status.key}: {status.fault}")
     found = _groups_of(node, label, status.groups)
     named = f"{label}={node.labels[label]}"
     if len(found) != 1:
         many = f"{len(found)} node groups" if found else "no node group"
-        return _unknown(f"{many} in ConfigMap {status.key} may be its own ({named})")
+        return _unknown(f"{many} in ConfigMap {status.key} may be the node's ({named})")
     (group,) = found
     return NodeScalability(
         Scalability.SCALABLE,

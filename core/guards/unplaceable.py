@@ -1,4 +1,4 @@
-"""Reasons why Ebb cannot place a pod: it has constraints that Ebb cannot evaluate."""
+"""Define why Ebb does not place a pod, such as constraints that Ebb cannot evaluate."""
 
 from typing import Final
 
@@ -55,8 +55,8 @@ POD_VOLUMES: Final = Reason(
     "A pod uses a volume about which Ebb knows too little: the volume of a claim, the nodes that "
     "can access it, the attach limits of nodes, or whether other pods write to the disk. Ebb does "
     "not move the pod.",
-    "check Volumes: kubectl -n {namespace} describe pod {name}; add pv, pvc and csinodes to a "
-    "dump",
+    "check Volumes: kubectl -n {namespace} describe pod {name}; if Ebb reads the cluster from a "
+    "file (`--from-file`), add pv, pvc and csinodes to the file",
     "every claim of the pod is bound to a volume of a known type, or the pod has finished or runs "
     "on another node",
 )

@@ -16,27 +16,27 @@ BY_NAME: Final = attrgetter("namespace", "name")
 
 @dataclass(slots=True)
 class EquivalenceGroup:
-    """Pods with equal requests and template, and the nodes that may receive them."""
+    """Pods with equal requests and node constraints, and the nodes that may receive them."""
 
     request: int
     """Requests of one pod as a vector."""
     admitting_nodes: list[int]
-    """Nodes that admit the template, in first-fit order."""
+    """Nodes that the constraints of the pods admit, in first-fit order."""
     candidates: list[int]
-    """Admitting nodes that initially have room for the smallest pod of the template."""
+    """Admitting nodes that initially have room for the smallest pod with these constraints."""
     scanned: int = 0
     """Number of candidates that have been scanned."""
     feasible: list[int] = field(default_factory=list)
     """Scanned nodes that had room when they were scanned."""
     first_feasible: int = 0
-    """Position in `feasible`; the nodes before it will not fit again."""
+    """Position in `feasible`; the nodes before it are full and remain so."""
     open_nodes: int = 0
     """Candidates that have not been found full, as bits (core.fit.bits). Only set if inter-pod
     rules concern some pod."""
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """Group pods by the objects of their requests and template, in the order of *pods*.
+    """Group pods whose requests and node constraints are the same objects, in the order of *pods*.
 
     Most pods share these objects with others. Comparing objects first avoids hashing 150,000
     values, which would take longer than the whole packing.
@@ -48,7 +48,7 @@ def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
 
 
 def templates(groups: Groups) -> list[NodeConstraints]:
-    """Return the distinct templates in an order that does not depend on the order of pods."""
+    """Return the distinct node constraints, in an order that is independent of the pods' order."""
     return sorted({members[0].placing for members in groups}, key=repr)
 
 

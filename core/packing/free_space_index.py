@@ -1,8 +1,8 @@
 """Index the free space by blocks of nodes, so that full blocks are skipped at once.
 
 If thousands of pending pods have different sizes, each of them would check every full node. The
-index has an upper bound of the free space in each block. Since free space only shrinks, the bound
-stays valid when it becomes stale.
+index has an upper bound of the free space in each block. Since free space only shrinks, an old
+bound is still an upper bound.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ BLOCK_NODES: Final = 64
 """Number of nodes in a block. Checking a block costs more than checking a node."""
 BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
 VAIN_MAX: Final = 8 * BLOCK_NODES
-"""Number of nodes that are checked in vain before the bound of the block is recomputed, which
-costs about as much."""
+"""Number of full nodes of a block that pods have checked before the block's bound is recomputed.
+Recomputing the bound takes about as long as these checks."""
 
 
 class FreeSpaceIndex:
@@ -30,7 +30,7 @@ class FreeSpaceIndex:
         self._misses = [0] * len(self._max_free)
 
     def fork(self) -> "FreeSpaceIndex":
-        """Return a copy for a copy of the free vectors."""
+        """Return a copy of the index, for a copy of the free vectors that it describes."""
         draft = copy(self)
         draft._max_free, draft._misses = [*self._max_free], [*self._misses]  # noqa: SLF001 of this class
         return draft
@@ -45,7 +45,7 @@ class FreeSpaceIndex:
         self._max_free[block] = lane_maximum(self._max_free[block], free, self._guard)
 
     def count_misses(self, block: int, nodes: int, free: Sequence[int]) -> None:
-        """Count nodes that were checked in vain, and recompute the bound after VAIN_MAX."""
+        """Count *nodes* of the block that were found full; after VAIN_MAX recompute the bound."""
         self._misses[block] += nodes
         if self._misses[block] >= VAIN_MAX:
             start = block * BLOCK_NODES

@@ -29,7 +29,7 @@ class NodeOrder:
     ) -> None:
         """Sort the nodes; nodes in *closed* accept no pods.
 
-        *requests*: total requests on each node; None: they are computed.
+        *requests*: total requests on each node; None: they are summed up here.
         """
         self.unschedulable_nodes = frozenset(closed)
         """Names of the nodes that accept no pods."""
@@ -47,9 +47,9 @@ class NodeOrder:
     def with_last(
         self, last: Sequence[str], closed: Collection[str], instead: Mapping[str, Node]
     ) -> "NodeOrder":
-        """Return the order with the nodes *last* at its end, and other nodes *closed*.
+        """Return a copy in which the nodes *last* come last and *closed* nodes accept no pods.
 
-        *instead*: replacements for nodes, by name.
+        *instead*: Node objects to use in place of those in this order, by name.
         """
         found = copy(self)
         found.unschedulable_nodes = frozenset(closed)
@@ -66,7 +66,7 @@ class NodeOrder:
 
 
 def dominant_share(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of *whole* in CPU, memory or an extended resource.
+    """Return the largest share of *whole* that is requested of CPU, memory or extended resources.
 
     In units of 1 / SHARE_SCALE, rounded down. Resources that *whole* does not have are ignored.
     """
@@ -83,7 +83,7 @@ def dominant_share(requests: Resources, whole: Resources) -> int:
 
 
 def share_of_room(requests: Resources, whole: Resources) -> int:
-    """Return the largest share of *whole* in any resource, including ephemeral storage and pods.
+    """Return the largest requested share of *whole*, including ephemeral storage and pods.
 
     `dominant_share`, which orders pods, ignores these two. A limit on how much a user gets must
     include them, because they fill nodes as well.

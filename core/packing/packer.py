@@ -3,13 +3,13 @@
 The order is part of the specification, so that results are reproducible:
 
 - pods: largest first by dominant share of the cluster's capacity (CPU, memory, extended
-  resources), then by all requests, then by template, then by namespace and name;
+  resources), then by all requests, then by node constraints, then by namespace and name;
 - nodes: fullest first by dominant share of their own capacity at the start, then by name.
 
 Resources are vectors (core.packing.vectors): one integer for all of them. Two facts make packing
-fast. While pods are placed, free space only shrinks: a node that has no room for a pod has none
-for any equal pod, so a scan never goes back. And all pods of an equivalence group share one list
-of feasible nodes, which is extended on demand.
+fast. While pods are placed, free space only shrinks: a node without room for a pod will have none
+for an equal pod, so a scan never checks it again. And all pods of an equivalence group share one
+list of feasible nodes, which is extended on demand.
 """
 
 from bisect import bisect_left, insort
@@ -45,15 +45,15 @@ RefusalAnswers = dict[tuple[int, int], tuple[int, set[str]]]
 """Refusals by equivalence group and inter-pod group: the number of assignments at that time, and
 the rules that refused."""
 NOT_LOOKED_UP: Final = {"not looked up"}
-"""Placeholder for the refusing rules where nobody reads them."""
+"""Value in place of the refusing rules when their names are not needed."""
 NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
-"""Entry of a group that was not refused yet."""
+"""Value for a group that was not refused yet."""
 AdmittingNodes = Callable[[NodeConstraints], list[int]]
-"""Returns the ids of the nodes that admit a template, in first-fit order."""
+"""Returns the ids of the nodes that admit pods with given constraints, in first-fit order."""
 
 
 def _admitting(node_order: NodeOrder, placings: Mapping[NodeConstraints, int]) -> AdmittingNodes:
-    """Return a function that returns the nodes whose filters admit a template."""
+    """Return a function that evaluates the filters for all nodes and given constraints."""
     return NodeClasses(node_order.nodes, placings).allowing
 
 
@@ -62,8 +62,8 @@ class Attempt:
     """A possible placement of pods; nothing is changed until it is committed."""
 
     assignments: list[tuple[int, int]]
-    """Pairs of pod id and node id in packing order, apart from pods that had to wait for other
-    pods."""
+    """Pairs of pod id and node id. Preferred placements come first, and pods that had to wait for
+    other pods come last; all others are in packing order."""
     unassigned: list[int]
     """Ids of the pods without a feasible node."""
     free_after: dict[int, int]
@@ -108,9 +108,10 @@ class Packer:
     ) -> None:
         """Index the pods of *cluster* on the nodes of *node_order*.
 
-        *movable*: pods that may be placed, in groups with equal requests and template, each sorted
-        by name. *placeholders*: pods that do not exist but for which room is kept. *admitting*:
-        returns the nodes that admit a template; by default the filters of core.fit decide.
+        *movable*: pods that may be placed, in groups with equal requests and node constraints,
+        each sorted by name. *placeholders*: pods that do not exist but for which room is kept.
+        *admitting*: returns the nodes that admit given constraints; by default the filters of
+        core.fit decide.
         *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
         of all nodes.
         """
@@ -144,7 +145,7 @@ class Packer:
         known: dict[int, int] = {}
 
         for group in self._groups:
-            # Groups with the same template share the list of candidates.
+            # Groups with the same node constraints share the list of candidates.
             allowed = id(group.candidates)
             if allowed not in known:
                 known[allowed] = bits_of(len(self.nodes), group.candidates)
@@ -325,7 +326,7 @@ class Packer:
             return None
         free_after = (search.result.free_after.get(node) or self.free[node]) - group.request
         if free_after & self.guard == self.guard and (inter_pod is None or inter_pod.takes(node)):
-            return node  # it mostly is the first one
+            return node  # in most cases the first node is feasible
         for node in self._nodes_with_room(search, group, nodes):
             if inter_pod is None or inter_pod.takes(node):
                 return node
@@ -469,7 +470,8 @@ class Packer:
     def reserve(self, attempt: Attempt, of: "Packer") -> None:
         """Reserve the room of an attempt *of* this packer, or of the one that it was forked from.
 
-        The first reservation on a node is free. If the room does not suffice, none remains.
+        The first attempt that uses a node takes no room there, so two attempts may rely on the
+        same room. Each further attempt takes its room, or all that is left.
         """
         for node, free_after in attempt.free_after.items():
             if node in self._reserved:
@@ -513,7 +515,7 @@ class Packer:
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
-        """Yield the nodes that would have room without a placeholder, with this placeholder."""
+        """Yield (node, placeholder) if the node would have room without the placeholder."""
         guard = self.guard
         for placeholders, at in self.placeholder_nodes.items():
             more = self.free[at] + self._group_of[placeholders].request
@@ -533,8 +535,8 @@ class Packer:
     def is_repeatable(self, leaving: int) -> bool:
         """Report whether the node's pods find the same places until pods move on nodes involved.
 
-        The nodes involved are the node itself and the receivers of its pods. It is so if no rule
-        reads more than one node: a count over a zone changes with other nodes too.
+        The nodes involved are the node itself and those that would receive its pods. Rules that
+        count the pods of several nodes, such as a zone, depend on other nodes too.
         """
         found = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in found)

@@ -55,7 +55,8 @@ class PackingOrder(NamedTuple):
     ) -> "PackingOrder":
         """Sort the pods of the groups by their dominant share of *total_capacity*.
 
-        *admits*: returns, for templates, a function that returns the nodes that admit one of them.
+        *admits*: returns, for a set of node constraints, a function that returns the nodes that
+        one of these constraints admits.
         """
         placings = {placing: number for number, placing in enumerate(templates(groups))}
         found = group_by_value(groups, placings)
@@ -85,12 +86,12 @@ class PackingOrder(NamedTuple):
 def _equivalence_groups(
     admitting: Mapping[int, list[int]], ranked: Sequence[tuple[int, int]], space: FreeSpace
 ) -> list[EquivalenceGroup]:
-    """Return an equivalence group for each ranked request."""
+    """Return the equivalence groups; *ranked*: request vector and constraints number of each."""
     guard, free = space.guard, space.free
     least: dict[int, int] = {}
     for vector, placing in ranked:
         least[placing] = lane_minimum(least.get(placing, vector), vector, guard)
-    # Nodes without room for the smallest pod of a template are no candidates.
+    # Nodes without room for the smallest pod with these constraints are no candidates.
     allowed = {
         number: [node for node in ids if free[node] - least[number] & guard == guard]
         for number, ids in admitting.items()

@@ -1,4 +1,4 @@
-"""Represent all resources of a pod or node as one integer: one subtraction compares all.
+"""Represent all resources of a pod or node as one integer, so that one subtraction compares all.
 
 Each resource has a lane of 64 bits. The top bit is a guard: `free - request` clears it if the
 resource does not suffice. A lane of an overcommitted node is 0, so that pods that request nothing
@@ -21,7 +21,7 @@ class Vectors:
     """Lanes of the resources: CPU, memory, pods, ephemeral storage, then extended resources."""
 
     def __init__(self, pods: Iterable[Pod], nodes: Iterable[Node]) -> None:
-        """Assign a lane to each requested resource that a node has, and one lane to all others."""
+        """Assign a lane to each requested resource that a node has, and one lane to the others."""
         asked = {name for pod in pods for name, _ in pod.requests.extended}
         offered = {name for node in nodes for name, _ in node.allocatable.extended}
         self._extended = sorted(asked & offered)

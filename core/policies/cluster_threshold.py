@@ -51,6 +51,9 @@ REACH_THRESHOLD: Final = Reason(
 )
 
 
+_AT_PEAK: Final = "without it, at the highest requests within stabilizationWindow,"
+
+
 class ClusterThreshold(Policy):
     """Prefer nodes that pods reach, then expensive nodes, then nodes that will be empty soon."""
 
@@ -61,13 +64,13 @@ class ClusterThreshold(Policy):
         self._input, self._ledger = policy_input, policy_input.ledger
 
     def level(self, node: int) -> Order:
-        """Return whether no pod reaches the node, then its price, highest first."""
+        """Return a key that sorts nodes in a reach first, then expensive nodes first."""
         return not self._ledger.is_reached(node), -self._input.price(
             self._input.nodes[node].labels
         )
 
     def rank(self, node: int) -> Order:
-        """Return the properties that tell how soon the node will be empty."""
+        """Return a key that sorts nodes that will be empty soon first."""
         name = self._input.nodes[node].name
         sticky = self._input.long_lived_pods.get(name, 0)
         return sticky, self._input.count_to_move(node), self._input.share(node), name
@@ -91,7 +94,7 @@ class ClusterThreshold(Policy):
         return self.nominates(node, marked=False)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the threshold that the cluster would exceed."""
+        """Return the reason with the thresholds that the cluster would exceed without the node."""
         if self._ledger.is_last(node):
             return (Blocker(LAST_NODE, "no other node would remain"),)
         whole = self._ledger.total
@@ -100,15 +103,14 @@ class ClusterThreshold(Policy):
         if over := excess(requests, capacity, thresholds):
             return (Blocker(THRESHOLD, f"without it the cluster would have {over}"),)
         over = excess(requests.plus(whole.peak_excess), capacity, thresholds)
-        message = f"without it the window's busiest moment would have had {over}"
-        return (Blocker(PEAK_DEMAND, message),)
+        return (Blocker(PEAK_DEMAND, f"{_AT_PEAK} the cluster would have {over}"),)
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
         """Check the cluster and every reach that loses the node or gains pods (thesis 4.5)."""
         return tuple(self._ledger.exceeded(trial, marked=marked))
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
-        """Return the threshold that would be exceeded."""
+        """Return the reason with the threshold that would be exceeded."""
         sums, change, _ = found
         if isinstance(sums, DeviceUtilization):
             limit = sums.threshold(marked=marked)
@@ -120,12 +122,11 @@ class ClusterThreshold(Policy):
         requests = sums.requests.plus(Amount(change[0], change[1]))
         usable = sums.usable.plus(Amount(change[2], change[3]))
         thresholds = sums.thresholds(marked=marked)
-        where = "what would be usable" if sums.reach is None else f"reach {sums.reach.name}"
+        where = "the cluster" if sums.reach is None else f"reach {sums.reach.name}"
+        base = " of usable capacity" if sums.reach is None else ""
         over = excess(requests, usable, thresholds)
         if not over:
             over = excess(requests.plus(sums.peak_excess), usable, thresholds)
-            message = f"without it the window's busiest moment would have had {over} of {where}"
-            return Blocker(PEAK_DEMAND, message)
-        if sums.reach is None:
-            return Blocker(USABLE_THRESHOLD, f"of what would be usable without it, {over}")
-        return Blocker(REACH_THRESHOLD, f"without it {where} would have {over}")
+            return Blocker(PEAK_DEMAND, f"{_AT_PEAK} {where} would have {over}{base}")
+        reason = USABLE_THRESHOLD if sums.reach is None else REACH_THRESHOLD
+        return Blocker(reason, f"without it {where} would have {over}{base}")

@@ -1,4 +1,4 @@
-"""Define the interface of policies: their settings, and the questions that a plan asks them."""
+"""Define the interface of policies: settings, and the methods that a plan calls."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
 
 Order = tuple[object, ...]
-"""Sort key; only keys of one policy are compared. Together with the level's it is unique."""
+"""Sort key of a node; only keys of one policy are compared. Level and rank together are unique."""
 
 
 class PolicyGauge(NamedTuple):
@@ -54,10 +54,10 @@ class PolicyInput:
     price: Callable[[Mapping[str, str]], Fraction]
     """Returns the price of a node with these labels."""
     long_lived_pods: Mapping[str, int]
-    """Number of pods that rarely terminate by themselves, by node name; nodes without are
-    absent."""
+    """Number of pods that rarely terminate by themselves, by node name; nodes without such pods
+    are absent."""
     count_to_move: Callable[[int], int]
-    """Returns the number of pods that would have to move."""
+    """Returns the number of pods that would have to move if the node were removed."""
     share: Callable[[int], int]
     """Returns the dominant share of the requests on the node at the start."""
 
@@ -83,15 +83,15 @@ class Policy(Protocol):
     thresholds: ClassVar[bool] = False
     """True if the policy uses `thresholds`, `releaseThresholds` and `usability`."""
     remembers_placements: ClassVar[bool] = False
-    """True if a node is a candidate only while its pods have places. The places are remembered,
-    and the unneeded time restarts if removed nodes take one."""
+    """True if a node is a candidate only while its pods have places on other nodes. Ebb remembers
+    the places. If pods of removed nodes take one, the unneeded time of the node restarts."""
     reorders: ClassVar[bool] = False
     """True if `rank` changes with removals, so that nodes are sorted again after each removal."""
     reasons: ClassVar[Sequence[Reason]] = ()
     """Reasons of the policy. Those of ClusterThreshold are listed elsewhere, among the general
     ones."""
     gauges: ClassVar[Sequence[PolicyGauge]] = ()
-    """Metrics of `metrics`."""
+    """Metrics that the policy exposes; the method `metrics` returns their values."""
 
     @staticmethod
     def node_labels(settings: Any) -> Iterable[str]:  # noqa: ANN401, ARG004 as Settings
@@ -131,18 +131,18 @@ class Policy(Protocol):
         return since + unneeded_time_seconds + 1
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:  # noqa: ARG002
-        """Return the conditions that would be violated after the packing."""
+        """Return the sums that would exceed a threshold after the node's pods have moved."""
         return ()
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
-        """Return the Blocker that reports a violated condition.
+        """Return the Blocker that reports a threshold that would be exceeded.
 
         *found*: a result of `exceeded`; *marked*: whether the node has a mark already.
         """
         raise AssertionError("a policy without exceeded() has nothing to explain")
 
     def describe(self, node: int) -> str:  # noqa: ARG002
-        """Return a text about the node before any removal, or "" if `rank` says all."""
+        """Return a text about the node before any removal; empty if its sort key says all."""
         return ""
 
     def metrics(self) -> Iterable[PolicyMetric]:

@@ -21,7 +21,7 @@ from core.model.reason import Blocker, Reason
 from core.policies.policy import Order, Policy, PolicyGauge, PolicyInput, PolicyMetric
 
 SLACK: Final = Fraction(1, 2)
-"""Excess, in nodes, that may be missing before the mark of a node is removed."""
+"""Number of nodes by which the excess may fall below the threshold before a mark is removed."""
 SCORE_SCALE: Final = 2**128
 """Denominator of scores; finer differences count as equal."""
 _GAUGE: Final = PolicyGauge(
@@ -106,7 +106,7 @@ class ExcessNodes(Policy):
         """Free capacity by counted node; none on removed nodes."""
         self._free = NOTHING
         self._first_without_excess: Order | None = None
-        """Rank of the first node for which the excess is too small."""
+        """Rank of the first node, in the order of removal, for which the excess is too small."""
 
     def _counts(self, node: int) -> bool:
         """Report whether the node is counted as long as it is not removed."""
@@ -189,11 +189,11 @@ class ExcessNodes(Policy):
         excess, least = self._excess(node), self._settings.threshold
         message = f"the excess is {_decimal(excess)} nodes"
         if marked:
-            return (Blocker(NO_EXCESS, f"{message}, under {_decimal(least - SLACK)} with it"),)
-        if excess > least:
-            return (
-                Blocker(NO_EXCESS, "the excess is too small for a node that is removed first"),
-            )
+            below = f"{message}, counting this node, and below {_decimal(least - SLACK)}"
+            return (Blocker(NO_EXCESS, below),)
+        if excess > least and (first := self._first_without_excess) is not None:
+            before = f"the policy removes node {first[1]} before it"
+            return (Blocker(NO_EXCESS, f"{before}, but the excess is too small for that node"),)
         return (Blocker(NO_EXCESS, f"{message}, not above {_decimal(least)}"),)
 
     def describe(self, node: int) -> str:
@@ -210,7 +210,7 @@ class ExcessNodes(Policy):
         return since + unneeded_time_seconds
 
     def metrics(self) -> Iterable[PolicyMetric]:
-        """Return the excess of the unmarked nodes; the candidate is the first unblocked node."""
+        """Return the excess of the unmarked nodes, in nodes like the next one to be removed."""
         nodes = [node for node in self._remaining() if node not in self._input.marked]
         if going := [node for node in nodes if not self._input.is_blocked(node)]:
             first = min(going, key=self.rank)
@@ -219,7 +219,7 @@ class ExcessNodes(Policy):
 
 
 def _worth(free: Amount, whole: Amount) -> Fraction:
-    """Return the free capacity in nodes with capacity *whole*."""
+    """Return how many nodes with capacity *whole* the free capacity is worth."""
     return min(Fraction(part, total) for part, total in zip(free, whole, strict=True))
 
 

@@ -1,9 +1,10 @@
 """Remove nodes with low utilization whose pods fit elsewhere (Cluster Autoscaler).
 
 The utilization of a node is the requests of all its pods, including DaemonSet and static pods,
-over its allocatable resources. Some pods keep their node: bare pods, pods of kube-system, pods
-with local storage, and pods that must not be evicted. An annotation of the pod may override this.
-The engine remembers where the pods of a node would be placed (core.engine.placement_hints).
+over its allocatable resources. Some pods prevent the removal of their node: bare pods, pods of
+kube-system, pods with local storage, and pods that must not be evicted. An annotation of the pod
+may override this. The engine remembers where the pods of a node would be placed
+(core.engine.placement_hints).
 Source: Cluster Autoscaler's FAQ ("How does scale-down work?") and its drainability rules.
 """
 
@@ -72,7 +73,7 @@ class Settings:
         return eased(self.utilization) if self.leave is None else self.leave
 
     def keeping(self) -> frozenset[Reason]:
-        """Return the reasons for which pods keep their node."""
+        """Return the reasons for which a pod prevents the removal of its node."""
         flags = ((BARE, self.keep_standalone), (SYSTEM, self.keep_system),
                  (LOCAL_STORAGE, self.keep_local_storage), (NOT_SAFE_TO_EVICT, True))  # fmt: skip
         return frozenset(reason for reason, keep in flags if keep)
@@ -98,10 +99,10 @@ class NodeUtilization(Policy):
         self._limits = settings.limit(marked=False), settings.limit(marked=True)
         self._keeping = settings.keeping()
         self._keeping_pods_known: dict[int, tuple[Blocker, ...]] = {}
-        """Blockers by node, one for each bound pod that keeps it."""
+        """Blockers by node, one for each bound pod that prevents its removal."""
 
     def rank(self, node: int) -> Order:
-        """Return the properties that tell how soon the node will be empty."""
+        """Return a key that sorts nodes that will be empty soon first."""
         policy_input, name = self._input, self._input.nodes[node].name
         return (
             policy_input.long_lived_pods.get(name, 0),
@@ -111,13 +112,13 @@ class NodeUtilization(Policy):
         )
 
     def nominates(self, node: int, *, marked: bool) -> bool:
-        """Report whether the utilization is low, and no pod keeps the node."""
+        """Report whether the utilization is low, and no pod prevents the removal of the node."""
         limit = self._limits[marked]
         parts = zip(self._ledger.used(node), self._ledger.capacity(node), strict=True)
         return all(_is_under(*part, limit) for part in parts) and not self._keeping_pods(node)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:
-        """Return the resources over the limit, and the pods that keep the node."""
+        """Return the resources over the limit, and the pods that prevent the node's removal."""
         found, limit = [], self._limits[marked]
         used, whole = self._ledger.used(node), self._ledger.capacity(node)
         over = [
@@ -149,7 +150,7 @@ class NodeUtilization(Policy):
 
 
 def keeps(pod: Pod, keeping: Collection[Reason]) -> Blocker | None:
-    """Return the reason in *keeping* for which the pod keeps its node, or None."""
+    """Return the reason in *keeping* for which the pod prevents its node's removal, or None."""
     # The rules are in Cluster Autoscaler's order. The first one that applies decides.
     for _, found in findings(pod):
         if found.reason is SAFE:

@@ -1,11 +1,12 @@
 """Remove the least utilized node of a pool with enough underutilized nodes (estafette).
 
 A pool is the set of nodes with the same value of a label. The settings of a pool contain a limit
-on CPU requests over allocatable, and the number of nodes that must be under it. If these nodes are
-as full as the limit, the pods of one fit on the others if `required >= 1 / (1 - limit)`.
+on CPU requests over allocatable, and the number of nodes that must be under it (`required`). If
+all these nodes are as full as the limit, the pods of one of them fit on the others if
+`required >= 1 / (1 - limit)`.
 
 A kubelet may write the labels of its Node, including the pool, and the allocatable resources. At
-worst one node counts that should not, or the other way round, in one pool.
+worst this one node counts in a pool although it should not, or does not count although it should.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,8 +45,8 @@ POOL_DISABLED: Final = Reason(
 )
 OVER_LIMIT: Final = Reason(
     "over-limit",
-    "The CPU requests on the node are not below the `limit` of its pool. A candidate, and a "
-    "marked node, remain so until their requests are above the limit.",
+    "The CPU requests on the node are not below the `limit` of its pool. If they are "
+    "exactly at the limit, a candidate remains a candidate, and a marked node keeps its mark.",
     "wait for requests to fall; or raise the pool's `limit`, and `required` with it",
     "the node's CPU requests, as a share of its allocatable, are below the pool's `limit`",
 )
@@ -167,7 +168,7 @@ class UnderutilizedCount(Policy):
         return self._input.nodes[node].labels.get(self._label, "")
 
     def rank(self, node: int) -> Order:
-        """Return the share of the node's CPU that is requested, and its name."""
+        """Return the requested share of CPU, in units of 1 / SHARE_SCALE, then the node's name."""
         used, whole = (
             self._ledger.requested(node).cpu_millis,
             self._ledger.capacity(node).cpu_millis,
@@ -175,7 +176,7 @@ class UnderutilizedCount(Policy):
         return used * SHARE_SCALE // max(whole, 1), self._input.nodes[node].name
 
     def is_candidate(self, node: int, *, was: bool) -> bool:
-        """Report whether the node is under the limit; at the limit its state does not change."""
+        """Report whether the node is under the limit; exactly at the limit, return *was*."""
         pool = self._pool_of[node]
         if pool is None or not pool.asked.enabled:
             return False
@@ -210,7 +211,7 @@ class UnderutilizedCount(Policy):
         return self.is_candidate(node, was=False) if known is None else node in known
 
     def _compare(self, pool: _Pool, node: int, used: Amount) -> int:
-        """Return a negative number under the limit, a positive one above it or without CPU."""
+        """Return a number below 0 under the limit, above 0 over the limit or without CPU."""
         whole, limit = self._ledger.capacity(node).cpu_millis, pool.limit
         if whole <= 0:
             return 1
@@ -257,7 +258,7 @@ class UnderutilizedCount(Policy):
     def _describe_use(self, node: int, used: Amount) -> str:
         whole = self._ledger.capacity(node).cpu_millis
         if whole <= 0:
-            return "it has no CPU for pods, so it is under no limit"
+            return "it has no allocatable CPU, so it cannot be under the limit"
         return f"its pods request {percent(used.cpu_millis, whole)} of its CPU"
 
     def metrics(self) -> Iterator[PolicyMetric]:

@@ -368,7 +368,7 @@ def test_many_reaches_of_one_namespace_displace_none_of_another() -> None:
         for blocker in kept.blockers
         if blocker.code == "asks-too-much"
     ]
-    message = "the nodes that it can use are not among the 256 sets that Ebb tracks"
+    message = "its reach (the nodes it can use) is beyond the 256 that Ebb tracks"
     assert {one.message for one in found} == {message}
     too_much = [one.pod for one in found]
     assert len(set(too_much)) == len(too_much) == 300 - 255

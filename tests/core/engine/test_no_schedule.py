@@ -536,7 +536,8 @@ def test_blocker_names_pod_and_reason() -> None:
         ),
         "n2": (
             Blocker(
-                HARD_SPREAD, "pods spread over zone would count b, without a node for them there"
+                HARD_SPREAD,
+                "topology spread over zone would count b, where no node would accept such pods",
             ),
         ),
     }

@@ -264,6 +264,17 @@ def test_explanation_reports_excess() -> None:
     assert answer.blockers[0].message == "the excess is 1.25 nodes, not above 2"
 
 
+def test_explanation_names_earlier_node_without_excess() -> None:
+    """The idle large node is first in the order of removal, but the excess is 1.45 such nodes."""
+    small = even(2, 10)
+    cluster = replace(small, nodes=(node("large", cpu=16_000), *small.nodes))
+    kept = {one.node: one.blockers for one in reconcile.plan(cluster, config()).kept}
+    assert [one.message for one in kept["large"]] == ["the excess is 1.45 nodes, not above 2"]
+    assert [one.message for one in kept["n0"]] == [
+        "the policy removes node large before it, but the excess is too small for that node"
+    ]
+
+
 # Comparison with a plain plan.
 
 

@@ -208,7 +208,7 @@ def test_node_without_cpu_is_not_counted_and_its_mark_is_released() -> None:
     assert removed_nodes(plan) == []
     assert (
         message_of(plan, "z")
-        == "it has no CPU for pods, so it is under no limit; the limit is 75%"
+        == "it has no allocatable CPU, so it cannot be under the limit; the limit is 75%"
     )
     plan = reconcile.plan(Cluster.of([marked(bare, Mark.SOFT, 1)], []), config)
     assert plan.marked_infeasible == ("z",)
