@@ -36,7 +36,7 @@ Tell = Callable[[str, str, str], None]
 
 
 class Request(NamedTuple):
-    """What the command line requests to be released."""
+    """Nodes and taints to release, as the command line requests."""
 
     names: frozenset[str] | None
     """Names of the nodes; None: all nodes and pods of the cluster."""
@@ -102,7 +102,7 @@ class _Writing:
     async def each(
         self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
     ) -> None:
-        """Write and report one change. Raises: UnavailableError if others would fail as well."""
+        """Write and report one change. Raises: UnavailableError if other writes would fail too."""
         try:
             if not self._dry_run:
                 await write()

@@ -32,7 +32,7 @@ def scored_requests(requests: Resources) -> Amount:
 
 
 class NodeResult(NamedTuple):
-    """What kube-scheduler computes for a pod on a feasible node."""
+    """Score and taint count of a feasible node, as kube-scheduler computes them for a pod."""
 
     score: int
     """Weighted sum of the scores that do not depend on other nodes."""

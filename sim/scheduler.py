@@ -64,7 +64,11 @@ class Scheduler:
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
     def _feasible(self, pod: Pod) -> list[tuple[Place, NodeResult]]:
-        """Return the feasible nodes; of many nodes a sample that starts after the last sample."""
+        """Return the feasible nodes.
+
+        In a cluster of more than SAMPLED_MIN nodes the search ends when it has found enough. The
+        next search starts after the last node of this one.
+        """
         places = list(self._state.places.values())
         wanted = len(places)
         if wanted > SAMPLED_MIN:

@@ -95,9 +95,9 @@ simulated nodes have no zones.
 
 
 def spread(together: Sequence[int]) -> list[int]:
-    """Return the score of each node; *together* are the pods of the pod's ReplicaSet on each node.
+    """Return the score of each node: the fewer pods of the pod's ReplicaSet it has, the higher.
 
-    Nodes with fewer of these pods score higher.
+    *together* is the number of these pods on each node.
     """
     weight = math.log(len(together) + 2)
     counts = [round(count * weight + SPREAD_SKEW - 1) for count in together]

@@ -37,8 +37,8 @@ DEPENDENT: Final[Mapping[str, str]] = {
     "thresholds": "releaseThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
 }
-"""Setting by the setting that it depends on. If a variant changes the latter, the former could
-contradict the new value, so it is removed from the document."""
+"""Dependent setting by the setting on which it depends. It could contradict a new value of that
+setting, so it is then removed from the document."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.window": ("2m", "10m"),

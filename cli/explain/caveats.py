@@ -43,7 +43,8 @@ def caveats(
 ) -> tuple[Caveat, ...]:
     """Return all caveats of a cluster.
 
-    *kinds* are the kinds of objects in a dump; None for a live cluster, where all are read.
+    *kinds* are the kinds of objects in a dump (a file with the objects of a cluster); None for a
+    live cluster, where all kinds are read.
     *running_nowhere* is the number of pods in the dump with phase Running but without a node.
     """
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)

@@ -199,7 +199,11 @@ class Explainer:
         )
 
     def _scalability(self, name: str, blockers: Iterable[Blocker]) -> NodeScalability:
-        """Return whether an autoscaler can remove the node; a node group has a minimum size."""
+        """Return whether an autoscaler can remove the node.
+
+        A reason *not scalable* of the plan takes precedence: it considers the minimum size of the
+        node group too.
+        """
         verdict = self._snapshot.scalability[name]
         why = next((one.message for one in blockers if one.reason is NOT_SCALABLE), None)
         return (
@@ -266,7 +270,7 @@ class Explainer:
     def _if_only_removal(
         self, name: str
     ) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
-        """Return target nodes of the pods if only this node is removed, and pods without one."""
+        """Return the placements if only this node is removed, and the pods that fit nowhere."""
         packer = self._planner.packer
         node = packer.node_ids[name]
         attempt = packer.try_place(packer.on[node], node)

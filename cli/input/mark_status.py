@@ -31,7 +31,7 @@ from core.model.now import Now
 
 
 class Protection(StrEnum):
-    """Who protects a node from scale-down, and until when.
+    """Owner and duration of a node's scale-down protection.
 
     JSON contains the names in lower case, text the values.
     """
@@ -65,7 +65,7 @@ class MarkStatus:
     reserved: bool
     """True if the node is empty, and the leader's annotation reserves it for expected pods."""
     taints_correct: bool
-    """True if Ebb's taint on the node is as its mark requires: without a mark, there is none."""
+    """True if Ebb's taint matches the mark; on an unmarked node, if it is absent."""
     leaving: bool
     """True if the node is leaving (core.model.node_lifecycle)."""
     being_deleted: bool

@@ -150,7 +150,7 @@ def time_of(path: str) -> int | None:
 
 
 def _newest(path: str) -> int | None:
-    """Return the newest timestamp in a dump, in ms: with heartbeats it is minutes old at most."""
+    """Return the newest timestamp in a dump, in ms; kubelets write one every few minutes."""
     found = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):

@@ -87,7 +87,10 @@ def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
 
 
 def _needs_node(lifetime: PodLifetime, history: ClusterHistory) -> bool:
-    """Return whether the pod, except DaemonSet and static pods, needs a node in the history."""
+    """Return whether the pod needs a node during the history.
+
+    DaemonSet and static pods do not: they come with every node.
+    """
     ended = lifetime.ends_ms is not None and lifetime.ends_ms <= max(
         history.begins_ms, lifetime.begins_ms
     )

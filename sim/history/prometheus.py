@@ -234,7 +234,10 @@ def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
 def _existence(
     intervals: Iterable[tuple[int, int]], moments: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the intervals in which the node existed; a gap needs samples of other nodes in it."""
+    """Yield the intervals in which the node existed.
+
+    A gap in its samples separates two intervals only if other nodes have samples in the gap.
+    """
     first_ms, last_ms = min(intervals)
     for begins_ms, ends_ms in sorted(intervals):
         if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
