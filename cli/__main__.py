@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as fault:  # errors of other files are reported where they are read
-        # Otherwise Python would try to flush the rest at exit and print a traceback.
+        # Without this, Python would flush the rest at exit, fail again and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         reader_left = isinstance(fault, BrokenPipeError)  # such as `ebb plan | head`
         return 0 if reader_left else _error(f"standard output: {fault.strerror or fault}")
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _escaped(fault: UnicodeError) -> tuple[str, int]:
-    """Return the characters as JSON escapes, so that JSON output remains valid JSON."""
+    """Return JSON escapes for characters that cannot be encoded: JSON output stays valid."""
     from json import dumps  # noqa: PLC0415 rarely needed
 
     if not isinstance(fault, UnicodeEncodeError):

@@ -76,7 +76,7 @@ class Figure(NamedTuple):
 
     metric: "RunMetric"
     mean: Fraction | None
-    """Mean over the seeds; None if the runs do not define the metric."""
+    """Mean over the seeds; None if the metric is undefined in a run."""
     least: Fraction | None
     most: Fraction | None
 
@@ -112,7 +112,7 @@ class VariantResult:
 
     name: str
     settings: Sequence[tuple[str, str]]
-    """Settings of this combination of the sweep; empty for a mode or a policy."""
+    """Settings that the sweep sets in this variant; empty for variants outside the sweep."""
     figures: Sequence[Figure]
     best: bool
     """True if no other variant is better in cost or Pending time and at least as good in both."""
@@ -124,7 +124,7 @@ class VariantResult:
         return next(figure for figure in self.figures if figure.metric == metric)
 
     def mean(self, metric: "RunMetric") -> Fraction:
-        """Return the mean of a figure, 0 if it has none."""
+        """Return the mean of a metric over the seeds; 0 if the metric is undefined."""
         return self.figure_of(metric).mean or Fraction()
 
 
@@ -151,17 +151,17 @@ class Replayed:
     recorded: Sequence[Figure]
     """Figures of the nodes as recorded; empty for a trace, which does not record them."""
     recommended: Recommended | None
-    """Recommendation; None if every variant had evicted pods, or pods Pending because of a
+    """Recommendation; None if in every variant of Ebb pods were evicted, or Pending because of a
     mark."""
 
     @property
     def modes(self) -> Sequence[VariantResult]:
-        """Return the results of the modes and policies."""
+        """Return the results outside the sweep: one for each mode, score and policy."""
         return [variant for variant in self.variants if not variant.settings]
 
     @property
     def points(self) -> Sequence[VariantResult]:
-        """Return the results of the sweep."""
+        """Return the results of the sweep: one for each combination of its values."""
         return [variant for variant in self.variants if variant.settings]
 
 

@@ -13,7 +13,7 @@ from core.edge import files
 
 
 class Form(NamedTuple):
-    """An output format; `text` in its module returns the text of an answer."""
+    """An output format; the function `text` of its module converts an answer to text."""
 
     name: str
     module: str
@@ -54,7 +54,7 @@ def option(
 
 
 def print_answer(answer: Answer, form: str) -> None:
-    """Print an answer in the format of that name; its warnings go to standard error."""
+    """Print an answer in the named format; the warnings of a table go to standard error."""
     text = _module(form).text(answer)
     # JSON has the warnings in its document.
     if form == TABLE and isinstance(answer, Planned | ClusterStatus):
@@ -71,7 +71,7 @@ def write_answer(answer: Answer, form: str, path: str) -> None:
 
 
 def preload(form: str) -> None:
-    """Import the modules of a format, to fail before a long run. Raises: InvalidInputError."""
+    """Import a format: missing packages fail before a long run. Raises: InvalidInputError."""
     _module(form)
 
 

@@ -36,13 +36,13 @@ Tell = Callable[[str, str, str], None]
 
 
 class Request(NamedTuple):
-    """The request on the command line."""
+    """Nodes and taints to release, as the command line requests."""
 
     names: frozenset[str] | None
     """Names of the nodes; None: all nodes and pods of the cluster."""
     taint_key: str | None
-    """Key of the taints. Its record is removed from the Lease when no taint remains. None: the key
-    that the Lease records, or else that of the configuration."""
+    """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
+    key that the Lease records, or else the key in the configuration."""
     dry_run: bool
 
 
@@ -55,11 +55,13 @@ async def release(
 ) -> None:
     """Release the requested nodes, and the pods on them.
 
-    *namespace*: namespace of Ebb, with its CapacityBuffers and its Lease. An object whose change
-    is rejected because of the object is named on standard error, and the others continue.
+    *namespace*: namespace of Ebb, with its CapacityBuffers and its Lease. If a write fails for a
+    reason that concerns its object alone, the object is reported on standard error, and the
+    others are still released.
+
     Raises: InvalidInputError for an unknown node. UnavailableError after the first failure that
-    the next write would share; earlier writes remain, and the command can be run again. The same
-    at the end, if the change of any object was rejected.
+    would repeat for other objects; finished writes remain, and the command can be run again.
+    UnavailableError also at the end, if any object could not be changed.
     """
     names = request.names
     async with await connecting as client:
@@ -100,7 +102,7 @@ class _Writing:
     async def each(
         self, kind: str, name: str, what: str, write: Callable[[], Awaitable[object]]
     ) -> None:
-        """Write and report one change. Raises: UnavailableError if the next would fail as well."""
+        """Write and report one change. Raises: UnavailableError if other writes would fail too."""
         try:
             if not self._dry_run:
                 await write()
@@ -124,11 +126,11 @@ class _Writing:
 
 
 def _warn(node: Node, keys: Iterable[str]) -> None:
-    """Name the taints that may be Ebb's on standard error; none is removed by a guess."""
+    """Warn on standard error about taints that may be Ebb's; they are not removed."""
     for key in keys:
         _say(
-            f"node {node.name}: the taint {key} may be Ebb's, and remains. If it has the taintKey "
-            "of the programs, use --config with their file, or --taint-key"
+            f"node {node.name}: the taint {key} may be Ebb's, and was not removed. If it is the "
+            "taintKey of the installed configuration, use --config with that file, or --taint-key"
         )
 
 
@@ -163,11 +165,11 @@ async def _delete_buffers(client: Client, namespace: str, writing: _Writing) -> 
 
 
 async def _recorded_key(leases: LeaseStore) -> str | None:
-    """Return the taint key that the Lease records, "" if none; None if it cannot be read."""
+    """Return the taint key that the Lease records, "" if none; None if the Lease is unreadable."""
     try:
         lease = await leases.read()
     except UnavailableError:
-        return None  # not every user may read it
+        return None  # not every user may read the Lease
     return lease.annotations.get(KEY_ANNOTATION, "") if lease else ""
 
 
@@ -187,7 +189,7 @@ async def _forget_key(leases: LeaseStore, key: str) -> None:
 
 
 async def _clean_node(client: Client, name: str, key: str) -> None:
-    """Write the metadata, then the taints, if no webhook has removed Ebb's taint."""
+    """Remove Ebb's labels and annotations, then its taint, unless a webhook has removed it."""
     decide = partial(cleanup, taint_key=key)
     for _ in range(TRIES_MAX):
         if await write_as_decided(nodes(client), name, decide) is None:

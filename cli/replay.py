@@ -68,7 +68,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The load of the simulation, and notes about it."""
+    """The load that is simulated, and notes about it."""
 
     source: str
     load: replay.LoadOfSeed
@@ -77,7 +77,7 @@ class _Loaded:
 
 
 def run(options: Options) -> Replayed:
-    """Read, simulate and compare; `save` writes files. Raises: EbbError in one of its forms."""
+    """Simulate all variants of a history and compare them. Raises: EbbError (any subclass)."""
     for path in (options.page, options.recommend):
         if path is not None:
             files.check_target(path)
@@ -122,7 +122,7 @@ def _document(path: str | None) -> tuple[Document, str]:
 
 
 def sweep_variants(texts: Sequence[str], document: Document, source: str) -> Sequence[Variant]:
-    """Return all combinations of the sweep; `usual` adds the settings that the others do not name.
+    """Return a variant for each combination; `usual` adds settings that no other text names.
 
     Raises: ConfigError, InvalidInputError.
     """
@@ -164,7 +164,8 @@ def _drawn(folder: str, options: Options) -> _Loaded:
         return _cut(whole, options, seed)
 
     note = (
-        f"pods are drawn from the {rows_in_trace:,} rows of the trace: {options.at_once:,} at once"
+        f"pods are drawn from the {rows_in_trace:,} rows of the trace, so that "
+        f"{options.at_once:,} run concurrently on average"
     )
     return _Loaded(
         folder, draw, (note, "the arrival rate over the day is that of the openb trace")

@@ -1,7 +1,8 @@
-"""A model of Cluster Autoscaler as observed on a real one, with its default timers; virtual time.
+"""Simulate Cluster Autoscaler with its default timers, as observed on a real one.
 
-It removes nodes in one of three ways, and adds nodes of one group at a time for all pods that fit
-on no node. The simulator adds and deletes nodes; writes on nodes pass the same admission as Ebb's.
+It removes nodes as its mode (ScaleDown) allows. For the pods that fit on no node, it adds nodes of
+one node group at a time. The simulator creates and deletes the Nodes. Writes on Nodes pass the
+same admission as writes of Ebb.
 """
 
 import random
@@ -41,9 +42,9 @@ DELETED_AT_ONCE_MAX: Final = 10
 NODES_MAX: Final = 5_000
 SOFT_TAINTS_A_SCAN_MAX: Final = 10
 KEEPING: Final = Settings().keeping() | {CUSTOM_CONTROLLER}
-"""Properties of pods that block scale-down, as `--skip-nodes-with-*` default to."""
+"""Properties of pods that block scale-down, by the defaults of `--skip-nodes-with-*`."""
 CANDIDATE: Final = "DeletionCandidateOfClusterAutoscaler"
-"""Soft taint of the autoscaler on unneeded nodes; scores keep new pods away from it."""
+"""PreferNoSchedule taint of the autoscaler on unneeded nodes; kube-scheduler avoids them."""
 TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -82,13 +83,13 @@ class AutoscalerOperations(Protocol):
         """Update a Node, through admission."""
 
     def evict(self, pod: Pod) -> None:
-        """Evict a pod: it becomes Pending and starts again on another node."""
+        """Evict a pod: the pod, or its replacement, becomes Pending."""
 
     def end_node(self, name: str) -> None:
         """Delete a Node."""
 
     def template(self, shape: Resources) -> Node:
-        """Return a new Node of a shape."""
+        """Return the template of Nodes with this shape."""
 
     def new_node(self, shape: Resources) -> str:
         """Create a Node that is not Ready yet; return its name."""
@@ -102,12 +103,12 @@ class AutoscalerOperations(Protocol):
 
 @dataclass(slots=True)
 class _Since:
-    """Times since nodes are unneeded, and times until which nodes are not evaluated again."""
+    """Since when nodes are unneeded, and until when nodes are not evaluated again, in ms."""
 
     unneeded: dict[str, int] = field(default_factory=dict)
     recheck: dict[str, int] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
-    """Target node of each pod on an unneeded node, by the pod's key."""
+    """Target node of each pod on an unneeded node, by the pod's key; tried first the next time."""
 
 
 class Autoscaler:
@@ -149,7 +150,7 @@ class Autoscaler:
         self._simulator.after(delay_ms, lambda: self._evaluate(at_ms))
 
     def _evaluate(self, at_ms: int) -> None:
-        """Scale up one group for the Pending pods; repeat while a group could help."""
+        """Add nodes of one group for the Pending pods; evaluate again if any group could help."""
         if self._next_evaluation_ms != at_ms:
             return  # replaced by an earlier evaluation
         self._next_evaluation_ms = None
@@ -261,7 +262,7 @@ class Autoscaler:
     ) -> list[tuple[Pod, str]] | None:
         """Reserve a node for each pod and return these nodes, or None if one does not fit.
 
-        A pod keeps its node of the last evaluation, if possible.
+        A pod gets the same node as in the last evaluation, if possible.
         """
         hints = self._since.hints
         targets: list[tuple[Pod, str]] = []
@@ -319,7 +320,7 @@ class Autoscaler:
         ):
             return False
         if self._since.recheck.get(node.name, 0) > self._now():
-            return False  # even if it has emptied since
+            return False  # even if the node has become empty since
         if not place.pods:
             return True
         if self._scale_down is ScaleDown.EMPTY:
@@ -329,11 +330,14 @@ class Autoscaler:
         return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
 
     def _placeable(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
-        """Return the pods that fit by first-fit into *free*, and take their room from it."""
+        """Place pods by first-fit into the free capacity *free*; return the pods that fit.
+
+        The requests of these pods are subtracted from *free*.
+        """
         return [pod for pod in pods if self._take_room(pod, free) is not None]
 
     def _take_room(self, pod: Pod, free: dict[str, Resources], hint: str = "") -> str | None:
-        """Take room for a pod on the hinted node, else on the first feasible one; return it."""
+        """Reserve capacity for a pod and return the node: the hinted or the first feasible one."""
         places = self._simulator.state.places
         hinted = () if hint not in free else (hint,)
         for name in chain(hinted, free):
@@ -392,8 +396,8 @@ def is_underutilized(node: Node, requests: Resources, threshold: Fraction) -> bo
 
     Utilization is requests over allocatable: of GPUs on nodes with GPUs, else the larger one of
     CPU and memory. A missing resource counts as unused. Since 1.35 the condition is `utilization
-    <= threshold`; both thresholds default to 50 %. Source: its simulator/utilization and
-    scaledown/eligibility.
+    <= threshold`; the thresholds for GPUs and for other nodes both default to 50 %. Source: its
+    simulator/utilization and scaledown/eligibility.
     """
     pairs: list[tuple[int | Fraction, int | Fraction]]
     pairs = list(zip(Amount.of(requests), Amount.of(node.allocatable), strict=True))

@@ -1,10 +1,10 @@
-"""A lower bound for the cost of nodes that run given pods, by linear programming.
+"""Compute a lower bound for the cost of nodes that run given pods, by linear programming.
 
-The program may use parts of nodes and split a pod, so no cluster of whole nodes is cheaper. It is
-solved in its dual form: the price of each node group is divided among the resources of its nodes.
-A pod then costs at least its shares at the cheapest group. The solver (HiGHS) searches for the
-division with the highest bound. The bound is then recomputed in exact numbers: rounding or a
-solver error can lower it but never raise it.
+The linear program may use parts of nodes and split a pod, so no cluster of whole nodes is cheaper.
+It is solved in its dual form: in each node group, the price of a node is divided among its
+resources. A pod then costs at least its shares of a node, in the group where they are cheapest.
+The solver (HiGHS) searches for the division with the highest bound. The bound is then recomputed
+in exact numbers: rounding or a solver error can lower it but never raise it.
 """
 
 import math
@@ -32,13 +32,16 @@ NO_SOLVER: Final = "needs highspy: pip install 'kube-ebb[demo]'"
 LowerBound = Callable[[Iterable[Pod]], Fraction]
 """Returns the lower bound of the hourly cost of nodes for the pods."""
 _PodClass = tuple[Resources, NodeConstraints]
-"""Equivalence class of pods in this module."""
+"""Requests and node constraints that equivalent pods have in common."""
 _Option = tuple[int, Mapping[str, Fraction]]
 """Index of a group, and the share that a pod takes of one of its nodes, by resource."""
 Demand = Sequence[tuple[int, Sequence[_Option]]]
 """Number of pods of each class, and the groups that could run them."""
 Division = Mapping[tuple[int, str], Fraction]
-"""Value of a resource of a group (by index), relative to the highest price of a node."""
+"""Part of a node's price that counts for one resource, by (index of the group, resource).
+
+The unit is the highest price of a node.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def _solver() -> "Highs":
 def lp_lower_bound(
     templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
 ) -> LowerBound:
-    """Return a function for the lower bound, for clusters with any number of these nodes.
+    """Return a function that computes the lower bound for clusters with any number of these nodes.
 
     *divide* proposes the division of prices; None: the solver.
     """

@@ -32,10 +32,10 @@ def scored_requests(requests: Resources) -> Amount:
 
 
 class NodeResult(NamedTuple):
-    """Result of kube-scheduler for a feasible node."""
+    """Score and taint count of a feasible node, as kube-scheduler computes them for a pod."""
 
     score: int
-    """Weighted sum of the plugins that score a node independently of other nodes."""
+    """Weighted sum of the scores that do not depend on other nodes."""
     untolerated: int
     """Number of PreferNoSchedule taints that the pod does not tolerate."""
 
@@ -50,7 +50,7 @@ class Place:
     used: Amount = NOTHING
     """Requests as scores count them, with the assumed minimum for pods without requests."""
     pods: dict[str, Pod] = field(default_factory=dict)
-    """Pods that keep the node from being empty, by key."""
+    """Pods on the node by key, without the agent."""
     results: dict[object, NodeResult | None] = field(default_factory=dict)
     """Cached results of the scheduler by class of pods; None: the node is not feasible."""
 
@@ -62,7 +62,7 @@ class ClusterState:
         self.places: dict[str, Place] = {}
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, int] = {}
-        """Start of waiting in milliseconds, by key of the Pending pod."""
+        """Time in ms since which each Pending pod has waited, by its key."""
         self.buffers: Sequence[Pod] = ()
         """Pods that CapacityBuffers request capacity for; these pods do not exist."""
 

@@ -1,4 +1,4 @@
-"""Ebb in a simulated cluster: the real code of controller, view and admission."""
+"""Run Ebb's real controller, extender and webhook code in a simulated cluster."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Peers(Protocol):
 
 
 class Direct:
-    """Calls in process."""
+    """Calls to the extender and the webhook in process."""
 
     def __init__(self, view: View, config: Config) -> None:
         self._view, self._config = view, config
@@ -58,14 +58,14 @@ class Direct:
 
 
 class _StoppedLoop(asyncio.SelectorEventLoop):
-    """Event loop without time: no reconciliation times out, and nothing in it sleeps."""
+    """Event loop whose time stands still: nothing times out, and no code in it may sleep."""
 
     def time(self) -> float:
         return 0.0
 
 
 class _Pods:
-    """The Pods of the API server, as the controller writes pod deletion costs on them."""
+    """Store of the simulated Pods, on which the controller writes pod deletion costs."""
 
     def __init__(self, state: Callable[[], ClusterState], changed: Callable[[Pod], None]) -> None:
         self._state, self._changed = state, changed
@@ -93,7 +93,7 @@ class _Pods:
         return after, version
 
     async def may(self) -> bool:
-        """Return whether pods may be patched, as with the component pod-deletion-cost."""
+        """Return True: pods may be patched, as with the component pod-deletion-cost."""
         return True
 
 
@@ -159,7 +159,7 @@ class Ebb:
         self._loop.close()
 
     def restart(self, config: Config) -> None:
-        """Let another replica lead, which has no state except that on the Nodes."""
+        """Start a new leader, whose only state is what the Nodes contain."""
         metrics = Metrics()
         pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(
@@ -203,8 +203,9 @@ class Ebb:
         return self._peers.mutate(before, after)
 
     def urgent(self) -> bool:
-        """Return whether a reconciliation must not wait for the interval."""
-        # A simulated kube-scheduler places all pods, whatever name the configuration has for it.
+        """Return whether a reconciliation must run now, before the interval has passed."""
+        # READ_DEFAULTS, not the configuration: the simulated kube-scheduler schedules all pods,
+        # whatever scheduler names are configured.
         if (
             self._news.became_unschedulable.is_set()
             and self._news.unschedulable_check(self.taint_key, READ_DEFAULTS)()

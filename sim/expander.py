@@ -1,8 +1,8 @@
-"""The choice of new nodes by Cluster Autoscaler: its estimate and the expander `least-waste`.
+"""Select new nodes as Cluster Autoscaler does: by its estimate and the expander `least-waste`.
 
 Source: its estimator/binpacking and expander/waste. The Pending pods are packed into new nodes of
-each group. The group with the least waste is selected, whatever the number of pods that it helps.
-GPUs do not count as waste.
+each group. The group with the least waste is selected, even if its nodes take only few of the
+pods. GPUs do not count as waste.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ class Option:
 
     @property
     def waste(self) -> Fraction:
-        """Return the unused shares of CPU and memory, added up."""
+        """Return the sum of the unused shares of CPU and memory."""
         asked = Amount.of(Resources.total(pod.requests for pod in self.pods))
         return sum(
             (
@@ -45,7 +45,9 @@ def option(template: Node, waiting: Iterable[Pod], nodes_max: int) -> Option | N
     empty = whole - DAEMON_REQUESTS
     helped = [pod for pod in waiting if pod.requests.fits_in(empty)]
     helped = [pod for pod in helped if first_failing_filter(template, pod.placing) is None]
-    helped.sort(key=lambda pod: _size(pod.requests, whole), reverse=True)  # stable: then by wait
+    helped.sort(
+        key=lambda pod: _size(pod.requests, whole), reverse=True
+    )  # stable: then oldest first
     rooms: list[Resources] = []
     placed: list[Pod] = []
     for pod in helped:

@@ -1,4 +1,4 @@
-"""The picture of the demo: cost over time and its effects; needs matplotlib (`demo`)."""
+"""Draw the picture of the demo: cost, evictions, Pending time and marks; needs matplotlib."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
     (f"{PENDING.label} so far", lambda one: one.pending_ms / 1000),
     ("marked nodes", lambda one: one.marked),
 )
-"""Titles of the small charts, and the height of their lines."""
+"""Title of each small chart, and the value that it shows over time."""
 
 
 def check(path: str) -> None:

@@ -105,7 +105,7 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _leave_at_ctrl_c() -> None:
-    """Let Ctrl-C end the process without a traceback; the parent process reports it."""
+    """Let Ctrl-C end the process without a traceback; the parent process reports the end."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -1,4 +1,4 @@
-"""Variants simulated on one history or trace with several seeds, and the recommendation."""
+"""Simulate variants on one history or trace with several seeds, and recommend one."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from sim.simulator import Result, Sample
 from sim.variants import Variant
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
-"""Name of the alternative without Ebb."""
+"""Name of the variant without Ebb to which the recommendation is compared."""
 
 LoadOfSeed = Callable[[int], SimulatedLoad]
 """Returns the load for a seed."""
@@ -41,17 +41,17 @@ class Outcome:
 
     variant: Variant
     figures: Mapping[RunMetric, MetricSummary | None]
-    """Summary of each metric; None if a run does not define it."""
+    """Summary of each metric; None if the metric is undefined in a run."""
     samples: Sequence[Sample]
     """Samples of the run with the first seed."""
 
     def mean(self, metric: RunMetric) -> Fraction:
-        """Return the mean of a metric; 0 if it is not defined."""
+        """Return the mean of a metric over the seeds; 0 if it is undefined."""
         found = self.figures[metric]
         return found.mean if found is not None else Fraction()
 
     def worst(self, metric: RunMetric) -> Fraction:
-        """Return the maximum of a metric; 0 if it is not defined."""
+        """Return the maximum of a metric over the seeds; 0 if it is undefined."""
         found = self.figures[metric]
         return found.most if found is not None else Fraction()
 
@@ -90,7 +90,10 @@ def _summary(metric: RunMetric, results: Iterable[Result]) -> MetricSummary | No
 
 
 def part(load: SimulatedLoad, *, every: int, seed: int) -> SimulatedLoad:
-    """Return a sample of one in *every* nodes, pods and replicas, different for each seed."""
+    """Return the load with one in N nodes, pods and replicas, where N is *every*.
+
+    Each seed selects other nodes, pods and replicas.
+    """
     if every == 1:
         return load
     offset = seed % every
@@ -104,7 +107,7 @@ def part(load: SimulatedLoad, *, every: int, seed: int) -> SimulatedLoad:
 
 
 def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deployment]:
-    """Sample every n-th replica of each Deployment, with a different first replica for each."""
+    """Yield each Deployment with one in N of its replicas, where N is *every*."""
     # Sampling whole Deployments would distort the load: most are small, and a few are most of it.
     for index, one in enumerate(of):
         first = (offset + index) % every
@@ -120,7 +123,7 @@ def _parts(of: Iterable[Deployment], every: int, offset: int) -> Iterator[Deploy
 
 
 def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
-    """Yield the restarts of the sampled replicas; restarts rotate over all existing replicas."""
+    """Yield the restarts of the sampled replicas, as if restarts took all replicas in turn."""
     for number, at_ms in enumerate(of.restarts):
         step = bisect_right(of.replicas, at_ms, key=itemgetter(0))
         _, there = of.replicas[step - 1]
@@ -132,7 +135,10 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
 
 
 def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the Pareto front of cost and Pending time."""
+    """Return the Pareto front of mean cost and mean Pending time.
+
+    These are the outcomes for which no other one is better in one and at least as good in both.
+    """
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):
         if not best or one.mean(PENDING) < best[-1].mean(PENDING) or _alike(one, best[-1]):
@@ -156,10 +162,11 @@ class Choice(NamedTuple):
 
 
 def choose(outcomes: Sequence[Outcome]) -> Choice | None:
-    """Return the recommended variant of Ebb; None if all evict pods, or leave some Pending.
+    """Return the recommended variant of Ebb, or None if all disturb pods.
 
-    It is the cheapest variant in which pods are Pending no longer than in COMPARED_TO. If there is
-    none, it is the variant with the shortest Pending time.
+    A variant disturbs pods if pods are evicted, or are Pending because of a mark. The recommended
+    variant is the cheapest one in which pods are Pending no longer than in COMPARED_TO, or else
+    the one with the shortest Pending time.
     """
     compared = [one for one in outcomes if one.variant.name == COMPARED_TO]
     undisturbed = [

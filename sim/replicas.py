@@ -1,8 +1,8 @@
-"""Pods of Deployments, and the order in which the ReplicaSet controller deletes them; pure.
+"""Order the pods of a Deployment as the ReplicaSet controller deletes them.
 
 Source: kube-controller-manager's ActivePodsWithRanks and getPodsRankedByRelatedPodsOnSameNode,
-1.36; tests/sim/recorded has recorded results. Pending and starting pods are not Ready. Containers
-are never restarted in place, so that rule is left out.
+1.36; tests/sim/recorded has recorded results. Pending and starting pods are not Ready. The rule
+about container restarts is left out, because the simulation restarts no containers.
 """
 
 import re
@@ -21,7 +21,7 @@ MS_PER_SECOND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A pod with the times that the controller uses, in ms; it truncates them to seconds."""
+    """A pod with the times that the controller compares, in ms; it truncates them to seconds."""
 
     pod: Pod
     created_ms: int
@@ -41,8 +41,8 @@ def first_deleted(
 ) -> list[Replica]:
     """Return the pods of a ReplicaSet in the order of deletion.
 
-    *related* are the pods of all ReplicaSets of the Deployment. Of two pods the one with more
-    related pods on its node is deleted first.
+    *related* are the pods of all ReplicaSets of the Deployment. Of two pods with equal readiness
+    and equal pod deletion cost, the one with more related pods on its node is deleted first.
     """
     on_node = Counter(one.pod.node for one in related)
 

@@ -24,7 +24,7 @@ class RunMetric:
 
     label: str
     value: Callable[[Result], Fraction | None]
-    """Value of the metric; None if the run does not define it."""
+    """Function that returns the value of the metric for a run; None if it is undefined."""
     places: int = 0
     """Number of decimal places."""
 
@@ -38,7 +38,7 @@ class RunMetric:
 
 
 def _times_the_bound(result: Result) -> Fraction | None:
-    """Return the cost over its lower bound, summed over the samples that have a bound."""
+    """Return total cost over total lower bound, of the samples that have a bound."""
     told = [(one.cost, one.least) for one in result.samples if one.least is not None]
     least = sum((least for _, least in told), Fraction())
     return sum((cost for cost, _ in told), Fraction()) / least if least else None

@@ -90,7 +90,8 @@ def run(
 ) -> Result:
     """Run *load* once.
 
-    *wire*: call the programs over HTTP and HTTPS. *given*: the configuration of Ebb.
+    *wire*: call webhook and extender over HTTP and HTTPS. *given*: the configuration of Ebb; None:
+    the demo's own.
     """
     scenario = replace(scenario, options=_priced(scenario.options, load, given))
     if scenario.ebb is None:

@@ -1,4 +1,4 @@
-"""A model of kube-scheduler for the pods of the load.
+"""Simulate kube-scheduler for the pods of the load.
 
 Source: kube-scheduler plugins TaintToleration and those of sim.scoring, the number of sampled
 nodes (numFeasibleNodesToFind), and the sums of prioritizeNodes. Weights are the defaults.
@@ -22,11 +22,11 @@ from sim.scoring import DEFAULT, Profile, Weighed, spread
 TAINT_WEIGHT: Final = 3
 SPREAD_WEIGHT: Final = 2
 EXTENDER_WEIGHT: Final = 100
-"""Weight in the shipped configuration: ten points outweigh all default preferences together."""
+"""Weight in the shipped configuration: a score of 10 outweighs all other preferences together."""
 POINTS_PER_SCORE: Final = 10
 SAMPLED_MIN: Final = 100
 POD_CLASSES_MAX: Final = 1000
-"""Classes of pods with cached results on every node."""
+"""Maximum number of classes of equivalent pods whose results are cached on every node."""
 
 
 class Scorer(Protocol):
@@ -64,7 +64,11 @@ class Scheduler:
         return winners[0] if len(winners) == 1 else self._chance.choice(winners)
 
     def _feasible(self, pod: Pod) -> list[tuple[Place, NodeResult]]:
-        """Return the feasible nodes; in large clusters a sample, starting after the last one."""
+        """Return the feasible nodes.
+
+        In a cluster of more than SAMPLED_MIN nodes the search ends when it has found enough. The
+        next search starts after the last node of this one.
+        """
         places = list(self._state.places.values())
         wanted = len(places)
         if wanted > SAMPLED_MIN:
@@ -84,7 +88,7 @@ class Scheduler:
         return feasible
 
     def _pod_class(self, pod: Pod) -> object:
-        """Return an object that represents the class of the pod: its requests and constraints."""
+        """Return an object that represents all pods with the same requests and constraints."""
         pod_class = pod.requests, pod.placing
         if pod_class not in self._pod_classes and len(self._pod_classes) == POD_CLASSES_MAX:
             self._pod_classes.clear()
@@ -121,7 +125,7 @@ def has_room(place: Place, pod: Pod) -> bool:
 
 
 def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
-    """Score nodes by how few pods of the same ReplicaSet they have; other pods score 0."""
+    """Score nodes by how few pods of the pod's ReplicaSet they have; 0 without a ReplicaSet."""
     if pod.owner_kind != REPLICA_SET:
         return [0] * len(feasible)
     owner = pod.namespace, REPLICA_SET, pod.owner_name

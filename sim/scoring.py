@@ -1,8 +1,8 @@
-"""Resource scores of kube-scheduler for a profile, with the arithmetic of kube-scheduler.
+"""Compute the resource scores of a kube-scheduler profile, with kube-scheduler's arithmetic.
 
 Source: kube-scheduler plugins NodeResourcesFit and NodeResourcesBalancedAllocation, 1.36, with
 results recorded in tests/sim/recorded. Both use CPU and memory with equal weights; GPUs do not
-count. PodTopologySpread is included with its default constraints, for pods without their own.
+count. `spread` scores as PodTopologySpread does for pods without constraints of their own.
 """
 
 import math
@@ -38,7 +38,7 @@ class Profile:
 
 DEFAULT: Final = Profile()
 PACKED: Final = Profile(Strategy.MOST_ALLOCATED, fit_weight=10, balanced_weight=0)
-"""The profile for full nodes without Ebb."""
+"""The profile that prefers full nodes, as a cluster without Ebb can use it."""
 
 
 def least_allocated(requested: Amount, allocatable: Amount) -> int:
@@ -71,24 +71,34 @@ _FIT: Final[Mapping[Strategy, Callable[[Amount, Amount], int]]] = {
 
 
 def balanced(requested: Amount, allocated: Amount, allocatable: Amount) -> int:
-    """Return how much the pod balances CPU and memory of the node: 50 to 100."""
+    """Return how much the pod improves the balance of CPU and memory on the node: 50 to 100.
+
+    75 means no change.
+    """
     half = SCORE_MAX // 2
     return half + (half + _balance(requested, allocatable) - _balance(allocated, allocatable)) // 2
 
 
 def _balance(used: Amount, allocatable: Amount) -> int:
-    """Return 100 less the standard deviation of both shares, in floats as kube-scheduler does."""
+    """Return 100 minus the standard deviation of both percentages; floats as in kube-scheduler."""
     shares = [min(one / total, 1.0) for one, total in zip(used, allocatable, strict=True) if total]
     deviation = abs((shares[0] - shares[1]) / 2) if len(shares) == len(allocatable) else 0.0
     return int((1 - deviation) * SCORE_MAX)
 
 
 SPREAD_SKEW: Final = 3
-"""maxSkew of the default constraint by hostname of ReplicaSet pods; nodes have no zones."""
+"""maxSkew of kube-scheduler's default topology spread constraint for kubernetes.io/hostname.
+
+The default constraints apply to pods of ReplicaSets. The one for zones has no effect here, because
+simulated nodes have no zones.
+"""
 
 
 def spread(together: Sequence[int]) -> list[int]:
-    """Return scores by the number of pods of the same ReplicaSet on each node, fewest best."""
+    """Return the score of each node: the fewer pods of the pod's ReplicaSet it has, the higher.
+
+    *together* is the number of these pods on each node.
+    """
     weight = math.log(len(together) + 2)
     counts = [round(count * weight + SPREAD_SKEW - 1) for count in together]
     least, total = min(counts), max(counts)

@@ -22,7 +22,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
 TICK_MS: Final = 60_000
-"""Time between reconciliations for clusters as large as a trace."""
+"""Time between reconciliations for the large cluster of a trace."""
 PODS_AT_ONCE: Final = 200
 """Pods of the built-in load that run concurrently, on average over the day."""
 
@@ -76,7 +76,7 @@ class SimulatedLoad:
     """Time between reconciliations, which may be longer for large clusters; None: the configured
     interval."""
     groups: Mapping[Resources, Node] = field(default_factory=dict, hash=False)
-    """Labels, taints and opt-outs of a shape; other shapes have none."""
+    """Template Node of a shape, with labels, taints and opt-out annotations; others have none."""
     deployments: tuple[Deployment, ...] = ()
     largest_first: bool = False
     """Order of arrivals at one time. True: the largest first; False: in the order of `arrivals`,
@@ -89,17 +89,17 @@ class SimulatedLoad:
 
     @property
     def shapes(self) -> tuple[Resources, ...]:
-        """Return the shapes of new nodes, without nodes that opted out of scale-down."""
+        """Return the shapes that can be added: not those whose nodes opt out of scale-down."""
         every = dict.fromkeys((*self.nodes, *self.groups))
         return tuple(shape for shape in every if not self.template(shape).annotations)
 
     @property
     def templates(self) -> tuple[Node, ...]:
-        """Return a Node of each shape."""
+        """Return the template of Nodes for each shape that can be added."""
         return tuple(map(self.template, self.shapes))
 
     def template(self, shape: Resources) -> Node:
-        """Return a new Node of a shape."""
+        """Return the template of Nodes with this shape."""
         return self.groups.get(shape) or Node(name="", allocatable=shape)
 
 
@@ -109,18 +109,18 @@ def _largest_first(one: Arrival | Deployment) -> tuple[int, int, str, bool]:
 
 
 def amount(cpu_millis: int, memory_mib: int, gpu_millis: int, pods: int = 1) -> Resources:
-    """Return an amount of the resources that the table and the trace have."""
+    """Return resources from the units of sim.statistics and of the trace."""
     extended = ((GPU, gpu_millis),) if gpu_millis else ()
     return Resources(cpu_millis, memory_mib * MIB, 0, pods, extended)
 
 
 def embedded(seed: int, days: int, at_once: int = PODS_AT_ONCE) -> SimulatedLoad:
-    """Generate the demo's load from the shapes, lifetimes and daily wave of the table.
+    """Generate the demo's load from the shapes, lifetimes and daily wave in sim.statistics.
 
-    On average over the day *at_once* pods run concurrently, by Little's law.
+    On average over the day *at_once* pods run concurrently; Little's law gives the arrival rate.
 
-    Arrivals begin before the start by the longest lifetime. The pods that still run at the start
-    form the initial population, each with its remaining lifetime.
+    Arrivals are drawn from one longest lifetime before the start. The pods that still run at the
+    start form the initial population, each with its remaining lifetime.
     """
     chance = random.Random(seed)
     nodes = [
@@ -175,9 +175,10 @@ def bootstrap(
 ) -> SimulatedLoad:
     """Generate a load from the rows of a trace (requests, life in ms) with a daily wave.
 
-    The initial population is drawn in proportion to lifetimes, each pod with a random remainder.
-    Later arrivals are a Poisson process of rows drawn uniformly. *at_once* pods run on average
-    (Little's law). *wave* has the relative arrivals of each hour.
+    The initial population is drawn in proportion to lifetimes; each pod has a random part of its
+    lifetime left. Later arrivals are a Poisson process, and each is a row drawn at random.
+    *at_once* pods run concurrently on average (Little's law). *wave* has the relative arrivals of
+    each hour.
     """
     chance = random.Random(seed)
     lives = [max(life, 1000) for _, life in rows]

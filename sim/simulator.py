@@ -54,7 +54,7 @@ class Compactor(Scorer, Protocol):
         """Return *after* as it is stored after admission."""
 
     def urgent(self) -> bool:
-        """Return whether a reconciliation must not wait for the interval; it resets that."""
+        """Return whether a reconciliation must run now; `tick` resets this."""
 
     def tick(self, state: ClusterState, write: Callable[[Node], None], now_ms: int) -> None:
         """Run one reconciliation."""
@@ -76,7 +76,7 @@ class Sample:
     evicted: int
     """Evictions up to this time."""
     pending_ms: int
-    """Total waiting time up to this time, of pods that are no longer Pending."""
+    """Total Pending time so far, of pods that are no longer Pending."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Options of the programs around Ebb, except the mode of scale-down."""
+    """Options of scheduler, autoscaler timers, prices and reconciliations."""
 
     profile: Profile = DEFAULT
     timers: Timers = TIMERS
@@ -233,7 +233,7 @@ class Simulator:
     # Nodes
 
     def template(self, shape: Resources) -> Node:
-        """Return a new Node of a shape."""
+        """Return the template of Nodes with this shape."""
         return self._load.template(shape)
 
     def new_node(self, shape: Resources, age_ms: int = 0) -> str:
@@ -323,7 +323,7 @@ class Simulator:
         self._autoscaler.unschedulable()
 
     def _count_pending_by_mark(self, pod: Pod) -> None:
-        """Count a pod, once, that fits on a marked node and is Pending only for Ebb's taint."""
+        """Count a pod once if a marked node has room, and only Ebb's taint keeps it Pending."""
         if pod.key in self._pending_by_mark:
             return
         key = self._compactor.taint_key if self._compactor else ""

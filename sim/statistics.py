@@ -1,7 +1,7 @@
-"""Rounded statistics of the openb trace, from which the demo's load is drawn; no rows.
+"""Rounded statistics of the openb trace, from which the demo's load is drawn.
 
 Source: openb (Alibaba; hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0): 1,523 nodes and
-8,152 pods. tests/sim/test_statistics.py recounts them if the trace is available. Units:
+8,152 pods. tests/sim/test_statistics.py recomputes them if the trace is available. Units:
 millicores, MiB, thousandths of a GPU, seconds.
 """
 
@@ -50,8 +50,8 @@ LIFE_SECONDS: Final = (
 )  # fmt: skip
 """Quantiles of lifetimes (deletion_time - creation_time): 0 %, 5 %, ... 95 %, and 99 %.
 
-The first one is 0 in the trace. The longest 1 %, up to 145 days, is cut, and with it most of the
-mean of 7.18 hours in the trace: the mean of this table is about one hour.
+The first quantile is 0 in the trace. The longest 1 % of lifetimes, up to 145 days, is cut. It
+makes up most of the mean, which is 7.18 hours in the trace and about one hour in this table.
 """
 WAVE_PERCENT: Final = (
     152, 134, 107, 128, 125, 94, 86, 97, 71, 43, 65, 60, 45, 44, 40, 80, 89, 125, 162, 137, 104,

@@ -13,7 +13,7 @@ from sim.statistics import WAVE_PERCENT
 NODES_FILE: Final = "openb_node_list_all_node.csv"
 PODS_FILE: Final = "openb_pod_list_default.csv"
 PODS_AT_ONCE: Final = 5000
-"""Default of concurrent pods on average; they use three quarters of the GPUs of 1,523 nodes."""
+"""Default number of concurrent pods; they use three quarters of the GPUs of the 1,523 nodes."""
 DIGITS_MAX: Final = 9
 """Digits of a field, so that no product of two fields exceeds a Kubernetes quantity."""
 

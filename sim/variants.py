@@ -32,12 +32,13 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
 }
 """Sections and settings that the simulation ignores, and why."""
 SIMULATED: Final = ("extender.score",)
-"""Settings in these sections that the simulation uses."""
+"""Settings in sections of NOT_SIMULATED that the simulation uses nevertheless."""
 DEPENDENT: Final[Mapping[str, str]] = {
     "thresholds": "releaseThresholds",
     "nodeUtilization.utilization": "nodeUtilization.leave",
 }
-"""Setting that may contradict another value of a setting, and is removed then."""
+"""Dependent setting by the setting on which it depends. It could contradict a new value of that
+setting, so it is then removed from the document."""
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
     "thresholds": ("70%", "80%", "90%"),
     "reserve.window": ("2m", "10m"),
@@ -57,7 +58,7 @@ class Variant:
     config: Config
     """Configuration of Ebb; without Ebb only its prices are used."""
     document: Document | None = None
-    """Configuration file of the variant; None if no file configures it."""
+    """Configuration of the variant as in a file; None if no configuration file can describe it."""
     settings: tuple[tuple[str, str], ...] = ()
     """Settings that a sweep has set."""
 
@@ -65,8 +66,7 @@ class Variant:
 def columns(document: Document, source: str) -> Iterator[Variant]:
     """Yield a variant for each mode, score and policy. Raises: ConfigError.
 
-    A policy that nominates no node with these settings is left out: it equals a cluster without
-    Ebb.
+    A policy whose settings nominate no node is left out: its result would equal that without Ebb.
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
@@ -151,7 +151,7 @@ def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
 def _without_dependent(
     document: Document, changed: Sequence[str], dependent: Sequence[str]
 ) -> Document:
-    """Return the document without dependent settings, except in pools that set all new values."""
+    """Return the document without dependent settings, except in pools with all changed ones."""
     document = _without(document, dependent)
     if not document.get("pools"):
         return document

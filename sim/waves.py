@@ -1,4 +1,4 @@
-"""Deployments that follow a daily wave, scaled by a HorizontalPodAutoscaler.
+"""Generate Deployments that a HorizontalPodAutoscaler scales with a daily wave of load.
 
 Source: kube-controller-manager's HorizontalPodAutoscaler with its defaults: it syncs every 15 s,
 with a tolerance of 10 %. A scale-out at most doubles the replicas or adds four pods. A scale-in
@@ -37,11 +37,11 @@ ROLLOUT_HOURS: Final = (9, 17)
 ROLLOUTS_A_DAY: Final = Fraction(1, 2)
 """Mean rollouts of a Deployment a day, within these hours."""
 LEVELS_MAX: Final = DAY_MS // SYNC_MS
-"""Cached levels; all Deployments use the same ones."""
+"""Maximum number of cached results of `level`; all Deployments use the same ones."""
 
 
 def level(at_ms: int) -> Fraction:
-    """Return the wave at a time, relative to its mean; linear between hours."""
+    """Return the daily wave at a time; its mean is 1, and it is linear between full hours."""
     return _level(at_ms % DAY_MS)
 
 
@@ -56,16 +56,15 @@ def _level(at_ms: int) -> Fraction:
 def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
     """Yield (start in ms, replicas) for each change of the replicas.
 
-    *load* returns the number of pods at full target utilization at a time (ms).
+    *load* returns how many pods would run exactly at the target utilization at a time (ms).
     """
     replicas = max(1, -(-load(0) // 1))
     yield 0, replicas
     advised: deque[tuple[int, int]] = deque([(0, replicas)])
     for at_ms in range(SYNC_MS, until_ms, SYNC_MS):
         asked = load(at_ms)
-        pods, parts = (
-            asked.as_integer_ratio()
-        )  # integers: Fraction normalizes every sum, 115,000 a day
+        # Integers, because Fraction would normalize every sum, 115,000 times a simulated day.
+        pods, parts = asked.as_integer_ratio()
         off = TOLERANCE_PARTS * abs(pods - replicas * parts)
         advice = replicas if off <= replicas * parts else max(1, -(-pods // parts))
         advised.append((at_ms, advice))
@@ -90,7 +89,7 @@ def mixed(seed: int, days: int) -> SimulatedLoad:
 
 
 def deployments(seed: int, days: int, *, at_once: int) -> tuple[Deployment, ...]:
-    """Draw Deployments with shapes of the table that run *at_once* pods in total on average."""
+    """Draw Deployments with shapes of sim.statistics; in total *at_once* pods run on average."""
     chance = random.Random(seed)
     shapes = [amount(c, m, g) for c, m, g, _ in POD_SHAPES]
     weights = [weight for *_, weight in POD_SHAPES]

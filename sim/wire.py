@@ -1,4 +1,4 @@
-"""Webhook and extender over real HTTP and HTTPS on loopback, called like the control plane does.
+"""Serve webhook and extender on loopback, and call them over HTTP(S) as the control plane does.
 
 The servers run in a thread with its own event loop. The simulation calls them on persistent
 blocking connections, as kube-scheduler and the API server do.
@@ -35,7 +35,7 @@ LOOPBACK: Final = "127.0.0.1"
 ANY_PORT: Final = f"{LOOPBACK}:0"
 CALL_SECONDS_MAX: Final = 10.0
 MUTATE: Final = f"{MUTATE_PATH}?timeout=1s"
-"""Path of the API server's call: the query contains the webhook's timeout."""
+"""Path of the API server's call; like a real call it has the webhook's timeout in its query."""
 
 
 class _StoppedClock:
@@ -51,7 +51,7 @@ class _StoppedClock:
 
 
 class OverTheWire:
-    """Both servers and connections to them; a context manager; implements sim.ebb.Peers."""
+    """Context manager that runs both servers and calls them; implements sim.ebb.Peers."""
 
     def __init__(self, view: View, config: Config) -> None:
         pair = tls.make_pair([LOOPBACK], SystemClock().unix_seconds())
@@ -147,7 +147,7 @@ def _review(uid: str, before: Node, after: Node) -> bytes:
 
 
 def written(pod: Pod) -> bytes:
-    """Return the JSON of a Pending pod, with the fields that are read."""
+    """Return the JSON of a Pending pod, with the fields that the extender reads."""
     owner = {"kind": pod.owner_kind, "name": pod.owner_name, "controller": True}
     requests = {
         "cpu": f"{pod.requests.cpu_millis}m",

@@ -29,7 +29,7 @@ def schema(form: str) -> None:
 @command.command("validate")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def validate(paths: Sequence[str]) -> None:
-    """Report all errors in configuration files, as the programs would; - is standard input."""
+    """Report all errors that the programs would find in the files; - is standard input."""
     if faults := list(_faults(paths)):
         raise EbbError("\n".join(faults))
 

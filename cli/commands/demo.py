@@ -20,11 +20,16 @@ def _days(text: str) -> int:
 
 @click.command("demo")
 @click.option(
-    "--trace", type=click.Path(), metavar="DIR", help="simulate the openb trace in DIR instead"
+    "--trace",
+    type=click.Path(),
+    metavar="DIR",
+    help="simulate the openb trace in DIR, not the built-in load",
 )
 @click.option("--config", type=source.FILE, metavar="FILE", help=RULES)
-@click.option("--days", type=_days, default="1", metavar="N", help="default 1")
-@click.option("--seed", type=int, default=1, metavar="N", help="default 1")
+@click.option("--days", type=_days, default="1", metavar="N", help="days to simulate; default 1")
+@click.option(
+    "--seed", type=int, default=1, metavar="N", help="random seed of the load; default 1"
+)
 @click.option(
     "--wire/--no-wire",
     default=True,

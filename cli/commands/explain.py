@@ -1,4 +1,4 @@
-"""`ebb explain node` and `ebb explain pod`: everything that decides about one node or pod."""
+"""`ebb explain node` and `ebb explain pod`: why a node is removable, where a pod can run."""
 
 import difflib
 from collections.abc import Iterable

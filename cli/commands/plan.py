@@ -32,7 +32,7 @@ def _share(text: str) -> Fraction:
         raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
 
 
-THRESHOLD_HELP = "limit of requests over usable capacity after the removals"
+THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after the removals"
 
 
 @click.command("plan")
@@ -55,7 +55,8 @@ def command(
     form: str,
 ) -> None:
     """Show which nodes are removable together, and why the others are not; read-only."""
-    # Only the leader knows how long nodes have been candidates. `unneededTime` counts as elapsed.
+    # Only the controller's leader knows how long nodes have been candidates. This command assumes
+    # that `unneededTime` has passed for all of them.
     config = _limited(cluster_input.config, max_cpu, max_memory)
     now = cluster_input.now_seconds(SystemClock())
     plan = reconcile.plan(
@@ -78,7 +79,7 @@ def command(
 def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
     """Return the configuration with the thresholds of the command line.
 
-    `releaseThresholds` follow them, as in a file that does not set `releaseThresholds`.
+    `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
     """
     own = config.thresholds
     thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)

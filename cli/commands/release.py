@@ -19,7 +19,7 @@ from core.model.humanize import plural
 @click.option(
     "--taint-key",
     metavar="KEY",
-    help="remove taints with this key, and its record in the Lease; with --all",
+    help="with --all: key of the taints to remove; also remove its record from the Lease",
 )
 @click.option("--dry-run", is_flag=True, help="only print what would be removed")
 @source.live_options

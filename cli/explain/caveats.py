@@ -1,4 +1,4 @@
-"""Caveats: missing parts of a dump and ignored nodes, which commands print as warnings."""
+"""Caveats: warnings about the input of a command, such as objects that a dump lacks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ class Caveat:
 
     code: str
     message: str
-    """One sentence, with names exactly as the cluster has them."""
+    """One sentence; names of objects are not escaped, so escape it before printing."""
     count: int = 0
     """Number of pods or nodes concerned."""
     nodes: tuple[tuple[str, int], ...] = ()
@@ -43,8 +43,9 @@ def caveats(
 ) -> tuple[Caveat, ...]:
     """Return all caveats of a cluster.
 
-    *kinds* are the kinds of objects in a dump; None for a live cluster, where all are read.
-    *running_nowhere* is the number of pods in it that run and are on no node.
+    *kinds* are the kinds of objects in a dump (a file with the objects of a cluster); None for a
+    live cluster, where all kinds are read.
+    *running_nowhere* is the number of pods in the dump with phase Running but without a node.
     """
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
@@ -79,7 +80,7 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
 
 
 def _running_nowhere(pods: int) -> Iterator[Caveat]:
-    """Report pods that the API server could not have returned like this."""
+    """Report Running pods without a node, which no API server returns."""
     if pods:
         run, are = ("runs", "is") if pods == 1 else ("run", "are")
         message = (
@@ -97,7 +98,7 @@ def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
 
 
 def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
-    """Report that nothing shows which nodes an autoscaler removes."""
+    """Report that no autoscaler was found, so nobody knows which nodes can be removed."""
     key = config.cluster_autoscaler.status_key
     if Autoscalers.of(cluster, key).found:
         return
@@ -124,11 +125,12 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
         yield Caveat("one-namespace", message, pods)
     elif pods and not any(pod.daemon for pod in cluster.pods):
         message = (
-            "the dump has no DaemonSet pods; if the cluster runs any, it lacks namespaces (-A)"
+            "the dump has no DaemonSet pods; if the cluster has any, some namespaces are missing "
+            "in the dump (use -A)"
         )
         yield Caveat("no-daemonsets", message)
     if BUDGET_KIND not in kinds:
-        message = f"the dump has no {BUDGET_KIND} (pdb), so protected pods are not recognized"
+        message = f"the dump has no {BUDGET_KIND} (pdb), so pods protected by one look evictable"
         yield Caveat("no-budgets", message)
     with_claims = sum(bool(pod.ties.claims) for pod in cluster.pods)
     if with_claims and not kinds.issuperset(STORAGE_KINDS):
@@ -178,7 +180,7 @@ NO_CAPACITY: Final[tuple[tuple[str, str, Callable[[Node], bool]], ...]] = (
     ),
     (
         "leaving",
-        "{count} leaving node{s} {provide} no capacity, pods there are placed first: {names}",
+        "{count} leaving node{s} {provide} no capacity; their pods are placed first: {names}",
         is_terminating,
     ),
     (
@@ -207,7 +209,7 @@ def _nodes_without_capacity(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
-    # A nominated pod starts when others have terminated, so its node is not overcommitted by it.
+    # A nominated pod starts only when other pods have terminated, so it overcommits no node.
     used = replace(cluster, pods=tuple(p for p in cluster.pods if not p.nominated)).used()
     affected = [
         node
@@ -223,18 +225,21 @@ def _overcommitted(cluster: Cluster) -> Iterator[Caveat]:
 
 
 def _deferred_resizes(cluster: Cluster) -> Iterator[Caveat]:
-    """Report pods that wait on their node for room to be resized."""
+    """Report pods whose in-place resize is deferred, because their node lacks free capacity."""
     affected = [pod for pod in cluster.pods if pod.ties.resize_deferred]
     if affected:
         nodes = _on_nodes(affected)
         where = _first([f"{node} ({pods})" for node, pods in nodes])
         pods, wait = ("pod", "waits") if len(affected) == 1 else ("pods", "wait")
-        message = f"{len(affected):,} {pods} {wait} for room on their node to be resized: {where}"
+        message = (
+            f"{len(affected):,} {pods} {wait} for free capacity on their node, because their "
+            f"resize is deferred: {where}"
+        )
         yield Caveat("resize-deferred", message, len(affected), nodes)
 
 
 def _other_cost_writers(cluster: Cluster, config: Config) -> Iterator[Caveat]:
-    """Report pods whose deletion costs another controller writes."""
+    """Report pods whose pod deletion cost is written by another controller."""
     if config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return
     if affected := pods_of_other_writers(cluster):
@@ -264,7 +269,7 @@ def _about(code: str, template: str, nodes: list[Node], cluster: Cluster) -> Cav
 
 
 def _first(texts: Sequence[str], what: str = "node") -> str:
-    """Return the first texts, and the number of the others."""
+    """Join the first NODES_SHOWN texts and the number of the others."""
     more = len(texts) - NODES_SHOWN
     rest = f" and {more:,} more {what}{'' if more == 1 else 's'}" if more > 0 else ""
     return ", ".join(texts[:NODES_SHOWN]) + rest

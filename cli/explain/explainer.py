@@ -1,7 +1,8 @@
 """Explain one node or one pod of a cluster.
 
-The plan decides which nodes are removable together. An explanation covers one node alone, or the
-nodes that could take one pod now. It uses the parts of the plan, so that both agree.
+The plan decides which nodes are removable together. An explanation covers the removal of one node
+alone, or the nodes on which one pod could run now. It uses the code of the plan, so that both
+agree.
 """
 
 from collections import Counter
@@ -58,19 +59,23 @@ class NodeAnswer:
     """Rate limits that keep the controller from marking a removable node now. Limits that need
     the leader's history are missing: recently added nodes, age of Pending pods, peak demand."""
     reserved: tuple[Blocker, ...]
-    """Reserve that keeps the empty node from the autoscaler, as the leader wrote on the Node."""
+    """Reserve because of which the empty node is not released to the autoscaler, as the leader has
+    written it on the Node."""
     long_lived: tuple[Blocker, ...]
-    """Pods that may delay emptying the node, because such pods rarely terminate."""
+    """Remarks on pods that may keep the node from becoming empty, as they rarely terminate."""
     against_hard: tuple[Blocker, ...]
-    """Reasons against a NoSchedule mark; empty unless NoSchedule marks are enabled."""
+    """Reasons why a PreferNoSchedule mark does not become NoSchedule; empty if NoSchedule marks
+    are disabled."""
     not_evicted: tuple[Blocker, ...]
     """Reasons why pods of the node would not be evicted now; empty if eviction is disabled."""
     placements: tuple[Placement, ...]
-    """Nodes that take the pods: as planned for a removable node, else if only it is removed."""
+    """Target node of each pod: as planned for a removable node, else as if only this node were
+    removed."""
     unassigned: tuple[tuple[str, str], ...]
     """(namespace/name, reason) of pods that fit on no other node."""
     policy_text: str
-    """Text of the policy about the node; empty if price, pods to move and share describe it."""
+    """The policy's own text about the rank of the node; empty if the rank depends on `price`,
+    `to_move` and `share`."""
     price: Fraction
     to_move: int
     """Number of pods that need another node."""
@@ -81,7 +86,7 @@ class NodeAnswer:
     reaches: tuple[Reach, ...]
     """Reaches that contain the node, largest first."""
     scalability: NodeScalability
-    """Whether an autoscaler removes the node, in this plan, and the evidence."""
+    """Whether an autoscaler can remove the node according to this plan, and the evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ class PodAnswer:
     why_no_target: str | None
     """Reason why no node was found."""
     reach: Reach | None
-    """Reach of the pod; None if fewer than two nodes admit it."""
+    """Reach of the pod; None if fewer than two nodes admit it, or Ebb does not track it."""
     admitted: int
     """Number of nodes that admit the pod; 0 if the pod is not movable."""
     feasible: tuple[str, ...]
@@ -110,7 +115,8 @@ class PodAnswer:
     feasible_marked: tuple[str, ...]
     """Marked nodes that could take the pod now or after their mark is released."""
     rejections: tuple[tuple[str, int], ...]
-    """(rule, nodes that this rule rejects first), most nodes first."""
+    """(rule, number of nodes for which this rule is the first to reject the pod), most nodes
+    first."""
 
 
 class Explainer:
@@ -119,7 +125,7 @@ class Explainer:
     def __init__(
         self, snapshot: ClusterSnapshot, plan: Plan, now_seconds: int, own_namespace: str = ""
     ) -> None:
-        """Prepare explanations; *survey* is the snapshot from which the plan was made.
+        """Prepare explanations; *snapshot* is the snapshot from which *plan* was made.
 
         *own_namespace* is the namespace in which Ebb is installed.
         """
@@ -193,7 +199,11 @@ class Explainer:
         )
 
     def _scalability(self, name: str, blockers: Iterable[Blocker]) -> NodeScalability:
-        """Return the verdict on a node, including the minimum of its node group."""
+        """Return whether an autoscaler can remove the node.
+
+        A reason *not scalable* of the plan takes precedence: it considers the minimum size of the
+        node group too.
+        """
         verdict = self._snapshot.scalability[name]
         why = next((one.message for one in blockers if one.reason is NOT_SCALABLE), None)
         return (
@@ -208,11 +218,14 @@ class Explainer:
 
     @cached_property
     def _rate_limits(self) -> Mapping[str, tuple[Blocker, ...]]:
-        """Return the rate limits of each removable node; the nodes before it count as marked."""
+        """Return the rate limits that delay each removable node.
+
+        The nodes before it in removal order count as marked, unless a rate limit delays them.
+        """
         now = rate_limits(
             observe(LeaderState(), self._snapshot, self._now), self._snapshot, self._now
         )
-        # In an empty state every Pending pod seems to be new, so the limit on Pending pods is off.
+        # Without history every Pending pod seems to be new, so the limit on Pending pods is off.
         removal_limits = RemovalLimits(self._snapshot, replace(now, pending_until=None))
         found: dict[str, tuple[Blocker, ...]] = {}
         for removal in self._plan.removals:
@@ -257,7 +270,7 @@ class Explainer:
     def _if_only_removal(
         self, name: str
     ) -> tuple[tuple[Placement, ...], tuple[tuple[str, str], ...]]:
-        """Return where pods would go if only this node is removed, and the pods without a node."""
+        """Return the placements if only this node is removed, and the pods that fit nowhere."""
         packer = self._planner.packer
         node = packer.node_ids[name]
         attempt = packer.try_place(packer.on[node], node)
@@ -315,7 +328,10 @@ def _feasible_nodes(
 
 
 def _rejection(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> str:
-    """Return why a node takes no pods or which filter rejects the pod; empty if neither is so."""
+    """Return why the node accepts no pods, or the filter that rejects this pod.
+
+    Returns an empty text if only rules between pods can reject it.
+    """
     conditions = (node.virtual, node.name in snapshot.leaving_nodes, why_unready(node) is not None)
     if any(conditions):
         return (VIRTUAL_NODE, BEING_DELETED, NOT_READY)[conditions.index(True)].code

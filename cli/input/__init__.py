@@ -1,1 +1,1 @@
-"""Read the cluster that a command is about: from the API server or from a dump."""
+"""Read the cluster of a command from the API server, or from a file with its objects (a dump)."""

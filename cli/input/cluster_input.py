@@ -17,7 +17,7 @@ UNREADABLE_CHARS_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """Leader of the controller by its Lease, or why it is unknown."""
+    """Leader of the controller according to its Lease, or why the leader is unknown."""
 
     lease: str
     """Lease as namespace/name."""
@@ -36,7 +36,7 @@ class ClusterInput:
     cluster: Cluster
     config: Config
     where: str
-    """Source of the cluster for people: files or a kubeconfig."""
+    """Source of the cluster as text: names of files, or a kubeconfig."""
     config_from: str | None = None
     """Path of the configuration; None for built-in defaults."""
     kinds: frozenset[str] | None = None

@@ -19,7 +19,7 @@ from core.model.node import Node
 from core.model.pod import Pod
 
 LIST_TRIES_MAX: Final = 3
-"""Attempts for a list that expired or was throttled."""
+"""Attempts to read a list that expires or is throttled."""
 THROTTLED_SECONDS_MAX: Final = 10.0
 NOT_THERE: Final = 404
 """HTTP status for a kind that the cluster does not have."""
@@ -40,10 +40,10 @@ async def read(
 ) -> tuple[Cluster, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if *lease* is given.
 
-    *config* has the read options. Progress is shown on *progress*.
+    *config* has the settings that affect reading. Progress is shown on *progress*.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
-    server does not answer, or refuses.
+    server does not answer, or rejects a call.
     """
     lists: Lists = {kind: Listed() for kind in KINDS}
     async with (

@@ -1,4 +1,4 @@
-"""State of Ebb's mark, taint and scale-down protection on a node, read from the Node alone."""
+"""State of the mark, taint and scale-down protection of each node, by its Node and its pods."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -31,7 +31,10 @@ from core.model.now import Now
 
 
 class Protection(StrEnum):
-    """Scale-down protection of a node, by its owner; names are values in JSON."""
+    """Owner and duration of a node's scale-down protection.
+
+    JSON contains the names in lower case, text the values.
+    """
 
     NONE = "none"
     MARKED = "by Ebb, while the node is marked"
@@ -55,21 +58,21 @@ class MarkStatus:
     overdue: bool
     """True if the deadline of the mark has passed."""
     pods_left: int
-    """Pods that keep the node from being empty, as its autoscaler counts."""
+    """Number of pods that keep the node from being empty by the rules of its autoscaler."""
     protection: Protection
     scaled_in_first: int
-    """Pods with a low pod deletion cost set by Ebb, so that scale-ins delete them first."""
+    """Number of pods with a low pod deletion cost from Ebb: scale-ins delete them first."""
     reserved: bool
-    """True if the empty node is reserved for expected pods, by the annotation of the leader."""
+    """True if the node is empty, and the leader's annotation reserves it for expected pods."""
     taints_correct: bool
-    """True if the node has exactly the taint that its mark requires."""
+    """True if Ebb's taint matches the mark; on an unmarked node, if it is absent."""
     leaving: bool
     """True if the node is leaving (core.model.node_lifecycle)."""
     being_deleted: bool
     """True if the Node object is being deleted."""
     backoff_until: int | None
-    """End of the backoff in Unix seconds, because the node did not empty; None if there is
-    none."""
+    """Time in Unix seconds until which Ebb does not mark the node again, because it did not become
+    empty in time; None if there is no backoff."""
 
     @property
     def effect(self) -> str:
@@ -120,7 +123,7 @@ def _status_of(
 
 
 def _backoff_until(node: Node, rules: BackoffConfig, now_seconds: int) -> int | None:
-    """Return the end of the backoff, if the controller respects it now."""
+    """Return the end of the backoff, or None if the controller would not respect it now."""
     backoff = backoff_of(node.annotations)
     return backoff.until if backoff and rules.holds(backoff.until, Now(now_seconds)) else None
 

@@ -25,16 +25,16 @@ class Published(NamedTuple):
     accepted: int
     """Number of pods for which an autoscaler reports capacity."""
     why: str
-    """Reason why not all pods were accepted; empty if all were."""
+    """Reason why `accepted` is less than `pods`; empty if it is not."""
 
 
 class Count(NamedTuple):
     """Number of nodes in one state."""
 
     field: str
-    """Name in JSON; a contract."""
+    """Key in JSON; must not change, because programs read it."""
     label: str
-    """Name for people."""
+    """Name in the table."""
     nodes: int
 
 
@@ -45,28 +45,28 @@ class ClusterStatus:
     cluster_input: ClusterInput
     plan: Plan
     marked: tuple[MarkStatus, ...]
-    """Marked nodes that are not leaving, oldest mark first, in the order of planning."""
+    """Marked nodes that are not leaving, oldest mark first; marks of one time in plan order."""
     leaving: int
     """Number of leaving nodes (core.model.node_lifecycle)."""
     being_deleted: int
     """Number of nodes whose Node object is being deleted."""
     reasons: tuple[tuple[str, int], ...]
-    """(code, nodes that are not removable for it), most nodes first; a node counts in each
-    code."""
+    """(reason code, number of nodes with this reason), most nodes first; a node with several codes
+    counts for each."""
     left_over_taints: tuple[str, ...]
     """Unmarked nodes with a left-over taint of Ebb, by name."""
     protected_unmarked: int
     """Number of unmarked nodes that Ebb protects from scale-down until it releases them."""
     scale_in_targets: int
-    """Number of unmarked nodes whose pods scale-ins delete after those of marked nodes."""
+    """Number of scale-in targets: scale-ins delete their pods right after pods of marked nodes."""
     reserved: int
-    """Number of empty nodes that are reserved for expected pods, by their annotations."""
+    """Number of empty nodes whose annotation reserves them for expected pods."""
     published: tuple[Published, ...]
     """Buffers with Ebb's label by name, including those in other namespaces."""
     pending: int
     """Number of Pending pods."""
     unschedulable: int
-    """Number of Pending pods for which a node was searched and not found."""
+    """Number of Pending pods for which Ebb searched a node and found none."""
     caveats: tuple[Caveat, ...]
     """Caveats about the cluster that was read."""
     now_seconds: int

@@ -1,4 +1,4 @@
-"""Select the cluster of a command: a live cluster or dumps of one."""
+"""Read the cluster that the command line selects: a live one, or dumps (files with objects)."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ Command = Callable[..., Any]
 def options(command: Command, *, leader: bool = False) -> Command:
     """Add the options that select the cluster and the configuration.
 
-    The command gets a ClusterInput. Its configuration has the policy of the command's own option
-    --policy, if that is given. *leader*: for a live cluster, read the leader too.
+    The command receives a ClusterInput. The value of --policy, if the command has this option and
+    it is given, replaces the configured policy. *leader*: for a live cluster, read the leader too.
     """
 
     @click.pass_obj
@@ -91,7 +91,7 @@ def read(
 
     *lease_namespace* is the namespace of the Lease in a live cluster; None: do not read it.
 
-    Raises: EbbError in one of its forms, UsageError for options that contradict each other.
+    Raises: EbbError (any subclass); UsageError for options that contradict each other.
     """
     live_only = [f"--{name}" for name, given in
                  (("kubeconfig", kubeconfig), ("context", context)) if given]  # fmt: skip

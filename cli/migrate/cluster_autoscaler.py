@@ -21,7 +21,7 @@ TAKEN: Final[Mapping[str, Taken]] = {
 OTHERS: Final = "remains a setting of the autoscaler"
 CUSTOM: Final = "skip-nodes-with-custom-controller-pods"
 _BY_REASON: Final[Mapping[str, str]] = {
-    "node groups, sizes too, remain with the autoscaler; `budgets` and `pools` limit marks": """
+    "node groups and sizes remain with the autoscaler; `budgets` and `pools` limit marks": """
         cloud-provider cores-total enforce-node-group-min-size gpu-total max-nodes-total
         memory-total node-group-auto-discovery nodes""",
     "scale-up remains with the autoscaler": """
@@ -60,7 +60,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
 WITHOUT: Final[Mapping[str, str]] = {
     name: why for why, names in _BY_REASON.items() for name in names.split()
 }
-"""Explanation for each flag without an equivalent; any other flag has OTHERS."""
+"""Explanation for each flag without an equivalent; all flags not listed here get OTHERS."""
 NOTES: Final = (
     "minimum size of node groups: Ebb does not know it; the autoscaler removes no node below it",
     "scale-up and removal of empty nodes: remain with the autoscaler, which must keep running",

@@ -1,4 +1,4 @@
-"""Read a file: objects as JSON or YAML, or a command line."""
+"""Read the file with another tool's settings: objects as JSON or YAML, or a command line."""
 
 import json
 import re

@@ -20,13 +20,13 @@ TAKEN: Final[Mapping[str, Taken]] = {
 """All settings that Node Refiner reads."""
 NOTES: Final = (
     f"draining: Node Refiner evicts a node's pods; {DRAINING}",
-    "minimums: Node Refiner checks before a removal and may end one node below; Ebb never does",
+    "minimums: Node Refiner checks them before a removal, so it may end one node below; Ebb never",
     "threshold: Node Refiner may remove a node at exactly the threshold; Ebb only above it",
 )
 
 
 def _settings_of(one: object) -> Sequence[Given]:
-    """Return the settings of Node Refiner's ConfigMap, or of a mapping with one of its keys."""
+    """Return the settings in Node Refiner's ConfigMap, or in a mapping with one of its keys."""
     data = field(one, "data") if field(one, "kind") == "ConfigMap" else one
     named = field(one, "metadata", "name") == CONFIG_MAP
     if not isinstance(data, dict) or not (named or TAKEN.keys() & data.keys()):

@@ -9,14 +9,14 @@ from core.config.settings import API_VERSION, KIND
 
 
 class Given(NamedTuple):
-    """One setting of the tool."""
+    """One setting of the other tool."""
 
     key: str
     value: object
 
 
 class Taken(NamedTuple):
-    """Equivalent of a setting."""
+    """Ebb's equivalent of a setting of the other tool."""
 
     path: tuple[str, ...]
     """Path of the setting in an EbbConfiguration."""
@@ -57,7 +57,10 @@ class Migrated:
     def each(
         self, given: Iterable[Given], taken: Mapping[str, Taken], why_not: Callable[[str], str]
     ) -> None:
-        """Convert or note each setting. Raises: InvalidInputError for the first unreadable one."""
+        """Convert each setting, or add a note if it has no equivalent.
+
+        Raises: InvalidInputError for the first setting that cannot be read.
+        """
         for one in given:
             if one.key in taken:
                 self.take(one, taken[one.key])
@@ -78,7 +81,7 @@ class Tool:
 
     name: str
     taken: Mapping[str, Taken]
-    """Settings with an equivalent independent of context, by key."""
+    """Settings whose equivalent does not depend on other settings, by key."""
     settings_of: Callable[[object], Sequence[Given]]
     """Return the settings of the tool in one object of a file; empty if it has none."""
     migrated: Callable[[Sequence[Given]], Migrated]

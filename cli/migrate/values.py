@@ -16,7 +16,7 @@ SHOWN_MAX: Final = 80
 
 
 class ValueType(NamedTuple):
-    """A type of value."""
+    """A type of setting: how its text is converted, and which values are allowed."""
 
     read: Callable[[str], object]
     """Convert the text to the value in Ebb's file. Raises: ValueError."""

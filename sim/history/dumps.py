@@ -1,4 +1,4 @@
-"""A folder of dumps, each of one time, as a history from the first to the last.
+"""Read a folder of dumps (files with the objects of a cluster at one time) as a history.
 
 A pod starts at its `creationTimestamp` and runs from its `startTime`. A pod with scheduling gates
 starts in the middle between the last dump with gates and the next. A pod ends at the time in its
@@ -6,7 +6,7 @@ container status. If it is missing in a dump, it ended in the middle between tha
 before, or at its `deletionTimestamp` if that is between them.
 
 A node has the labels, taints and resources of the first dump in which it was settled: Ready, and
-older than SETTLES_MS. Otherwise those of the last dump that contains it.
+older than SETTLES_MS. A node that never settled has those of the last dump that contains it.
 """
 
 import re
@@ -150,7 +150,7 @@ def time_of(path: str) -> int | None:
 
 
 def _newest(path: str) -> int | None:
-    """Return the newest timestamp in a dump; kubelets report every few minutes."""
+    """Return the newest timestamp in a dump, in ms; kubelets write one every few minutes."""
     found = 0
     for name, raw, where in items(files.read_dump(path), path, []):
         if name in (NODES.name, PODS.name):
@@ -217,7 +217,7 @@ def _update_pod(reading: _Reading, at_ms: int, found: Times, raw: Bytes, where: 
 
 
 def _begun(reading: _Reading, at_ms: int, found: Times) -> int:
-    """Return when an object that is new in this dump began."""
+    """Return when an object that is new in this dump began to exist."""
     was_gated = found.key in reading.gated
     known = found.started if was_gated else found.created
     middle_ms = (reading.moments[-1] + at_ms) // 2 if reading.moments else at_ms

@@ -114,7 +114,7 @@ class Groups:
         members: Iterable[NodeLifetime],
         agents: dict[str, list[Resources]],
     ) -> Resources:
-        """Add a group; if its shape exists already, a byte of memory makes it unique.
+        """Add a group; if its shape exists already, some bytes less memory make the shape unique.
 
         *kept* are annotations that exclude its nodes from scale-down.
         """
@@ -171,7 +171,7 @@ def _with_agent(whole: Resources, agents: list[Resources]) -> Resources:
 
 
 def _agents(history: ClusterHistory) -> dict[str, list[Resources]]:
-    """Return the requests of DaemonSet and static pods by node; one pod counts per owner."""
+    """Return the requests of DaemonSet and static pods by node; one pod counts per DaemonSet."""
     seen: dict[str, dict[str, Resources]] = {}
     for lifetime in history.pod_lifetimes:
         pod = lifetime.pod

@@ -1,4 +1,4 @@
-"""A history as a simulated load: node groups, Jobs and Deployments.
+"""Convert a history to a simulated load: node groups, Jobs and Deployments.
 
 Pods of a ReplicaSet become a number of replicas over time; the simulated controller selects the
 pods that a scale-in deletes, as in a cluster. All other pods start at their recorded time and run
@@ -25,7 +25,8 @@ from sim.simulator import Result
 
 LIFE_MS_MIN: Final = 1000
 REPLACED_MS: Final = 30_000
-"""A pod created within this time after another of its ReplicaSet ended replaces it."""
+"""A pod replaces another pod of its ReplicaSet if it was created within this time before or after
+the other pod's end."""
 SHORT: Final = (
     "shorter than an hour: an autoscaler waits ten minutes before it removes a node, so variants "
     "differ little"
@@ -86,7 +87,10 @@ def load_of(history: ClusterHistory, config: Config) -> HistoryLoad:
 
 
 def _needs_node(lifetime: PodLifetime, history: ClusterHistory) -> bool:
-    """Return whether the pod needs a node during the history; not DaemonSet and static pods."""
+    """Return whether the pod needs a node during the history.
+
+    DaemonSet and static pods do not: they come with every node.
+    """
     ended = lifetime.ends_ms is not None and lifetime.ends_ms <= max(
         history.begins_ms, lifetime.begins_ms
     )
@@ -155,7 +159,7 @@ def _end(lifetime: PodLifetime, history: ClusterHistory) -> int:
 
 
 def _ties(pod: Pod) -> DisruptionFacts | None:
-    """Return facts that block an eviction: annotations, and data on the node."""
+    """Return the facts that block an eviction: annotations and local volumes; None without any."""
     ties = DisruptionFacts(local_volumes=pod.ties.local_volumes, notes=pod.ties.notes)
     return ties if ties != NO_DISRUPTION_FACTS else None
 
@@ -166,7 +170,7 @@ def _ties(pod: Pod) -> DisruptionFacts | None:
 def _deployments(
     history: ClusterHistory, pod_lifetimes: Iterable[PodLifetime]
 ) -> Iterator[Deployment]:
-    """Yield each ReplicaSet as a Deployment; a rollout shrinks one and grows the other."""
+    """Yield each ReplicaSet as a Deployment; a recorded rollout scales one down and another up."""
     sets: dict[tuple[object, ...], list[PodLifetime]] = {}
     for lifetime in pod_lifetimes:
         pod = lifetime.pod

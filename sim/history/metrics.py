@@ -1,6 +1,7 @@
-"""Metrics of kube-state-metrics (version 2) and the facts about pods and nodes in them.
+"""Read facts about pods and nodes from metrics of kube-state-metrics (version 2).
 
-If Prometheus has replaced labels by its own, labels such as `exported_pod` count.
+If Prometheus sets a label of the exporter itself, the exporter's value is read from the label with
+the prefix `exported_`, such as `exported_pod`.
 """
 
 import math
@@ -184,9 +185,10 @@ def _info(reading: Reading, interval: SeriesInterval) -> None:
 
 
 def node_of(info: Labels, *, exported: bool) -> str | None:
-    """Return the node of a pod. *exported*: Prometheus sets a label `node` itself.
+    """Return the node of a pod; None if it is Pending.
 
-    Prometheus drops empty labels, so a Pending pod has no `exported_node` then.
+    *exported*: Prometheus sets a label `node` itself, so the pod's node is in `exported_node`. A
+    Pending pod then has no `exported_node`, as Prometheus drops empty labels.
     """
     own = exported and any(name.startswith(EXPORTED) for name in info)
     node = info.get(f"{EXPORTED}node" if own else "node", "")

@@ -1,10 +1,10 @@
-"""Responses of Prometheus with metrics of kube-state-metrics, as a history.
+"""Read responses of Prometheus with metrics of kube-state-metrics as a history.
 
 Each file is the body of one response of `/api/v1/query_range` for one metric without functions; a
 long time range may be split into several files.
 
-A node that was added during the history has the taints of its first sample after SETTLES_MS, all
-others those of their first sample. The reader of dumps does the same.
+A node that was added during the history has the taints of its first sample after SETTLES_MS. All
+other nodes have the taints of their first sample. sim.history.dumps has a similar rule.
 """
 
 import math
@@ -214,7 +214,7 @@ def _node_lifetimes(reading: Reading, begins_ms: int, ends_ms: int) -> Iterator[
 
 
 def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
-    """Return the time at which the taints of a node in this interval count."""
+    """Return the time whose taints are used for a node that existed in this interval."""
     if first_ms <= moments[0]:
         return first_ms
     at = bisect_right(moments, first_ms + SETTLES_MS)
@@ -234,7 +234,10 @@ def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
 def _existence(
     intervals: Iterable[tuple[int, int]], moments: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the intervals in which the node existed; a gap counts if other nodes have samples."""
+    """Yield the intervals in which the node existed.
+
+    A gap in its samples separates two intervals only if other nodes have samples in the gap.
+    """
     first_ms, last_ms = min(intervals)
     for begins_ms, ends_ms in sorted(intervals):
         if begins_ms > last_ms and bisect_right(moments, last_ms) < bisect_left(
@@ -286,7 +289,8 @@ def _pod(key: tuple[str, str, str], found: PodFacts, *, exported: bool) -> Pod:
     for (init, name), amounts in sorted(found.requests.items()):
         sidecar = init and name in found.sidecars
         parts[init].append(Container(read_amounts(amounts, REQUESTS), sidecar))
-    # No metric has the order of init containers. Sidecars first means the highest requests.
+    # No metric has the order of init containers. With sidecars first, the requests of the pod are
+    # highest, so they are never too low.
     parts[True].sort(key=lambda one: not one.restartable)
     tolerations = tuple(
         sorted(found.tolerations, key=lambda one: (one.key, one.effect, one.value))

@@ -1,4 +1,4 @@
-"""The rows of a trace as a history in which all nodes exist all the time."""
+"""Read the rows of a trace as a history in which every node exists from start to end."""
 
 from pathlib import Path
 

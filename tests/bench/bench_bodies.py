@@ -1,7 +1,7 @@
-"""Costly request bodies: `python -m tests.bench.bench_bodies [MIB]`.
+"""Measure costly request bodies: `python -m tests.bench.bench_bodies [MIB]`.
 
-Each is answered in this process, as the handler of the program answers it; the sockets are not
-measured. Memory is that at the peak, with the body itself.
+The handlers of webhook and extender answer each body in this process, without sockets. Memory is
+the peak during an answer, including the body itself.
 """
 
 import sys
@@ -34,7 +34,7 @@ def review(body: bytes) -> None:
 
 
 def answered(answer: Callable[[bytes], None], body: bytes) -> float:
-    """Return the milliseconds of an answer, or of a refusal."""
+    """Return the milliseconds until the body is answered or rejected."""
     start = time.perf_counter()
     with suppress(InvalidInputError):
         answer(body)

@@ -1,6 +1,7 @@
 """Measure a cold, full plan: `python -m tests.bench.bench_engine [SIZES]`.
 
-Cold means without state of an earlier pass; full means with all reasons for unremovable nodes. The
+Cold means without state from an earlier reconciliation; full means with all reasons for
+unremovable nodes. The
 benchmark also compares with the reference plan of tests/support/reference.py on a small cluster.
 """
 
@@ -100,7 +101,7 @@ def by_policies() -> list[list[str]]:
 def looked(
     made: Cluster, config: Config, memory: LeaderState | None = None
 ) -> tuple[float, PassResult]:
-    """Return the shortest processor time of several passes, and the result of the last.
+    """Return the shortest processor time of several reconciliations, and the result of the last.
 
     A pass with *memory* is an hour after it.
     """

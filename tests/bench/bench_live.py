@@ -1,7 +1,8 @@
 """Compare runs with and without Ebb on a real control plane, for two loads.
 
 `python -m tests.bench.bench_live [LOAD:RUN ...]` takes about nine minutes per run. The autoscaler
-is a stand-in or Karpenter, and removes nodes that are unneeded for 20 s. Needs `make e2e-tools`.
+is Karpenter, or a simulated one that acts on the API server. It removes nodes after 20 s without
+need for them. Needs `make e2e-tools`.
 """
 
 import argparse
@@ -62,7 +63,7 @@ class Run:
     karpenter: bool = False
     """Whether Karpenter is the autoscaler instead of the stand-in."""
     waits: Fraction = Fraction(1)
-    """Unneeded time of the autoscaler, relative to its default."""
+    """Unneeded time of the autoscaler as a fraction of its default."""
 
 
 MOST_ALLOCATED: Final = Run("MostAllocated, empties only", profile=most_allocated())
@@ -123,7 +124,7 @@ def programs(plane: Plane, run: Run) -> Iterator[Callable[[], None]]:
 
 
 def played(run: Run, load: Load) -> Outcome:
-    """Play the load on a control plane of its own."""
+    """Run the load on a control plane of its own."""
     load = replace(load, unneeded=load.unneeded * run.waits)
     with tempfile.TemporaryDirectory(prefix="ebb-live-") as folder:
         plane = Plane(Path(folder)).start()

@@ -3,7 +3,7 @@
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
 [--thresholds PERCENT] [--trace DIR]` simulates the demo's load, or that of `ebb demo --trace DIR`.
-It prints the ratios for each seed and the worst ratios.
+It prints the ratio of Ebb's value to that of each other setup for each seed, and the worst ratios.
 `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
 """
 

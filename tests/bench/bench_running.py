@@ -2,9 +2,10 @@
 
 It takes five minutes. Controller, webhook and a fake API server with 5,000 nodes and 150,000 pods
 are separate processes. The controller runs a pass every 10 s: without events, with 50 pod events a
-second, and with webhook reviews in addition. Passes run in a worker thread, so the processor time
-of threads shows which reviews overlap a pass. An empty server is called in turns with the webhook:
-delays of both are due to the machine. The API server has the lowest priority.
+second, and with webhook reviews in addition. A pass is one reconciliation. Passes run in a worker
+thread, so the processor time of threads shows which reviews overlap a pass. Webhook and an empty
+server are called in turns: delays that both have come from the machine. The API server has the
+lowest priority.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Measure one pass on clusters of unusual shapes: `python -m tests.bench.bench_shapes`.
+"""Measure one reconciliation of unusual clusters: `python -m tests.bench.bench_shapes`.
 
-It compares each with a plain cluster of the same size, and with twice the nodes. The growth
-exponent is 1.0 for linear and 2.0 for quadratic growth.
+It compares each cluster with a plain cluster of the same size, and one of twice the nodes. The
+growth exponent is 1.0 for linear and 2.0 for quadratic growth.
 """
 
 import gc
@@ -194,7 +194,7 @@ def pools(size: int) -> Shape:
 
 
 def sets(size: int) -> Shape:
-    """Return a cluster in which each pod of a namespace excludes another node."""
+    """Return a cluster in which each pod of a namespace excludes a different node."""
     pods = many(size)
     for number in range(size):
         away = Requirement(HOST_LABEL, "NotIn", (f"node-{(number + 1) % size:05}",))

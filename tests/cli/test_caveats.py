@@ -146,7 +146,7 @@ def test_node_without_capacity_is_reported_once_for_its_main_reason() -> None:
     assert list(found) == [code for code, _, _ in NO_CAPACITY]
     assert "\n".join(one.message for one in found.values()) == (
         "1 virtual node is ignored and provides no capacity: v\n"
-        "1 leaving node provides no capacity, pods there are placed first: l\n"
+        "1 leaving node provides no capacity; their pods are placed first: l\n"
         "2 cordoned nodes provide no capacity, although cpu 8 and memory 14.9Gi are allocatable: "
         "c, d\n"
         "1 NotReady node provides no capacity, although cpu 4 and memory 7.5Gi are allocatable: n"

@@ -302,7 +302,7 @@ class TestPod:
         assert found["rejectedBy"] == [{"rule": "insufficient cpu", "nodes": 1}]
         text = table(capsys, of(tmp_path, *items), "pod", "shop/w")
         assert "node none: the pod is Pending\n" in text
-        assert "or if released m\n" in text
+        assert "or marked nodes m\n" in text
 
     def test_pending_pod_is_explained_when_no_node_has_enough_capacity(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -499,8 +499,8 @@ class TestReaches:
         [
             ("w1", [("general", 3)], "general (3 nodes)"),
             ("g2", [(NAME, 2)], f"{NAME} (2 nodes)"),
-            ("lone", [], "none: no movable pod could run here, so the node is in no total"),
-            ("fargate", [], "none: no movable pod could run here, so the node is in no total"),
+            ("lone", [], "none: no movable pod could run here, so no total includes the node"),
+            ("fargate", [], "none: no movable pod could run here, so no total includes the node"),
         ],
     )
     def test_node_is_explained_with_its_reaches(

@@ -62,7 +62,8 @@ def test_plan_and_explain_show_each_buffer_and_why_it_is_not_fully_reserved(
         "^CapacityBuffer +requested +allowed +reserved +why not all$", told, re.MULTILINE
     )
     assert (
-        "exceeds the share of capacity that is reserved for buffers (reserve.maxBuffers)" in told
+        "exceeds the share of capacity that Ebb may reserve for buffers (reserve.maxBuffers)"
+        in told
     )
     assert "no autoscaler has accepted the buffer" in told
     assert "CapacityBuffer shop/" in told

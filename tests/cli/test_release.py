@@ -347,8 +347,9 @@ async def test_release_reports_taint_of_unknown_key_that_may_be_of_ebb(
     code, _, err = await run(capsys, "release", "--all", "--kubeconfig", kubeconfig, *dry_run)
     assert code == 0
     assert err == (
-        f"ebb: node n3: the taint {OWN_KEY} may be Ebb's, and remains. "
-        "If it has the taintKey of the programs, use --config with their file, or --taint-key\n"
+        f"ebb: node n3: the taint {OWN_KEY} may be Ebb's, and was not removed. "
+        "If it is the taintKey of the installed configuration, use --config with that file, or "
+        "--taint-key\n"
     )
     left = [one["key"] for one in api.objects["nodes"]["n3"]["spec"]["taints"]]
     assert left == ["theirs", OWN_KEY]

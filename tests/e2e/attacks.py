@@ -1,4 +1,4 @@
-"""Table of hostile writes of a tenant and of a kubelet.
+"""Table of hostile writes by a tenant and by a kubelet.
 
 The tenant may only create pods and claims in one namespace; the kubelet is that of the marked node
 `rogue`. An attack may change the verdict of `rogue`, and of no other node.

@@ -1,4 +1,7 @@
-"""Start a program as in a pod, with the pod's files in a folder: FOLDER MODULE ARGUMENTS."""
+"""Start a program as in a pod: `python -m tests.e2e.incluster FOLDER MODULE ARGUMENTS`.
+
+FOLDER has the files of the pod.
+"""
 
 import runpy
 import sys

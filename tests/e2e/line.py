@@ -64,7 +64,7 @@ class Line:
 
     @contextlib.contextmanager
     def be(self, state: State) -> "Iterator[None]":
-        """Set the state inside of the context."""
+        """Set the state of the proxy inside of the context."""
         self._become(state)
         try:
             yield

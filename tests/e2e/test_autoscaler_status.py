@@ -18,7 +18,7 @@ STATUSES = "/api/v1/namespaces/kube-system/configmaps"
 NAME = "cluster-autoscaler-status"
 GROUP, LABEL = "aks-pool1-12345678-vmss", "kubernetes.azure.com/agentpool"
 STILL_SECONDS = 5.0
-"""Longer than a pass and its interval take here."""
+"""Time in which at least one more reconciliation runs here."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +46,7 @@ def test_node_group_keeps_its_minimum_size(api: Api) -> None:
         for name in "abc":
             api.merge(f"{NODES}/{name}", {"metadata": {"labels": {LABEL: "pool1"}}})
         api.create(PODS, pod("p", node_name="a"))
-        # What was marked before its label was there is released; then nothing is marked any more.
+        # Marks from before the label was set are released; then no node is marked any more.
         api.wait(NODES, lambda found: not marks(found))
         time.sleep(STILL_SECONDS)
         assert marks({one["metadata"]["name"]: one for one in api.get(NODES)["items"]}) == 0

@@ -1,4 +1,4 @@
-"""Every write of a Node that the API server accepts without Ebb, it accepts with Ebb too.
+"""The API server accepts with Ebb every write of a Node that it accepts without Ebb.
 
 All writes are dry runs: once as a user that the webhook ignores, and once as another user.
 """

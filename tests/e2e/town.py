@@ -1,4 +1,4 @@
-"""Every program of Ebb, a scheduler and a load, on a control plane with faults.
+"""Run all programs of Ebb, a scheduler and a load on a control plane with faults.
 
 One seed determines all random choices. After each fault, `Town.settled` waits until all
 invariants hold again.

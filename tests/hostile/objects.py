@@ -1,4 +1,4 @@
-"""Hostile objects, as data, and a small well-formed cluster to put them beside."""
+"""Hostile objects as data, and the small well-formed cluster ("tame") to which tests add them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ TAME: Final[tuple[Json, ...]] = (
 
 @dataclass(frozen=True)
 class Hostile:
-    """One hostile object, and whether the verdicts of other nodes must not change with it."""
+    """One hostile object, and whether it must not change the verdicts of other nodes."""
 
     name: str
     kind: str
@@ -277,7 +277,7 @@ def _pods() -> Iterator[tuple[str, bytes]]:
 
 
 FILLING: Final = ("requests: a number", "requests of 10^70")
-"""Objects that change other verdicts rightly: their requests fill the node."""
+"""Objects that may change verdicts of other nodes, because their requests fill the node."""
 
 
 def _amounts() -> Iterator[tuple[str, bytes]]:

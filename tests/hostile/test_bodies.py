@@ -19,13 +19,13 @@ from webhook.app import REVIEW_BYTES_MAX
 CALL_BYTES: Final = 8 * 1024**2
 """A part of extender.wire.BODY_BYTES_MAX, so that the tests take seconds."""
 PEAK_MORE: Final = 50_000_000
-"""Memory for a body besides that of four copies."""
+"""Bytes of memory for an answer, in addition to four copies of the body."""
 SMALL_PEAK: Final = 16_000_000
-"""The same for a review: its copies, and what is decoded."""
+"""Peak memory of a review: copies of the body, and decoded values."""
 
 
 def peak_of(answer: Callable[[], object]) -> int:
-    """Return the memory that a call takes at its peak, whether it succeeds or is refused."""
+    """Return the peak memory of a call, whether it succeeds or is rejected."""
     tracemalloc.start()
     try:
         answer()

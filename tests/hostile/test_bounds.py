@@ -1,4 +1,4 @@
-"""Limit the memory that one object can make Ebb take, whatever field of it is large."""
+"""Limit the memory that Ebb needs for one object, whichever of its fields is large."""
 
 import gc
 import random
@@ -26,14 +26,14 @@ from tests.support.wire_types import DOUBLED, FORMS, MANY, Form, Place, large, p
 OBJECT_BYTES: Final = 1_400_000
 """About the size of the largest object that etcd stores."""
 SIZES: Final = (3000, 12_000, 60_000, OBJECT_BYTES)
-"""From what is always decoded to what never is."""
+"""Sizes of a value: from one that is always decoded to one that never is."""
 KEPT_MAX: Final = 64_000
 KEPT_OF_NODE_MAX: Final = 256_000
 OBJECTS: Final = 200
 KEPT_OF_ALL_MAX: Final = 15_000_000
 KEPT_OF_ALL_NODES_MAX: Final = 60_000_000
 PEAK_MAX: Final = 16_000_000
-"""Memory while an object is decoded: copies of its bytes, and what is decoded of it."""
+"""Maximum memory while an object is decoded: copies of its bytes, and decoded values."""
 PLACES: Final = [
     (kind, place)
     for kind in KINDS
@@ -67,7 +67,7 @@ def deep_bytes(value: object) -> int:
 
 
 def kept(kind: AnyKind, raw: bytes) -> object:
-    """Return what the inventory keeps of an object: it, its placeholder, or the reason."""
+    """Return what the inventory stores for an object: the object, a placeholder, or the error."""
     inventory = Inventory()
     _hear(inventory, kind, raw)
     return dict(inventory.of(kind)), dict(inventory.unreadable[kind])

@@ -1,4 +1,4 @@
-"""Randomly mutated clusters: no exception, and a verdict for every node.
+"""Plan randomly mutated clusters: there is no exception, and every node gets a verdict.
 
 EBB_HOSTILE_CLUSTERS is the number of clusters (make hostile: 10,000).
 """

@@ -1,4 +1,4 @@
-"""Soften a NoSchedule mark when somebody creates a DaemonSet that does not tolerate it."""
+"""Soften NoSchedule marks to PreferNoSchedule when a new DaemonSet does not tolerate them."""
 
 from typing import Any, cast
 
@@ -64,7 +64,7 @@ def test_mark_softens_when_a_daemonset_without_toleration_is_created(
     watched = Watched()
     watched.list(written([*others, HARD, pod("stays", "marked")]))
     controller = Reconciler(CONFIG, cast("Any", None), owner="o", metrics=Metrics())
-    # A new leader softens marks until it has observed the cluster for some minutes.
+    # A new leader changes marks to PreferNoSchedule until it has observed for some minutes.
     before = [is_softened(watched, controller, NOW + turn * 1000) for turn in range(3)]
     assert not before[-1]
     assert watched.event("DaemonSet", agent(**spec))

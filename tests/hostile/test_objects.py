@@ -1,4 +1,4 @@
-"""One hostile object beside a tame cluster must not change the verdicts of other nodes."""
+"""One hostile object in a well-formed cluster must not change the verdicts of other nodes."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A kubelet that creates mirror pods with many terms, in a namespace of other people."""
+"""Mirror pods with many affinity terms, which a kubelet creates in the namespace of a tenant."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from tests.hostile.clusters import Watched, judged, written
 from tests.hostile.objects import HOME, REQUIRED, TAME, Json, pod
 
 TERMS = 64
-"""As many as one pod may have."""
+"""Maximum number of affinity terms of a pod."""
 
 
 def apart(labels: list[str]) -> Json:
-    """Return anti-affinity to pods of these labels."""
+    """Return anti-affinity to pods with these labels."""
     terms = [
         {"topologyKey": "n", "labelSelector": {"matchLabels": {"app": label}}} for label in labels
     ]

@@ -1,9 +1,9 @@
 """Test the tests with mutants: `python -m tests.mutation [FILE ...]`.
 
 mutmut changes one expression at a time in these files, and runs the tests with the marker `mutate`
-until one of them fails. The report shows the mutants that no test detects. Each is a missing test,
-or a change that does not matter. Without FILE, the files are those that differ from the merge base
-with main, as far as `only_mutate` of `[tool.mutmut]` in pyproject.toml selects them.
+until one of them fails. The report shows the mutants that no test detects. Each shows a
+missing test, or a change that does not matter. Without FILE, the files are those that differ from
+the merge base with main, if `only_mutate` of `[tool.mutmut]` in pyproject.toml selects them.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def _git(*arguments: str) -> str:
 def run(files: Sequence[str]) -> None:
     """Run the mutants of the files."""
     for file in files:
-        # mutmut would take the unchanged copy from a run with other files for its own.
+        # Otherwise mutmut would use the unchanged copy that a run with other files has left.
         (MUTANTS / file).unlink(missing_ok=True)
     # mutmut does not look for tests of new functions if it finds its statistics.
     STATS.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """A pytest plugin that limits the processor time of tests that run with a mutant.
 
 A mutant that loops forever is killed (SIGXCPU). Processor time does not depend on the load of the
-machine, unlike wall time, with which a slow test would count as a detected mutant.
+machine. With wall time, a test that is slow because of this load would seem to detect the mutant.
 """
 
 import resource

@@ -1,6 +1,6 @@
 """Simulate days with random load, faults and restarts: `make days`.
 
-It exits with 1 if Ebb evicted a pod, made a pod Pending, or left metadata behind. The seed
+It exits with 1 if Ebb evicted a pod, kept a pod Pending, or left metadata on Nodes. The seed
 determines a run, so `python -m tests.soak.days --seed N --runs 1` reproduces a violation.
 """
 

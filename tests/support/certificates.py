@@ -78,7 +78,7 @@ class KilledError(Exception):
 
 @dataclass
 class Way:
-    """The connection of one replica to the API server, and its faults."""
+    """The connection of one replica to the API server, with faults that a test injects."""
 
     down: bool = False
     blind: bool = False

@@ -32,7 +32,7 @@ class Call:
 
 
 def _is_asked_for(one: Json, request: web.Request) -> bool:
-    """Say whether the path's namespace and the selector of a name admit the object."""
+    """Return whether the path's namespace and a selector of metadata.name match the object."""
     namespace = request.match_info.get("namespace")
     name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
     metadata = one["metadata"]
@@ -254,7 +254,7 @@ class FakeApi:
 
     async def _get(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         watching = request.query.get("watch", "").lower() == "true"
-        # Before a watch is opened again, a page with one object tells the newest version.
+        # A client that opens a watch again reads the newest version from a page of one object.
         last = next((one for one in reversed(self.calls) if one.resource == kind.resource), None)
         one_object = not watching and request.query.get("limit") == "1"
         probing = one_object and last is not None and last.verb in ("watch", "probe")

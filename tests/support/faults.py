@@ -1,4 +1,4 @@
-"""A simulated day with faults, and the invariants that are checked throughout."""
+"""Simulate a day with faults, and check invariants after each reconciliation without faults."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -192,7 +192,7 @@ class Day(Simulator):
         self._troubled.looked_ms = None
 
     def configure(self, at_ms: int, config: Config) -> None:
-        """Use another configuration from *at_ms* on."""
+        """Change the configuration at *at_ms*."""
 
         def act() -> None:
             self._config = config

@@ -1,4 +1,4 @@
-"""Generate clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four fills."""
+"""Generate clusters for benchmarks: four node shapes, three zones, 40 pod shapes, four regimes."""
 
 import random
 from collections.abc import Callable

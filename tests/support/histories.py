@@ -1,4 +1,4 @@
-"""Random histories of clusters in which every reason code occurs, for laws about time."""
+"""Generate random histories of clusters, which together contain every reason code."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +59,7 @@ class Look(NamedTuple):
     failed: frozenset[str]
     """Nodes whose mark could not be written since the previous reconciliation."""
     in_time: Callable[[], bool]
-    """Function that tells whether the reconciliation has time left."""
+    """Function that returns whether the reconciliation has time left."""
 
 
 class History(NamedTuple):
@@ -264,4 +264,5 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "hard-kueue": _hard_kueue,
     "pod-kueue-topology": _unsupported(TOPOLOGY_FIELD),
 }
-"""Function by reason code that creates a cluster with it; random clusters have all others."""
+"""By reason code: a function that creates a cluster with it. All other codes occur in random
+clusters."""

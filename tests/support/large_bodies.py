@@ -1,4 +1,4 @@
-"""Request bodies that are as costly as a caller can make them; all of a given size."""
+"""Build request bodies of a given size that are as costly to answer as a caller can make them."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

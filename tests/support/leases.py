@@ -7,7 +7,7 @@ from controller.stores.lease import Lease
 from core.model.errors import ConflictError
 
 Trouble = Callable[[], Awaitable[None]]
-"""What happens to a call: nothing, a wait, a fault."""
+"""Function that lets a call pass, delays it, or makes it fail."""
 
 
 async def fine() -> None:

@@ -1,7 +1,7 @@
-"""Random mixed clusters: small, but with all features that the engine knows.
+"""Generate small random clusters with all features that the engine evaluates.
 
-They have pools with taints and labels, virtual nodes, nodes in every state, marks, prices, devices
-and zones. Most pods are on feasible nodes; some violate constraints, and some nodes are
+The clusters have pools with taints and labels, virtual nodes, nodes in every state, marks, prices,
+devices and zones. Most pods are on feasible nodes; some violate constraints, and some nodes are
 overcommitted, as on real clusters.
 """
 
@@ -62,7 +62,7 @@ LEAVING = (
     Taint("team.example/drain", "", "NoSchedule"),
 )
 OWN_LEAVING = frozenset({"team.example/drain"})
-"""Taints of a leaving node that only the setting `leavingTaints` makes one."""
+"""Taints that announce a removal only because the setting `leavingTaints` names them."""
 PASSING = (
     Taint("node.kubernetes.io/disk-pressure", "", "NoSchedule"),
     Taint("node.kubernetes.io/memory-pressure", "", "NoSchedule"),
@@ -194,7 +194,7 @@ def tainted(made: Node, taint: Taint) -> Node:
 
 
 def leaving(made: Node, taint: Taint) -> Node:
-    """Return the node as another tool takes it away."""
+    """Return the node with a taint that announces its removal."""
     named = tuple(OWN_LEAVING.intersection({taint.key}))
     return replace(tainted(made, taint), leaving_taints=named)
 
@@ -238,7 +238,7 @@ def cluster(chance: random.Random, most: int = 12, *, social: bool = True) -> Cl
 
 
 def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) -> Cluster:
-    """Return a cluster whose pods carry only what they say themselves."""
+    """Return a cluster whose pods carry only data of their own objects, none of their node."""
     nodes = [node(chance, f"n{number:02}") for number in range(chance.randint(1, most))]
     wishes = chance.choice((0.0, 0.0, 0.1, 0.5)) if social else 0.0
     apps = [app(chance, wishes) for _ in range(chance.randint(2, 8))]
@@ -253,7 +253,7 @@ def as_decoded(chance: random.Random, most: int = 12, *, social: bool = True) ->
 
 
 def app(chance: random.Random, wishes: float) -> Pod:
-    """Return the template of the pods of an application."""
+    """Return a pod from which the pods of one application are made."""
     cpu, memory = chance.choice(SIZES)
     placing = chance.choice(PLACINGS)
     gpus = (("gpu", 1),) if placing.tolerations == TOLERATE_GPU and chance.random() < 0.6 else ()

@@ -21,13 +21,13 @@ POOLS = (
 
 
 def beside(chance: random.Random) -> random.Random:
-    """Return chance of its own, so that what is drawn after it stays what it was."""
+    """Return a generator of its own, so that later draws from *chance* do not change."""
     _, internal, _ = chance.getstate()
     return random.Random(f"{internal[0]} {internal[-1]}")
 
 
 def surrounded(made: Cluster, was: Cluster) -> Cluster:
-    """Return a cluster with what stands around the nodes and pods of another one."""
+    """Return *made* with the attachments and autoscaler objects of the cluster *was*."""
     return replace(
         made,
         attach_limits=was.attach_limits,
@@ -39,7 +39,7 @@ def surrounded(made: Cluster, was: Cluster) -> Cluster:
 
 
 def with_autoscalers(chance: random.Random, cluster: Cluster) -> Cluster:
-    """Return the cluster, in three of ten cases with what its autoscalers publish."""
+    """Return the cluster with attachments; in three of ten cases with objects of autoscalers."""
     attached = {
         one.name: frozenset(chance.sample(DISKS, chance.choice((0, 0, 0, 1, 2))))
         for one in cluster.nodes
@@ -79,7 +79,7 @@ def _claim(chance: random.Random, node: Node) -> NodeClaim:
 
 
 def _managed(chance: random.Random, node: Node) -> Node:
-    """Return the node as its platform labels it."""
+    """Return the node with random labels of a cloud or of Karpenter."""
     labels = chance.choice(
         (
             {},

@@ -1,4 +1,4 @@
-"""A small cluster for `ebb plan`, and functions to run the command."""
+"""Build a small cluster for `ebb plan`, and run the command."""
 
 import io
 import os

@@ -302,7 +302,7 @@ class Reference(Packing):
     def next_to_try(
         self, refused: dict[str, int], tried: dict[object, str], gone: int
     ) -> Node | None:
-        """Return the most expensive node that was not yet rejected in the current state."""
+        """Return the most expensive node that has not been rejected in the current state yet."""
         left = [n for n in self.order if n.name not in self.gone and refused.get(n.name) != gone]
         if self.mutant == "rejected nodes are not retried":
             left = [n for n in left if n.name not in refused]

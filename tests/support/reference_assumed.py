@@ -1,4 +1,8 @@
-"""What a pod's node says about it, plainly: its operating system, and a promised place."""
+"""Reference implementation of data that a pod takes from its node.
+
+The data are the operating system of the node of a bound pod, and the nominated node of a Pending
+pod.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +17,7 @@ OS = "kubernetes.io/os"
 
 
 def assumed(cluster: Cluster) -> Cluster:
-    """Return the cluster in which pods carry what their node says about them."""
+    """Return the cluster in which pods carry the data that they take from their node."""
     nodes = {node.name: node for node in cluster.nodes}
     mixed = len({node.labels[OS] for node in cluster.nodes if OS in node.labels}) > 1
     return replace(
@@ -39,6 +43,6 @@ def on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
 
 
 def could_start(node: Node, pod: Pod) -> bool:
-    """Report whether the node admits the pod now."""
+    """Return whether the node admits the pod now."""
     usable = not (node.virtual or node.unreadable or leaving(node)) and takes_now(node)
     return usable and not node.unschedulable and admits(node, pod.placing, taint_key="")

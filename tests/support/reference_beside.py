@@ -98,7 +98,7 @@ class Beside:
         )
 
     def nobody_minds(self) -> bool:
-        """Return whether the anti-affinity of the other pods admits the pod."""
+        """Return whether the anti-affinity of all other pods admits the pod."""
         return not any(
             selects(term.selector, self.pod) and self.together(term.topology_key, at)
             for other, at in self.standing

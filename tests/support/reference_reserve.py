@@ -1,6 +1,6 @@
 """Reference implementation of the reserve: the empty nodes to protect for expected pods.
 
-It takes all clusters that a leader has seen with their times, and starts from scratch each time.
+Its input is every cluster that a leader has seen, with times. It keeps no state between calls.
 """
 
 from collections import Counter

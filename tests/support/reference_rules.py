@@ -304,7 +304,7 @@ class Counts:
         return self.rate_limits is not None and self.too_fast(node, scopes, self.rate_limits)
 
     def is_at_minimum(self, node: Node) -> bool:
-        """Say whether the node's group, as its autoscaler has it, may lose no other node."""
+        """Return whether the node's group is at the minimum size that its autoscaler has."""
         groups = {n.name: group_of(n, self.cluster, self.config) for n in self.all}
         mine = groups.get(node.name)
         if mine is None or self.mutant == "groups have no minimum":
@@ -344,7 +344,7 @@ class Counts:
         return left.count(mine) - 1 < most - 1
 
     def similar(self, one: Node, other: Node) -> bool:
-        """Report whether nodes have the same lasting taints and the same kinds of devices."""
+        """Return whether nodes have the same lasting taints and the same kinds of devices."""
         return self.properties(one) == self.properties(other)
 
     def properties(self, node: Node) -> tuple[set[tuple[str, str, str]], set[str]]:

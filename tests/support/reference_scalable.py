@@ -1,6 +1,6 @@
-"""Which nodes no autoscaler removes, written plainly from docs/how-it-works.md.
+"""Reference implementation of the rule for nodes that no autoscaler removes.
 
-Nothing of the product but its values.
+It follows docs/how-it-works.md, and shares only values with the product.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def status_of(cluster: Cluster, config: "Config") -> "AutoscalerStatus | None":
 
 
 def is_fixed(node: Node, cluster: Cluster, config: "Config") -> bool:
-    """Say whether no autoscaler removes the node, however large its group is."""
+    """Return whether no autoscaler removes the node, however large its group is."""
     labels = node.labels
     if labels.get("kubernetes.azure.com/mode") == "system" or node.provider == "k3s":
         return True
@@ -39,7 +39,7 @@ def is_fixed(node: Node, cluster: Cluster, config: "Config") -> bool:
 
 
 def group_of(node: Node, cluster: Cluster, config: "Config") -> "NodeGroup | None":
-    """Return the node's group; None: nobody knows which it is."""
+    """Return the node's group, or None if it is unknown."""
     status = status_of(cluster, config)
     if status is None or KARPENTER in node.labels or is_fixed(node, cluster, config):
         return None
@@ -56,7 +56,7 @@ def group_of(node: Node, cluster: Cluster, config: "Config") -> "NodeGroup | Non
 
 
 def named(group: str, label: str, pool: str) -> bool:
-    """Say whether a cloud gives this name to the group of the pool."""
+    """Return whether a cloud gives this name to the group of the pool."""
     if group == pool:
         return True
     parts = group.split("-")
@@ -78,5 +78,5 @@ def named(group: str, label: str, pool: str) -> bool:
 
 
 def is_hex(text: str) -> bool:
-    """Say whether it is digits of a hexadecimal number alone."""
+    """Return whether the text has only hexadecimal digits."""
     return bool(text) and set(text) <= set("0123456789abcdef")

@@ -71,7 +71,7 @@ def made_anew(cluster: Cluster) -> Cluster:
 
 
 def least_needs(pod: Pod) -> Pod:
-    """Return a waiting pod without volumes of which only the number is known."""
+    """Return a Pending pod without those volumes of which only the number is known."""
     if pod.node is not None or not any(disk.driver == "" for disk in pod.company.disks):
         return pod
     disks = tuple(disk for disk in pod.company.disks if disk.driver)
@@ -148,17 +148,17 @@ class State:
         return known and not pod.stays_with_node
 
     def was_movable(self, pod: Pod) -> bool:
-        """Report whether the pod could have been moved before it was overdue."""
+        """Return whether the pod could have been moved before it was overdue."""
         node = self.nodes.get(pod.node or "")
         known = not (pod.unsupported or pod.too_much or pod.unreadable)
         return self.is_overdue(pod) and known and node is not None and not node.virtual
 
     def is_promised(self, pod: Pod) -> bool:
-        """Report whether the scheduler keeps a node for the pod, which still is Pending."""
+        """Return whether the pod is Pending with a node that kube-scheduler has nominated."""
         return bool(pod.node and pod.nominated_node)
 
     def is_overdue(self, pod: Pod) -> bool:
-        """Report whether the pod should be gone; a StatefulSet waits for it before it goes on."""
+        """Return whether the pod should have terminated; a StatefulSet replaces it only then."""
         due = pod.ties.overdue_seconds
         late = due is not None and self.clock is not None and due < self.clock
         return (
@@ -169,7 +169,7 @@ class State:
         )
 
     def leaves_with_node(self, pod: Pod) -> bool:
-        """Report whether the pod ends with its node and needs no other."""
+        """Return whether the pod ends with its node and needs no other node."""
         return pod.stays_with_node or self.is_overdue(pod)
 
     def residents(self, pods: list[Pod]) -> list[Pod]:

@@ -12,7 +12,7 @@ from tests.support.admission import Json, NodeApi
 
 
 class SlowApi(NodeApi):
-    """Nodes whose calls end only while the gate is open; implements objects.Objects."""
+    """Nodes in memory; calls wait while the gate is closed; implements objects.Objects."""
 
     def __init__(self, *nodes: Json) -> None:
         super().__init__(*nodes)

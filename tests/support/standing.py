@@ -1,4 +1,4 @@
-"""A cluster in memory whose nodes only the controller changes; its pods do not move."""
+"""Keep a cluster in memory whose nodes only the controller changes, and whose pods do not move."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small clusters with all features that the engine knows."""
+"""Hypothesis strategies for small clusters with all features that the engine evaluates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

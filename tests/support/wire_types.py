@@ -1,4 +1,4 @@
-"""Walk the wire types, and write objects that are as large as one of their fields allows."""
+"""Find the fields of wire types, and write objects in which one of these fields is large."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Place:
     path: Path
     kind: type
     bounded: bool
-    """It lies in a field that is taken as bytes, with a limit."""
+    """True if the value lies in a field that is read as bytes of limited length."""
 
     def __str__(self) -> str:
         return f"{'.'.join(self.path)} ({self.kind.__name__})"
@@ -74,7 +74,7 @@ MANY: Final = Form(
 DOUBLED: Final = Form("doubled keys", lambda place: place.path[-1] not in (ITEM, VALUE), True)
 FORMS: Final = (LONG, MANY, DOUBLED)
 NUMBER: Final = b"<count>"
-"""Stands for a number that is different in each item; about as long as one."""
+"""Placeholder for a number that differs in each item; it is about as long as the number."""
 
 
 def large(place: Place, form: Form, size: int, seed: int = 0) -> bytes:
@@ -130,7 +130,7 @@ class _Writer:
 
 
 def _named(written: bytes, path: Path) -> bytes:
-    """Add what every object has, unless the path leads there."""
+    """Add the fields that every object has, unless the path leads to them."""
     identity = b'"name":"a","namespace":"d"'
     if path[:1] != ("metadata",):
         return b'{"metadata":{%b},%b' % (identity, written[1:])

@@ -21,7 +21,7 @@ TEMPLATE: Final = "page.html.jinja"
 
 
 def text(answer: Replayed) -> str:
-    """Return the page."""
+    """Return the HTML page of a replay."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -115,7 +115,7 @@ def capacity(variants: Sequence[VariantResult]) -> Markup:
 
 
 def _style() -> AbstractContextManager[None]:
-    """Return settings for selectable text, reproducible files and names without math markup."""
+    """Return matplotlib settings: selectable text, reproducible files, no math markup in names."""
     return rc_context(
         {
             "svg.fonttype": "none",

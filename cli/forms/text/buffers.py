@@ -30,7 +30,7 @@ def write(buffers: Sequence[BufferRoom], out: Console) -> None:
 
 
 def write_published(published: Sequence[Published], out: Console) -> None:
-    """Write the buffers that Ebb publishes, and how many of their pods autoscalers accepted."""
+    """Write the buffers that Ebb publishes, and for how many pods autoscalers have capacity."""
     rows = [
         (buffer.buffer, f"{buffer.pods:,}", f"{buffer.accepted:,}", buffer.why)
         for buffer in published
@@ -53,4 +53,4 @@ def _short(buffer: BufferRoom) -> str:
         return buffer.fault
     if buffer.placed < buffer.allowed:
         return "not enough free capacity"
-    return "exceeds the share of capacity that is reserved for buffers (reserve.maxBuffers)"
+    return "exceeds the share of capacity that Ebb may reserve for buffers (reserve.maxBuffers)"

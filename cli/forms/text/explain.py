@@ -104,7 +104,7 @@ def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
 def _reaches(answer: NodeAnswer) -> str:
     """Return the reaches that contain the node; their thresholds apply to it."""
     if not answer.reached:
-        return "none: no movable pod could run here, so the node is in no total"
+        return "none: no movable pod could run here, so no total includes the node"
     reaches = [f"{one.name} ({plural(len(one.nodes), 'node')})" for one in answer.reaches]
     alone = "none: the pods that could run here can run on no other node"
     return first(reaches, REACHES_SHOWN) or alone
@@ -119,7 +119,7 @@ def _scalability(answer: NodeAnswer) -> str:
 def _reach(answer: PodAnswer) -> str:
     """Return the reach of the pod and the number of nodes that admit it."""
     if answer.reach is None:
-        return f"{plural(answer.admitted, 'node')}, which is no reach"
+        return f"{plural(answer.admitted, 'node')}, which Ebb does not track as a reach"
     return f"{answer.reach.name} ({plural(answer.admitted, 'node')})"
 
 
@@ -219,6 +219,6 @@ def _future(answer: PodAnswer) -> list[tuple[str, str]]:
     if answer.feasible or answer.feasible_marked or answer.rejections:
         facts += [
             ("could run on", first(answer.feasible, NODES_SHOWN) or "no node"),
-            ("or if released", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
+            ("or marked nodes", first(answer.feasible_marked, NODES_SHOWN) or "no node"),
         ]
     return facts

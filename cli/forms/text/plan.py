@@ -1,4 +1,4 @@
-"""The plan for people: sums, removable nodes in order, and reasons of the others."""
+"""The plan as text: totals, removable nodes in order, and why the others are not removable."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ def _price(amount: Fraction) -> str:
 
 
 def summary(plan: Plan) -> Table:
-    """Return the sums before and after the plan."""
+    """Return a table with the totals before and after the plan."""
     both = plan.before, plan.after
     rows = [("nodes", *(str(totals.nodes) for totals in both))]
     for number, name, unit, write in (
@@ -163,7 +163,7 @@ def _usability(plan: Plan) -> str:
     how = "derived from the pods" if plan.usability_derived else "as configured"
     cpu, memory = format_millis(usability.min_cpu_millis), format_bytes(usability.min_memory_bytes)
     return (
-        f"Free capacity of a node counts as usable from {cpu} CPU and {memory} memory, up to "
-        f"{float(usability.max_cpu_per_gb):.3g} cores per GB and "
-        f"{float(usability.max_gb_per_cpu):.3g} GB per core ({how})."
+        f"Free capacity of a node is usable if it is at least {cpu} CPU and {memory} memory; at "
+        f"most {float(usability.max_cpu_per_gb):.3g} cores per free GB and "
+        f"{float(usability.max_gb_per_cpu):.3g} GB per free core count ({how})."
     )

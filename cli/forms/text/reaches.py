@@ -1,4 +1,4 @@
-"""The fullest reaches, before and after the plan, for people."""
+"""The reaches that are nearest to their thresholds, before and after the plan, as text."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

@@ -22,7 +22,7 @@ def write(answer: Replayed, out: Console) -> None:
         say(
             out,
             "",
-            "sweep; * no other variant is better in one of cost and Pending time and as good in "
+            "sweep; * no other variant is better in cost or Pending time and at least as good in "
             "both",
             _sweep(answer.points),
         )

@@ -1,4 +1,4 @@
-"""The status for people, the most important facts first."""
+"""The status as text, the most important facts first."""
 
 from typing import Final
 
