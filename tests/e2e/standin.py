@@ -118,7 +118,7 @@ class StandIn:
                 place.free -= pod.requests
                 place.pods[pod.key] = pod
 
-    # The methods of sim.autoscaler.World
+    # The methods of sim.autoscaler.AutoscalerOperations
 
     def now_ms(self) -> int:
         """Return the milliseconds since the start."""
