@@ -1,7 +1,7 @@
-"""The life cycle of a mark as a table: the state of a Node, an event, and the resulting write.
+"""Define the life cycle of a mark as a table: which write follows from a state and an event.
 
-`docs/life-cycle.md` shows the table. A new transition needs an entry here and a line in the test's
-table.
+`docs/life-cycle.md` shows the table. A new transition needs an entry here and a line in the table
+of `tests/core/writes/test_life_cycle.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from core.writes.write import WriteKind
 
 
 class State(Enum):
-    """State of a Node: one of the first three; others are possible in addition."""
+    """State of a Node: one of UNMARKED, SOFT and HARD, and possibly others in addition."""
 
     UNMARKED = "unmarked", "The node has no mark."
     SOFT = "PreferNoSchedule", "The node is marked `soft`: kube-scheduler avoids it."
@@ -45,7 +45,7 @@ class State(Enum):
     )
     BACKING_OFF = (
         "backing off",
-        "The node missed its deadline or its drain failed: it is not marked again for some time.",
+        "The node missed its deadline or its drain failed: Ebb does not mark it for some time.",
     )
     INVALID = (
         "invalid mark",
@@ -57,7 +57,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Events of a Node, from the plan and the cluster, in the order of evaluation."""
+    """Events on Nodes, derived from plan and cluster, in the order in which Ebb checks them."""
 
     DELETED = (
         "being deleted",
@@ -65,12 +65,15 @@ class Event(Enum):
     )
     LEAVING = (
         "leaving",
-        "a taint of another program announces the removal of the node, and Ebb has written on it",
+        "a taint of another program announces the removal of a node on which Ebb has written",
     )
     OBSERVE = "observe", "the configured mode is observe"
     DRAIN_FAILED = "drain failed", "a pod cannot be evicted, or the drain was interrupted"
     UNREMOVABLE = "not removable", "the cluster needs the node"
-    EMPTY_AT_DEADLINE = "empty at deadline", "the node is empty at its deadline, but still exists"
+    EMPTY_AT_DEADLINE = (
+        "empty at deadline",
+        "the autoscaler has not removed the empty node before its deadline",
+    )
     DEADLINE_MISSED = "deadline missed", "the node was not empty before its deadline"
     REMOVABLE = "removable", "the cluster does not need the node"
     REMOVABLE_OBSERVED = (
@@ -94,12 +97,15 @@ class Event(Enum):
     PROTECTION_UNWANTED = "protection unwanted", "the unmarked node needs no protection any more"
     LONG_OCCUPIED = (
         "occupied for long",
-        "the unmarked node has not been empty for `scaleDownProtection.afterRelease`",
+        "the unmarked node has had pods for `scaleDownProtection.afterRelease` or longer",
     )
     PROTECTION_REMOVED = "protection removed", "someone else removed the protection"
-    INVALID_END = "invalid end", "a wrong clock set the end of the protection"
+    INVALID_END = "invalid end", "the end of the protection is unreadable or too far in the future"
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
-    BUSY = "busy", "the unmarked node is above the autoscaler's utilization threshold"
+    BUSY = (
+        "busy",
+        "the requests on the unmarked node are above `scaleDownProtection.utilization`",
+    )
     BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
     DRIFTED = (
         "drifted",
@@ -107,19 +113,25 @@ class Event(Enum):
     )
     INVALID_DETAILS = (
         "invalid details",
-        "the time of the mark is missing, or a wrong clock set it",
+        "the details of the mark are missing or unreadable, or too far in the future",
     )
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
-        "the node has been marked for `noScheduleAfter`, or Ebb is draining it",
+        (
+            "nothing is against a NoSchedule mark, and the node has been marked for "
+            "`noScheduleAfter`, or Ebb is draining it"
+        ),
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",
-        "there is a reason against a NoSchedule mark, or none is configured",
+        "there is a reason against a NoSchedule mark, or `noScheduleAfter` does not permit it",
     )
     OCCUPIED = "occupied", "the marked node is not empty any more"
     RESERVED = "reserved", "the marked node is empty, but reserved for expected pods"
-    EMPTY = "empty", "the marked node is empty, and the autoscaler may remove it"
+    EMPTY = (
+        "empty",
+        "the marked node is empty and not reserved, so the autoscaler may remove it",
+    )
     RESERVE_CHANGED = (
         "reservation changed",
         "the reservation of the node for expected pods began or ended",
@@ -130,7 +142,7 @@ class Event(Enum):
 
 
 class Transition(Enum):
-    """A write: its title and kind, and the state that follows; None leaves the state unchanged."""
+    """A write on a Node: its title, its kind, and the state after it (None: unchanged)."""
 
     MARK = "mark PreferNoSchedule", WriteKind.MARK, State.SOFT
     RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
@@ -225,7 +237,7 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
         State.HARD: Transition.UPDATE_RESERVE,
     },
 }
-"""The transition of each event in each state; events have no effect in states without an entry."""
+"""Transition for each event and state; in a state without an entry, the event has no effect."""
 LAST: Final = {
     Event.LEAVING,
     Event.OBSERVE,
@@ -236,7 +248,7 @@ LAST: Final = {
     Event.REMOVABLE,
     Event.MARK_REMOVED,
 }
-"""Events after whose write nothing else is written on the Node in the same reconciliation."""
+"""Events whose write is the last one on the Node in a reconciliation."""
 
 
 def states(node: Node) -> Iterator[State]:

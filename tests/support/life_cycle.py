@@ -12,22 +12,24 @@ HEAD: Final = """# The life cycle of a mark
 `make fix` generates this page from the table in `core/writes/life_cycle.py`.
 
 A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition it can be protected
-from scale-down or released to the autoscaler, and it can be backing off. The glossary explains
-these terms: [glossary.md](glossary.md).
+from scale-down or released to the autoscaler, and it can be backing off. The
+[glossary](glossary.md) explains these terms.
 
-In each reconciliation Ebb evaluates the events in the order of the second table. The column
-*write* lists states, and the write that Ebb makes if the event occurs in this state. If the Node
-has several of these states, Ebb makes the write of the first one only. In states that are not
-listed the event has no effect. After the write of an event in **bold** Ebb writes nothing else on
-the Node in this reconciliation. If a Node is *being deleted*, no other event occurs.
+The first table lists the states of a Node, and the second the events on it. In each
+reconciliation, Ebb checks the conditions of all events in the order of the table. The column
+*write* says what Ebb writes if the event occurs, for each state. If the Node has several of these
+states, Ebb makes the write of the first one only. In states that are not listed, the event has no
+effect. After the write of an event in **bold**, Ebb writes nothing else on the Node in this
+reconciliation. If a Node is *being deleted*, no other event occurs.
 
 *Release the mark* means: remove the mark and its details from the Node, and protect the node from
 scale-down for `scaleDownProtection.afterRelease`. *Release to the autoscaler* means: remove the
-protection, so that the autoscaler may remove the node. *Someone else* is any user or program but
-Ebb. The *details* are the annotation with the times and the reason of the mark.
+protection, so that the autoscaler may remove the node. *Someone else* is any user or program
+except Ebb. The *details* are the annotation with the times and the reason of the mark.
 
-The arrows of the diagram show how one state changes. The other states of the Node remain, except
-that the states *protected* and *released to the autoscaler* end with the mark.
+Each arrow of the diagram shows how an event changes one state, with the write in parentheses. The
+other states of the Node remain, with one exception: when the mark is removed, the states
+*protected* and *released to the autoscaler* end too.
 """
 
 

@@ -38,7 +38,7 @@ Every program serves `/metrics`:
 A scrape needs no client certificate, even if `extender.clientCAFile` is set. Scrape every pod, not
 a Service: each replica exports its own metrics, and only the leader of the controller exports the
 results of a reconciliation. The values are at most a quarter of a second old. The NetworkPolicies
-of the manifests allow pods to reach these ports. For Prometheus without an operator:
+of the manifests allow pods to reach these ports. For Prometheus without the Prometheus Operator:
 
 ```yaml
 scrape_configs:
@@ -84,12 +84,18 @@ ALERTS: Final = (
     (
         "(sum(ebb_leader) or vector(0)) != 1",
         "5m",
-        "no replica leads, or two do: nodes are not marked, and marks are not released",
+        (
+            "no replica leads, or two replicas do; without a leader, Ebb neither marks nodes nor "
+            "removes marks"
+        ),
     ),
     (
         f"max by (resource) (ebb_watch_age_seconds) > {STALE_SECONDS}",
         "5m",
-        "the API server sends nothing about the resource, so the controller pauses: see its log",
+        (
+            "the API server has sent nothing about the resource for too long, so the "
+            "controller makes no plans: see its log"
+        ),
     ),
     (
         "increase(ebb_reconcile_errors_total[15m]) > 0",
@@ -100,8 +106,8 @@ ALERTS: Final = (
         "increase(ebb_reconcile_timeouts_total[1h]) > 0",
         "1h",
         (
-            "reconciliations reach their time limit, so some nodes have the reason `time-box`: "
-            "give the controller a faster CPU"
+            "reconciliations reach their time limit, and nodes that they have not evaluated have "
+            "the reason `time-box`: give the controller a faster CPU"
         ),
     ),
     (
@@ -124,9 +130,10 @@ ALERTS: Final = (
         "0 < ebb_serving_certificate_expiration_timestamp_seconds < time() + 86400",
         "",
         (
-            "the serving certificate expires within a day, and is not renewed. After that the API "
-            "server does not call the webhook, so the controller writes the taints a little "
-            "later; or kube-scheduler gets no scores from the extender"
+            "the serving certificate of the webhook or the extender expires within a day, and has "
+            "not been renewed. Once that of the webhook has expired, its calls fail, so the "
+            "controller writes the taints a little later. Once that of the extender has expired, "
+            "kube-scheduler gets no scores"
         ),
     ),
     (
@@ -138,16 +145,16 @@ ALERTS: Final = (
         'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
         "15m",
         (
-            "the API server or kube-scheduler and Ebb do not accept each other's certificates: "
-            "check the CA bundles"
+            "TLS connections to Ebb fail, because Ebb or its client (the API server or "
+            "kube-scheduler) rejects the certificate of the other: check the CA bundles"
         ),
     ),
     (
         "ebb_unreadable_objects > 0",
         "1h",
         (
-            "Ebb cannot decode objects, and does not mark the Nodes concerned: the log names the "
-            "objects; docs/how-it-works.md explains the consequences for each resource"
+            "Ebb cannot decode some objects. The log names them, and [Unreadable "
+            "objects](how-it-works.md#unreadable-objects) lists the consequences for each kind"
         ),
     ),
     (
@@ -164,8 +171,8 @@ ALERTS: Final = (
         'rate(ebb_extender_prioritize_requests_total{result!="scored"}[10m]) > 0',
         "10m",
         (
-            "pods get no scores: the view of the cluster is too old (`neutral`), or calls are "
-            "invalid (`refused`)"
+            "the extender does not rank nodes: its view of the cluster is too old, so all nodes "
+            "get the same score (`neutral`), or calls of kube-scheduler are invalid (`refused`)"
         ),
     ),
     (
@@ -174,46 +181,47 @@ ALERTS: Final = (
         "Events were lost: check RBAC; the log contains the answer of the API server",
     ),
 )
-"""PromQL expressions, for how long each must hold, and what it means."""
+"""PromQL expressions of alerts, for how long each must hold, and what the alert means."""
 LABELS: Final[Mapping[str, str]] = {
     "effect": "effect of the taint of a mark",
-    "operation": "operation of a write, as in [the life cycle of a mark](life-cycle.md). "
+    "operation": "what a write does, as in [the life cycle of a mark](life-cycle.md). "
     "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
     "every removal of a mark; `remove_protection` includes *release to the autoscaler*",
-    "pool": "name of a pool in `pools`. Of metrics `ebb_underutilized_count_*`, name of a pool in "
+    "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
     "`underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
-    "reason": "code of one of [all reasons](reasons.md). Of watches, why the watch ended: "
+    "reason": "code of a [reason](reasons.md). For watches, why the watch ended: "
     "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
-    "`error`. Of TLS handshakes: `certificate` (one side rejects the certificate of the other), "
+    "`error`. For TLS handshakes: `certificate` (one side rejects the certificate of the other), "
     "`protocol` (no TLS, or no common version), "
     "`connection` (the client closed the connection, or was too slow)",
-    "resource": "`cpu` or `memory`. Of watches and objects, the API resource, such as `pods`",
-    "result": "what happened. Of writes: `success`; `conflict`: the object has changed since the "
-    "decision; `dropped`: not sent, because the plan might be outdated; `error`: refused, or no "
-    "answer. The next reconciliation decides again about everything that was not written. Of "
-    "evictions: `evicted`; `gone`: the pod no longer exists; `refused`, for example by a "
+    "resource": "`cpu` or `memory`; for watches and objects, the API resource, such as `pods`",
+    "result": "For writes: `success`; `conflict`: the object has changed since Ebb decided on the "
+    "write; `dropped`: Ebb did not send the write, because its plan might be outdated; `error`: "
+    "the API server rejected the write or did not answer. The next reconciliation decides again "
+    "about all writes that did not succeed. For evictions: `evicted`; `gone`: the pod no longer "
+    "exists; `refused`: the API server refused the eviction, for example because of a "
     "PodDisruptionBudget; `error`: no answer",
     "unit": "`core` or `byte`",
 }
-"""Meaning of the values of each label."""
+"""Values of each label, with their meanings."""
 EVENTS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "The node was marked; the note has the reason.",
     WriteKind.SET_NO_SCHEDULE: "The taint of the mark is NoSchedule now.",
     WriteKind.SET_PREFER_NO_SCHEDULE: "The taint of the mark is PreferNoSchedule again.",
-    WriteKind.RELEASE_MARK: "The mark was removed; the note has the reason. After a failed drain "
-    "the note names the pod.",
-    WriteKind.PROTECT: "The autoscaler must not remove the node while it is marked, or for some "
-    "time after the mark was removed.",
+    WriteKind.RELEASE_MARK: "The mark was removed; the note has the reason. After a failed drain, "
+    "the note also names the pod that could not be evicted, if there is one.",
+    WriteKind.PROTECT: "The autoscaler must not remove the node until Ebb releases it to the "
+    "autoscaler, or until some time after the mark was removed.",
     WriteKind.PROTECT_UNMARKED: "The autoscaler must not remove the unmarked node until Ebb "
     "releases it to the autoscaler.",
     WriteKind.REMOVE_PROTECTION: "The autoscaler may remove the node.",
-    WriteKind.ALLOW_DRIFT: "Karpenter may replace the marked node, which has been drifted for an "
-    "hour.",
+    WriteKind.ALLOW_DRIFT: "Karpenter may replace the marked node, because it has reported the "
+    "node as drifted for an hour.",
     WriteKind.REPAIR_TAINTS: "The taints did not match the mark; Ebb corrected them.",
     WriteKind.UPDATE_RESERVE: "The node is now reserved for expected pods, or no longer reserved.",
-    WriteKind.REMOVE_BACKOFF: "The backoff of the node expired some time ago, so Ebb removed its "
-    "annotation.",
+    WriteKind.REMOVE_BACKOFF: "The backoff of the node ended some time ago, so Ebb removed the "
+    "annotation of the backoff.",
 }
 OTHER_EVENTS: Final = (
     (evictor.EVICTED, "Node", "Normal", "A pod on the node was evicted."),
@@ -253,14 +261,14 @@ class Row(NamedTuple):
     name: str
     type: str
     labels: Mapping[str, tuple[str, ...]]
-    """Values by label, as far as they are exported from the start."""
+    """Values of each label for which series exist from the start; others have no values here."""
     meaning: str
     programs: tuple[str, ...] = ()
     """The programs that serve the metric."""
 
 
 def rows() -> list[Row]:
-    """Return every metric of all programs by name, each with the programs that serve it."""
+    """Return the metrics of all programs, sorted by name, with the programs that serve each."""
     found: dict[str, Row] = {}
     for program, metrics in (
         (CONTROLLER, controller.metrics.Metrics()),
@@ -294,7 +302,7 @@ def _row(metric: Any) -> Row:
 def _values(
     labels: Sequence[str], series: Iterable[tuple[str, ...]]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the values of each label in the order in which the series name them."""
+    """Return the values of each label in the order in which they first appear in the series."""
     columns = [dict.fromkeys(column) for column in zip(*series, strict=True)]
     return {
         label: tuple(columns[number]) if columns else () for number, label in enumerate(labels)
