@@ -106,11 +106,11 @@ class Event(Enum):
         "busy",
         "the requests on the unmarked node are above `scaleDownProtection.utilization`",
     )
-    BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
     DRIFTED = (
         "drifted",
         "Karpenter has reported the node as drifted for an hour, and may replace it",
     )
+    BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
     INVALID_DETAILS = (
         "invalid details",
         "the details of the mark are missing or unreadable, or too far in the future",
@@ -216,12 +216,12 @@ TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
     Event.INVALID_END: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
     Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     Event.BUSY: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
-    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.REMOVE_BACKOFF},
     Event.DRIFTED: {
         State.PROTECTED: Transition.ALLOW_DRIFT,
         State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION,
         State.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION,
     },
+    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.REMOVE_BACKOFF},
     Event.INVALID_DETAILS: {
         State.SOFT: Transition.RESTORE_DETAILS,
         State.HARD: Transition.RESTORE_DETAILS,

@@ -348,6 +348,12 @@ class NodePatchPlanner:
 
     # Writes
 
+    def _why_too_early(self) -> str:
+        after = self._config.no_schedule_after_seconds
+        if after is None:
+            return "NoSchedule marks are not configured (noScheduleAfter: never)"
+        return f"the mark is younger than noScheduleAfter ({duration(after)})"
+
     def _note(self, event: Event, node: Node) -> str:
         match event:
             case Event.LEAVING:
@@ -368,10 +374,7 @@ class NodePatchPlanner:
                 drained = node.name in self._watch.hard
                 return _DRAINED if drained else f"marked for {duration(max(0, self._now - since))}"
             case Event.NO_SCHEDULE_BLOCKED:
-                return (
-                    _reasons(self._against(node))
-                    or "NoSchedule marks are not configured (noScheduleAfter: never)"
-                )
+                return _reasons(self._against(node)) or self._why_too_early()
             case _:
                 return _SAME.get(event, event).meaning
 

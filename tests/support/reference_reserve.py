@@ -302,7 +302,7 @@ def lacking(snapshots: Snapshots, config: Config, mutant: str = "") -> set[froze
     free = [
         name
         for name, one in there.items()
-        if turn(one, cluster, config) == NOBODYS and not holds_pods(one, cluster, now)
+        if turn(one, packing) == NOBODYS and not holds_pods(one, cluster, now)
     ]
     if mutant == "unprotected nodes have room":
         free = []
@@ -323,7 +323,7 @@ def in_order(packing: Packing, mutant: str) -> list[Node]:
     return sorted(
         (one for one in cluster.nodes if is_empty(one, cluster, packing)),
         key=lambda one: (
-            0 if mutant == "marks are ignored" else turn(one, cluster, config, mutant),
+            0 if mutant == "marks are ignored" else turn(one, packing, mutant),
             price_of(config, one) * (-1 if mutant == "most expensive first" else 1),
             worth(one) * (-1 if mutant == "most expensive first" else 1),
             one.name,
@@ -407,6 +407,8 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
         selected = [p for p in pools if is_in(p, node)]
         if scope == "marked" or is_marked(node) or (pools and not selected):
             continue
+        if may_drift(node, cluster, now):
+            continue
         if holds_pods(node, cluster, now):
             fixed = guarded(node) or is_fixed(node, cluster, config)
             holds = scope == "all" and not fixed
@@ -422,8 +424,9 @@ def held_back(cluster: Cluster, config: Config, now: int, kept: set[str]) -> set
     return found
 
 
-def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
+def turn(node: Node, packing: Packing, mutant: str = "") -> int:
     """Return the rank: unmarked, marked and protected, marked; unmarked unprotected nodes last."""
+    cluster, config = packing.cluster, packing.config
     if node.labels.get(MARK) not in ("soft", "hard"):
         pools = config.budgets.pools
         of_none = pools and not any(is_in(one, node) for one in pools)
@@ -431,9 +434,20 @@ def turn(node: Node, cluster: Cluster, config: Config, mutant: str = "") -> int:
             of_none
             or config.scale_down_protection.scope.value == "marked"
             or left_on(node, cluster)
+            or may_drift(node, cluster, packing.clock)
         )
         return NOBODYS if nobody and mutant != "scale-down protection is ignored" else 0
     return 2 - (GUARD_OURS in node.annotations)
+
+
+def may_drift(node: Node, cluster: Cluster, now: int | None) -> bool:
+    """Return whether Karpenter has reported the node as drifted for an hour."""
+    return now is not None and any(
+        claim.node == node.name
+        and claim.drifted_seconds is not None
+        and claim.drifted_seconds + 3600 <= now
+        for claim in cluster.node_claims
+    )
 
 
 def left_on(node: Node, cluster: Cluster) -> list[Pod]:

@@ -85,8 +85,8 @@ PROTECTION_REMOVED  .                .               .                      .   
 INVALID_END         .                .               .                      .                     .                      PROTECT_UNTIL     .                  .              .
 PROTECTION_EXPIRED  .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
 BUSY                .                .               .                      .                     .                      REMOVE_PROTECTION .                  .              .
-BACKOFF_EXPIRED     .                .               .                      .                     .                      .                 .                  REMOVE_BACKOFF .
 DRIFTED             .                .               .                      ALLOW_DRIFT           .                      REMOVE_PROTECTION REMOVE_PROTECTION  .              .
+BACKOFF_EXPIRED     .                .               .                      .                     .                      .                 .                  REMOVE_BACKOFF .
 INVALID_DETAILS     .                RESTORE_DETAILS RESTORE_DETAILS        .                     .                      .                 .                  .              .
 NO_SCHEDULE_DUE     .                SET_NO_SCHEDULE .                      .                     .                      .                 .                  .              .
 NO_SCHEDULE_BLOCKED .                .               SET_PREFER_NO_SCHEDULE .                     .                      .                 .                  .              .
