@@ -94,7 +94,7 @@ class SteadyClock:
 
     def _report(self, *, jumped: bool, off: float) -> None:
         if jumped and not self._jumped:
-            message = "the wall clock jumped; following it slowly. Restart to use its time at once"
+            message = "the wall clock jumped; following it slowly; restart to use its time at once"
             log.warning(message, extra=fields(seconds=round(off)))
         if self._jumped and not jumped:
             log.info("the program uses the time of the wall clock again")

@@ -236,7 +236,8 @@ LAST: Final = {
     Event.REMOVABLE,
     Event.MARK_REMOVED,
 }
-"""Events after whose write nothing else is written on the Node in the same reconciliation."""
+"""If one of these events leads to a write, Ebb writes nothing else to the Node in the same
+reconciliation."""
 
 
 def states(node: Node) -> Iterator[State]:

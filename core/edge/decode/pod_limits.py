@@ -1,7 +1,7 @@
 """Define limits on the constraints of a pod; a pod that exceeds them is not movable."""
 
-# Each constraint costs time in every pass, for every node, and any user who may create pods can
-# add constraints. Real pods are far below these limits.
+# Each constraint costs time in every reconciliation, for every node, and any user who may create
+# pods can add constraints. Real pods are far below these limits.
 
 from collections.abc import Iterable
 from hashlib import sha256
