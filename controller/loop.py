@@ -143,8 +143,8 @@ class Loop:
                 return "the snapshot of the cluster is too old"
             return self.why_stale()
 
-        # During a reconciliation of 5,000 nodes, garbage collections take half a second, 20 % of
-        # its time. Each of them stops the event loop for up to 0.3 s.
+        # Garbage collections would make a reconciliation of 5,000 nodes half a second, or 20 %,
+        # longer. Each of them would stop the event loop for up to 0.3 s.
         with growing():
             snapshot = self._view.snapshot(self._reconciler.config.read_options)
             now = self._view.snapshot_at = self._clock.unix_seconds()

@@ -142,8 +142,8 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return None
     if request.operation not in ("CREATE", "UPDATE"):
         return None
-    # NodeRestriction runs again after a webhook has changed an object. It would reject the update
-    # of a kubelet to which this webhook adds a change of the taints.
+    # NodeRestriction runs again after a webhook has changed an object. It would reject an update
+    # by a kubelet if this webhook added a change of the taints.
     if request.operation == "UPDATE" and KUBELETS in _groups(request.user_info):
         return None
     taints = TAINTS.read(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()

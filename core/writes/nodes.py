@@ -160,7 +160,10 @@ class NodePatchPlanner:
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
-        """Return the writes for a Node: of each event, the transition of the first state in it."""
+        """Return the writes for a Node: one for each event with a transition from its states.
+
+        If several states of the Node have a transition for an event, the first one counts.
+        """
         current, reserve_written = tuple(states(node)), False
         for event in self._events(node):
             acts = TABLE[event]

@@ -49,7 +49,7 @@ class DaemonSetObject(Struct):
 def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
     """Create a DaemonSet; None if it is being deleted. Raises: InvalidInputError with the field.
 
-    If the constraints exceed a limit, they are ignored, except for the tolerations that the
+    If the constraints of its pods exceed a limit, Ebb reads only the tolerations that the
     DaemonSet controller adds.
     """
     meta = obj.metadata
