@@ -1,4 +1,4 @@
-"""Watch PodDisruptionBudgets only where eviction is enabled, since nothing else needs them."""
+"""Watch PodDisruptionBudgets only while eviction is enabled, since nothing else needs them."""
 
 import asyncio
 import logging
@@ -17,8 +17,8 @@ LIST_BUDGETS: Final[Access] = {
     "resource": BUDGETS.resource,
 }
 WITHOUT_NOTE: Final = (
-    "eviction is enabled, but RBAC does not allow listing poddisruptionbudgets, so no pod is "
-    "evicted; add the component manifests/components/eviction, which grants it"
+    "`eviction` is enabled, but RBAC does not allow listing poddisruptionbudgets, so Ebb plans "
+    "evictions without them; manifests/components/eviction grants the permission"
 )
 
 log = logging.getLogger("ebb.budgets")
@@ -52,14 +52,14 @@ class BudgetWatch:
         elif await self._access.refresh() and self._access.allowed is False:
             log.error(WITHOUT_NOTE)
         if self._evicts() and self._access.allowed and self._task is None:
-            # No reconciliation may use the budgets of an earlier watch.
+            # No reconciliation may start until the new watch has listed the budgets.
             self._sink.lost()
             self._task = tasks.create_task(self._follow())
         elif self._access.allowed is False:
             self._stop()
 
     def _stop(self) -> None:
-        """Stop the watch and forget the budgets; without a watch nothing can be stale."""
+        """Stop the watch and forget the budgets; they then count as up to date."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

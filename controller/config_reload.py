@@ -85,7 +85,7 @@ class ConfigReload:
 
         Raises: ConfigError if the plan fails.
         """
-        # A configuration with which every pass fails must not replace one that works.
+        # A configuration with which every reconciliation fails must not replace one that works.
         snapshot, now = self._view.snapshot(config.read_options), self._clock.unix_seconds()
         try:
             return await asyncio.to_thread(

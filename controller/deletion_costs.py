@@ -1,6 +1,7 @@
 """Write the pod deletion costs that core.writes.costs decides on, in bounded batches.
 
-Mode observe only reports costs that it would set. It removes the costs that another mode has set.
+In mode observe, Ebb only reports the costs that it would set, and removes costs that mode enforce
+has set.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ from core.model.pod import Pod
 from core.writes.write import Write, split
 
 WRITES_MAX: Final = 200
-"""Maximum number of pods in the batch of a pass; later passes write the others."""
+"""Maximum number of pods that one reconciliation writes; later ones write the others."""
 WRITERS_MAX: Final = 4
 """Maximum number of concurrent writes."""
 BEGIN_SECONDS_MAX: Final = 0.5
-"""Time after which a pass starts no further write, so that urgent writes of the next pass to Nodes
-come soon."""
+"""Time after which a reconciliation starts no further write to a Pod, so that urgent writes of the
+next reconciliation to Nodes come soon."""
 ALLOWED: Final = "RBAC allows patching pods, so pod deletion costs are written"
 FORBIDDEN: Final = (
     "RBAC does not allow patching pods, so no pod deletion costs are written; "
@@ -99,7 +100,7 @@ class DeletionCosts:
             self._refused.add(write.key)
             self._metrics.pod_writes.labels(write.kind, WriteResult.of(fault)).inc()
             log.warning(
-                "cannot write the deletion cost of a pod; a later pass retries",
+                "cannot write the deletion cost of a pod; a later reconciliation retries",
                 extra=fields(pod=write.key, reason=str(fault)),
             )
             return fault

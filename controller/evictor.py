@@ -139,7 +139,7 @@ class Evictor:
                     record_event(node, REFUSED, f"cannot evict {pod.key}: {answer.why}")
                 self._back_off(eviction, answer)
             # A webhook can deny an eviction with the same status. If the pod no longer exists, the
-            # next pass sees it.
+            # next reconciliation sees that.
             case EvictionResult.GONE:
                 self._back_off(eviction, answer)
 

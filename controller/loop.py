@@ -1,8 +1,8 @@
-"""Run passes at an interval, and at once when a change cannot wait.
+"""Reconcile at an interval, and at once when a change cannot wait.
 
-A pass that raises an exception ends neither the program nor the lead of this replica. The
-exception is logged and counted, and the next pass follows after a pause that grows with each
-failure.
+If a reconciliation raises an exception, the program continues, and this replica remains the
+leader. The exception is logged and counted, and the next reconciliation follows after a pause that
+grows with each failure.
 """
 
 import asyncio
@@ -22,16 +22,18 @@ from core.edge.logs import fields
 from core.engine.unschedulable import WAIT_SECONDS
 
 STALE_SECONDS: Final = 180
-"""Maximum age of the watches for a pass. The API server sends bookmarks about every minute."""
+"""Maximum age of the information about each kind in a reconciliation.
+
+The API server sends bookmarks about every minute."""
 PAUSE_SECONDS: Final = 0.1
-"""Minimum pause between two passes, so that changes that arrive together share a pass."""
+"""Minimum pause between two reconciliations, so that one of them handles simultaneous changes."""
 PASS_SECONDS_MAX: Final = 10.0
-"""Time after which a pass tries no further node. A pass over 15,000 nodes takes about 1 s."""
+"""Time after which a reconciliation tries no further node; 15,000 nodes take about 1 s."""
 PLAN_SECONDS_MAX: Final = 20.0
 """Maximum age of the snapshot that writes are based on, except for urgent writes."""
 FAILURE_SECONDS_MIN: Final = 1.0
 FAILURE_SECONDS_MAX: Final = 30.0
-"""Bounds of the pause after a failed pass; it doubles with each failure."""
+"""Bounds of the pause after a failed reconciliation; it doubles with each failure."""
 CHECK_SHARE: Final = 5
 """The check whether new unschedulable pods are urgent takes at most one part in this many of the
 time."""
@@ -40,7 +42,7 @@ log = logging.getLogger("ebb.loop")
 
 
 class Loop:
-    """Run passes over the view while this replica leads."""
+    """Reconcile the cluster in the view while this replica leads."""
 
     def __init__(
         self,
@@ -56,16 +58,16 @@ class Loop:
         self._notices = Notices()
         self._writing: set[asyncio.Task[PassReport]] = set()
         self.pause_seconds = PAUSE_SECONDS
-        """Minimum pause before the next pass."""
+        """Minimum pause before the next reconciliation."""
         self._stale_since: float | None = None
-        """Monotonic time since which the view has been too old for passes; None if it is not."""
+        """Monotonic time since which the view has been too old to reconcile; None if it is not."""
 
     def why_stale(self) -> str | None:
-        """Return why the view is too old for a pass, or None."""
+        """Return why the view is too old to reconcile, or None."""
         return self._view.freshness.why_stale(self._clock.monotonic_seconds(), STALE_SECONDS)
 
     async def run(self) -> None:
-        """Run passes until cancelled, and stop all writes then."""
+        """Reconcile until cancelled, and stop all writes then."""
         self._reconciler.begin()
         checks = asyncio.create_task(self._check_unschedulable())
         try:
@@ -80,11 +82,11 @@ class Loop:
             await asyncio.gather(checks, *self._writing, return_exceptions=True)
 
     async def step(self) -> None:
-        """Run one pass, unless the view is too old."""
+        """Reconcile once, unless the view is too old."""
         why = self.why_stale()
         if why is not None:
             log.warning(
-                "cannot run a pass: the view of the cluster is outdated",
+                "cannot reconcile: the view of the cluster is outdated",
                 extra=fields(reason=why),
             )
             await self._handle_stale_view()
@@ -98,7 +100,7 @@ class Loop:
             pause = max(FAILURE_SECONDS_MIN, 2 * self.pause_seconds)
             self.pause_seconds = min(pause, FAILURE_SECONDS_MAX)
             log.exception(
-                "a pass failed; retrying after a pause",
+                "a reconciliation failed; retrying after a pause",
                 extra=fields(pause_seconds=self.pause_seconds),
             )
             if self.pause_seconds > FAILURE_SECONDS_MIN:  # the second failure in a row
@@ -107,8 +109,8 @@ class Loop:
             self.pause_seconds = PAUSE_SECONDS
 
     async def _handle_stale_view(self) -> None:
-        """Remove NoSchedule marks after STALE_SECONDS without a pass, if the nodes are known."""
-        # One kind that cannot be listed is enough to stop passes for weeks, while the Nodes are up
+        """Remove NoSchedule marks after STALE_SECONDS of a stale view, if the nodes are known."""
+        # One kind that cannot be listed may stop reconciliations for weeks, while the Nodes are up
         # to date: an RBAC permission may be missing, or an aggregated API server may be down.
         now = self._clock.monotonic_seconds()
         if self._stale_since is None:
@@ -118,7 +120,7 @@ class Loop:
             await self._remove_no_schedule()
 
     async def _remove_no_schedule(self) -> None:
-        """Change NoSchedule marks to PreferNoSchedule while no pass checks for Pending pods."""
+        """Change NoSchedule marks to PreferNoSchedule while nothing checks for Pending pods."""
         try:
             await self._reconciler.set_prefer_no_schedule(list(self._view.nodes.values()))
         except Exception:
@@ -141,8 +143,8 @@ class Loop:
                 return "the snapshot of the cluster is too old"
             return self.why_stale()
 
-        # Collections during a pass over 5,000 nodes take half a second and stop the event loop for
-        # up to 0.3 s each: a pass takes 20 % longer with them.
+        # Garbage collections would make a reconciliation of 5,000 nodes half a second, or 20 %,
+        # longer. Each of them would stop the event loop for up to 0.3 s.
         with growing():
             snapshot = self._view.snapshot(self._reconciler.config.read_options)
             now = self._view.snapshot_at = self._clock.unix_seconds()
@@ -154,14 +156,14 @@ class Loop:
         if late:
             self._metrics.reconcile_timeouts.inc()
             log.warning(
-                "a pass reached its time limit; later passes try the remaining nodes",
+                "a reconciliation reached its time limit; later ones try the remaining nodes",
                 extra=fields(seconds=PASS_SECONDS_MAX),
             )
         live_view = LiveView(halted, self._view.nodes.get, self._view.occupied)
         await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
     async def _finish(self, writing: asyncio.Task[PassReport]) -> None:
-        """Wait until everything is written, or until the next pass cannot wait for that.
+        """Wait until everything is written, or until the next reconciliation cannot wait for that.
 
         Raises: any exception of *writing*.
         """
@@ -184,18 +186,19 @@ class Loop:
             writing.add_done_callback(self._overtaken)
 
     def _overtaken(self, writing: asyncio.Task[PassReport]) -> None:
-        """Handle the end of writes that the next pass did not wait for."""
+        """Handle the end of writes that the next reconciliation did not wait for."""
         self._writing.discard(writing)
         if writing.cancelled():
             return
         if fault := writing.exception():
             self._metrics.reconcile_errors.inc()
-            log.error("the writes of a pass failed", exc_info=fault)
-        self._view.wake.set()  # the pass since then did not see the last of these writes
+            log.error("the writes of a reconciliation failed", exc_info=fault)
+        self._view.wake.set()  # the reconciliation since then did not see all of these writes
 
     async def _check_unschedulable(self) -> None:
         """Wake the loop for newly unschedulable pods that cannot wait, until cancelled."""
-        # This task runs beside passes and their writes, which it must be able to interrupt.
+        # This task runs beside reconciliations and their writes, which it must be able to
+        # interrupt.
         while True:
             await self._view.became_unschedulable.wait()
             begun = self._clock.monotonic_seconds()

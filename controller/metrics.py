@@ -153,8 +153,8 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_scale_in_target_nodes",
-        "Unmarked nodes whose pods have a low deletion cost, so that scale-ins delete them next. "
-        "Requires `podDeletionCost`.",
+        "Unmarked nodes whose pods have a low pod deletion cost, so that scale-ins delete these "
+        "pods after those on marked nodes. Requires `podDeletionCost`.",
         (),
         lambda found: {(): len(found.state.scale_in_targets)},
     ),
@@ -174,8 +174,8 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_node_provisioning_seconds",
-        "Median time from an unschedulable pod to the pod running on a new node, by reach. The "
-        "reserve uses it.",
+        "Median time from the moment a pod became unschedulable until it was bound to a new node, "
+        "by reach. If it is longer than `reserve.window`, the reserve uses it instead, up to 15m.",
         ("reach",),
         _provisioning_seconds,
     ),
@@ -183,19 +183,19 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     # label would mean nothing.
     ReportedGauge(
         "ebb_capacity_buffer_requested_pods",
-        "Pods that CapacityBuffers request, without the CapacityBuffers that Ebb publishes.",
+        "Pods that CapacityBuffers request, except for Ebb's own CapacityBuffers.",
         (),
         lambda found: {(): sum(buffer.asked for buffer in found.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_capacity_buffer_allowed_pods",
-        "Requested pods of CapacityBuffers within `reserve.maxBuffers`.",
+        "Pods that CapacityBuffers request and that `reserve.maxBuffers` allows.",
         (),
         lambda found: {(): sum(buffer.allowed for buffer in found.plan.buffers)},
     ),
     ReportedGauge(
         "ebb_capacity_buffer_reserved_pods",
-        "Allowed pods of CapacityBuffers for which Ebb keeps room.",
+        "Pods that CapacityBuffers request and for which Ebb keeps room.",
         (),
         lambda found: {(): sum(buffer.placed for buffer in found.plan.buffers)},
     ),
@@ -207,13 +207,14 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_foreign_cost_pods",
-        "Pods whose deletion cost another controller writes, so that Ebb cannot steer scale-ins.",
+        "Pods whose pod deletion cost is written by another controller, so that Ebb cannot decide "
+        "which of them a scale-in deletes.",
         (),
         lambda found: {(): len(pods_of_other_writers(found.snapshot.cluster))},
     ),
     ReportedGauge(
         "ebb_deferred_resize_pods",
-        "Pods whose kubelet defers a resize until the node has room.",
+        "Pods with an in-place resize that the kubelet has deferred until the node has room.",
         (),
         lambda found: {(): sum(one.ties.resize_deferred for one in found.snapshot.cluster.pods)},
     ),
@@ -231,7 +232,8 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_cluster_requests_ratio",
-        "Ratio of requests to allocatable of the Ready and schedulable nodes of the cluster.",
+        "Sum of pod requests divided by allocatable, on the Ready and schedulable nodes of the "
+        "cluster.",
         ("resource",),
         _cluster_ratios,
     ),
@@ -249,7 +251,8 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_pool_requests_ratio",
-        "Ratio of requests to allocatable of the Ready and schedulable nodes of a pool.",
+        "Sum of pod requests divided by allocatable, on the Ready and schedulable nodes of the "
+        "pool.",
         ("pool", "resource"),
         _pool_ratios,
     ),
@@ -257,7 +260,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     # the number of reaches, core.capacity.reaches the length of their names.
     ReportedGauge(
         "ebb_reach_nodes",
-        "Ready and schedulable nodes of a reach.",
+        "Ready and schedulable nodes of a reach (the set of nodes that a pod can use).",
         ("reach",),
         lambda found: {
             (reach.name,): reach.before.nodes for reach in tightest(found.plan.reaches)
@@ -265,14 +268,14 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
     ),
     ReportedGauge(
         "ebb_reach_requests_ratio",
-        "Ratio of requests to usable capacity of a reach.",
+        "Sum of pod requests divided by usable capacity, on the nodes of a reach.",
         ("reach", "resource"),
         _by_resource(_request_ratios),
     ),
     ReportedGauge(
         "ebb_reach_threshold_ratio",
-        "Threshold of the ratio of requests to usable capacity: a node is marked only if the "
-        "ratio of the remaining nodes of the reach is not above it.",
+        "Threshold for ebb_reach_requests_ratio: a node is marked only if the ratio of the other "
+        "nodes of the reach is not above the threshold.",
         ("reach", "resource"),
         _by_resource(_thresholds),
     ),
@@ -282,7 +285,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         for gauge in policy.gauges
     ),
 )
-"""Gauges that each pass reports. Gauges of a policy are entries of the policy."""
+"""Gauges that each reconciliation reports; each policy defines its own gauges."""
 
 
 def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
@@ -304,19 +307,20 @@ def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
 
     yield ReportedGauge(
         "ebb_published_pods",
-        "Pods that the CapacityBuffers of Ebb request from autoscalers.",
+        "Pods that Ebb's CapacityBuffers request from autoscalers.",
         (),
         requested,
     )
     yield ReportedGauge(
         "ebb_published_accepted_pods",
-        "Pods of the CapacityBuffers of Ebb that an autoscaler has accepted.",
+        "Pods of Ebb's CapacityBuffers that an autoscaler has accepted.",
         (),
         accepted,
     )
     yield ReportedGauge(
         "ebb_published_ready_pods",
-        "Accepted pods of the CapacityBuffers of Ebb for which the autoscaler reports room.",
+        "Pods of Ebb's CapacityBuffers that an autoscaler has accepted and for which it reports "
+        "room.",
         (),
         ready,
     )
@@ -345,7 +349,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         self.watch_age = self._gauge(
             "ebb_watch_age_seconds",
             "Time since the API server last sent a list, an event or a bookmark of the resource. "
-            "Ebb pauses while the age of any resource is too high.",
+            "Ebb does not reconcile while the age of any resource exceeds 3 minutes.",
             "resource",
         )
         self._add_reconcile()
@@ -402,8 +406,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.drain_failures = self._counter(
             "ebb_drain_failures_total",
-            "Drains that failed, by the reason code: why a pod could not be evicted, or why the "
-            "node must stay.",
+            "Failed drains by reason code: why a pod could not be evicted, or that the cluster "
+            "needs the node again.",
             reason=(),  # a code of docs/reasons.md
         )
         self.eviction_forbidden = self._gauge(

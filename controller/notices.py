@@ -1,4 +1,4 @@
-"""Facts about the cluster and the configuration that are logged once, not in each pass."""
+"""Log facts about the cluster and the configuration once, not in each reconciliation."""
 
 import logging
 from collections.abc import Iterator
@@ -28,6 +28,6 @@ def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     config = snapshot.config
     if not snapshot.autoscalers.found:
         subject = f"ConfigMap {config.cluster_autoscaler.status_key}, NodePools"
-        yield subject, "no autoscaler was found, so it is unknown which nodes can be removed"
+        yield subject, "no autoscaler was found, so Ebb does not know which nodes it can remove"
     for name in config.budgets.empty_pools(node.labels for node in snapshot.cluster.nodes):
         yield f"pool {name}", "a configured pool selects no node"

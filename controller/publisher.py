@@ -1,8 +1,8 @@
 """Publish CapacityBuffers for expected pods, so that the autoscaler adds nodes early.
 
-The leader compares the buffers in the cluster with the expected pods after each pass, and every
-ten seconds, and writes material differences. In mode observe, and while `reserve.capacityBuffers`
-is disabled, it deletes all buffers of Ebb.
+The leader compares the buffers in the cluster with the expected pods after each reconciliation,
+and at least every ten seconds, and writes material differences. In mode observe, and while
+`reserve.capacityBuffers` is disabled, it deletes all buffers of Ebb.
 """
 
 import asyncio
@@ -54,17 +54,17 @@ class PassSource(Protocol):
 
 
 class _LastPass(NamedTuple):
-    """The parts of a pass that the publisher needs."""
+    """The parts of a reconciliation that the publisher needs."""
 
-    # The publisher does not keep a reference to the pass, so that its snapshot, which can be
-    # large, is freed while the publisher waits for the API server.
+    # The publisher does not keep a reference to the whole result, so that its snapshot, which can
+    # be large, is freed while the publisher waits for the API server.
     state: LeaderState
     allocatable: Resources
     """Allocatable resources of all nodes."""
     short_reaches: frozenset[str]
     """Reaches that lack room for expected pods."""
     at: int
-    """Time of the pass in unix seconds."""
+    """Time of the reconciliation in Unix seconds."""
 
 
 class Publisher:
@@ -74,7 +74,7 @@ class Publisher:
         self._store, self._source = store, source
         self._cleared = self._absent = False
         self._counting_since: int | None = None
-        """Time since which this leader counts arriving pods, unix seconds."""
+        """Time since which this leader counts arriving pods, in Unix seconds."""
         self._inherited: Mapping[BufferShape, int] = {}
         """Pods in the buffers that existed when this leader started to count."""
 
@@ -85,12 +85,12 @@ class Publisher:
         await run_on_change(
             self._source.evaluated,
             ROUND_SECONDS,
-            "cannot update CapacityBuffers; retrying after the next pass",
+            "cannot update CapacityBuffers; retrying after the next reconciliation",
             update,
         )
 
     async def turn(self, why_stale: Callable[[], str | None] = lambda: None) -> None:
-        """Update the buffers once. Raises: EbbError if a write failed; the next turn retries."""
+        """Update the buffers once. Raises: EbbError if a write failed; the next call retries."""
         config = self._source.config
         if not config.publishes:
             await self._clear()

@@ -1,4 +1,4 @@
-"""Run one pass: evaluate the cluster, then write; keep the leader's state between passes."""
+"""Reconcile once: evaluate the cluster, then write; keep the leader's state in between."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger("ebb.reconciler")
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The decisions of one pass, and the result of its writes."""
+    """The decisions of one reconciliation, and the result of its writes."""
 
     config: Config
     """Configuration of the decisions; a reload may replace it before they are carried out."""
@@ -71,7 +71,7 @@ class Reconciler:
         pod_actions: PodActions | None = None,
     ) -> None:
         self.config = config
-        """Configuration for the next pass."""
+        """Configuration for the next reconciliation."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
@@ -80,7 +80,7 @@ class Reconciler:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all passes when this replica starts leading."""
+        """Forget earlier reconciliations when this replica starts leading."""
         # Another leader may have changed the cluster since.
         self._last: PassResult | None = None
         self._failed_writes: set[str] = set()
@@ -88,16 +88,15 @@ class Reconciler:
         if self._evictor:
             self._evictor.begin()
         self.marks_may_block_pods = False
-        """True if pods are still Pending for which the plan has room, while NoSchedule marks
-        exist."""
+        """True if NoSchedule marks exist while pods are Pending for which the plan has room."""
 
     @property
     def last(self) -> PassResult | None:
-        """Return the last pass since this replica started leading, or None."""
+        """Return the last result since this replica started leading, or None."""
         return self._last
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
-        """Evaluate the cluster at *now_seconds* (unix) and write the changes."""
+        """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
         return await self.carry_out(self.evaluate(cluster, now_seconds))
 
     def evaluate(
@@ -105,7 +104,7 @@ class Reconciler:
     ) -> PassReport:
         """Decide what to write, without I/O, so that it can run in another thread.
 
-        *in_time*: returns whether the pass may try another node.
+        *in_time*: returns whether this reconciliation may try another node.
         """
         config = self.config
         failed_writes, self._failed_writes = self._failed_writes, set()
@@ -179,10 +178,10 @@ class Reconciler:
     async def carry_out(
         self, report: PassReport, live_view: LiveView = NO_LIVE_VIEW
     ) -> PassReport:
-        """Write the changes of a pass, then evict pods; return the report with its failed writes.
+        """Write the decided changes, then evict pods; return the report with its failed writes.
 
-        In mode observe, marks are only reported. All other writes remove what another mode has
-        left.
+        In mode observe, new marks are only logged. All other writes then remove what mode enforce
+        has left.
         """
         self.evaluated.set()
         mode = report.config.mode
@@ -212,9 +211,9 @@ class Reconciler:
         return replace(report, failed=failed)
 
     async def set_prefer_no_schedule(self, nodes: Iterable[Node]) -> None:
-        """Change every NoSchedule mark to PreferNoSchedule while passes are not possible.
+        """Change every NoSchedule mark to PreferNoSchedule while Ebb cannot reconcile.
 
-        Without passes, nobody notices pods that stay Pending because of the marks.
+        Without reconciliations, nobody notices pods that stay Pending because of the marks.
         """
         writes = prefer_no_schedule_writes(nodes, "Ebb cannot evaluate the cluster")
         await self._writers.carry_out(writes, self.config.taint_key, NO_LIVE_VIEW)

@@ -1,4 +1,4 @@
-"""Keep the cluster as the watches report it, and notice changes that need a pass at once."""
+"""Keep the cluster as the watches report it, and notice changes that need a reconciliation."""
 
 import asyncio
 from collections import Counter
@@ -20,10 +20,11 @@ from core.model.read_options import ReadOptions
 
 UNCHECKED_MAX: Final = 4096
 """Maximum number of newly unschedulable pods that wait for a check; others wait for the next
-pass."""
+reconciliation."""
 
 WOKE_FOR_MAX: Final = 4096
-"""Maximum number of nodes and pods that may wake the loop between two idle passes."""
+"""Maximum number of nodes and pods that may wake the loop until its interval passes without a
+change."""
 
 
 class ClusterView(Inventory):
@@ -33,10 +34,10 @@ class ClusterView(Inventory):
         super().__init__()
         self.freshness = Freshness()
         self.wake = asyncio.Event()
-        """Set when a change cannot wait for the interval of passes."""
+        """Set when a change cannot wait until the interval between reconciliations has passed."""
         self.became_unschedulable = asyncio.Event()
-        """Set when pods became unschedulable; `unschedulable_check` finds out whether they are
-        urgent."""
+        """Set when pods became unschedulable; `unschedulable_check` decides whether they can
+        wait."""
         self._unchecked: set[str] = set()
         """Newly unschedulable pods, as namespace/name."""
         # Counted with each event: to search all pods for each marked node would block the
@@ -46,18 +47,18 @@ class ClusterView(Inventory):
         self._karpenter_occupants: dict[str, dict[str, Pod]] = {}
         """Pods that may keep a node from being empty for Karpenter only, by node and key."""
         self.snapshot_at: int | None = None
-        """Time of the last snapshot in unix seconds; None if there was none."""
+        """Time of the last snapshot in Unix seconds; None if there was none."""
         self._woke_for: set[str] = set()
-        """Node names and pod UIDs that have woken the loop since the last idle pass."""
+        """Node names and pod UIDs that have woken the loop since `idle_pass_started`."""
 
     def idle_pass_started(self) -> None:
-        """Record that a pass starts because the interval has passed, not because of a change."""
+        """Record that a reconciliation starts only because the interval has passed."""
         self._woke_for.clear()
 
     def occupied(self, name: str) -> bool:
         """Return whether a pod that is not terminating keeps the node from being empty.
 
-        Terminating pods are left to the evaluation of the snapshot.
+        Whether a terminating pod counts depends on the time; the plan decides that.
         """
         if name in self._occupants:
             return True
@@ -112,13 +113,13 @@ class ClusterView(Inventory):
     def _wake_once(self, cause: str, name: str) -> None:
         """Wake the loop if a node that was released to the autoscaler is occupied.
 
-        The next pass protects the node again. *cause*: the name of a node or the UID of a pod.
+        The next reconciliation protects the node again. *cause*: name of a node or UID of a pod.
         """
         node = self.nodes.get(name)
         occupied = node is not None and _may_be_removed(node) and self.occupied(name)
         # Each cause wakes the loop once. A kubelet can report changes of its Node and of its pods
-        # as often as it likes, and would delay the passes for all other nodes. It cannot create
-        # pods with new UIDs.
+        # as often as it likes, and would delay the reconciliations of all other nodes. It cannot
+        # create pods with new UIDs.
         if occupied and cause not in self._woke_for and len(self._woke_for) < WOKE_FOR_MAX:
             self._woke_for.add(cause)
             self.wake.set()
@@ -160,5 +161,5 @@ def _karpenter_node(pod: Pod) -> str | None:
 
 def _may_be_removed(node: Node) -> bool:
     """Return whether the autoscaler may remove the node, and is not removing it already."""
-    # Ebb writes nothing on a node that is being deleted, so a pass would not help there.
+    # Ebb writes nothing to a Node that is being deleted, so a reconciliation would not help there.
     return is_released_to_autoscaler(node) and not being_deleted(node)

@@ -1,8 +1,9 @@
-"""Write the changes of Nodes that core.writes.nodes decides on: in which order, and until when.
+"""Make the writes to Nodes that core.writes.nodes decides on, in order, and stop when necessary.
 
 Urgent writes (core.writes.write.URGENT) keep pods from being Pending or evicted, so they are
-always written. All other writes are based on the plan. They are dropped as soon as the plan may be
-outdated: after a failed write, or while there is a reason to halt. The next pass decides again.
+always made. All other writes are based on the plan. They are dropped as soon as the plan may be
+outdated: after a failed write, or while there is a reason to halt. The next reconciliation decides
+again.
 """
 
 import asyncio
@@ -32,8 +33,9 @@ URGENT_WRITERS_MAX: Final = 32
 WRITERS_MAX: Final = 4
 """Maximum number of concurrent other writes.
 
-If a mark fails while later marks of the plan are being written, these lack a predecessor. The next
-pass evaluates marked nodes first, and nothing else depends on a mark before that pass."""
+If a mark fails, later marks of the plan may already be in flight, although the plan assumed the
+failed mark. The next reconciliation evaluates marked nodes first, and nothing else depends on a
+mark before that."""
 
 EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.MARK: "DrainMarked",
@@ -49,7 +51,7 @@ EVENT_REASONS: Final[Mapping[StrEnum, str]] = {
     WriteKind.REMOVE_BACKOFF: "BackoffEnded",
 }
 MISSING_TAINTS: Final = "the taints did not match the mark: the admission webhook did not set them"
-FAILED: Final = "cannot write a Node; the next pass decides again"
+FAILED: Final = "cannot write a Node; the next reconciliation decides again"
 
 Item = TypeVar("Item")
 Latest = Callable[[], Versioned[Node]]
@@ -64,7 +66,7 @@ class LiveView(NamedTuple):
     """The cluster as the watches report it while a batch is being written."""
 
     halted: Callable[[], str | None]
-    """Returns why no write that can wait may start now, or None."""
+    """Returns why no new write may start now unless it is urgent, or None."""
     latest: Callable[[str], Node | None]
     """Returns the latest version of the Node with this name, or None."""
     occupied: Callable[[str], bool]
@@ -77,7 +79,7 @@ NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False)
 
 @dataclass(slots=True, eq=False)
 class WriteBatch:
-    """The writes of one pass while they are carried out."""
+    """The writes of one reconciliation while they are made."""
 
     taint_key: str
     live_view: LiveView
@@ -89,20 +91,27 @@ class WriteBatch:
     refused: list[Write[Node]] = field(default_factory=list)
     """Failed writes whose error may be specific to their Node."""
     broken: bool = False
-    """A failed write makes the rest of the plan doubtful."""
+    """The rest of the plan may be wrong after a failed write."""
     dropped: int = 0
     """Number of writes that were not sent."""
     why: str = ""
     """Reason for the last dropped write."""
 
     def why_dropped(self) -> str | None:
-        """Return why no write that can wait may start now, or None."""
+        """Return why no write may start now unless it is urgent, or None."""
         return "a write failed" if self.broken else self.why_halted()
 
     def why_halted(self) -> str | None:
-        """Return why nothing may start now that can wait and is independent of these writes."""
-        # What an earlier batch is still writing was not known when this batch was decided.
-        return "an earlier pass is still writing" if self.overtaking else self.live_view.halted()
+        """Return why no action that does not depend on these writes may start now, or None.
+
+        Such actions are evictions and writes of pod deletion costs.
+        """
+        # The writes that an earlier batch is still making were unknown when this one was decided.
+        return (
+            "an earlier reconciliation is still writing"
+            if self.overtaking
+            else self.live_view.halted()
+        )
 
     def why_not_released(self, write: Write[Node]) -> str | None:
         """Return why a marked node must not be released to the autoscaler any more, or None."""
@@ -170,7 +179,7 @@ class Writers:
         await for_each(sorted(others, key=self._rank), WRITERS_MAX, work)
         if batch.dropped:
             log.info(
-                "dropped writes to Nodes; the next pass decides again",
+                "dropped writes to Nodes; the next reconciliation decides again",
                 extra=fields(writes=batch.dropped, reason=batch.why),
             )
         return batch
@@ -193,7 +202,7 @@ class Writers:
         """Return whether the write may be sent now; if not, count it as dropped."""
         why = None
         if batch is not self._batch:
-            why = "a later pass has decided again"
+            why = "a later reconciliation has decided again"
         elif write.kind not in URGENT:
             why = batch.why_dropped() or batch.why_not_released(write)
         if why is not None:
@@ -209,7 +218,7 @@ class Writers:
 
     async def _carry_out(self, batch: WriteBatch, write: Write[Node]) -> None:
         if write.key in self._in_flight:
-            self._drop(batch, write, "an earlier pass is still writing this node")
+            self._drop(batch, write, "an earlier reconciliation is still writing this node")
             return
         operation = write.kind
         log.info(
@@ -258,7 +267,7 @@ class Writers:
         def decide(found: Node) -> Write[Node] | None:
             if write.if_unchanged(found) is None:
                 log.info(
-                    "did not write a Node, because it has changed; the next pass decides again",
+                    "did not write a Node that has changed; the next reconciliation decides again",
                     extra=fields(operation=write.kind.value, node=write.key),
                 )
                 self._count(write.kind, WriteResult.CONFLICT)

@@ -69,23 +69,25 @@ LOWEST_AND_STEPS: Final[Mapping[bool | None, tuple[int, int]]] = {
     False: (6, 2),
     True: (8, 3),
 }
-"""(lowest score, steps with utilization), by whether the node's pods have the pod's owner
-class; None: the node has no pods."""
+"""Lowest score and number of steps above it by utilization, by whether the node's pods have the
+pod's owner class; None: the node has no pods."""
 STEP_PERCENT: Final = (112, 141, 178, 224, 282, 356, 448, 565)
-"""Percentages of the least node share from which one more step is lost; three steps a doubling.
-Each starts in the middle of its interval."""
+"""Percentages of the least share at each of which a pod loses one more step.
+
+A doubling of the share costs three steps. So the number of steps is three times the binary
+logarithm of the ratio, rounded, and at most 8."""
 
 
 def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
     """Score an unmarked node for one pod with `extender.score: pack`, from 2 to 10.
 
     *full* is the score of the node by utilization. *alike*: the node's pods have the owner class
-    of the pod; None: the node has no pods. *dearer*: steps that the pod loses because it takes a
-    larger share of this node's value than of another node's.
+    of the pod; None: the node has no pods. *dearer*: steps that the pod loses because its share of
+    this node costs more than its share of another node (extender.node_shapes).
 
     The share comes first. A pod that takes the CPU beside GPUs blocks the GPUs, and keeps the
-    expensive node while it runs. Then the owner class: scale-ins empty nodes with ReplicaSet pods
-    only, unless one long-lived pod of another owner is there.
+    expensive node while it runs. Then comes the owner class: scale-ins can empty a node only if
+    all its pods belong to ReplicaSets.
     """
     low, steps = LOWEST_AND_STEPS[alike]
     score = low + (full - SCORE_UNMARKED_MIN) * steps // (SCORE_MAX - SCORE_MARKED_SOFT_MAX)

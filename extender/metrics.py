@@ -13,14 +13,14 @@ class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
         self.prioritize = self._counter(
             "ebb_extender_prioritize_requests_total",
             "Prioritize calls of kube-scheduler by result: `scored`; `neutral`, all nodes got the "
-            "same score, because the view of the cluster was too old; `refused`, the call was "
-            "invalid.",
+            "same score, because the view of the cluster was too old; `refused`, the call got no "
+            "scores, because it was invalid, not allowed or cancelled.",
             result=("scored", "neutral", "refused"),
         )
         self.prioritize_seconds = Histogram(
             "ebb_extender_prioritize_duration_seconds",
             "Time from the body of a prioritize call to its answer, including the time for which "
-            "the rate limit delays the client.",
+            "earlier calls of the same client delay it.",
             buckets=metrics.SECONDS_BUCKETS,
             registry=self.registry,
         )

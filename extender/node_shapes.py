@@ -1,7 +1,8 @@
-"""Classes of nodes with equal allocatable resources, and the share of a node that a pod takes.
+"""Group nodes with equal allocatable resources, and compute how much of a node a pod takes.
 
-A pod can make resources of a node useless that it does not request: the CPU beside GPUs, or half
-of the memory. So a pod takes its largest share of CPU, memory and devices of a node's value.
+A pod can make resources useless that it does not request: a pod that takes all CPU of a node
+blocks its GPUs. So a pod takes the largest of its shares of the node's CPU, memory and devices.
+That share of the node's cost (core.model.cost) is compared between nodes.
 """
 
 from collections import Counter
@@ -14,17 +15,22 @@ from core.model.resources import Resources
 from extender.formulas import steps_lost
 
 BITS: Final = 5
-"""Leading binary digits of amounts that are compared: machines of one type differ by some MiB."""
+"""Number of leading binary digits of CPU and memory that are compared.
+
+Further digits are ignored, because machines of one type differ by some MiB."""
 NO_FIT: Final = -1
-"""Share of a pod that does not fit on the empty node."""
+"""Value instead of a share if the pod does not fit on the empty node."""
 AMOUNTS_BYTES: Final = 64
-"""Charge of amounts in the cache of shares, in addition to the names of extended resources."""
+"""Size of a cache key without the names of its extended resources, in bytes."""
 ShapeNumber = int
 """Number of a shape; equal shapes have equal numbers, and no number is used again."""
 
 
 class NodeShapes:
-    """Shapes of nodes, by node name; only the shapes that some node has now are in memory."""
+    """The shape of each node: its CPU and memory, rounded, and its devices.
+
+    A shape that no node has any more is removed.
+    """
 
     # A kubelet may report another shape at any time, with 256 resource names of 317 characters.
 
@@ -36,7 +42,7 @@ class NodeShapes:
         """Number of nodes of each shape."""
         self._next = 0
         self._shares = ByteBoundedCache[tuple[Resources, ShapeNumber], int]()
-        """Shares of pods by requests and shape; NO_FIT if the pod does not fit."""
+        """Share of the node's cost that a pod takes, by requests and shape; or NO_FIT."""
 
     def put(self, name: str, allocatable: Resources) -> None:
         """Store the shape of a node."""
@@ -52,7 +58,7 @@ class NodeShapes:
             self._by_node[name] = number
 
     def forget(self, name: str) -> None:
-        """Drop the node, so that it is not compared with others."""
+        """Remove a node, so that it is not compared with others."""
         number = self._by_node.pop(name, None)
         if number is None:
             return
@@ -67,9 +73,10 @@ class NodeShapes:
     def steps(
         self, requests: Resources, shapes: Iterable[ShapeNumber | None]
     ) -> dict[ShapeNumber | None, int]:
-        """Return for each shape the steps that the pod loses compared with the best shape.
+        """Return the steps that the pod loses on each shape, compared with its cheapest shape.
 
-        *shapes* are those of feasible nodes. A node that is not compared (None) loses no steps.
+        *shapes*: shapes of the feasible nodes. On a node that is not compared (None), the pod
+        loses no steps.
         """
         numbers = set(shapes)
         shares: dict[ShapeNumber | None, int] = {

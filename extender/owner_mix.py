@@ -1,7 +1,7 @@
 """Owner classes of the pods on each node, for the score `pack`.
 
-Scale-ins remove pods of ReplicaSets, in an order that Ebb influences (core.writes.costs). All
-other pods terminate only on their own.
+Ebb influences the order in which scale-ins delete pods of ReplicaSets (core.writes.costs). It
+cannot influence when other pods terminate.
 """
 
 from collections import Counter
@@ -37,8 +37,8 @@ class OwnerMixes:
     def has_class(self, owner_class: int, name: str) -> bool | None:
         """Return whether the node has the owner class; None if no pod keeps it from being empty.
 
-        A node with at least one pod of no ReplicaSet has class 0, because scale-ins cannot empty
-        it.
+        A node has class 1 if all these pods belong to ReplicaSets. Else it has class 0, because
+        scale-ins cannot empty it.
         """
         counts = self._by_node.get(name)
         return bool(counts[0]) is not bool(owner_class) if counts else None

@@ -1,6 +1,7 @@
 """The scores that `extender.score` selects from: how unmarked nodes are scored.
 
-A view passes nodes and pods to its score, and requests the fragments of an answer from it.
+A view passes changes of nodes and pods to its score. For each prioritize call, the score returns
+the fragments of the answer: the JSON of each node's score.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +39,7 @@ class Score(ABC):
 
     @abstractmethod
     def of(self, node: Node | None, pods: PodClass) -> int:
-        """Return the score of a node for a class of pods; None: a node unknown to the view."""
+        """Return the score of a node for a class of pods; *node*: None if the view lacks it."""
 
     @abstractmethod
     def answer(self, call: wire.Call, fragments_of: FragmentsOf) -> Iterable[bytes]:

@@ -23,24 +23,25 @@ _Value = TypeVar("_Value")
 
 EMPTY: Final = b"[]"
 BODY_BYTES_MAX: Final = 64 * 1024**2
-"""Body size for full Node lists of some thousand nodes."""
+"""Maximum size of a call; enough for some thousand full Nodes."""
 POD_BYTES_MAX: Final = 3 * 1024**2
-"""Maximum size of a pod, the largest body that the API server accepts; a larger one is no pod."""
+"""Maximum size of the pod in a call: the API server accepts no larger object."""
 NODES_MAX: Final = 25_000
 """Maximum nodes of a call, five times what Kubernetes supports in a cluster."""
 NAMES: Final = Bounded[list[str]](list[str], items_max=NODES_MAX - 1, of=b",")
-"""Names of nodes, which contain no comma."""
+"""Limit on node names; it counts commas, because no name contains one."""
 STEPS_MIN: Final = 45_000
 """Steps for removing deeply nested JSON that every call may take, about 20 ms.
 
 Two Nodes with the maximum nesting of the API server (10,000) need 40,000 steps.
 """
 STEP_BYTES: Final = 136
-"""Bytes of a call for each step beyond STEPS_MIN. A step skips one nested JSON value.
+"""A call may take one step beyond STEPS_MIN for each of these bytes of its size.
 
-A call with node names needs no steps: kube-scheduler removes managedFields from its pods, and no
-other field is nested. If one of many full Nodes is deeply nested, the values of all are steps: a
-kubelet's Node has one in 350 bytes, and kwok's one in 80. A body of brackets has one in 3 bytes.
+A step skips one nested JSON value. A call with node names needs no steps: kube-scheduler removes
+managedFields from its pods, and no other field is nested deeply. If one of many full Nodes is
+nested too deeply, all Nodes take steps: the Node of a kubelet one for 350 bytes, a Node of kwok
+one for 80 bytes. A body that consists of brackets would take one for 3 bytes.
 """
 
 
@@ -60,7 +61,7 @@ class _NodeList(msgspec.Struct, gc=False):
 
 
 class _Args(msgspec.Struct, gc=False):
-    """ExtenderArgs; the list that is in use is not null."""
+    """ExtenderArgs, with the spellings of its fields; of names and Nodes, only one is not null."""
 
     Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -131,7 +132,7 @@ class PodToSchedule(NamedTuple):
     """The pod of a call, as far as scores use it."""
 
     pod: Pod
-    """The pod with its name, namespace and owner only."""
+    """The pod, with only its name, namespace, labels and owner."""
     requests: Resources
 
 
@@ -156,7 +157,7 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
 def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
     """Decode a body, and its names. Raises: InvalidInputError, msgspec.DecodeError."""
     _counter.nodes = 0
-    # With so few commas, no list in the body has too many items, even if its key is doubled.
+    # With so few commas, no list in the body has too many items, even if a key occurs twice.
     if body.count(b",") < NODES_MAX:
         args = _DECODER.decode(body)
         lists = (args.NodeNames, args.nodeNames, args.nodenames)
@@ -165,7 +166,7 @@ def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
     for raw in (large.NodeNames, large.nodeNames, large.nodenames):
         if NAMES.why_too_large(raw):
             raise InvalidInputError("ExtenderArgs", f"more than {NODES_MAX} names")
-        # The bytes that were counted are decoded: of a doubled key, the last ones.
+        # If a key occurs twice, `raw` is its last value: the same bytes are counted and decoded.
         names = NAMES.read(raw, "ExtenderArgs")
         if names is not None:
             return large, names
@@ -178,7 +179,9 @@ def fragment(name: str, score: int) -> bytes:
 
 
 FRAGMENTS_MAX: Final = 2 * NODES_MAX
-"""Cached fragments; about 900 bytes each for the longest names, usually 200."""
+"""Maximum number of cached fragments of unknown names.
+
+A fragment takes about 200 bytes, or 900 bytes with the longest name."""
 
 
 class Fragments(dict[str, bytes]):

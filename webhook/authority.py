@@ -33,7 +33,8 @@ class Trust:
     next: Pair | None = None
     """CA of the next stage; None while no rotation is in progress."""
     old: tuple[bytes, ...] = ()
-    """CAs without their keys, whose serving certificates may still be in use."""
+    """Certificates of CAs that Ebb has replaced. Replicas may still serve certificates of these
+    CAs."""
     old_until: int = 0
     """Unix second from which `old` may be removed."""
 
@@ -74,7 +75,10 @@ def begin(now: int) -> Trust:
 
 
 def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
-    """Add missing CAs of certificates that may be *served* to `old`, up to OLD_MAX."""
+    """Add the CAs in *served* that the Secret lacks to `old`, which holds at most OLD_MAX CAs.
+
+    *served*: CAs of certificates that replicas may serve now.
+    """
     known = trust.bundle()
     missing = [one for one in dict.fromkeys(served) if one not in known]
     added = missing[: OLD_MAX - len(trust.old)]

@@ -170,8 +170,8 @@ class Certificates:
         ours = [self._signed_by] if self._signed_by else []
         found = dict.fromkeys(ca for bundle in bundles for ca in tls.split(bundle))
         if trust is None or trust.ca.certificate not in found:
-            # During a rotation, `ca` is in the caBundles. It is not, so the Secret was replaced by
-            # somebody else, and other replicas may serve leaves of any CA in the caBundles.
+            # A rotation never leaves `ca` out of the caBundles. So someone else has replaced the
+            # Secret, and other replicas may serve leaves of any CA in the caBundles.
             now = self._clock.unix_seconds()
             ours += [ca for ca in found if tls.is_ours(ca) and wire.is_root(ca, now)]
         return ours

@@ -18,7 +18,8 @@ class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
         )
         self.ca_bundle_repairs = self._counter(
             "ebb_webhook_ca_bundle_repairs_total",
-            "How often a replica restored its CA in a caBundle after another writer removed it.",
+            "Number of times a replica restored Ebb's CA in a caBundle after another writer had "
+            "removed it.",
         )
         self.review_seconds = Histogram(
             "ebb_webhook_review_duration_seconds",

@@ -31,7 +31,7 @@ _OBJECT: Final = "AdmissionReview: request.object"
 
 
 TAINTS: Final = Bounded[list[msgspec.Raw]](list[msgspec.Raw], bytes_max=64 * 1024, items_max=1024)
-"""The taints of a Node. A review with more is rejected, and the controller writes the taint."""
+"""Limit on taints. A review with more is rejected, and the controller writes the taint."""
 GROUPS: Final = Bounded[list[str]](list[str], bytes_max=256 * 1024)
 
 
@@ -133,7 +133,7 @@ def review(body: bytes, taint_key: str) -> Answer:
 
 
 def _patch(request: _Request, taint_key: str) -> bytes | None:
-    """Return the JSONPatch, or None if the request must not or need not change.
+    """Return the JSONPatch of the taints, or None if the webhook must not or need not change them.
 
     Raises: msgspec.DecodeError, UnicodeDecodeError, InvalidInputError.
     """
@@ -142,8 +142,8 @@ def _patch(request: _Request, taint_key: str) -> bytes | None:
         return None
     if request.operation not in ("CREATE", "UPDATE"):
         return None
-    # NodeRestriction runs again after a webhook has changed an object. It rejects an update by a
-    # kubelet that changes the taints of its Node.
+    # NodeRestriction runs again after a webhook has changed an object. It would reject an update
+    # by a kubelet if this webhook added a change of the taints.
     if request.operation == "UPDATE" and KUBELETS in _groups(request.user_info):
         return None
     taints = TAINTS.read(node.spec.taints, f"{_OBJECT}.spec.taints") if node.spec else ()
@@ -186,7 +186,7 @@ def _taint(sent: bytes) -> Taint:
 def _written(
     after: Iterable[Taint], before: Iterable[Taint], sent: Sequence[bytes], taint_key: str
 ) -> Iterator[bytes]:
-    """Yield the taints as JSON: those of others, and a correct one of Ebb, as they were sent."""
+    """Yield the taints as JSON as they were sent, except for a missing or wrong taint of Ebb."""
     pairs = list(zip(before, sent, strict=True))
     others = (written for taint, written in pairs if taint.key != taint_key)
     ours = {taint: written for taint, written in pairs if taint.key == taint_key}

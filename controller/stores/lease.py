@@ -70,7 +70,7 @@ class LeaseStore:
         if lease.version:
             metadata["resourceVersion"] = lease.version
             method, path = "PUT", f"{self._path}/{self._name}"
-        # The API server accepts this, whatever another client has written to the Lease before.
+        # All fields are set, so that the Lease is valid whatever another client has written to it.
         spec = {
             "holderIdentity": lease.holder,
             "leaseDurationSeconds": lease.duration_seconds,

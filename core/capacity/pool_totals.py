@@ -1,6 +1,6 @@
-"""Count nodes and pods, and sum requests and allocatable, in the cluster and in each pool.
+"""Count nodes and pods, and sum requests and allocatable resources, in the cluster and each pool.
 
-Unlike the sums of reaches these totals do not depend on the policy or on which nodes pods can use.
+Unlike the totals of reaches, these totals depend neither on the policy nor on pod constraints.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from core.model.resources import Resources
 
 @dataclass(slots=True)
 class PoolTotals:
-    """Totals of the nodes that accept pods; the fields are whole numbers."""
+    """Totals of the Ready and schedulable nodes of the cluster or of a pool."""
 
     nodes: int = 0
     pods: int = 0
@@ -39,10 +39,11 @@ def pool_totals(
     pools: Iterable[str],
     pool_of: Callable[[Node], str | None],
 ) -> tuple[PoolTotals, dict[str, PoolTotals]]:
-    """Return the totals of the cluster, and those of each pool by its name.
+    """Return the totals of the cluster, and the totals of each pool by its name.
 
-    *requests*: by node name. *pool_of* returns the name of a node's pool; a node without a pool
-    counts for the cluster only.
+    *nodes*: Ready and schedulable nodes. *requests*: sum of pod requests by node name. *pools*:
+    names of all pools. *pool_of* returns the name of a node's pool; a node without a pool counts
+    for the cluster only.
     """
     cluster, by_pool = PoolTotals(), {name: PoolTotals() for name in pools}
     for node in nodes:

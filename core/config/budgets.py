@@ -1,7 +1,7 @@
 """Settings that limit how many nodes are removed, and how fast.
 
 Permanent limits (pools, minimum of nodes, zones, headroom) hold in every plan. Limits on the rate
-of marks hold only where time passes (core.engine.limits).
+of marks hold only in plans for a point in time (core.engine.limits).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -100,8 +100,8 @@ class Budget:
     been removed since. Nodes that no pod can use have a separate quota, as for `maxMarked`."""
     min_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Minimum number of nodes that remain if all marked nodes are removed. A node is marked only
-    if this many other nodes remain that are Ready and schedulable. For a node that pods can use,
-    only nodes that pods can use count."""
+    if this many other nodes remain that are Ready and schedulable. If pods can use the node, only
+    other nodes that pods can use count."""
     min_untainted_nodes: Annotated[int, whole_number(0, NODES_MAX)] = 0
     """Like `minNodes`, but counts only nodes without taints, except for transient taints such as
     `node.kubernetes.io/not-ready`."""
@@ -147,7 +147,7 @@ class Pool:
 
     name: Annotated[str, text(r"[\s\S]+", POOL_NAME, POOL_NAME_MAX), AfterValidator(_named_once)]
     """Name of the pool in messages and metrics."""
-    # An empty selector is valid only as a missing one.
+    # A selector may be missing in the file, but must not be empty there.
     node_selector: Annotated[Selector, Field(exclude_if=lambda selector: not selector)] = ()
     """Labels of the pool's nodes. A node belongs to the first pool that selects it."""
     match_expressions: Annotated[
@@ -161,7 +161,7 @@ class Pool:
     budget: Annotated[Budget, FLATTENED]
     thresholds: PoolEnter = None
     """Thresholds for every set of nodes that a pod can use and that includes a node of this pool.
-    By default each of them is that of the cluster."""
+    By default each equals the threshold of the cluster."""
     release_thresholds: ReleaseThresholds = None
     """The mark of a node of the pool is removed above these thresholds. By default each of them is
     5 percentage points above the same threshold in `thresholds`."""
@@ -169,7 +169,7 @@ class Pool:
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Return whether `nodeSelector` and `matchExpressions` match the labels of a node.
 
-        An empty one matches every node.
+        An empty selector matches every node.
         """
         return all(labels.get(key) == value for key, value in self.node_selector) and all(
             one.matches(labels) for one in self.match_expressions
@@ -190,8 +190,8 @@ class Cooldown:
     delay_after_add_seconds: Annotated[int, duration()] = 600
     """Time without new marks after a node was added, as in a scale-up."""
     delay_after_pending_seconds: Annotated[int, duration()] = 600
-    """Time without new marks after a pod became unschedulable, if a node of the cluster admits the
-    pod."""
+    """Time without new marks after a pod became unschedulable, if the constraints of the pod admit
+    a node of the cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ class BackoffConfig:
     def holds(self, until: int, now: Now) -> bool:
         """Return whether a backoff that ends at *until* (Unix seconds) is in force.
 
-        An end too far in the future for any leader's clock does not count.
+        An end that is too far in the future is ignored, because no leader can have written it.
         """
         return self.possible(until, now) and now.before(until)
 

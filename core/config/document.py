@@ -32,7 +32,7 @@ _NAME_ITSELF: Final = "[key]"
 def parse(document: object, source: str, policy: str | None = None) -> Config:
     """Read a configuration; *policy* replaces the policy that it names.
 
-    Missing settings get the defaults of the policy, then those of the settings.
+    A missing setting gets the default of the policy, or else its own default.
 
     Raises: ConfigError with all faults.
     """

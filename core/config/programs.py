@@ -54,8 +54,8 @@ class ExtenderConfig:
 
     score: Annotated[str, words(SCORE_NAMES)] = SCORE_NAMES[0]
     """How unmarked nodes are scored; marked nodes always score lower. `pack` prefers fuller nodes,
-    nodes without GPUs or other costly resources that the pod does not need, and nodes whose pods
-    have the same kind of owner: a ReplicaSet, or another. `marks` scores all unmarked nodes
+    and nodes without GPUs or other costly resources that the pod does not need. It also prefers to
+    place pods of ReplicaSets together, and other pods together. `marks` scores all unmarked nodes
     equally."""
     listen: Address = "[::]:8888"
     """Address for calls of kube-scheduler and for probes. `[::]` is every address, IPv4
@@ -68,7 +68,7 @@ class ExtenderConfig:
     client_ca_file: Annotated[File | None, AfterValidator(_beside_cert)] = None
     """CA of client certificates. With it, callers must present a certificate of this CA."""
     stale_after_seconds: Annotated[int, duration(1)] = 180
-    """If the watches bring no news for this long, all nodes get the same score. Bookmarks arrive
+    """If a watch receives nothing for this long, all nodes get the same score. Bookmarks arrive
     about once a minute."""
 
 

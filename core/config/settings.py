@@ -196,7 +196,7 @@ class DefaultTopologySpread:
     """A default topology spread constraint, as kube-scheduler's own configuration has it."""
 
     topology_key: Annotated[str, QUALIFIED_KEY]
-    """Label of nodes whose values are the topology domains."""
+    """Node label whose values are the topology domains."""
     max_skew: Annotated[int, whole_number(1, SKEW_MAX)]
     """Largest difference of the number of pods between two domains."""
     when_unsatisfiable: WhenUnsatisfiable
@@ -270,7 +270,7 @@ class Config:
         tuple[Annotated[str, QUALIFIED_KEY], ...], BoundedList(LEAVING_TAINTS_MAX, "that are keys")
     ] = ()
     """Keys of more taints by which other tools announce that they drain or remove a node. The
-    taints of common autoscalers and drain tools are known without it. The capacity of such a node
+    taints of common autoscalers and drain tools need no entry. The capacity of such a node
     does not count, and its pods are placed first. The value of `taintKey` has no effect here."""
     default_topology_spread: Annotated[
         tuple[DefaultTopologySpread, ...],
@@ -313,7 +313,7 @@ class Config:
     @property
     def read_options(self) -> ReadOptions:
         """Return the settings that decide how objects are understood."""
-        # With Ebb's own key every mark would announce that its node leaves, and so end itself.
+        # With Ebb's own key every marked node would count as leaving, and so lose its mark.
         leaving = tuple(key for key in self.leaving_taints if key != self.taint_key)
         spread = tuple(
             DefaultSpread(one.topology_key, one.max_skew)

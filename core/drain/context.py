@@ -89,7 +89,7 @@ class DrainContext:
     def in_order(self, name: str) -> Sequence[Pod]:
         """Return the pods of a node in the order of evictions, by disruption cost first.
 
-        If the drain has to stop, the pods whose eviction costs their owners most are left.
+        If the drain has to stop, the pods with the highest disruption cost have not been evicted.
         """
         places = self.places[name]
         return sorted(
@@ -111,26 +111,26 @@ class DrainContext:
         return not self.drain_input.against_hard.get(name)
 
     def was_interrupted(self, name: str) -> bool:
-        """Return whether the plan now keeps a node that is neither empty nor being removed."""
+        """Return whether the plan no longer removes a marked node that has pods and stays."""
         node = self.marked.get(name)
         if node is None or name in self.places or why_leaving(node) is not None:
             return False
         return bool(self.on[name])
 
     def soft_period_over(self, name: str) -> bool:
-        """Return whether the node had its time to become empty without evictions."""
+        """Return whether the node has been marked for at least `drain.after`."""
         since = marked_since(self.marked[name], self.drain_input.config.taint_key)
         return self.now.seconds - since >= self.drain_input.config.drain.after_seconds
 
     def why_never(self, name: str) -> Blocker | None:
-        """Return the first pod that prevents the node from ever being drained."""
+        """Return why the node can never be drained: the first such pod, or None."""
         found = (self._never(pod) for pod in self.on[name] if not leaves(pod, self.now))
         return next((why for why in found if why is not None), None)
 
     def why_not_now(self, pod: Pod) -> Blocker | None:
-        """Return why a pod on any node would not be evicted if it were its turn, or None.
+        """Return why a pod on any node would not be evicted if it were next, or None.
 
-        The pod's controller must be one of the relevant controllers.
+        `of_owner` must contain the pod's controller.
         """
         if not pod.occupies or pod.terminating:
             return None
@@ -165,9 +165,9 @@ class DrainContext:
     def returned_pod(
         self, name: str, here: Collection[str], left: Collection[Owner]
     ) -> Blocker | None:
-        """Return a new pod on the node of a controller whose pods were evicted there.
+        """Return a new pod on the node, from a controller whose pods were evicted there, or None.
 
-        *here*: UIDs of the pods that were there before.
+        *here*: UIDs of the pods that were on the node before. *left*: these controllers.
         """
         taint_key = self.drain_input.config.taint_key
         for pod in self.on[name]:
@@ -182,7 +182,10 @@ class DrainContext:
         return any(why_waited_for(pod, self.now) for pod in self.on[name])
 
     def terminating_pods(self) -> TerminatingPods:
-        """Count the terminating pods, whoever deleted them, at most `maxInNamespace` of each."""
+        """Count the terminating pods, whoever deleted them.
+
+        In the numbers of nodes and of the cluster, at most `maxInNamespace` of a namespace count.
+        """
         # A user whose pods terminate very slowly must not block evictions in other namespaces.
         found = [pod for on in self.on.values() for pod in on if leaves(pod, self.now)]
         most = self.drain_input.config.drain.max_in_namespace

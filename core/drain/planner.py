@@ -24,7 +24,7 @@ from core.model.workload import STATEFUL_SET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainDecision:
-    """The decision of a reconciliation."""
+    """The decision about evictions in one reconciliation."""
 
     state: DrainState
     """State after the decision: the node that is being drained, and failed drains."""
@@ -125,7 +125,7 @@ def _unreplaced(context: DrainContext, state: DrainState, eviction: Evicted) -> 
     serving = sum(map(_serves, pods))
     alike = sum(other.owner == eviction.owner for other in state.evicted)
     # The absence of a new pod proves nothing: scheduling gates, a quota or a webhook may delay it.
-    # The controller wants fewer pods only if pods disappeared that nobody evicted.
+    # The controller wants fewer pods if more pods have disappeared than were evicted.
     fewer = serving == len(pods) and serving + alike < eviction.ready
     return None if fewer or serving >= eviction.ready else eviction
 
@@ -169,7 +169,7 @@ def _with_node(context: DrainContext, state: DrainState) -> DrainState:
 
 
 def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
-    """Return why the drain failed if an unschedulable replacement forbids a NoSchedule mark."""
+    """Return why the drain fails if a replacement is unschedulable, so NoSchedule is forbidden."""
     # Without a failure, the replacement would be scheduled to the node once its mark is
     # PreferNoSchedule, and be evicted again after the next NoSchedule mark.
     if state.node not in context.marked or context.allows_no_schedule(state.node):
@@ -200,7 +200,7 @@ def _draining(
 
 
 def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> int:
-    """Return the time of the last progress of the drain, in unix seconds."""
+    """Return the time of the last progress of the drain, in Unix seconds."""
     # Terminating pods have a grace period of their own, so they count as progress. On a node
     # without a NoSchedule mark they do not: new pods can arrive and terminate there forever.
     progressed = (
@@ -233,7 +233,7 @@ def _failed(drain: DrainDecision) -> DrainDecision:
 
 
 def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
-    """Decide which pods of the node to evict now, and why not the others."""
+    """Decide which pods of the node to evict now, and why the others must wait."""
     pods = context.in_order(state.node)
     if (soft := context.why_not_hard(state.node)) is not None:
         return DrainDecision(state=state, waits=(soft,))

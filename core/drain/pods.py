@@ -28,7 +28,7 @@ NEVER: Final = frozenset(
 )
 """Findings that forbid an eviction."""
 AWAITED: Final = drainability.UNKNOWN_OWNER | {drainability.GANG}
-"""Findings that forbid an eviction, but not a drain that waits if the pod runs to completion."""
+"""Findings that forbid an eviction. If the pod runs to completion, the drain waits for it."""
 
 
 class Owner(NamedTuple):
@@ -47,8 +47,8 @@ def owner_of(pod: Pod) -> Owner:
 def why_never(pod: Pod, own_namespace: str, now: Now) -> Blocker | None:
     """Return why the pod must not be evicted, or None.
 
-    Pods that are terminating or are waited for need no other check. Users can set annotations that
-    protect a pod and thereby its node, but no other node.
+    Pods that terminate, or whose completion Ebb waits for, are not evicted anyway. Users can set
+    annotations that protect a pod and thereby its node, but no other node.
     """
     if pod.namespace == own_namespace:
         return Blocker(OWN, f"runs in Ebb's own namespace, {own_namespace}", pod.key)

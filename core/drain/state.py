@@ -40,8 +40,8 @@ class Evicted(NamedTuple):
     ready: int
     """Number of Ready pods of its owner before any eviction."""
     at: int
-    """Unix second of the eviction, or of the last reconciliation while the pod terminates in
-    time."""
+    """Unix second of the eviction, or of the last reconciliation in which the pod was terminating
+    within its grace period."""
 
 
 class Refused(NamedTuple):
@@ -71,9 +71,10 @@ class DrainState:
     failed: Mapping[str, Blocker] = field(default_factory=dict)
     """Nodes whose drain failed, until their mark is released."""
     missed: Mapping[Owner, Evicted] = field(default_factory=dict)
-    """Controllers that have had fewer Ready pods since an eviction and did not replace the pod.
+    """Controllers that did not replace an evicted pod in time, with the eviction.
 
-    No other pod of them is evicted on any node until they have, or until `backoff.max` is over."""
+    Ebb evicts no other pod of such a controller until it has as many Ready pods as before, or
+    until `backoff.max` has passed."""
 
     def after(self, eviction: PlannedEviction, now_seconds: int) -> "DrainState":
         """Return the state after the API server accepted an eviction."""

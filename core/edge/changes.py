@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Final
 
 FILES_SECONDS: Final = 10.0
-"""Interval between checks of the files; the kubelet itself needs up to a minute."""
+"""Interval between checks of the files; the kubelet takes up to a minute to update them."""
 
 Act = Callable[[], Awaitable[bool]]
-"""Returns whether the change has been handled; if not, it is called again."""
+"""Handles a change and returns whether it has succeeded; if not, it is called again."""
 
 
 class Changes:
-    """Changes of files since this object was created.
+    """Detect changes of files since this object was created.
 
-    Create the object before the files are first read: the connection to the cluster, perhaps with
-    a kubeconfig plugin, can take some time before `follow` runs.
+    Create the object before the files are first read. Otherwise it misses a change between that
+    read and the call of `follow`, while the program connects to the cluster.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:

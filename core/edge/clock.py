@@ -31,16 +31,16 @@ class SystemClock:
 
 
 def micro_time(unix_seconds: int) -> str:
-    """Write a moment as the API's MicroTime."""
+    """Format a Unix time as MicroTime of the Kubernetes API."""
     return dt.datetime.fromtimestamp(unix_seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 STEP_SECONDS_MAX: Final = 10.0
-"""Corrections of the wall clock up to this size are applied at once."""
+"""Maximum difference to the wall clock that is corrected at once."""
 RATE: Final = 1 / 12
-"""Seconds by which a larger correction is applied per second: one hour takes twelve hours."""
+"""Seconds of a larger difference that are corrected per second: one hour takes twelve hours."""
 UNSET_SECONDS_MIN: Final = 365 * 24 * 3600
-"""A larger jump means that the clock had not been set at the start; it is applied at once."""
+"""Difference that means that the wall clock was not set at the start; it is corrected at once."""
 
 log = logging.getLogger("ebb.clock")
 
@@ -58,9 +58,9 @@ class SteadyClock:
         self._clock = clock
         self._read = clock.monotonic_seconds()
         self._ahead = clock.unix_seconds() - self._read
-        """Seconds by which this time is ahead of the monotonic clock."""
+        """Seconds by which this clock is ahead of the monotonic clock."""
         self._credit = STEP_SECONDS_MAX
-        """Seconds by which the time may be corrected now."""
+        """Seconds by which this clock may be corrected now."""
         self._jumped = False
 
     def monotonic_seconds(self) -> float:
@@ -76,7 +76,7 @@ class SteadyClock:
         return int(now + self._ahead)
 
     def offset_seconds(self) -> float:
-        """Return the seconds by which the wall clock is ahead; negative if it is behind."""
+        """Return the seconds by which the wall clock is ahead of this clock, or behind (< 0)."""
         return self._clock.unix_seconds() - self._clock.monotonic_seconds() - self._ahead
 
     def _correct(self, off: float) -> None:
@@ -94,8 +94,8 @@ class SteadyClock:
 
     def _report(self, *, jumped: bool, off: float) -> None:
         if jumped and not self._jumped:
-            message = "the wall clock jumped; following it slowly: restart to use its time at once"
+            message = "the wall clock jumped; following it slowly; restart to use its time at once"
             log.warning(message, extra=fields(seconds=round(off)))
         if self._jumped and not jumped:
-            log.info("reached the time of the wall clock")
+            log.info("the program uses the time of the wall clock again")
         self._jumped = jumped

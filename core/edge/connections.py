@@ -1,7 +1,7 @@
 """Limit the number, the time and the memory of the connections of a listening port.
 
 To make room for a new connection, the limiter closes the connection that has waited longest for
-its peer, preferably one of an address with too many connections.
+its peer, preferably a connection from an address with too many connections.
 """
 
 # A client may open many connections, send half a request, or not read the answer. aiohttp limits
@@ -27,25 +27,25 @@ from core.model.errors import InvalidInputError
 BACKLOG: Final = 512
 """Connections that the kernel queues."""
 PIECE_BYTES: Final = 64 * 1024
-"""Bytes of an answer that are buffered for sending; beyond that, its writer waits."""
+"""Bytes of an answer that are buffered for sending; beyond that, the sender waits."""
 LARGE_BYTES: Final = 512 * 1024
-"""Answers up to this size are sent at once; an answer about 5,000 nodes has about 200 kB."""
+"""Answers up to this size are sent in one write; scores of 5,000 nodes take about 200 kB."""
 CHUNK_BYTES: Final = 64
-"""Memory overhead of a chunk of a body."""
+"""Memory overhead of a chunk of a body, in bytes."""
 PAUSE_SECONDS: Final = 0.1
-"""Pause after the system had no free socket."""
+"""Pause after a connection could not be accepted, for example without a free descriptor."""
 EVERY_ADDRESS: Final = "::"
-"""The host that stands for every address of the machine, IPv4 included."""
+"""Host in a listen address that means all addresses of the machine, IPv4 included."""
 
 log = logging.getLogger("ebb.http")
 
 
 class TooMuchError(Exception):
-    """There is no memory left for another body or answer."""
+    """The limit on memory for bodies and answers (Limits.held_bytes) is reached."""
 
 
 class Connection(web.RequestHandler):
-    """A connection, with the time for which it waits for its peer, and its bytes."""
+    """A connection, with the time until which it may wait for its peer, and the bytes it holds."""
 
     __slots__ = (
         "_limiter",
@@ -77,7 +77,7 @@ class Connection(web.RequestHandler):
         self.since = self.until = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Wait for the peer from now on, for at most *seconds*."""
+        """Record that the connection waits for its peer from now on, for at most *seconds*."""
         self.since = self._now()
         self.until = self.since + seconds
 
@@ -94,7 +94,7 @@ class Connection(web.RequestHandler):
         self._limiter.leave(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve; a TLS handshake has succeeded."""
+        """Start to serve, after the TLS handshake if there is one."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(PIECE_BYTES)
         super().connection_made(transport)
@@ -106,14 +106,14 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes; the first bytes after an answer begin a request."""
+        """Process received bytes; the first bytes after an answer begin a request."""
         if not self._request_started and data:
             self._request_started = True
             self.wait(self._limits.headers_seconds)
         super().data_received(data)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:  # noqa: ANN401 as it is there
-        """Log errors of the program; a peer that does not send HTTP has already been answered."""
+        """Log an error of the program; ignore invalid HTTP, whose sender has been answered."""
         if not isinstance(kw.get("exc_info"), HttpProcessingError):
             super().log_exception(*args, **kw)
 
@@ -136,9 +136,10 @@ class Connection(web.RequestHandler):
             self.wait(self._limits.keepalive_seconds)
 
     def _large(self, answer: web.Response, body: bytes) -> web.Response:
-        """Return an answer that is sent in chunks: TLS would buffer a single write as a whole."""
+        """Return the answer with its body in chunks; status 503 if it exceeds the memory limit."""
+        # TLS would buffer a single write as a whole.
         if not self._limiter.hold(self, len(body)):
-            answer = web.Response(status=503, text="too many answers are under way")
+            answer = web.Response(status=503, text="too many answers are being sent")
             answer.force_close()
             return answer
         answer.body = io.BytesIO(body)
@@ -163,7 +164,7 @@ class Connection(web.RequestHandler):
         return whole
 
     async def _incoming(self, request: web.BaseRequest, most_bytes: int) -> bytes:
-        """Receive the bytes of a body, and count them as held."""
+        """Receive a body, and count its bytes against the memory limit."""
         if (request.content_length or 0) > most_bytes:
             raise web.HTTPRequestEntityTooLarge(most_bytes, request.content_length or 0)
         self.wait(self._limits.body_seconds)
@@ -172,7 +173,7 @@ class Connection(web.RequestHandler):
         try:
             while chunk := await request.content.readany():
                 if not self._limiter.hold(self, len(chunk) + CHUNK_BYTES):
-                    raise TooMuchError("too many requests are under way")
+                    raise TooMuchError("too many requests are being received")
                 chunks.append(chunk)
                 length += len(chunk)
                 if length > most_bytes:
@@ -233,7 +234,10 @@ class ConnectionLimiter:
         self._closed.set()
 
     def hold(self, connection: Connection, count: int) -> bool:
-        """Count more bytes for a connection; False if there is no room for them."""
+        """Count more bytes for a connection; return False if they exceed the memory limit.
+
+        To make room, connections that hold bytes are closed, the longest waiting first.
+        """
         while self._held_bytes + count > self.limits.held_bytes:
             others = (
                 other
@@ -294,7 +298,7 @@ class ConnectionLimiter:
                 await asyncio.wait_for(self._closed.wait(), left)
 
     def _crowded(self) -> list[Connection]:
-        """Return the connections of the address with the most connections, if too many."""
+        """Return the connections of the address that has most; empty if these are not too many."""
         addresses = Counter(connection.address for connection in self._connections)
         address, many = addresses.most_common(1)[0]
         if many <= self.limits.crowd:
@@ -346,7 +350,7 @@ def everywhere(port: int, *, ipv6: bool) -> socket.socket:
 
 
 async def _at(host: str, port: int) -> list[socket.socket]:
-    """Bind a port on each address of a host; `::` would mean IPv6 only here. Raises: OSError."""
+    """Bind a port on each address of a host; `::` would bind IPv6 only. Raises: OSError."""
     loop = asyncio.get_running_loop()
     bound = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
     listeners = [shared.dup() for shared in bound.sockets]

@@ -1,4 +1,4 @@
-"""Read and write files: the configuration, and dumps (gzipped, or on standard input)."""
+"""Read and write files: the configuration, and dumps (files with the objects of a cluster)."""
 
 import codecs
 import gzip
@@ -32,7 +32,7 @@ BYTE_ORDER_MARKS: Final = (
 )
 NUL_BYTES: Final = {(1, 3): "utf-16-le", (0, 2): "utf-16-be", (1, 2, 3): "utf-32-le",
                     (0, 1, 2): "utf-32-be"}  # fmt: skip
-"""Encoding by the places of the NUL bytes in the first four bytes, for texts without a mark."""
+"""Encoding by the positions of NUL bytes in the first four bytes, without a byte order mark."""
 
 
 def read_config(path: str | None, policy: str | None = None) -> Config:
@@ -63,7 +63,7 @@ def parse_config(raw: bytes, source: str, policy: str | None = None) -> Config:
 def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
     """Parse the documents of a YAML stream strictly: see `_Loader`. Raises: ConfigError.
 
-    *single*: allow one document only; an empty stream is None.
+    *single*: allow one document only; an empty stream yields None.
     """
     try:
         text = raw.decode("utf-8")
@@ -95,9 +95,10 @@ def named(path: str) -> str:
 
 
 def read_dump(path: str, bytes_max: int = DUMP_BYTES_MAX) -> bytes:
-    """Read a dump, plain or gzipped, in UTF-8, UTF-16 or UTF-32; `-` is standard input.
+    """Read a dump: a file with the objects of a cluster; `-` is standard input.
 
-    *bytes_max* limits both the file and its uncompressed content. Raises: InvalidInputError.
+    It may be gzipped, and in UTF-8, UTF-16 or UTF-32. *bytes_max* limits both the file and its
+    uncompressed content. Returns: the content in UTF-8. Raises: InvalidInputError.
     """
     name = named(path)
     try:
@@ -178,7 +179,7 @@ def _read(file: BinaryIO | gzip.GzipFile, bytes_max: int) -> bytes | None:
 class _Loader(yaml.SafeLoader):
     """A YAML loader that rejects ambiguous documents: aliases, tags and duplicate fields.
 
-    Of plain scalars only null, booleans and JSON's numbers are not text.
+    An unquoted scalar is text, unless it is null, a boolean, or a number as JSON writes it.
     """
 
     # YAML 1.1 reads `010` as 8 and `1:30` as 90. A duplicate field would silently replace the

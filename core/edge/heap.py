@@ -9,9 +9,9 @@ from typing import Final
 THAW_EVERY: Final = 1000
 """Number of `growing()` blocks after which the whole heap is collected once.
 
-A full collection takes a third of a second with 150,000 pods. With a pass every ten seconds it
-happens every three hours. Without it, cycles that are created in the blocks would accumulate, such
-as 8 kB for each rejected list."""
+A full collection takes a third of a second with 150,000 pods. With a reconciliation every ten
+seconds it happens every three hours. Without it, reference cycles that are created in the blocks
+would accumulate, such as 8 kB for each rejected list."""
 
 
 class _Heap:
@@ -31,7 +31,7 @@ class _Heap:
                     self._times += 1
                     if self._times % THAW_EVERY == 0:
                         gc.unfreeze()
-                    gc.collect()  # objects that are frozen as garbage stay until unfreeze
+                    gc.collect()  # garbage that is frozen is not freed before the next unfreeze
 
     def end(self) -> None:
         with self._lock:
@@ -46,10 +46,10 @@ _HEAP = _Heap()
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """Exclude objects that are created inside from garbage collection, now and later.
+    """Exclude objects that are created in the `with` block from garbage collection for long.
 
-    For blocks that create many long-lived objects. Reference counting still frees unused objects.
-    Cycles created inside are freed after at most THAW_EVERY blocks.
+    Use it for blocks that create many long-lived objects. Reference counting still frees unused
+    objects. Reference cycles from a block are freed after at most THAW_EVERY further blocks.
     """
     _HEAP.begin()
     try:

@@ -25,18 +25,18 @@ from core.model.errors import InvalidInputError
 REASON_CHARACTERS_MAX: Final = 300
 """Maximum length of the reason for a rejected request, in the response and the log."""
 DRAIN_SECONDS: Final = 5.0
-"""Time after SIGTERM in which endpoints learn that the program is not ready."""
+"""Time after SIGTERM in which Kubernetes removes the program from the endpoints of its Service."""
 SHUTDOWN_SECONDS: Final = 10.0
-"""Time for running requests after that."""
+"""Time after DRAIN_SECONDS in which running requests may finish."""
 SCRAPE_SECONDS: Final = 0.25
 """Time for which the metrics text is cached.
 
-It takes a millisecond or more of the event loop that serves calls and reviews."""
+The text takes a millisecond or more of the event loop, which also answers calls and reviews."""
 
 log = logging.getLogger("ebb.http")
 
 Ready = Callable[[], str | None]
-"""Return None if ready, else the reason."""
+"""Returns None if the program is ready, else the reason why it is not."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -92,7 +92,7 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
-    """Return the body of a request; `_Faults` answers if it is missing or too large."""
+    """Return the body of a request. Raises: as `Connection.body`; `_Faults` answers then."""
     connection = request.protocol
     if not isinstance(connection, Connection):
         raise TypeError("read_body() needs a request that was received by core.edge.http.Server")
@@ -105,7 +105,7 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
 
 
 class _Faults:
-    """Report errors of callers to them, and log them at a limited rate."""
+    """Answer invalid requests with the error, and log them at a limited rate."""
 
     def __init__(self, clock: Clock) -> None:
         self._warnings = RateLimitedLog(
@@ -191,7 +191,7 @@ def _why_not(fault: Exception) -> str:
 
 
 class PairFiles:
-    """A certificate and its key in files, and the optional CA of callers."""
+    """A certificate and its key in files, and the optional CA of client certificates."""
 
     def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
         """Load the files. Raises: InvalidInputError."""
@@ -232,7 +232,7 @@ async def until_signal() -> None:
 
 
 async def drain(health: Health, seconds: float = DRAIN_SECONDS) -> None:
-    """Fail readiness, and serve for *seconds* more while callers notice."""
+    """Report the program as not ready, and serve for *seconds* more while clients notice."""
     health.leaving = True
     log.info("shutting down", extra=fields(drain_seconds=seconds))
     await asyncio.sleep(seconds)

@@ -48,7 +48,7 @@ def start() -> None:
 
 
 def _unraisable(found: "sys.UnraisableHookArgs") -> None:
-    """Log an exception of a callback in one line, such as for a server name that is not text."""
+    """Log an exception in a callback in one line: a client may send an invalid server name."""
     logging.getLogger("ebb").warning(
         "ignored an exception in a callback", extra=fields(reason=repr(found.exc_value))
     )

@@ -35,7 +35,7 @@ class Start:
 
 
 Serve = Callable[[Start], Coroutine[Any, Any, None]]
-"""Serves until SIGTERM."""
+"""Runs the program until SIGTERM."""
 
 
 def run(name: str, description: str, serve: Serve, argv: Sequence[str] | None) -> int:

@@ -65,7 +65,7 @@ class Serving:
         return None if unix_seconds < self.valid_until else "no valid certificate"
 
     def load(self, pair: Pair) -> None:
-        """Serve this certificate. Raises: InvalidInputError; then the previous one stays."""
+        """Serve this certificate. Raises: InvalidInputError; then the previous one is served."""
         self._load(pair, self._fresh())
 
     def _load(self, pair: Pair, context: ssl.SSLContext) -> None:
@@ -108,7 +108,7 @@ def trusting(ca: bytes) -> ssl.SSLContext:
 
 
 def check_ca(ca: Pair, unix_seconds: int) -> None:
-    """Check that clients that trust the CA would accept what it signs now.
+    """Check that clients that trust the CA would accept certificates that it signs now.
 
     Raises: InvalidInputError if the CA is damaged, is not a CA, is not self-signed, has another
     key, or has expired.
@@ -121,7 +121,7 @@ def check_ca(ca: Pair, unix_seconds: int) -> None:
 
 @lru_cache(CHECKED_MAX)
 def _check_at_any_time(ca: Pair) -> None:
-    """Check all but the validity period, once for a good CA. Raises: InvalidInputError."""
+    """Check a CA except for its validity period; cache a success. Raises: InvalidInputError."""
     # A check takes 7 ms of the event loop, and each round checks every CA.
     tls.signs_itself(ca.certificate)
     since, _ = tls.life(ca.certificate)
@@ -147,7 +147,7 @@ def is_root(certificate: bytes, unix_seconds: int) -> bool:
 
 @lru_cache(CHECKED_MAX)
 def _check_readable(certificate: bytes) -> None:
-    """Check that TLS can read the certificate, once for a good one. Raises: InvalidInputError."""
+    """Check that TLS can read a certificate; cache a success. Raises: InvalidInputError."""
     trusting(certificate)
 
 

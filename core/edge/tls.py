@@ -20,7 +20,7 @@ from core.model.errors import InvalidInputError
 CA_DAYS: Final = 3650
 LEAF_DAYS: Final = 7
 BACKDATE_SECONDS: Final = 3600
-"""Certificates are valid from this long before their creation, as clocks differ."""
+"""Time before its creation from which a certificate is valid, because clocks differ."""
 BUNDLE_CERTIFICATES_MAX: Final = 100
 """Maximum number of certificates of a bundle that are read."""
 
@@ -35,7 +35,7 @@ class Pair:
 
 
 def make_ca(unix_seconds: int) -> Pair:
-    """Create a CA that is valid from *unix_seconds*; CAs have equal names, but other key ids."""
+    """Create a CA that is valid from *unix_seconds*; all CAs have one name, but own key IDs."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_CA_NAME, _CA_NAME, key.public_key(), unix_seconds, CA_DAYS)
@@ -105,7 +105,8 @@ def signs_itself(certificate: bytes) -> None:
 def is_ours(certificate: bytes) -> bool:
     """Return whether the certificate is a CA that `make_ca` created; False if it cannot be read.
 
-    OpenSSL and Go accept names that `cryptography` rejects, such as Latin 1 in a TeletexString.
+    A CA of others may be unreadable here: OpenSSL and Go accept names that `cryptography` rejects,
+    such as Latin 1 in a TeletexString.
     """
     try:
         with reading("certificate"):

@@ -1,8 +1,8 @@
-"""Serve the addresses of callers by turns, where one event loop does the work of all of them.
+"""Share the time of one event loop fairly between the addresses of callers.
 
-Nothing is limited by a rate: a caller that is alone is served at once, as often as it calls. While
-several addresses wait, the one that has used the least time is next. So an address with costly
-calls delays the calls of the others by about as much time as theirs take.
+There is no rate limit: while only one address calls, each of its calls is served at once. While
+calls of several addresses wait, the address that has used the least time is served next. So each
+of these addresses gets an equal share of the time, however long its calls take.
 
 Source: start-time fair queueing (Goyal, Vin and Cheng, 1996), with equal weights.
 """
@@ -16,28 +16,31 @@ from typing import Final
 from core.edge.clock import Clock
 
 TURN_SECONDS_MIN: Final = 1e-6
-"""Time that a turn counts at least, so that equal addresses alternate."""
+"""Minimum time that a call counts, so that addresses alternate even if calls take no time."""
 
 
 class Turns:
-    """Turns of addresses; only one has its turn at a time.
+    """Let one call run at a time; the address that has used the least time is next.
 
-    The number of waiting turns is limited by the number of connections.
+    The number of waiting calls is limited by the number of connections.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
-        """Waiting turns by address, the oldest first."""
+        """Waiting calls by address, the oldest first."""
         self._starts: dict[str | None, float] = {}
-        """Virtual time at which the next turn of an address starts; others start now."""
+        """Virtual time at which the next call of an address starts.
+
+        A call of any other address starts at the current virtual time."""
         self._now = 0.0
-        """Virtual time: the start of the current turn."""
+        """Current virtual time: the virtual start of the call that runs."""
         self._taken = False
+        """Whether a call runs."""
 
     @asynccontextmanager
     async def turn(self, address: str | None) -> AsyncIterator[None]:
-        """Wait for the turn of a caller; the turn ends with the context."""
+        """Wait until a call from *address* may run; it ends with the context."""
         if self._taken:
             await self._wait(address)
         self._taken = True
@@ -57,11 +60,11 @@ class Turns:
             await mine
         except asyncio.CancelledError:
             if not mine.cancelled():
-                self._next()  # the turn was given before the caller left
+                self._next()  # this call was chosen before it was cancelled
             raise
 
     def _next(self) -> None:
-        """Give the turn to the address whose next turn starts first, or to nobody."""
+        """Start the waiting call with the earliest virtual start, if there is one."""
         while self._waiting:
             address = min(self._waiting, key=self._start)
             waiting = self._waiting[address]

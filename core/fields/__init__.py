@@ -1,1 +1,1 @@
-"""How a setting is declared: `structure` for its place in the file, `value_types` for its text."""
+"""Declare settings: `structure` for sections, lists and mappings, `value_types` for values."""

@@ -82,7 +82,7 @@ def text(pattern: str, allowed: str, most: int = TEXT_MAX) -> ValueFormat:
 
 
 def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
-    """Return the format of a Go duration in whole seconds; *never* also allows `never`: None."""
+    """Return the format of a Go duration in whole seconds; *never*: `never` (None) is allowed."""
 
     def read(value: object) -> int | None:
         if never and value == "never":
@@ -120,12 +120,12 @@ def percent(share: Fraction) -> str:
 
 
 def eased(share: Fraction) -> Fraction:
-    """Return the default share above which a mark is released, for that of new marks."""
+    """Return the default release threshold for a threshold of new marks."""
     return min(share + SLACK, Fraction(1))
 
 
 SLACK: Final = Fraction(1, 20)
-"""Difference between the two shares: 5 percentage points."""
+"""Default difference between release threshold and threshold: 5 percentage points."""
 SHARE: Final = ValueFormat(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
 
 

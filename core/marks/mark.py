@@ -41,7 +41,7 @@ _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1
 
 
 class Mark(StrEnum):
-    """The value of the mark's label; from soft to hard, it keeps more pods off the node."""
+    """The value of the mark's label: SOFT for a PreferNoSchedule taint, HARD for NoSchedule."""
 
     SOFT = "soft"
     HARD = "hard"
@@ -207,7 +207,7 @@ def reserved_for(node: Node) -> str | None:
 
 
 def guard_key(node: Node) -> str:
-    """Return the annotation by which the node's autoscaler is told not to remove the node."""
+    """Return the key of the annotation that keeps the node's autoscaler from removing the node."""
     return KARPENTER_KEEP_ANNOTATION if KARPENTER_LABEL in node.labels else GUARD_ANNOTATION
 
 

@@ -27,7 +27,7 @@ KARPENTER_KEEP_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
 KARPENTER_LABEL: Final = "karpenter.sh/nodepool"
 """Label of every Node that Karpenter has created."""
 REMOVAL_DISABLED: Final = "autoscaling.cast.ai/removal-disabled"
-"""Annotation or label by which CAST AI is told not to remove a Node, or the Node of a Pod."""
+"""Annotation or label that keeps CAST AI from removing a Node, or the Node of a Pod."""
 GUARDS: Final = (GUARD_ANNOTATION, KARPENTER_KEEP_ANNOTATION)
 """Annotations that keep an autoscaler from removing a Node."""
 BACKOFF_ANNOTATION: Final = "kube-ebb.io/backoff"

@@ -1,9 +1,9 @@
-"""Limit how much time of every reconciliation the pods of one namespace can take.
+"""Limit how much time the pods of one namespace can take in each reconciliation.
 
-Node selectors, host ports, terms about other pods and volume claims cost time in every
-reconciliation, and anybody who may create pods writes them. `core.edge.decode.pod_limits` limits
-one pod. The budget limits all pods of a namespace together, so that no tenant can slow down the
-controller.
+Node selectors, host ports, volume claims and terms about other pods (affinity, anti-affinity,
+topology spread) cost time in every reconciliation, and anybody who may create pods can add them.
+`core.edge.decode.pod_limits` limits the constraints of one pod. The evaluation budget limits those
+of all pods of a namespace together, so that no tenant can slow down the controller.
 """
 
 from collections import Counter
@@ -27,30 +27,30 @@ from core.model.pod import Pod
 # The costs follow measured time and memory: tests/bench/bench_shapes.py, the shapes `spent_*`.
 BUDGET: Final = 2**19
 """Units that the constraints of one namespace's pods may cost."""
-# Counted pods are the slowest kind, and the time grows faster than their number: six times the
-# number that half of the budget buys made a reconciliation nine times as long.
+# Counting pods takes most time, and the time grows faster than their number: with six times the
+# number of pods that half of the budget pays for, a reconciliation took nine times as long.
 COUNTED_POD_COST: Final = 1
-"""Units for each pod that a term about other pods counts, once per different term."""
-# Each template can admit other nodes, so each needs a list of nodes in memory. The whole budget
-# buys 5,000 lists, which take more than one gigabyte with 15,000 nodes.
+"""Units for each pod that a term about other pods selects; equal terms are charged once."""
+# Different node constraints can admit different nodes, so each needs a list of nodes in memory.
+# The whole budget pays for 5,000 lists, which take more than one gigabyte with 15,000 nodes.
 NODE_TEMPLATE_COST: Final = 96
-"""Units for each different template of node constraints."""
+"""Units for node constraints; equal node constraints are charged once."""
 NODE_REQUIREMENT_COST: Final = 8
-"""Units for each requirement of such a template."""
+"""Units for each requirement of node constraints; equal node constraints are charged once."""
 HOST_PORT_COST: Final = 8
-"""Units for each host port, once per different set of ports."""
+"""Units for each host port; equal sets of ports are charged once."""
 POD_REQUIREMENT_COST: Final = 32
-"""Units for each requirement of a term about other pods, once per different term."""
+"""Units for each requirement of a term about other pods; equal terms are charged once."""
 FOREIGN_COST: Final = 512
-"""Units on top for each requirement of a term that is about pods of other namespaces."""
+"""Additional units for each requirement of a term that can select pods of other namespaces."""
 CLAIM_COST: Final = 2
 """Units for each volume claim that a pod names, whether the claim exists or not."""
 VALUES_PER_REQUIREMENT: Final = 16
-"""Number of values that count as one more requirement; the same number of tolerations does."""
-# Each counted pod is compared with each requirement. Terms with hundreds of requirements would
-# otherwise take ten times the time that they cost.
+"""Number of values, or of tolerations, that count as one more requirement."""
+# Each selected pod is compared with each requirement. Without this surcharge, a term with hundreds
+# of requirements would take ten times as long as its units suggest.
 REQUIREMENTS_PER_COUNTED_POD: Final = 16
-"""Number of requirements in a term that make each pod it counts cost one unit more."""
+"""Number of requirements of a term after which each pod that it selects costs one more unit."""
 
 Account = str | None
 """The namespace whose budget a pod is charged to. None: the budget of all mirror pods."""
@@ -65,11 +65,11 @@ BOUND: Final = 2
 
 
 def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> Sequence[Pod]:
-    """Return the pods; those that their evaluation budget does not cover ask too much.
+    """Return the pods; set `too_much` on pods that their evaluation budget does not cover.
 
-    Pods that need a place are charged before pods that stay with their node. The constraints that
-    most pods share are charged first, then by name. Mirror pods have a budget of their own, in
-    which the nodes whose mirror pods cost least are charged first.
+    Pods that need a place are charged before pods that stay with their node. Constraints that more
+    pods share are charged earlier; names decide between equal numbers. All mirror pods share one
+    budget, in which the node whose mirror pods cost least is charged first.
     """
     sizes = _Sizes(pods)
     suspects = _suspects(pods, sizes, budget)
@@ -86,14 +86,15 @@ def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> Sequence[Pod]:
 
 
 def _account(pod: Pod) -> Account:
-    # Kubelets create mirror pods, in any namespace: they must not spend what its tenant has.
-    # DaemonSet pods are the tenant's own, and so is the annotation that declares a pod to be one.
+    # Kubelets create mirror pods in any namespace. They must not use up the budget of its tenant.
+    # The tenant creates DaemonSet pods, and sets the annotation that declares a pod to be one.
     return None if pod.mirror else pod.namespace
 
 
 def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]:
     """Return the accounts that may be over the budget, by an estimate that is never too low."""
-    # Nearly all clusters end here, so pods of one template are looked at once.
+    # In nearly all clusters no account is suspect, so this must be fast: pods that share their
+    # constraints are charged once.
     templates = {(p.namespace, id(p.placing), id(p.company), p.mirror): p for p in pods}
     spent: Counter[Account] = Counter()
     for pod in templates.values():
@@ -117,7 +118,8 @@ class _ChargedGroup:
 
 def _in_order(pods: Sequence[Pod], numbers: Iterable[int], sizes: "_Sizes") -> list[_ChargedGroup]:
     """Return the groups of one account in the order in which they are charged."""
-    # Objects before values: pods of one template share objects, and hashing values is slow.
+    # Group by object first, then by value: most equal constraints are one object, and hashing
+    # values is slow.
     same: dict[object, list[int]] = {}
     for number in numbers:
         pod = pods[number]
@@ -160,9 +162,10 @@ def _name(pod: Pod) -> tuple[str, str]:
 def _beyond(
     pods: Sequence[Pod], groups: Iterable[_ChargedGroup], budget: int
 ) -> Iterator[tuple[int, Pod]]:
-    """Charge one budget; yield each pod that it does not cover, by number, as what is left of it.
+    """Charge one budget; yield each pod that it does not cover, without its constraints.
 
-    A group that costs too much is passed over: a later, cheaper one may be covered.
+    A group that costs too much is skipped, because a later, cheaper group may be covered. Yields:
+    number and pod.
     """
     left, paid = budget, set[object]()
     for group in groups:
@@ -173,8 +176,8 @@ def _beyond(
             left -= cost
             paid |= new
         for number in group.members:
-            # The volumes of a pod that is not covered still count on its node, so its claims are
-            # charged, and looked up, too.
+            # The volumes of a pod that is not covered still count on its node. So its claims are
+            # charged and looked up as well.
             claims = _cost_of_claims(pods[number])
             known = claims <= left
             left -= claims if known else 0
@@ -183,8 +186,8 @@ def _beyond(
 
 
 def _asking_too_much(pod: Pod, *, claims_known: bool) -> Pod:
-    """Return the pod without constraints on other pods; its host ports and volumes still count."""
-    # The tolerations of a bound DaemonSet pod cost nothing, and decide about hard marks.
+    """Return the pod without constraints that cost time, except for host ports and volumes."""
+    # The tolerations of a bound DaemonSet pod cost nothing, and NoSchedule marks depend on them.
     placing = pod.placing if _holder(pod)[0] == BOUND else NO_NODE_CONSTRAINTS
     company = pod.company
     if company is not NO_POD_CONSTRAINTS:
@@ -213,9 +216,9 @@ def _cost_of_claims(pod: Pod) -> int:
 def _costs(
     pod: Pod, stage: int, counted: Callable[[Sequence[PodSelector]], int]
 ) -> dict[object, int]:
-    """Return the units by constraint of a pod; equal constraints of an account are paid once.
+    """Return the units by constraint of a pod; an account pays once for equal constraints.
 
-    *counted* returns how many pods match all of some selectors.
+    *stage*: see Holder. *counted*: returns how many pods match all given selectors.
     """
     found: dict[object, int] = {}
     company = pod.company
@@ -236,9 +239,10 @@ def _costs(
 
 
 def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
-    """Yield the terms that equal pods share, each with the selectors of the pods it counts.
+    """Yield each term about other pods with the selectors of the pods that it counts.
 
-    The third part is the number of requirements on namespaces.
+    The first part is equal for terms that are charged once. The third part is the number of
+    requirements on namespaces.
     """
     company = pod.company
     for term in company.apart:
@@ -268,18 +272,18 @@ def _number_of(requirements: Iterable[Requirement]) -> int:
 
 
 class _Sizes:
-    """How many pods selectors match at most; counted when first asked for."""
+    """Upper bounds for the number of pods that match selectors; computed on first use."""
 
     def __init__(self, pods: Sequence[Pod]) -> None:
         self._pods = pods
         self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
 
     def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
-        """Return how many pods are in a namespace that every selector names."""
+        """Return the number of pods in the namespaces of the selector with the fewest."""
         return min(map(self._there, selectors), default=0)
 
     def of_labels(self, selectors: Sequence[PodSelector]) -> int:
-        """Return the same, also limited by how many pods have a label that an `In` asks for."""
+        """Return the same, or less: the number of pods with a label that an `In` requires."""
         found = [self.of_namespaces(selectors)]
         for selector in selectors:
             named = selector.namespaces or ()

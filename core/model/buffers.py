@@ -26,7 +26,7 @@ class Buffer:
     replicas: int = 0
     """Number of pods for which the buffer keeps room."""
     ready: int = 0
-    """Number of pods for which there is room now, as the autoscaler reports it (from 1.37)."""
+    """Number of pods for which the autoscaler reports room (Cluster Autoscaler from 1.37)."""
     template: str = ""
     """PodTemplate in the buffer's namespace that describes the pods; empty if `scalable` is
     set."""
@@ -39,7 +39,7 @@ class Buffer:
     published: int | None = None
     """Number of pods in a buffer that Ebb itself has written; None for buffers of others.
 
-    Ebb keeps no room for its own buffers: they repeat what Ebb already knows."""
+    Ebb keeps no room for its own buffers: the reserve already keeps room for these pods."""
 
     @property
     def key(self) -> str:
@@ -48,7 +48,7 @@ class Buffer:
 
     @property
     def accepted(self) -> int:
-        """Return the number of pods of Ebb's own buffer for which an autoscaler keeps room."""
+        """Return the number of pods of Ebb's own buffer that an autoscaler has accepted."""
         return 0 if self.fault or self.published is None else min(self.replicas, self.published)
 
 

@@ -68,7 +68,7 @@ class Cluster:
 
     A node on which the driver is not installed takes none of its volumes."""
     attachments: Mapping[str, frozenset[Disk]] = field(default_factory=dict, hash=False)
-    """Volumes with a VolumeAttachment by node; those whose driver has no limit may be missing."""
+    """Volumes with a VolumeAttachment by node, without volumes of drivers that have no limit."""
     buffers: tuple[Buffer, ...] = ()
     """CapacityBuffers; those that Ebb has written have `published` set."""
     node_pools: tuple[NodePool, ...] = ()

@@ -45,7 +45,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class SelectorTerm:
-    """A required node affinity term; all requirements must match, an empty term matches none."""
+    """A required node affinity term: all requirements must match; an empty one matches no node."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -142,7 +142,10 @@ NO_NODE_CONSTRAINTS: Final = NodeConstraints()
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Select pods by namespace and labels; all requirements must match, none selects all pods."""
+    """Select pods by namespace and labels; all requirements must match.
+
+    Without requirements it selects all pods of the namespaces.
+    """
 
     namespaces: tuple[str, ...] | None
     """Namespaces of the selected pods; None: all namespaces.
@@ -156,7 +159,7 @@ NO_POD: Final = PodSelector((), ())
 
 @dataclass(frozen=True, slots=True)
 class NamespaceChoice:
-    """Namespaces that a term of pod affinity selects: by name, or by all of the requirements."""
+    """Namespaces that a pod affinity term selects: by name, or if they match all requirements."""
 
     names: tuple[str, ...]
     requirements: tuple[Requirement, ...]
@@ -229,7 +232,9 @@ class DisruptionFacts:
 
     Pod.unsupported names the claims until they are looked up (core.model.volumes)."""
     disks: tuple[InlineDisk, ...] = ()
-    """Disks that the pod names itself, sorted, each once; Pod.unsupported as for claims."""
+    """Disks that the pod itself names, sorted, each once.
+
+    Pod.unsupported names the volumes until they are looked up."""
     faults: tuple[str, ...] = ()
     """Messages about claims and disks that could not be resolved; Pod.unsupported names them."""
     local_volumes: tuple[str, ...] = ()
@@ -245,7 +250,7 @@ class DisruptionFacts:
     resize_deferred: bool = False
     """The kubelet has deferred a resize of the pod until its node has room."""
     completes: bool = False
-    """The pod runs to completion: no restart policy lets the kubelet restart what has ended."""
+    """The pod runs to completion: the kubelet restarts no container that has succeeded."""
 
 
 NO_DISRUPTION_FACTS: Final = DisruptionFacts()
@@ -267,7 +272,8 @@ class PodConstraints:
     """
 
     near: tuple[PodAffinityTerm, ...] = ()
-    """Terms of pod affinity; one existing pod must match all of them, in each term's domain."""
+    """Terms of pod affinity. For each term, the domain of the node must contain a pod that matches
+    all terms."""
     apart: tuple[PodAffinityTerm, ...] = ()
     """Terms of pod anti-affinity; they also keep the selected pods out of this pod's domain."""
     spread: tuple[SpreadConstraint, ...] = ()

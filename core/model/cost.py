@@ -1,4 +1,4 @@
-"""Estimate what nodes cost where no prices are configured, and how much of that a pod takes.
+"""Estimate the cost of nodes without configured prices, and the part of it that a pod takes.
 
 The unit is a millicore of CPU: memory and GPUs are converted into CPU.
 """

@@ -32,7 +32,7 @@ class DefaultSpread(NamedTuple):
 
 
 Spread = Mapping[int, tuple[Pod, Pod]]
-"""Converted pods by the id of the decoded pod: the decoded pod, and its conversion."""
+"""By `id` of each decoded pod: the decoded pod, and the converted pod."""
 
 
 def with_default_spread(
@@ -67,7 +67,7 @@ def _spread(
     shared: dict[tuple[PodConstraints, PodSelector], PodConstraints],
 ) -> Pod:
     template = pod.labels.get(TEMPLATE_LABEL)
-    # The hash alone tells the pods of a Deployment's ReplicaSet from all others of the namespace.
+    # The hash alone identifies the pods of a Deployment's ReplicaSet in their namespace.
     labels = (
         {TEMPLATE_LABEL: template}
         if template

@@ -24,6 +24,6 @@ def is_label_value(text: str) -> bool:
 
 
 def number_in(text: str) -> int | None:
-    """Parse a number as kube-scheduler does (Go's ParseInt); `1_0` is a label and no number."""
+    """Parse a number as kube-scheduler does (Go's ParseInt); unlike in Python, `1_0` is none."""
     found = int(text) if _DIGITS.fullmatch(text) else None
     return None if found is None or not -(2**63) <= found < 2**63 else found

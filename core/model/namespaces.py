@@ -1,9 +1,9 @@
 """Namespaces, and the pod affinity terms that select pods by the labels of their namespace.
 
-A term with a namespaceSelector selects the pods of too many namespaces until its selector is
-looked up here. Without Namespaces the term stays as it is, and its pod is not movable.
-Source: AffinityTerm.Matches of kube-scheduler: a namespace counts that the term names or that its
-selector matches.
+A term with a namespaceSelector selects the pods of all namespaces until the selector is looked up
+here. Without Namespaces the term remains unchanged, and its pod is not movable. Source:
+AffinityTerm.Matches of kube-scheduler: a namespace counts if the term names it, or if the
+namespaceSelector matches it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has com
     """Names of the namespaces that a selector matches, ascending; there may be thousands."""
 
     def __contains__(self, name: object) -> bool:
-        """Report whether the name is one of them, without comparing it with each."""
+        """Return whether the name is one of the names, without comparing it with each."""
         return name in self._names
 
     def __hash__(self) -> int:
@@ -96,7 +96,7 @@ class _NamespaceLookup:
         return replace(pod, company=company, unsupported=kept)
 
     def _company(self, company: PodConstraints) -> PodConstraints:
-        """Return the constraints looked up; as they are if nothing can be looked up."""
+        """Return the constraints with namespaces for selectors, or the same ones if that fails."""
         chosen = [one.chosen for one in (*company.near, *company.apart) if one.chosen]
         if not chosen or not all(map(_is_valid, chosen)):
             return company
@@ -118,8 +118,8 @@ class _NamespaceLookup:
         key = term.chosen, doubtful
         if key not in self._chosen:
             names = self._matching(term.chosen.requirements) | set(term.chosen.names)
-            # A namespace with unknown labels may match: its pods can keep others away, and are
-            # nothing to rely on.
+            # A namespace with unknown labels may match. So its pods count for anti-affinity, but
+            # not for affinity.
             names |= self._unknown if doubtful else set()
             self._chosen[key] = NamespaceNames(sorted(names))
         return PodAffinityTerm(
@@ -141,7 +141,7 @@ class _NamespaceLookup:
 
     @cached_property
     def _unknown(self) -> set[str]:
-        """Return the namespaces of which the labels are unknown."""
+        """Return the namespaces that have pods and unknown labels."""
         return {pod.namespace for pod in self._pods} - self._all
 
     @cached_property

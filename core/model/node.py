@@ -49,7 +49,7 @@ class Node:
     """Names of the features that the kubelet declares (constraints.ASKED_FEATURES)."""
     ready: bool = True
     suspended: bool = False
-    """The machine is suspended (condition Suspended), as GKE's standby buffers do it."""
+    """The machine is suspended (condition Suspended), as GKE does for standby buffers."""
     unreadable: str = ""
     """Why the Node could not be read; empty if it could.
 

@@ -41,7 +41,7 @@ class NodePool:
 
     name: str
     fixed: str = ""
-    """Why Karpenter removes no empty node of the pool; empty if it does remove them."""
+    """Why Karpenter removes no empty nodes of the pool; an empty text if it removes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

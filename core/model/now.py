@@ -53,5 +53,5 @@ class Now:
 
     @classmethod
     def at(cls, seconds: int | None) -> Self | None:
-        """Return the time, or None if *seconds* is None: no time has passed then."""
+        """Return the time; None if *seconds* is None: rules then ignore the time."""
         return None if seconds is None else cls(seconds)

@@ -41,9 +41,10 @@ class Pod:
     node: str | None = None
     """Name of the node that the pod is bound to; None if the pod is pending."""
     nominated_node: str = ""
-    """Node that the scheduler keeps for the pod, which is Pending until other pods have left it.
+    """Node that kube-scheduler has nominated for the pod. The pod is Pending until other pods have
+    left the node.
 
-    If the node could take the pod, `node` names it too (core.fit.assumptions)."""
+    If the node admits the pod, `node` names this node too (core.fit.assumptions)."""
     requests: Resources = Resources(pods=1)
     """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
@@ -65,10 +66,10 @@ class Pod:
     unsupported: tuple[str, ...] = ()
     """Field paths of constraints that Ebb cannot evaluate; such a pod is not movable."""
     too_much: str = ""
-    """Constraints of which the pod has more than Ebb evaluates for one pod; empty if none.
+    """The limit that the pod's constraints exceed; empty if they exceed none.
 
-    Such a pod is not movable. Ebb evaluates only its host ports and disks, as they block other
-    pods."""
+    Such a pod is not movable. Ebb evaluates only its host ports and disks, because they can keep
+    other pods off the node."""
     unreadable: str = ""
     """Why the pod could not be read; empty if it could.
 
@@ -96,8 +97,9 @@ class Pod:
 
     Plans ignore it."""
     deletion_cost: str | None = None
-    """Value of the annotation for pod deletion cost, and the value that Ebb has written."""
+    """Value of the annotation for the pod deletion cost; None if there is none."""
     deletion_cost_ours: str | None = None
+    """Pod deletion cost that Ebb has written; None if Ebb has written none."""
 
     def __post_init__(self) -> None:
         """Require a node that offers the extended resources of the requests."""
@@ -134,7 +136,7 @@ class Pod:
         return not (self.too_much or self.unreadable)
 
     def as_estimated(self) -> "Pod":
-        """Return the pod without constraints that Ebb cannot evaluate."""
+        """Return the pod without volumes whose CSI driver is unknown."""
         disks = tuple(disk for disk in self.company.disks if disk.driver != ANY_DRIVER)
         if len(disks) == len(self.company.disks):
             return self

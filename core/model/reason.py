@@ -25,7 +25,7 @@ class Timed(NamedTuple):
 
     message: str
     until: int
-    """Unix second from which the rule does not apply any more; a past second means not now."""
+    """Unix second from which the rule does not apply any more; it may have passed."""
 
 
 class Blocker(NamedTuple):

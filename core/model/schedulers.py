@@ -18,7 +18,7 @@ optimize-utilization."""
 SCHEDULER_FIELD: Final = "spec.schedulerName"
 """Entry of Pod.unsupported for pods of a scheduler whose filters Ebb does not know."""
 Judged = Mapping[int, tuple[Pod, Pod]]
-"""Converted pods by the id of the decoded pod: the decoded pod, and its conversion."""
+"""By `id` of each decoded pod: the decoded pod, and the converted pod."""
 
 
 def judged_by(

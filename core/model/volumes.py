@@ -260,11 +260,12 @@ class _VolumeLookup:
             self.disk_users.get((disk.driver, disk.handle, read_only), 0)
             for read_only in (True, False)
         )
-        # As for a ReadWriteOnce claim: the disk is attached to one node, so none of them moves.
+        # As for a ReadWriteOnce claim, the disk is attached to one node, so Ebb moves none of the
+        # pods.
         if writers and readers + writers > 1:
-            return f"{where}: {readers + writers} pods share it, and one node alone may write it"
+            return f"{where}: {readers + writers} pods share it, and only one node can mount it"
         if disk.counted and not self.limits_known:
-            return f"no CSINode is known, so how many volumes of {disk.driver} a node takes"
+            return f"no CSINode was read, so the attach limit of {disk.driver} is unknown"
         return ""
 
     def _volume(self, pod: Pod, use: ClaimUse, key: str) -> Volume | str:
@@ -297,7 +298,7 @@ class _VolumeLookup:
         return f"{users} pods share it, and only one node can mount it" if shared else ""
 
     def _placing(self, placing: NodeConstraints, volumes: Iterable[Volume]) -> NodeConstraints:
-        """Return the constraints with the volumes; equal constraints share one object."""
+        """Return the constraints with the volumes' topologies; equal ones share one object."""
         reaches = {one.reach for one in volumes if one.reach != EVERYWHERE}
         if not reaches:
             return placing

@@ -16,8 +16,8 @@ KEEPERS: Final = frozenset((REPLICA_SET, "ReplicationController", STATEFUL_SET))
 def goes_by_cost(pod: Pod) -> bool:
     """Return whether a scale-in reads the pod's deletion cost; only ReplicaSets do.
 
-    A pod of a gang has no cost: a scale-in would take one member because of its node, although
-    the others run elsewhere.
+    False for a pod of a gang: a scale-in would delete one member because of its node, although the
+    other members run elsewhere.
     """
     return pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.ties.gang
 

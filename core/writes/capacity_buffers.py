@@ -28,11 +28,12 @@ from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE, share_of_room
 
 PUBLISHED_MAX: Final = 16
-"""Maximum number of buffers; the largest demand of each reach comes before any reach's second."""
+"""Maximum number of buffers. The largest demand of each reach comes before the second largest of
+any reach."""
 REPLICAS_MAX: Final = 1000
 """Maximum number of replicas of a buffer."""
 MATERIAL: Final = 10
-"""A buffer is resized if its replicas change by more than one part in this many."""
+"""A buffer is resized only if its replicas change by more than a tenth."""
 PREFIX: Final = "ebb-reserve-"
 NAME_DIGITS: Final = 12
 INHERITED: Final = ""
@@ -184,7 +185,7 @@ def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
 
 def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
     """Yield the writes that turn the *found* objects into the *asked* ones, reductions first."""
-    # Between an addition and a reduction the autoscaler could buy nodes for old and new pods.
+    # If additions came first, the autoscaler could add nodes for both the old and the new pods.
     for name in sorted(found.buffers.keys() - asked.keys()):
         yield Change(Operation.DROP_BUFFER, name, version=found.buffers[name].version)
     for name in sorted(found.templates.keys() - asked.keys()):

@@ -1,6 +1,7 @@
 """Remove everything that Ebb has written from a Node; pure.
 
-The scale-down protection is removed at once. Nobody could remove it later.
+The scale-down protection is removed at once, not after a delay: after a cleanup, no controller
+removes it.
 """
 
 from core.marks.mark import guard_of

@@ -32,7 +32,9 @@ costs more than 0 counts as empty, so that Karpenter would evict its pods. A low
 cause this. From 1.15 on, Karpenter reads karpenter.sh/disruption-cost first. Source: EvictionCost
 and IsEmpty of sigs.k8s.io/karpenter v1.15.0."""
 COSTS_A_STEP: Final = 64
-"""Number of different costs of nodes of one age, so that one node empties before the next."""
+"""Number of different costs for nodes that were marked in the same step of time.
+
+So scale-ins empty one node before the next."""
 NEXT_MIN: Final = -1_000_000
 """Lowest cost on scale-in targets, which have costs up to -1; a pod without a cost counts as 0."""
 COST_MAX: Final = NEXT_MIN - 1
@@ -40,7 +42,9 @@ COST_MAX: Final = NEXT_MIN - 1
 COST_EPOCH_SECONDS: Final = 1_672_531_200
 """Start of 2023; no mark is older."""
 COST_STEP_SECONDS: Final = 600
-"""Marks in one step have the same age; costs reach COST_MAX only after the year 2050."""
+"""Length of a step of time: marks in one step count as equally old.
+
+Costs reach COST_MAX only after the year 2050."""
 
 Costs = Mapping[str | None, int]
 """Costs by node."""
@@ -70,8 +74,8 @@ def decide_costs(
     *next_in_line*: ranks of unmarked nodes whose pods also get a cost
     (core.engine.scale_in_targets).
 
-    Removals and updates alternate as long as there are both. Within each, namespaces take turns,
-    and pods on nodes with the oldest marks come first.
+    Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
+    the updates of a namespace, those on nodes with the oldest marks come first.
 
     The writes depend only on the cluster and the targets, so any leader cleans up after another.
     Applied to its own result, the function returns no writes. Costs of others are never changed.
@@ -92,11 +96,11 @@ def decide_costs(
 
 
 def pods_of_other_writers(cluster: Cluster) -> tuple[Pod, ...]:
-    """Return the pods whose deletion cost another controller writes, so that Ebb cannot steer.
+    """Return the pods whose pod deletion cost is written by another controller.
 
-    Such controllers are Karpenter's PodDeletionCostManagement and Koordinator's ScaleDownBinPack:
-    they write a cost on each pod, by its node. Costs from a pod template are equal on all pods of
-    a ReplicaSet, so they are not meant.
+    Examples are Karpenter's PodDeletionCostManagement and Koordinator's ScaleDownBinPack: they set
+    a cost on each pod that depends on its node. Ebb cannot decide which of these pods a scale-in
+    deletes. Costs from a pod template are equal on all pods of a ReplicaSet, so they do not count.
     """
     foreign: dict[tuple[str, str], list[Pod]] = {}
     for pod in cluster.pods:
@@ -126,7 +130,10 @@ def _in_turns(writes: Iterable[Write[Pod]]) -> list[Write[Pod]]:
 
 
 def _to_clear(pod: Pod, costs: Costs) -> bool:
-    """Return whether to remove Ebb's cost: its node has none any more, or someone changed it."""
+    """Return whether to remove Ebb's cost from a pod.
+
+    It is removed if the node of the pod gives it no cost any more, or if someone changed the cost.
+    """
     # If a person removed the cost only (None), keep Ebb's own annotation: it shows that the cost
     # was written once, so that Ebb does not write it again.
     ours = pod.deletion_cost_ours
@@ -146,7 +153,7 @@ def _to_set(pod: Pod, costs: Costs) -> bool:
 
 
 def _is_next(cost: str) -> bool:
-    """Return whether a cost is one of scale-in targets."""
+    """Return whether a cost is that of pods on scale-in targets."""
     return _NEXT.fullmatch(cost) is not None and int(cost) >= NEXT_MIN
 
 

@@ -248,7 +248,8 @@ LAST: Final = {
     Event.REMOVABLE,
     Event.MARK_REMOVED,
 }
-"""Events whose write is the last one on the Node in a reconciliation."""
+"""If one of these events leads to a write, Ebb writes nothing else to the Node in the same
+reconciliation."""
 
 
 def states(node: Node) -> Iterator[State]:

@@ -2,8 +2,8 @@
 
 In mode observe new marks are only reported; marks and annotations of mode enforce are removed.
 Scale-down protection starts with the mark. It ends when the node is empty, returns when a pod
-arrives, and stays for some time after a release of the mark. Nothing is written on a node that is
-being deleted. A real Cluster Autoscaler requires this (core.marks has the keys).
+arrives, and stays for some time after a release of the mark. Ebb writes nothing to a Node that is
+being deleted. These rules follow from the behavior of Cluster Autoscaler. core.marks has the keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ PROTECTIONS_A_PASS_MAX: Final = 200
 """Maximum number of protections of unmarked nodes in one reconciliation; a new leader protects all
 empty nodes."""
 WATCH_SECONDS: Final = 300
-"""Time for which a new leader observes before it ends what a leader with another clock has set."""
+"""Time for which a new leader observes before it acts on an end that another leader has set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class LeaderObservations:
     hard: frozenset[str] = frozenset()
     """Nodes that are being drained; their mark must be NoSchedule regardless of its age."""
     failed: Mapping[str, Blocker] = field(default_factory=dict)
-    """Nodes whose drain failed, with the reason."""
+    """Reason for the failed drain, by node."""
     held: Mapping[str, int] = field(default_factory=dict)
     """Unix second of the last reconciliation in which each unmarked node was to be protected."""
     reserved: Mapping[str, int] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def decide(
 
     Urgent writes come first, NoSchedule marks first. Then come other writes, then protection of
     unmarked nodes, empty nodes first. New marks come last, in the plan's order. Without a *watch*
-    only the cluster counts.
+    the facts come from the cluster alone.
     """
     if watch is None:
         watch = LeaderObservations(
@@ -108,7 +108,7 @@ def decide(
         )
     planner = NodePatchPlanner(cluster, plan, config, _Moment(now_seconds, owner, watch))
     writes = [write for node in cluster.nodes for write in planner.of(node)]
-    # Any prefix of a plan is a valid plan.
+    # In the plan's order, the marks written so far always form a valid plan.
     marks = _of(WriteKind.MARK, writes, lambda write: planner.order[write.key])
     protections = _of(
         WriteKind.PROTECT_UNMARKED,
@@ -160,7 +160,10 @@ class NodePatchPlanner:
         self._busy = busy(cluster, config.scale_down_protection.utilization, Now(self._now))
 
     def of(self, node: Node) -> Iterable[Write[Node]]:
-        """Return the writes for a Node: per event, the transition of its first matching state."""
+        """Return the writes for a Node: one for each event with a transition from its states.
+
+        If several states of the Node have a transition for an event, the first one counts.
+        """
         current, reserve_written = tuple(states(node)), False
         for event in self._events(node):
             acts = TABLE[event]
@@ -229,7 +232,7 @@ class NodePatchPlanner:
                 yield Event.BACKOFF_EXPIRED
 
     def _missing_protection(self, node: Node) -> Iterable[Event]:
-        """Yield whether to set the protection; the rest of an earlier protection may suffice."""
+        """Yield the event that sets the protection, unless enough of an earlier one remains."""
         seconds, guard = self._config.scale_down_protection.after_release_seconds, guard_of(node)
         end = seconds_of(guard.until) if guard else None
         for_now = end is not None and seconds < 2 * (end - self._now) <= 2 * seconds
@@ -455,7 +458,7 @@ class NodePatchPlanner:
         return {DETAILS_ANNOTATION: encode_details(details)}
 
     def _protected(self, node: Node, until: str) -> dict[str, str | None]:
-        """Return the annotations for the protection; for a node left to drift, none at all."""
+        """Return the annotations for the protection; for a drifted node, those that remove it."""
         if node.name in self._unprotectable:
             return _unprotected(node) if GUARD_OURS_ANNOTATION in node.annotations else {}
         return _protected(node, until)
@@ -516,7 +519,7 @@ def _unprotected(node: Node) -> dict[str, str | None]:
 
 
 def _without_ours(node: Node) -> dict[str, str | None]:
-    """Return the removal of everything of Ebb from a leaving node, except its backoff."""
+    """Return the annotations that remove those of Ebb from a leaving node, except its backoff."""
     return dict.fromkeys(one for one in ours(node) if one != BACKOFF_ANNOTATION)
 
 

@@ -127,8 +127,8 @@ class Write(Generic[Object]):
 def fingerprint(found: Node | Pod) -> tuple[str | None, ...]:
     """Return all facts on which a decision about a mark, protection or cost depends."""
     if isinstance(found, Node):
-        # The setting `leavingTaints` marks nodes of a Cluster, not those that a writer reads: it
-        # must not make the two differ.
+        # `leaving_taints` is set on the nodes of a Cluster, but not on Nodes that a writer reads.
+        # It must not make the two differ.
         known = replace(found, leaving_taints=()) if found.leaving_taints else found
         leaving = "being deleted" if being_deleted(known) else why_leaving(known)
         mark = found.labels.get(MARK_LABEL)

@@ -28,7 +28,7 @@ def test_each_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         for _ in range(3):
             notices.observe(ClusterSnapshot(ONE, CONFIG))
     assert [record.message for record in caplog.records] == [
-        "no autoscaler was found, so it is unknown which nodes can be removed",
+        "no autoscaler was found, so Ebb does not know which nodes it can remove",
         "a configured pool selects no node",
     ]
 

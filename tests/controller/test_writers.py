@@ -423,8 +423,8 @@ async def test_later_batch_writes_only_urgent_writes_at_once() -> None:
         late = asyncio.create_task(world.carry_out(writes))
         await world.api.under_way(WRITERS_MAX + 3)
     first, second = await early, await late
-    assert first.why == "a later pass has decided again"
-    assert second.why == "an earlier pass is still writing"
+    assert first.why == "a later reconciliation has decided again"
+    assert second.why == "an earlier reconciliation is still writing"
     assert world.written(WriteKind.MARK) == NAMES[:WRITERS_MAX]
     assert world.written(WriteKind.RELEASE_MARK) == NAMES[60:63]
     assert (first.dropped, second.dropped) == (50 - WRITERS_MAX, 11)
@@ -439,7 +439,7 @@ async def test_node_that_is_still_being_written_is_left_to_next_pass() -> None:
         await world.api.under_way(1)
         late = await world.carry_out(world.writes(WriteKind.RELEASE_MARK, NAMES[:1]))
     await early
-    assert (late.dropped, late.why) == (1, "an earlier pass is still writing this node")
+    assert (late.dropped, late.why) == (1, "an earlier reconciliation is still writing this node")
     assert world.written(WriteKind.MARK) == NAMES[:1]
 
 

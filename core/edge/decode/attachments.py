@@ -1,6 +1,6 @@
 """Decode VolumeAttachments into core.model.volumes; errors name the field.
 
-kube-scheduler counts every VolumeAttachment, whether the volume is attached yet or is being
+kube-scheduler also counts a VolumeAttachment whose volume is not attached yet or is being
 detached, so the status is not read.
 """
 

@@ -1,7 +1,8 @@
-"""Decode what autoscalers publish into core.model.node_groups; errors name the field.
+"""Decode NodePools, NodeClaims and the status of Cluster Autoscaler into core.model.node_groups.
 
-Cluster Autoscaler writes its status every few seconds, as YAML in a ConfigMap. The lines that
-change each time are removed before the YAML is parsed, and equal texts are parsed once.
+Errors name the field. Cluster Autoscaler writes its status every few seconds, as YAML in a
+ConfigMap. The lines that change each time are removed before the YAML is parsed, and equal texts
+are parsed once.
 """
 
 import re
@@ -27,7 +28,7 @@ GROUPS_MAX: Final = 300
 GROUP_CHARS_MAX: Final = 512
 """Maximum length of the id of a node group; that of GKE is a URL."""
 NAMES_CHARS_MAX: Final = 18 * 1024
-"""Maximum length of the names of all node groups of a status."""
+"""Maximum length of the names of all node groups of a status together."""
 PARSED_MAX: Final = 4
 """Maximum number of parsed statuses that are kept; there is only one in use."""
 SIZE_MAX: Final = 2**31 - 1
@@ -116,7 +117,7 @@ def node_pool(obj: NodePoolObject) -> NodePool:
 
 
 def _fixed(spec: NodePoolSpec) -> str:
-    """Return why Karpenter removes no empty node of the pool; empty if it does."""
+    """Return why Karpenter removes no empty nodes of the pool; an empty text if it does."""
     if spec.replicas is not None:
         nodes = min(max(spec.replicas, 0), SIZE_MAX)
         return f"keeps a fixed number of nodes (spec.replicas: {nodes})"
@@ -125,8 +126,8 @@ def _fixed(spec: NodePoolSpec) -> str:
         return "removes no empty nodes (spec.disruption.consolidateAfter: Never)"
     budgets = BUDGETS.read(found.budgets, "spec.disruption.budgets")
     blocked = set(_blocked(budgets or ()))
-    # An empty node goes by emptiness, or with others by consolidation, unless the policy is
-    # WhenEmpty.
+    # Karpenter removes an empty node for the reason Empty, or together with other nodes for the
+    # reason Underutilized. With the policy WhenEmpty it has only the reason Empty.
     ways = {"Empty"} if found.consolidation_policy == "WhenEmpty" else {"Empty", "Underutilized"}
     if ways <= blocked:
         return 'removes no empty nodes (spec.disruption.budgets: nodes "0" at all times)'
@@ -147,8 +148,8 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
     drifted = next((one for one in conditions if one.type == "Drifted"), None)
     since = None
     if drifted is not None and drifted.status == "True":
-        # The API requires the time; without one the drift counts as old, so that it is not held
-        # up.
+        # The API requires the time. If it is missing, the drift counts as old, so that Ebb does
+        # not delay the replacement of the node.
         since = unix_seconds(drifted.last_transition_time) or 0
     return NodeClaim(
         name=checked(obj.metadata.name, "metadata.name"),
@@ -158,7 +159,7 @@ def node_claim(obj: NodeClaimObject) -> NodeClaim:
 
 
 def autoscaler_status(obj: StatusObject) -> AutoscalerStatus:
-    """Create an AutoscalerStatus from a ConfigMap; it says why its groups are unknown.
+    """Create an AutoscalerStatus from a ConfigMap: the node groups, or why they are unknown.
 
     Raises: InvalidInputError with the field.
     """

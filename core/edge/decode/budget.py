@@ -12,15 +12,15 @@ from core.model.constraints import PodSelector
 from core.model.errors import InvalidInputError
 
 ALWAYS_ALLOW: Final = "AlwaysAllow"
-"""The policy that always allows to evict pods that are not Ready."""
+"""The unhealthyPodEvictionPolicy that always allows evicting pods that are not Ready."""
 
 
 SELECTOR: Final = Bounded[LabelSelector](LabelSelector, bytes_max=48 * 1024)
-"""Selectors. One with 500 values of the maximum length has 33 kB."""
+"""Limit on a selector; a selector with 500 values of the maximum length has 33 kB."""
 KEPT_BYTES_MAX: Final = 62_000
-"""Maximum memory that a selector takes."""
+"""Maximum memory of a decoded selector."""
 SMALL_BYTES: Final = 4 * 1024
-"""Size in JSON of a selector that surely takes less."""
+"""Size of a selector in JSON up to which it always takes less memory than KEPT_BYTES_MAX."""
 
 
 class BudgetStatus(Struct):
@@ -69,7 +69,10 @@ def budget(obj: BudgetObject) -> DisruptionBudget:
 
 
 def _selector(raw: msgspec.Raw, namespace: str) -> tuple[PodSelector, str]:
-    """Return the selector, or that of the whole namespace with the limit that *raw* exceeds."""
+    """Return the selector and an empty text.
+
+    If it is too large, return a selector for all pods of the namespace, and the exceeded limit.
+    """
     too_much = SELECTOR.why_too_large(raw)
     if not too_much:
         found = pods_of(SELECTOR.read(raw, "spec.selector"), (namespace,))

@@ -1,7 +1,7 @@
 """Decode CapacityBuffers and PodTemplates into core.model.buffers; errors name the field.
 
-Tenants write buffers, and the controller of an autoscaler writes their status. A fault in either
-disables this buffer only, and is reported.
+Tenants write buffers, and the controller of an autoscaler writes their status. If either contains
+a fault, Ebb ignores only this buffer, and reports the fault.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.buffers import Buffer, PodTemplate
 
 ACTIVE: Final = "buffer.x-k8s.io/active-capacity"
-"""The strategy for room on existing nodes; other strategies add nodes only later."""
+"""Provisioning strategy that keeps room on running nodes; other strategies add nodes later."""
 READY: Final = "ReadyForProvisioning"
-"""The condition by which a controller accepts the buffer."""
+"""Condition that is True if an autoscaler has accepted the buffer."""
 REASON_CHARS_MAX: Final = 80
 REPLICAS_MAX: Final = 2**31 - 1
 """Maximum of a 32-bit number, as in the API."""
@@ -114,7 +114,7 @@ def _scalable(found: Reference) -> tuple[str, str]:
 
 
 def _fault(obj: BufferObject) -> str:
-    """Return why Ebb keeps no room for the buffer; empty if nothing in the buffer forbids it."""
+    """Return why Ebb must not keep room for the buffer; empty if the buffer allows it."""
     spec, status = obj.spec or BufferSpec(), obj.status or BufferStatus()
     if obj.metadata.deletion_timestamp is not None:
         return "the buffer is being deleted"

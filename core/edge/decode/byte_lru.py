@@ -1,27 +1,29 @@
-"""Caches that are limited by bytes, because tenants choose their keys."""
+"""Cache values up to a limit of bytes, because tenants choose the keys and their size."""
 
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
 KEPT_BYTES_MAX: Final = 16 * 1024**2
-"""Maximum charge of a cache; enough for thousands of ordinary templates."""
+"""Maximum charge of a cache: the estimated memory of its entries. It is enough for the constraints
+of thousands of ordinary pod templates."""
 KEY_BYTES_MAX: Final = 8 * 1024
-"""Maximum size of the source of an entry; values from larger sources are not cached."""
+"""Maximum size of the JSON of an entry; values decoded from larger JSON are not cached."""
 ENTRY_BYTES: Final = 512
-"""Charge of an entry in addition to its bytes: dict, tuples and object headers."""
+"""Bytes charged for every entry: dict, tuples and object headers."""
 MADE_OF_BYTE: Final = 12
-"""Memory that the values from one byte of JSON take, including the byte itself."""
+"""Bytes charged for each byte of JSON: the byte itself, and the values decoded from it."""
 PART_BYTES: Final = 8
-"""Charge of a tuple in a key, and of any part of a key that is not text."""
+"""Size of a tuple in a key, and of any part of a key that is not text."""
 
 Key_ = TypeVar("Key_", bound=Hashable)
 Value_ = TypeVar("Value_")
 
 
 class ByteBoundedCache(dict[Key_, Value_ | None]):
-    """Values by key in two generations; when the young generation is full, it becomes the old one.
+    """Values by key in two generations.
 
-    `cache[key]` is None without a young entry; the lookup costs as much as that of a dict.
+    When the young generation is full, it replaces the old one. `cache[key]` returns a young entry
+    or None, as fast as a dict; `made` also looks for an old entry.
     """
 
     __slots__ = ("_charged", "_half", "_old")
@@ -36,9 +38,9 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return None
 
     def made(self, key: Key_, make: Callable[[], Value_], size: int | None = None) -> Value_:
-        """Return the old entry or a new one, and make it young.
+        """Return the value of the old entry, or a new one, and store it as a young entry.
 
-        *size*: bytes of the source of the value; None: the bytes of the key.
+        *size*: size of the JSON of the value in bytes; None: the size of the key.
         """
         old = self._old.get(key)
         value = make() if old is None else old
@@ -55,7 +57,7 @@ class ByteBoundedCache(dict[Key_, Value_ | None]):
         return value
 
     def same(self: "ByteBoundedCache[Key_, Key_]", value: Key_, size: int) -> Key_:
-        """Return one shared object for equal values; *size*: bytes of the source."""
+        """Return one shared object for equal values; *size*: size of its JSON in bytes."""
         return self[value] or self.made(value, lambda: value, size)
 
 

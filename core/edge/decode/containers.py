@@ -13,11 +13,11 @@ from core.model.constraints import ANY_IP, HostPort
 RESTART_ALL_ACTION: Final = "RestartAllContainers"
 
 Block = tuple[str, str | None, bytes]
-"""Name, restart policy and resources of a container."""
+"""Name, restart policy and resources (JSON) of a container."""
 
 
 class Containers(NamedTuple):
-    """What Ebb reads of the containers of a pod."""
+    """The properties of a pod's containers that Ebb uses."""
 
     main: tuple[Block, ...]
     init: tuple[Block, ...]

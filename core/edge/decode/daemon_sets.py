@@ -17,7 +17,7 @@ from core.model.constraints import Toleration
 KEPT_BYTES_MAX: Final = 62_000
 """Maximum memory that a DaemonSet takes; a DaemonSet that would take more is unreadable."""
 SMALL_BYTES: Final = 4 * 1024
-"""Size in JSON of constraints that surely take less."""
+"""Size of constraints in JSON up to which they always take less memory than KEPT_BYTES_MAX."""
 
 
 def _tolerates(condition: str, effect: str) -> Toleration:
@@ -34,7 +34,7 @@ ADDED: Final = (
 )
 """Tolerations that the DaemonSet controller adds to each pod."""
 ADDED_ON_HOST: Final = _tolerates("network-unavailable", "NoSchedule")
-"""The same for pods with hostNetwork."""
+"""Toleration that the DaemonSet controller adds to each pod with hostNetwork."""
 
 
 class DaemonSetSpec(Struct):
@@ -49,7 +49,8 @@ class DaemonSetObject(Struct):
 def daemon_set(obj: DaemonSetObject) -> DaemonSet | None:
     """Create a DaemonSet; None if it is being deleted. Raises: InvalidInputError with the field.
 
-    If the constraints exceed a limit, the DaemonSet counts as one for all nodes.
+    If the constraints of its pods exceed a limit, Ebb reads only the tolerations that the
+    DaemonSet controller adds.
     """
     meta = obj.metadata
     if meta.deletion_timestamp is not None:

@@ -1,4 +1,4 @@
-"""Decode facts about the disruption of a pod from its volumes and annotations."""
+"""Decode the facts that decide whether a pod may be disrupted: volumes, annotations and others."""
 
 from collections.abc import Mapping, Sequence
 from sys import intern
@@ -27,22 +27,22 @@ from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFact
 NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
 _SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
-"""Shared facts of pods that have neither claims nor times."""
+"""Shared objects for pods with no other facts than local volumes and running to completion."""
 DEFERRED: Final = "Deferred"
-"""Reason of a resize that the kubelet tries again when other pods have left."""
+"""Reason of the condition PodResizePending if the kubelet retries when the node has room."""
 COMPLETING: Final = frozenset({"Never", "OnFailure"})
 """Restart policies under which the kubelet does not restart a container that has succeeded."""
 IN_MEMORY: Final = "Memory"
 GRACE_SECONDS: Final = 30
-"""Default of the API server for the grace period."""
+"""Default of terminationGracePeriodSeconds."""
 OVERDUE_SECONDS: Final = 30
-"""Time after the grace period for which Cluster Autoscaler counts a pod (LongTerminating)."""
+"""Time after the grace period from which Cluster Autoscaler ignores a pod (LongTerminating)."""
 
 
 def disruption_facts_of(
     obj: PodObject, containers: Containers, volumes: Sequence[Volume], labels: Mapping[str, str]
 ) -> DisruptionFacts:
-    """Return the facts of a pod; excess volumes are ignored."""
+    """Return the facts about a pod; volumes beyond VOLUMES_MAX are ignored."""
     claims: list[ClaimUse] = []
     local: list[str] = []
     disks: list[InlineDisk] = []
@@ -77,7 +77,7 @@ def disruption_facts_of(
 
 
 def _gang(spec: PodSpec) -> str:
-    """Return the name of the group with which the pod is scheduled; empty if it is in none."""
+    """Return the name of the pod group (gang) of the pod; empty if the pod is in none."""
     if spec.scheduling_group is not None:
         return (spec.scheduling_group.pod_group_name or "")[:NAME_MAX]
     ref = spec.workload_ref
@@ -88,7 +88,7 @@ def _gang(spec: PodSpec) -> str:
 
 
 def _resize_deferred(obj: PodObject) -> bool:
-    """Return whether the kubelet waits for room for a resize (KEP-1287); this is rare."""
+    """Return whether the kubelet defers a resize until the node has room (KEP-1287); rare."""
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
     if RESIZE_PENDING.encode() not in raw:
         return False
@@ -100,7 +100,10 @@ def _resize_deferred(obj: PodObject) -> bool:
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:
-    """Return whether the pod ends when its containers have succeeded; the default is Always."""
+    """Return whether the pod ends when its containers have succeeded: no restart policy is Always.
+
+    Always is the default.
+    """
     # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
     # with restartPolicy: Always) end with the other containers, so they do not count.
     return bool(containers.main) and all(
@@ -109,7 +112,7 @@ def _completes(spec: PodSpec, containers: Containers) -> bool:
 
 
 def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
-    """Return one shared object for all pods with local data in volumes of these names."""
+    """Return one shared object for all pods with local volumes of these names."""
     if not (volumes or completes):
         return NO_DISRUPTION_FACTS
     key = volumes, completes
@@ -132,7 +135,7 @@ def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> tuple[tuple[str,
 
 
 def _overdue(obj: PodObject) -> int | None:
-    """Return the Unix second by which a terminating pod should have ended."""
+    """Return the Unix second by which a terminating pod should have ended, or None."""
     since = unix_seconds(obj.metadata.deletion_timestamp)
     if since is None:
         return None

@@ -1,4 +1,4 @@
-"""Decode the output of kubectl with -o json into a Cluster: lists, or a single object."""
+"""Decode dumps into a Cluster: output of `kubectl get -o json`, lists or a single object."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from core.model.read_options import ReadOptions
 COMMAND: Final = (
     f"kubectl get {','.join(kind.short for kind in KINDS if kind.in_dumps)} -A -o json"
 )
-"""Command that creates a dump; kubectl fails for kinds that the cluster does not serve, so these
-need another dump."""
+"""Command that creates a dump. kubectl fails if the cluster does not serve one of the kinds, so
+the command names only kinds that every cluster serves; a second dump can contain the others."""
 HOW_TO: Final = f"create it with: {COMMAND}"
 LIST: Final = "List"
-"""Suffix of the kind of a list; unlike in a plain List, its items do not name their kind."""
+"""Suffix of the kind of a list, such as PodList; its items need not name their kind."""
 
 
 _TEXT: Final = re.compile(rb"\S")
@@ -74,7 +74,9 @@ def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None
 def objects(
     raw: bytes, source: str, refused: list[str], time: DumpTime | None = None
 ) -> Iterator[tuple[str, Object | None]]:
-    """Yield kind and object, or its placeholder; None if the object does not count.
+    """Yield the kind of each object, and the object or its placeholder.
+
+    None: the object does not count, such as a finished pod, or Ebb does not know its kind.
 
     Raises: InvalidInputError if the dump is not JSON.
     """
@@ -92,10 +94,10 @@ def objects(
 def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, Bytes, str]]:
     """Yield the kind of each object, its bytes, and its place in the source.
 
-    A dump may be one object, one list, a list of lists, or several of these, one a line. Objects
-    of other APIs are skipped if their kind has the name of a kind that Ebb knows.
+    A dump may be one object, one list, a list of lists, or several of these, one on each line.
+    Objects of other APIs are skipped if their kind has the name of a kind that Ebb knows.
 
-    Raises: as `objects`; also for a list of which the server has more.
+    Raises: as `objects`; also if a list is incomplete.
     """
     if not raw.strip():
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
@@ -152,7 +154,7 @@ def _items(
 
 
 def _check_whole(head: AnyObject, source: str) -> None:
-    """Raise InvalidInputError for a page of a list: the objects of other pages would be missing.
+    """Check that a list is not only one page. Raises: InvalidInputError.
 
     Source: Kubernetes API concepts, "Retrieving large results sets in chunks".
     """

@@ -1,4 +1,4 @@
-"""Estimate when a dump of a cluster was created, from the times of its objects."""
+"""Estimate when a dump (a file with the objects of a cluster) was created, from its objects."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,18 +26,21 @@ _PHASE: Final = msgspec.json.Decoder(_PodPhase)
 
 
 class DumpTime:
-    """Collects times of a dump, and pods at odds with their phase, for its Cluster has neither."""
+    """Collect the times of objects in a dump, and count Running pods without a node.
+
+    The decoded Cluster contains neither heartbeats nor phases.
+    """
 
     def __init__(self) -> None:
         self.running_nowhere = 0
-        """Number of pods that run and are on no node."""
+        """Number of pods with phase Running that are bound to no node."""
         self._heartbeats: dict[str, int] = {}
-        """Latest heartbeat by node, in Unix seconds."""
+        """Latest time in each Node object, usually a heartbeat, by node; Unix seconds."""
         self._finished = 0
         """Latest creation of a finished pod, in Unix seconds."""
 
     def add_node(self, name: str, raw: Bytes) -> None:
-        """Record the latest heartbeat of a Node; an invalid object is ignored."""
+        """Record the latest time in a Node object; an invalid object is ignored."""
         try:
             self._heartbeats[name] = times(raw, name).newest
         except InvalidInputError:
@@ -59,10 +62,10 @@ class DumpTime:
         self.running_nowhere += status is not None and status.phase == RUNNING
 
     def estimate(self, pods: Iterable[Pod], clock_seconds: int) -> int:
-        """Return the estimated creation time in Unix seconds, or *clock_seconds* without times.
+        """Return the estimated creation time of the dump in Unix seconds.
 
-        The estimate is the latest creation of a pod, or the median of the nodes' heartbeats if
-        later.
+        It is the latest creation of a pod, or the median of the nodes' heartbeats if that is
+        later. It is at most *clock_seconds*, and equal to it if no time is known.
         """
         created = (pod.created_seconds for pod in pods)
         heartbeats = sorted(one for one in self._heartbeats.values() if one)

@@ -1,4 +1,4 @@
-"""Decode bytes, fields and names; errors say where the fault is."""
+"""Decode and check fields of API objects: JSON, amounts, times, names; errors name the field."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -15,7 +15,7 @@ from core.model.quantity import millis, whole
 
 NAME_MAX: Final = 253
 NAMES_MAX: Final = 65_536
-"""Maximum number of cached names of nodes and namespaces, so that each is checked once."""
+"""Maximum number of cached names; each name of a node or namespace is checked only once."""
 SHOWN_MAX: Final = 80
 """Maximum length of a name in an error."""
 TOO_DEEP: Final = "is nested too deeply"
@@ -30,15 +30,16 @@ RESOURCE_NAME_MAX: Final = 317
 Bytes = bytes | msgspec.Raw
 Value_ = TypeVar("Value_")
 ApiName = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
-"""A name, or another short text. A longer text is invalid, so that nobody keeps it."""
+"""A name, or another short text. Decoders reject a longer text before it is stored."""
 
 
 class Bounded(Generic[Value_]):
     """A limit for a field whose size the API does not limit.
 
-    The wire type takes such a field as bytes: `taints: Annotated[msgspec.Raw, TAINTS] = NULL`.
-    `read` rejects the bytes before anything is decoded, if there are too many of them, or too many
-    items. msgspec checks its own `max_length` only after it has built the whole list.
+    The struct of an object keeps such a field as JSON:
+    `taints: Annotated[msgspec.Raw, TAINTS] = NULL`. `read` rejects JSON with too many bytes or
+    items before it decodes anything. msgspec's own `max_length` would be checked only after the
+    whole list has been built.
     """
 
     def __init__(
@@ -51,15 +52,16 @@ class Bounded(Generic[Value_]):
     ) -> None:
         """Create a limit for fields of type *shape*; at least one of the limits is given.
 
-        *items_max* limits how often *of* occurs. With the default, each item is an object.
+        *items_max*: how often the bytes *of* may occur in the JSON. The default of *of* counts
+        opening braces, so it limits the number of objects.
         """
         self.shape, self.bytes_max, self.items_max, self._of = shape, bytes_max, items_max, of
-        # No field with so few bytes exceeds a limit.
+        # A field with at most so many bytes cannot exceed a limit, so `read` does not check it.
         self._surely_few = min(most for most in (bytes_max, items_max) if most is not None)
         self._decode: Callable[[Any], Value_ | None] = msgspec.json.Decoder(shape | None).decode
 
     def read(self, raw: Bytes, field: str) -> Value_ | None:
-        """Decode the bytes of a field; None for null.
+        """Decode the JSON of a field; None if the field is null or missing.
 
         Raises: InvalidInputError with the path of the fault, also if the field exceeds the limit.
         """
@@ -88,7 +90,10 @@ def strictly(
     hint: str = "",
     steps_max: int | None = STEPS_MAX,
 ) -> Value_:
-    """Decode, or raise InvalidInputError with the field or position; *steps_max*: see `pruned`."""
+    """Decode JSON. *hint*: end of the error message. *steps_max*: see `pruned`.
+
+    Raises: InvalidInputError with *where*, and the field or position of the fault.
+    """
     try:
         return decoded(decode, bytes(raw), steps_max)
     except FAULTS as fault:
@@ -109,7 +114,7 @@ def _invalid(fault: Exception, field: str) -> InvalidInputError:
 
 
 def _problem_and_path(fault: Exception) -> tuple[str, str]:
-    """Return the problem, and the path of the part with the fault."""
+    """Return the problem, and the path of the invalid field."""
     if isinstance(fault, msgspec.DecodeError):
         problem, _, path = str(fault).partition(" - at `$")
         return problem, path.rstrip("`")
@@ -117,13 +122,13 @@ def _problem_and_path(fault: Exception) -> tuple[str, str]:
 
 
 def where_of(source: str, kind: str, namespace: str | None, name: str) -> str:
-    """Return the name of an object and its source, printable and short."""
+    """Return source, kind and name of an object for a message, printable and short."""
     shown = (f"{namespace}/{name}" if namespace else name)[:SHOWN_MAX]
     return join(source, f"{kind} {shown if shown.isprintable() else ascii(shown)}".strip())
 
 
 def few_bytes(value: object, most: int) -> None:
-    """Check the memory that a value takes. Raises: InvalidInputError if it takes more."""
+    """Check that a value takes at most *most* bytes of memory. Raises: InvalidInputError."""
     taken = memory_of(value)
     if taken > most:
         raise InvalidInputError("", f"takes {taken:,} bytes of memory, the limit is {most:,}")
@@ -163,7 +168,7 @@ def read_quantity(name: str, written: str | float, field: str) -> int:
 
 
 def read_amounts(amounts: Mapping[str, str | float], field: str) -> dict[str, int]:
-    """Return amounts by resource, as `read_quantity`. Raises: InvalidInputError."""
+    """Return the amount of each resource in the unit of `read_quantity`. Raises: as that."""
     return {
         intern(name): read_quantity(name, written, f"{field}.{name}")
         for name, written in amounts.items()
@@ -179,9 +184,9 @@ def unix_seconds(written: str | None) -> int | None:
 
 
 def checked(text: str, field: str) -> str:
-    """Return a name if the API server would accept it; Ebb prints and sorts by names.
+    """Return a name after a rough check: printable ASCII without spaces, not too long.
 
-    Raises: InvalidInputError with the field.
+    So Ebb can print names and sort by them. Raises: InvalidInputError with the field.
     """
     if 0 < len(text) <= NAME_MAX and text.isascii() and text.isprintable() and " " not in text:
         return text

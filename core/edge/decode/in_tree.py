@@ -1,8 +1,8 @@
 """Translate in-tree volumes to the CSI driver that serves them, as kube-scheduler does.
 
 Source: k8s.io/csi-translation-lib; NodeVolumeLimits, VolumeBinding and VolumeRestrictions of
-kube-scheduler. One case is decided more strictly than there: volumes of vSphere count as well,
-since kubelets mount them through the driver too.
+kube-scheduler. Ebb is stricter in one case: vSphere volumes count too, because kubelets also mount
+them through the CSI driver.
 """
 
 import re
@@ -15,14 +15,14 @@ from core.model.constraints import InlineDisk, Requirement, SelectorTerm
 HANDLE_CHARS_MAX: Final = 1024
 """Maximum length of the name of a disk; longer names are a fault."""
 BETWEEN_ZONES: Final = "__"
-"""Separator between the zones in a volume's label."""
+"""Separator between the zones in the zone label of a volume."""
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 NOWHERE: Final = "UNSPECIFIED"
 ZONE_PARTS: Final = 3
-"""Parts of the name of a zone of Google, as in europe-west1-b."""
+"""Number of parts in the name of a Google Cloud zone, such as europe-west1-b."""
 _EBS_PREFIX: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -31,7 +31,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> InlineDisk | None:
     """Return the disk of a volume, or None if it has no in-tree source that is attached.
 
-    *labels*: of the PersistentVolume; a volume of a pod has none.
+    *labels*: labels of the PersistentVolume; empty for a volume in a pod spec.
     """
     handles: tuple[tuple[str, InTreeSource | None, Callable[[InTreeSource], str | None]], ...] = (
         ("ebs.csi.aws.com", found.aws_elastic_block_store, _ebs_handle),
@@ -48,11 +48,15 @@ def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> Inl
 
 
 def mount_of(found: InTreeSources) -> InlineDisk | None:
-    """Return a volume that no CSI driver serves, but that one pod alone may write, or None."""
+    """Return an iSCSI or RBD volume, or None.
+
+    No CSI driver serves it, but kube-scheduler places no two pods that share it on one node,
+    unless both only read it.
+    """
     if one := found.iscsi:
         return _disk("iscsi", one, one.iqn, counted=False)
     if one := found.rbd:
-        # kube-scheduler compares the monitors too; without them two disks may be taken for one.
+        # kube-scheduler also compares the monitors. Without them, two disks may count as one.
         return _disk("rbd", one, f"{one.pool or 'rbd'}/{one.image or ''}", counted=False)
     return None
 
@@ -62,8 +66,9 @@ def affinity_of(
 ) -> tuple[SelectorTerm, ...] | None:
     """Return the required node affinity of a PersistentVolume, with its zones translated.
 
-    kube-scheduler writes the driver's own topology label in the place of the zone label. Nodes
-    have it with the value of their zone once the driver has registered, so Ebb asks for the zone.
+    kube-scheduler replaces the zone label by the topology label of the CSI driver. A node has that
+    label once the driver has registered there, and its value is the node's zone. So Ebb requires
+    the zone.
     """
     if not (found.aws_elastic_block_store or found.gce_persistent_disk or found.cinder):
         return terms
@@ -100,7 +105,7 @@ def _disk(
 
 
 def _azure_handle(source: InTreeSource) -> str | None:
-    """Return the URI of a managed disk; the driver serves no other."""
+    """Return the URI of a managed disk; None for other disks, which the driver does not serve."""
     return source.disk_uri if (source.kind or "managed").lower() == "managed" else None
 
 

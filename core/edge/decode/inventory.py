@@ -31,8 +31,8 @@ class Inventory:
     def __init__(self) -> None:
         self._known: dict[AnyKind, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.unreadable: dict[AnyKind, dict[str, str]] = {kind: {} for kind in KINDS}
-        """Reasons by key; the placeholder of such an object keeps its own node from being
-        marked."""
+        """Reasons by key of the object. While a Node or a Pod cannot be decoded, its placeholder
+        keeps the node from being marked."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Version of a kind, which increases with every change."""
         self._keys: dict[AnyKind, list[str]] = {kind: [] for kind in KINDS}
@@ -99,7 +99,7 @@ class Inventory:
         self._forget(kind, key)
 
     def refused(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
-        """Remove an object that cannot be decoded any more; it counts as unknown."""
+        """Remove an object that cannot be decoded and has no placeholder; record the reason."""
         self._forget(kind, key)
         return self._note(kind, key, reason)
 
@@ -117,16 +117,19 @@ class Inventory:
         return () if before == reason else ((key, reason),)
 
     def relisted(self, kind: AnyKind) -> None:
-        """Recompute what depends on all objects of a kind; for subclasses."""
+        """Handle a new list of all objects of a kind; subclasses override this."""
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
-        """Recompute what depends on a change; None: the object does not exist. For subclasses."""
+        """Handle a change of one object; subclasses override this.
+
+        *before*, *after*: None if the object did or does not exist.
+        """
 
     def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
         """Capture the known state; the returned function creates a Cluster from it, in any thread.
 
-        With 150,000 pods the function takes a good part of a second, too long for the event loop,
-        which renews the Lease.
+        With 150,000 pods the function takes most of a second. That is too long for the event loop,
+        which must renew the Lease.
         """
         objects = {kind.field: self._in_order(kind) for kind in KINDS}
         return partial(self._made_of, objects, options)
@@ -140,7 +143,7 @@ class Inventory:
         return found
 
     def _made_of(self, objects: Ordered, options: ReadOptions) -> Cluster:
-        """Return the same Cluster as before if all objects in it are the same."""
+        """Return a Cluster of these objects: the previous one if nothing has changed."""
         before, known, made = self._made
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != options or not same:

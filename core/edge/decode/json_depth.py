@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 DEPTH_MAX: Final = 64
 """Maximum nesting depth of lists and objects; no field that Ebb reads is deeper than 20."""
 SLACK: Final = 2
-"""Nesting depth of values that are skipped in one step; they may exceed DEPTH_MAX by this much."""
+"""Nesting depth of a value that one step skips as a whole, so it may exceed DEPTH_MAX."""
 
 STEPS_MAX: Final = 20_000
 """Maximum number of steps to cut one object or answer; about 15 ms of the event loop.
@@ -51,7 +51,10 @@ misread."""
 def decoded(
     decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = STEPS_MAX
 ) -> Value_:
-    """Decode; cut values that are nested too deeply first. Raises: as *decode*, `pruned`."""
+    """Decode JSON; if it is nested too deeply, decode it with the deep values cut to null.
+
+    Raises: as *decode* and `pruned`.
+    """
     try:
         return decode(raw)
     except RecursionError:

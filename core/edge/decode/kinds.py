@@ -58,9 +58,10 @@ class Kind(Generic[Wire_, Model_]):
     older: tuple[str, ...] = ()
     """Paths in older versions of the API, for servers that do not serve the current one."""
     optional: bool = False
-    """The kind may be absent, or may not be readable; it has no objects then."""
+    """The kind has no objects if the API server does not serve it or RBAC does not allow reading
+    it."""
     in_dumps: bool = True
-    """The documented dump command names the kind, because every cluster serves it."""
+    """The command that creates a dump names the kind, because every cluster serves it."""
     only: Callable[[Config], str] | None = None
     """Returns namespace/name of the only object that is listed and watched; None: all objects."""
     wire: type[Wire_]
@@ -312,6 +313,6 @@ KINDS: Final[tuple[AnyKind, ...]] = (
 )  # fmt: skip
 """All kinds in the order of listing, nodes first.
 
-Pods on a node that was added after the list of nodes are ignored then, but no node looks empty by
-mistake."""
+If a node is added after the list of nodes, its pods are ignored. In the other order, the node
+would look empty by mistake."""
 BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}

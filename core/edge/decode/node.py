@@ -36,15 +36,15 @@ from core.model.virtual import is_virtual
 PROVIDER_CHARS_MAX: Final = 32
 """Length to which the name of the provider is cut."""
 LABELS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=128 * 1024)
-"""Labels. Node Feature Discovery sets some hundreds of them, of up to 100 bytes each."""
+"""Limit on labels. Node Feature Discovery sets some hundreds of labels of up to 100 bytes."""
 AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=128 * 1024)
 FEATURES: Final = Bounded[list[str]](list[str], bytes_max=64 * 1024)
 KEPT_BYTES_MAX: Final = 250_000
 """Maximum memory that a Node takes; a Node that would take more is unreadable."""
 SMALL_BYTES: Final = 12 * 1024
 SMALL_ITEMS: Final = 64
-"""A Node takes less if its labels and resources have at most so many bytes of JSON together, and
-if it has at most so many taints."""
+"""A Node always takes less memory than KEPT_BYTES_MAX if the JSON of its labels and resources has
+at most SMALL_BYTES, and if it has at most SMALL_ITEMS taints."""
 ANNOTATION_CHARS_MAX: Final = 4097
 """Maximum length of an annotation that is kept with the node; the rest is cut.
 
@@ -155,7 +155,10 @@ def _features(raw: msgspec.Raw) -> tuple[str, ...]:
 
 
 def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
-    """Return whether the conditions say Ready, and Suspended; a Node without any is Ready."""
+    """Return whether the conditions Ready and Suspended are True.
+
+    A Node without conditions counts as Ready.
+    """
     if raw is NULL:
         return True, False
     written = bytes(raw)
@@ -167,7 +170,7 @@ def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
 
 
 def annotations_of(found: Struct) -> dict[str, str]:
-    """Return annotations by key, without those that are not set."""
+    """Return by key the annotations that are set; long values are cut."""
     written: dict[str, Any] = msgspec.to_builtins(found)
     return {
         key: value[:ANNOTATION_CHARS_MAX] for key, value in written.items() if value is not None

@@ -38,7 +38,7 @@ RESOURCE_BYTES_MAX: Final = 128 * 1024
 
 A pod with more is unreadable; nothing of the blocks is decoded."""
 TEXTS: Final = Bounded[dict[str, str]](dict[str, str], bytes_max=BLOCK_BYTES_MAX)
-"""Labels and selectors."""
+"""Limit on labels and nodeSelectors."""
 AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=RESOURCE_BYTES_MAX)
 
 
@@ -102,9 +102,9 @@ class PodAnnotations(Struct):
 
     @property
     def needs_topology(self) -> bool:
-        """Return whether the pod asks Kueue for a place in a topology.
+        """Return whether Kueue chooses the node of the pod (topology-aware scheduling).
 
-        Kueue adds one of the annotations where its queue implies it. Source:
+        Kueue adds one of the annotations itself if the pod's queue requires it. Source:
         apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue.
         """
         requests = self.topology_required, self.topology_preferred
@@ -148,7 +148,7 @@ class Container(Struct):
 
 
 CONTAINERS: Final = Bounded[list[Container]](list[Container], items_max=65_536)
-"""Containers. Most braces of real ones are those of environment variables and of scripts."""
+"""Limit on containers. In real pods, most braces are in environment variables and scripts."""
 
 
 class ClaimSource(Struct):
@@ -164,7 +164,7 @@ DiskName = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
 class InTreeSource(Struct):
-    """The name of the disk, in the field that its type of volume has for it."""
+    """The fields that name a disk; each type of volume uses its own fields."""
 
     volume_id: DiskName | None = msgspec.field(default=None, name="volumeID")
     pd_name: DiskName | None = None
@@ -201,7 +201,7 @@ class Volume(InTreeSources):
 
 
 VOLUMES: Final = Bounded[list[Volume]](list[Volume], items_max=16_384, bytes_max=512 * 1024)
-"""Volumes. Most braces of real ones are those of projected volumes."""
+"""Limit on volumes. In real pods, most braces are in projected volumes."""
 
 
 class Toleration(Struct):
@@ -349,7 +349,7 @@ class Condition(Struct):
 
 
 CONDITIONS: Final = Bounded[list[Condition]](list[Condition], items_max=4096)
-"""Conditions. Messages contain braces too: they quote taints."""
+"""Limit on conditions. Their messages contain braces too, because they quote taints."""
 
 
 _READY_AS_SENT: Final = re.compile(
@@ -359,7 +359,7 @@ _READY_AS_SENT: Final = re.compile(
 
 
 def ready_as_sent(conditions: bytes) -> bool | None:
-    """Return the condition Ready, without decoding; None if it is not written as usual."""
+    """Return whether Ready is True, without decoding; None if it is not written as usual."""
     found = _READY_AS_SENT.search(conditions)
     return None if found is None else found[1] == b"True"
 

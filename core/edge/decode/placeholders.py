@@ -56,8 +56,8 @@ def outline(raw: bytes) -> Outline | None:
     """Return an outline without scanning the nested part; None if the name does not come first.
 
     The API server writes built-in kinds this way, with managedFields at the end of the metadata,
-    so no foreign text precedes the name. The rest that is found is the end of the object, or
-    invalid JSON.
+    so no text of users precedes the name. The text from `"spec"` on is the rest of the object; if
+    it is not valid JSON, it is dropped.
     """
     head = _HEAD.match(raw)
     who: bytes = head[1].rstrip(b",") if head else b""
@@ -79,7 +79,7 @@ def pod(raw: Bytes, reason: str) -> Pod | None:
     if _read(_STATUS, parts.status, _Status()).phase in FINISHED:
         return None
     who = _read(_WHO, parts.metadata, Name())
-    # Files may have several pods with invalid names; the API server rejects them.
+    # A dump may contain several pods with invalid names, which the API server would reject.
     digest = sha256(f"{who.namespace}/{who.name}".encode(errors="replace")).hexdigest()
     unnamed = f"unreadable-{digest[:16]}"
     return Pod(

@@ -60,11 +60,12 @@ KEPT_BYTES_MAX: Final = 63_000
 """Maximum memory that a pod takes; a pod that would take more is unreadable."""
 SMALL_BYTES: Final = 4 * 1024
 SMALL_ITEMS: Final = 16
-"""A pod takes less if its constraints and labels have at most so many bytes of JSON, and if it has
-at most so many claims, disks, local volumes and extended resources together."""
+"""A pod always takes less memory than KEPT_BYTES_MAX if the JSON of its constraints and labels has
+at most SMALL_BYTES, and if it has at most SMALL_ITEMS claims, disks, local volumes and extended
+resources together."""
 NO_OWNER: Final = "", ""
 _CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
-"""Kind and name of the controller, by owner references; equal for the pods of one owner."""
+"""Kind and name of the controller, by the JSON of the owner references."""
 _OF_KUBELETS: Final = ByteBoundedCache[
     tuple[NodeConstraints, str, tuple[str, ...]], NodeConstraints
 ]()
@@ -124,7 +125,7 @@ def pod(obj: PodObject) -> Pod | None:
 
 
 def _nominated_node(obj: PodObject) -> str:
-    """Return the node that the scheduler keeps for a pending pod; empty for most pods."""
+    """Return the node that kube-scheduler has nominated for a Pending pod; usually empty."""
     name = obj.status.nominated_node_name if obj.status is not None else None
     if not name or obj.spec.node_name:
         return ""
@@ -132,14 +133,14 @@ def _nominated_node(obj: PodObject) -> str:
 
 
 def _gated(spec: PodSpec) -> bool:
-    """Return whether scheduling gates keep the scheduler from the pod (KEP-3521)."""
+    """Return whether scheduling gates keep the pod from being scheduled (KEP-3521)."""
     if spec.scheduling_gates is NULL or spec.node_name:
         return False
     return bool(PRESENT_LIST.read(spec.scheduling_gates, "spec.schedulingGates"))
 
 
 def _scheduler(name: str | None) -> str:
-    """Return one shared object for equal names; an excessive name stays too long to be known."""
+    """Return the name, one object for equal names; cut a long name to one that Ebb cannot know."""
     return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
 
 
@@ -247,11 +248,14 @@ def _ready(obj: PodObject) -> bool:
 def _for_kubelet(
     placing: NodeConstraints, spec: PodSpec, containers: Containers
 ) -> NodeConstraints:
-    """Return shared node constraints with requirements on the kubelet; most pods have none."""
+    """Return the node constraints with the operating system and the node features of the pod.
+
+    Most pods require neither. Equal constraints share one object.
+    """
     shares_users = spec.host_network and spec.host_users is False
     if not (spec.os or containers.restarts_all or shares_users):
         return placing
-    # As NodeDeclaredFeatures infers them.
+    # kube-scheduler's plugin NodeDeclaredFeatures derives the same features.
     features: tuple[str, ...] = (RESTARTS_ALL,) if containers.restarts_all else ()
     features += (HOST_USERS,) if shares_users else ()
     system = spec.os.name if spec.os else ""
@@ -295,7 +299,7 @@ def _pod_constraints(
 
 
 def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
-    """Return the fields with constraints that the engine cannot evaluate."""
+    """Return the fields with constraints that Ebb cannot evaluate."""
     found = list(asked)
     if ties.disks:
         found.append(VOLUMES_FIELD)

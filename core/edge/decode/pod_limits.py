@@ -1,7 +1,7 @@
 """Define limits on the constraints of a pod; a pod that exceeds them is not movable."""
 
-# Each constraint costs time in every pass, for every node, and any user who may create pods can
-# add constraints. Real pods are far below these limits.
+# Each constraint costs time in every reconciliation, for every node, and any user who may create
+# pods can add constraints. Real pods are far below these limits.
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -32,7 +32,8 @@ VOLUMES_MAX: Final = 256
 CONTAINERS_MAX: Final = 1024
 """Maximum number of containers or of init containers; a pod with more is unreadable.
 
-Each takes some microseconds, and etcd has hardly room for the status of so many."""
+Each container takes some microseconds. With its status, a pod with so many containers would hardly
+fit into etcd."""
 RESOURCES_MAX: Final = 64
 """Maximum number of resources besides CPU, memory and ephemeral storage.
 
@@ -43,8 +44,8 @@ NODE_RESOURCES_MAX: Final = 256
 OWNER_CHARS_MAX: Final = 253
 """Maximum length of an owner's kind and name.
 
-No object has a longer name, but the API server does not check references. Ebb keeps these texts as
-long as it remembers the workload."""
+No object has a longer name, but the API server does not check owner references. Ebb stores these
+texts as long as it stores facts about the workload."""
 OWNER_CHARS_SHOWN: Final = 80
 """Length to which a longer text is cut before its digest is appended."""
 
@@ -69,13 +70,16 @@ def few(what: str, count: int, most: int, field: str) -> None:
 
 
 def too_large(**blocks: bytes) -> str:
-    """Return a message about a block, by field, that is too large to decode; empty if none is."""
+    """Return a message about the first block that is too large to decode; empty if none is.
+
+    *blocks*: JSON by name of the field.
+    """
     found = (over(f"bytes of {field}", len(raw), BLOCK_BYTES_MAX) for field, raw in blocks.items())
     return next(filter(None, found), "")
 
 
 def too_many_terms(asked: Affinity) -> str:
-    """Return a message about the part of an affinity that exceeds a limit; empty if none does."""
+    """Return a message about the first limit that an affinity exceeds; empty if there is none."""
     node_terms = (asked.nodes and asked.nodes.node_selector_terms) or ()
     pod_terms = (*asked.near, *asked.apart)
     values = sum(map(_values_of_node_term, node_terms)) + sum(map(_values_of_pod_term, pod_terms))

@@ -40,7 +40,7 @@ Shape = tuple[
     tuple[bytes, bytes],
     bool,
 ]
-"""The arguments of `_counted`."""
+"""Key of the cache: the arguments of `_counted`."""
 _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
@@ -116,7 +116,7 @@ def _counted(
 
 
 def _named(parts: PodParts) -> int:
-    """Return the number of different resources besides those of every node."""
+    """Return the number of different resources besides CPU, memory, ephemeral storage and pods."""
     containers = (*parts.containers, *parts.init_containers)
     amounts = [part for one in containers for part in (one.requests, *one.allocated)]
     amounts += (parts.overhead, parts.pod_level, *parts.pod_level_allocated)

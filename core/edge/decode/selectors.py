@@ -53,7 +53,10 @@ def pods_of(
     namespaces: tuple[str, ...] | None,
     also: Mapping[str, str] = MappingProxyType({}),
 ) -> PodSelector:
-    """Return the pods of a label selector: an empty selector selects all, a missing one none."""
+    """Convert a label selector: an empty selector selects all pods, a missing one selects none.
+
+    *also*: labels that the pods must have in addition.
+    """
     if selector is None:
         return PodSelector((), ())
     texts = [*(selector.match_labels or {}).items(), *also.items()]
@@ -63,7 +66,7 @@ def pods_of(
 
 
 def known(selector: LabelSelector | None) -> bool:
-    """Return whether the label selector can be parsed; if not, its pod is scheduled nowhere."""
+    """Return whether kube-scheduler can parse the selector; if not, it places the pod nowhere."""
     expressions = (selector and selector.match_expressions) or ()
     labels = (selector and selector.match_labels) or {}
     return all(one.operator in _OPERATORS and _is_requirement(one) for one in expressions) and all(

@@ -35,7 +35,8 @@ HANDLE_MAX: Final = 4096
 KEPT_BYTES_MAX: Final = 50_000
 """Maximum memory that a volume or a CSINode takes; beyond it, the object is unreadable."""
 SMALL_BYTES: Final = 3 * 1024
-"""Size in JSON of an affinity or of drivers that surely take less."""
+"""Size of a node affinity or a list of drivers in JSON up to which they always take less memory
+than KEPT_BYTES_MAX."""
 
 
 class ClaimOwner(Struct):

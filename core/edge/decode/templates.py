@@ -1,7 +1,7 @@
-"""Decode the constraints that pods of a template share; equal bytes are decoded once.
+"""Decode the constraints that all pods of a pod template share; equal JSON is decoded once.
 
-The keys of the caches (core.edge.decode.byte_lru) are bytes as sent. Values are in canonical
-order, so that templates which differ only in the order of entries are equal.
+The keys of the caches (core.edge.decode.byte_lru) are the JSON as sent. Values are in canonical
+order, so that constraints that differ only in the order of entries are equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -157,10 +157,10 @@ def company_of_resident(
 ) -> PodConstraints:
     """Return the constraints of a DaemonSet or static pod that affect other pods.
 
-    Such a pod is never placed.
+    Ebb never places such a pod, so its other constraints do not matter.
     """
-    # A DaemonSet's affinity names its node, so there are as many templates as pods: cache only the
-    # result.
+    # The affinity of a DaemonSet pod names its node, so each pod has another affinity. Only the
+    # result is cached.
     asked = NO_AFFINITY if pod_limits.too_large(affinity=affinity) else _affinity(affinity)
     terms = () if pod_limits.too_many_terms(asked) else asked.apart
     apart = _pod_terms(terms, namespace, "podAntiAffinity", set())
@@ -194,8 +194,8 @@ def _pod_terms(
     terms: Iterable[PodTerm], namespace: str, kind: str, unsupported: set[str]
 ) -> tuple[PodAffinityTerm, ...]:
     """Return the terms, and record the fields that cannot be evaluated."""
-    # A recorded term still holds: it selects too many pods, never too few, so the anti-affinity of
-    # other pods remains correct.
+    # A term with such a field still applies. It selects too many pods, never too few, so Ebb never
+    # places a pod that its anti-affinity would repel.
     found = []
     for term in terms:
         namespaces: tuple[str, ...] | None = tuple(sorted(set(term.namespaces or (namespace,))))

@@ -117,7 +117,7 @@ class Client:
                 await config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
                     access.document, client_configuration=settings
                 )
-                # Headers of the session: a default header of the package has only one value.
+                # Headers of the session, because a default header of the package has one value.
                 settings.client_session_kwargs = {"headers": access.impersonation}
                 file = access.token_file
                 if access.plugin_run is not None:
@@ -146,7 +146,10 @@ class Client:
         token: str | None,
         objects: int = PAGE_OBJECTS,
     ) -> bytes:
-        """Return one page of a list as raw bytes. Raises: TooLargeError: request fewer objects."""
+        """Return one page of a list as raw bytes.
+
+        Raises: TooLargeError if the page is too large; the caller may then request fewer objects.
+        """
         query = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,

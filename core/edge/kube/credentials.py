@@ -9,7 +9,7 @@ from core.edge.kube import plugin
 from core.model.errors import InvalidInputError, UnavailableError
 
 BEARER: Final = "BearerToken"
-"""Name in the package of the token that is sent with every call."""
+"""Key under which the kubernetes package stores the token that it sends with every call."""
 TOKEN_CHARACTERS_MAX: Final = 100_000
 EARLY_SECONDS: Final = 10
 """Time before the expiration of credentials at which the plugin is run again."""
@@ -22,8 +22,8 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
 
     While the file is missing, empty or not text, the previous token is used.
     """
-    # The package reads the token of a kubeconfig only once, and that of a pod by the wall clock,
-    # which may jump. Both are valid for about an hour.
+    # The package reads the token file of a kubeconfig only once. It reads the token file of a pod
+    # again when the wall clock says so, which may jump. Both tokens are valid for about an hour.
 
     def refresh(settings: Any) -> None:  # noqa: ANN401 the package's own
         try:
@@ -53,7 +53,7 @@ class FromPlugin:
         self._running: asyncio.Task[None] | None = None
 
     def refused(self) -> None:
-        """Record an answer with 401."""
+        """Record that the API server rejected the credentials (status 401)."""
         self._rejected = True
 
     async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own

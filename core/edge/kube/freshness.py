@@ -1,4 +1,4 @@
-"""Bring watch events into an inventory, and track how old the information of each kind is."""
+"""Apply watch events to an inventory, and track how old the information about each kind is."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ class Freshness:
     """Track the age of the information about each required kind, in monotonic seconds."""
 
     def __init__(self, needed: Sequence[AnyKind] = KINDS) -> None:
-        """Start without information; *needed*: kinds that must be fresh for a decision."""
+        """Start without information; *needed*: kinds that must be up to date for a decision."""
         self._needed = needed
         self._updated: dict[AnyKind, float] = {}
         self._lost: set[AnyKind] = set()
@@ -39,7 +39,7 @@ class Freshness:
     def why_stale(self, now: float, seconds_max: int, *, unbroken: bool = True) -> str | None:
         """Return why the information is too old for decisions, or None.
 
-        *unbroken*: an interrupted watch also counts, regardless of the time.
+        *unbroken*: the watches must not be interrupted either, however recent the information is.
         """
         for kind in self._needed:
             age = self.age_seconds(kind, now)
@@ -53,7 +53,7 @@ class Freshness:
 
 
 class WatchSink:
-    """Bring objects of one kind from a watch into an inventory; log unreadable ones once."""
+    """Apply the lists and watch events of a kind to an inventory; log undecodable objects once."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class WatchSink:
         self._counted = 0
 
     def replaced(self, objects: list[Any], refused: Sequence[Undecodable] = ()) -> None:
-        """Replace all objects of the kind by those of a list."""
+        """Replace all objects of the kind by those of a list; *refused*: see `Listed`."""
         self._report(self._inventory.replaced(self._kind, objects, refused))
 
     def changed(self, obj: Any) -> None:  # noqa: ANN401 by kind
@@ -82,7 +82,7 @@ class WatchSink:
         self._report(())
 
     def refused(self, key: str, reason: str) -> None:
-        """Replace an object that cannot be decoded by a placeholder."""
+        """Remove an object that cannot be decoded and has no placeholder; record the reason."""
         self._report(self._inventory.refused(self._kind, key, reason))
 
     def knows_some(self) -> bool:
@@ -90,11 +90,11 @@ class WatchSink:
         return bool(self._inventory.of(self._kind))
 
     def alive(self) -> None:
-        """Record that the inventory is up to date."""
+        """Record that the objects of the kind are up to date."""
         self._freshness.alive(self._kind, self._clock.monotonic_seconds())
 
     def lost(self) -> None:
-        """Record that later changes are unknown until the inventory is up to date again."""
+        """Record that changes may be missing until the objects are up to date again."""
         self._freshness.lost(self._kind)
 
     def restarted(self, reason: str) -> None:

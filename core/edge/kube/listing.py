@@ -1,8 +1,9 @@
 """Read a list of one kind, page by page, with a placeholder for each undecodable object."""
 
-# Each page is decoded at once, because raw pages are large. A page is decoded in one pass; only if
-# that fails, item by item, to separate invalid objects from the others. If a page is nested too
-# deeply, fewer objects are requested, down to the single object that is nested too deeply.
+# Each page is decoded before the next one is requested, because raw pages are large. A page is
+# decoded in one pass. Only if that fails, it is decoded item by item, to separate invalid objects
+# from the others. If a page is nested too deeply, fewer objects are requested, until the object
+# that causes it is alone on its page.
 
 import asyncio
 import re
@@ -48,7 +49,9 @@ class About(msgspec.Struct):
 ABOUT: Final = msgspec.json.Decoder(About)
 _RAW_PAGE: Final = msgspec.json.Decoder(Page[msgspec.Raw])
 ABSENT: Final = frozenset((403, 404))
-"""Statuses if the server has no such kind; without permission it answers 403 instead of 404."""
+"""HTTP statuses if the API server does not serve a kind, or RBAC does not allow reading it.
+
+Without permission the status is 403 in both cases."""
 FEWER: Final = 4
 """Divisor for the number of objects if a page is too large or too deeply nested."""
 _ONE: Final = re.compile(
@@ -74,7 +77,7 @@ class Part:
 
     @property
     def field_selector(self) -> str | None:
-        """Return the field selector; RBAC can then limit the list to the object's name."""
+        """Return the field selector of the only object, so that RBAC can allow its name only."""
         return f"metadata.name={self.only.rpartition('/')[2]}" if self.only else None
 
     @staticmethod
@@ -100,7 +103,8 @@ class Listed:
     path: str = ""
     """Path of the list."""
     absent: ApiError | None = None
-    """Answer of the server if there is no such kind, or it may not be read."""
+    """Answer of the API server if it does not serve the kind, or RBAC does not allow reading it;
+    else None."""
     finished: Callable[[Any], None] | None = None
     """Called with finished pods, in their wire format; None if nobody needs them."""
 
@@ -152,7 +156,8 @@ class Listed:
     def take(self, kind: AnyKind, raw: bytes) -> None:
         """Add a page.
 
-        Raises: GarbledError if it is not a page; TooLargeError: request fewer objects.
+        Raises: GarbledError if it is not a page; TooLargeError if it is nested too deeply. The
+        caller may then request fewer objects.
         """
         self._add(kind, _page(kind, raw))
 

@@ -31,20 +31,23 @@ RETRY_AFTER_SECONDS_MAX: Final = 60.0
 SETTLE_SECONDS: Final = 1.0
 """Time after which a quiet watch is up to date; a server sends missed events at once."""
 RELIST_AFTER_FAILURES: Final = 5
-"""Server errors in a row after which the resourceVersion is dropped; the server may have lost
-it."""
-WITHOUT_AFTER_FAILURES: Final = 5
-"""Failures in a row after which an optional kind counts as up to date with what is known.
+"""Number of server errors in a row after which all objects are listed again.
 
-Every list fails if the conversion webhook of its CustomResourceDefinition is down."""
+The API server may not be able to start a watch from the last resourceVersion."""
+WITHOUT_AFTER_FAILURES: Final = 5
+"""Number of failures in a row after which the known objects of an optional kind count as up to
+date.
+
+Every list of a custom resource fails while the conversion webhook of its CustomResourceDefinition
+is down."""
 
 ABSENT_SECONDS: Final = 15.0
 """Pause before an absent kind is requested again; jitter at most doubles it."""
 DOUBT_SECONDS: Final = 1.0
 """Pause before the absence of a kind with known objects is confirmed by a second list.
 
-A server that is starting reports absence for a moment, while its caches of RBAC or definitions are
-empty."""
+An API server that is starting reports kinds as absent for a moment, while its caches of RBAC rules
+and CustomResourceDefinitions are empty."""
 
 LINE_BYTES_MAX: Final = 16 * 1024**2
 """Maximum length of an event; etcd allows some megabytes, aiohttp's readline less."""
@@ -85,7 +88,7 @@ async def follow(
 
 
 class RestoredError(UnavailableError):
-    """The API server has older objects than before: its etcd was restored from a backup."""
+    """The API server's resourceVersion went back, because etcd was restored from a backup."""
 
     def __init__(self, before: str, now: str) -> None:
         super().__init__(RESTORED.format(before=before, now=now))
@@ -98,9 +101,11 @@ class _Follower:
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
         self._newest = ""
-        """The last resourceVersion, which is kept when `_version` is dropped."""
+        """The last known resourceVersion. It is kept when `_version` is dropped, so that a new
+        list shows whether etcd was restored from a backup."""
         self._absent: int | None = None
-        """HTTP status of the answer if the kind is absent or may not be read."""
+        """HTTP status of the list if the API server does not serve the kind, or RBAC does not
+        allow reading it; else None."""
         self._absence_unconfirmed = False
         """Whether a first list reported a kind with known objects as absent."""
         self._progressed = False
@@ -134,7 +139,10 @@ class _Follower:
         return self._after(fault, jitter)
 
     def _after(self, fault: Exception, jitter: Jitter) -> float:
-        """Log and count why the watch ended; drop a resourceVersion that the server has lost."""
+        """Log and count why the watch ended; drop a resourceVersion that cannot be watched from.
+
+        Returns: seconds to pause.
+        """
         reason = _reason(fault)
         self._sink.restarted(reason)
         found = fields(resource=self._kind.resource, reason=reason, fault=str(fault))
@@ -144,9 +152,9 @@ class _Follower:
         if self._kind.optional and self._failures >= WITHOUT_AFTER_FAILURES:
             self._sink.alive()  # do not block decisions on it any longer
         if isinstance(fault, GarbledError | RestoredError):
-            self._version = ""  # a new watch would send the same, or nothing
+            self._version = ""  # a watch from this version would fail again, or send nothing
         if isinstance(fault, RestoredError):
-            self._newest = ""  # the warning has been given
+            self._newest = ""  # the restore has been logged above
         if isinstance(fault, ApiError):
             lost = fault.status >= 500 and self._failures >= RELIST_AFTER_FAILURES
             gone = self._kind.optional and fault.status in ABSENT
@@ -156,19 +164,21 @@ class _Follower:
                 wait = min(
                     max(fault.retry_after_seconds, BACKOFF_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX
                 )
-        # A version expires after a long interruption; a new list helps, unless it expires again.
+        # A version expires after a long interruption. List again at once, but pause if the version
+        # of the new list has expired too.
         expired = isinstance(fault, RestoredError) or reason == "expired"
         at_once = expired and not self._expired
         self._expired = expired
         return 0 if at_once else wait
 
     async def _check_version(self) -> None:
-        """Raise RestoredError if the API server has older objects than the last known version.
+        """Check that the API server's resourceVersion is not older than the last known version.
 
-        It would accept a watch from that version, and send nothing until its own version is
-        larger: neither events nor bookmarks.
+        Raises: RestoredError. After etcd was restored from a backup, the API server would accept a
+        watch from the last known version. It would send neither events nor bookmarks until its own
+        version is larger.
         """
-        # Without a resourceVersion in the request, the API server reads the present state of etcd.
+        # Without a resourceVersion in the request, the API server reads the current state of etcd.
         page = await self._client.page(
             self._path,
             label_selector=self._part.label_selector,
@@ -239,7 +249,8 @@ class _Follower:
     def _event(self, line: bytes) -> None:
         """Decode an event in one pass, or in parts if that fails.
 
-        Raises: RecursionError if it is nested too deeply; ApiError for an ERROR, GarbledError.
+        Raises: RecursionError if it is nested too deeply; ApiError for an ERROR event;
+        GarbledError.
         """
         try:
             event: _Event[Any] = decoded(self._decoder.decode, line)
@@ -258,9 +269,9 @@ class _Follower:
         self._sink.alive()
 
     def _odd_event(self, line: bytes) -> None:
-        """Process an event that is an ERROR, or whose object is invalid.
+        """Process an ERROR event, or an event whose object is invalid.
 
-        Raises: ApiError for an ERROR, GarbledError.
+        Raises: ApiError for an ERROR event, GarbledError.
         """
         event = answered(_RAW_EVENT, line)
         about = answered(ABOUT, event.object)
@@ -345,9 +356,9 @@ def _level(absent: ApiError) -> int:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older than another one; False if either is no number.
+    """Return whether a resourceVersion is older than another; False if one is not a number.
 
-    Source: KEP-5504, by which clients may compare resourceVersions as numbers (from 1.35).
+    Source: KEP-5504; from Kubernetes 1.35 clients may compare resourceVersions as numbers.
     """
     if not (version.isdecimal() and than.isdecimal()):
         return False

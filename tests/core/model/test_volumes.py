@@ -201,7 +201,7 @@ class TestClaimLookUp:
     @pytest.mark.parametrize(
         ("disk", "storage", "why"),
         [
-            (InlineDisk(*DISK), Storage(), "no CSINode is known"),
+            (InlineDisk(*DISK), Storage(), "no CSINode was read"),
             (InlineDisk("ebs", "", fault="is no disk"), stored(), "is no disk"),
         ],
     )

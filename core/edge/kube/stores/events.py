@@ -68,7 +68,7 @@ class Events:
         self._client, self._clock, self._lost = client, clock, lost
         self._controller = controller
         self._instance = instance[:INSTANCE_CHARACTERS_MAX]
-        # A slow API server must not delay passes or fill the memory.
+        # A slow API server must not delay reconciliations or fill the memory.
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
         self._numbers = itertools.count()
 

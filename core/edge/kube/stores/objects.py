@@ -1,4 +1,4 @@
-"""Read one Node or Pod, decide on it, and write it on the version that was read."""
+"""Read one Node or Pod, decide on it, and write it only if it has not changed since."""
 
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, Protocol
@@ -19,8 +19,8 @@ admission answers with such a code for one object."""
 FORBIDDEN_MAX: Final = 20
 """Number of RBAC errors in a row after which the permission counts as missing for all objects.
 
-Writes alternate between namespaces. So a permission that is missing in one namespace only causes
-no such row."""
+Writes alternate between namespaces. So a permission that is missing in a single namespace does not
+cause so many errors in a row."""
 
 Versioned = tuple[Object, str]
 """An object, and its resourceVersion."""
@@ -44,7 +44,7 @@ class Objects(Protocol[Object]):
         """
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write an object on a resourceVersion, and return it as stored.
+        """Write an object if it still has this resourceVersion, and return it as stored.
 
         Raises: ConflictError if the object has changed or does not exist, UnavailableError.
         """
@@ -62,7 +62,7 @@ class Store(Generic[Object]):
         return None if raw is None else self._read(raw)
 
     async def write(self, write: Write[Object], version: str) -> Versioned[Object]:
-        """Write an object on a resourceVersion, and return it as stored.
+        """Write an object if it still has this resourceVersion, and return it as stored.
 
         A throttled write is retried only if it is DEFERRABLE.
         """
@@ -104,7 +104,7 @@ async def write_as_decided(
     decide: Callable[[Object], Write[Object] | None],
     latest: Callable[[], Versioned[Object] | None] = lambda: None,
 ) -> Written[Object] | None:
-    """Write an object as *decide* returns; decide and write again if others have changed it.
+    """Make the write that *decide* returns; decide again if others have changed the object.
 
     *decide*: returns the write for the current object, or None. *latest*: returns the object as
     known from a watch, which saves a read. Returns: None if nothing was written.
