@@ -82,7 +82,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.metrics_page
 	$(BIN)/python -m tests.support.packages_page
 
-bench: setup ## print times, memory and ratios; the last two need e2e-tools
+bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
@@ -91,6 +91,7 @@ bench: setup ## print times, memory and ratios; the last two need e2e-tools
 	$(BIN)/python -m tests.bench.bench_running
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_scheduler
+	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
 
 lock: setup ## resolve the dependencies again: all, those of the image, and those of its build

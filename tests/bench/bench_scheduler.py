@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core.marks.mark import Mark
 from core.marks.wellknown import MARK_LABEL
@@ -165,16 +166,27 @@ def bindings(api: Api, pods: int, watching: threading.Event) -> dict[str, tuple[
     return bound
 
 
-def turn(plane: Plane, field: Field, pods: int, contender: Contender) -> Turn:
-    """Run one turn: let the scheduler bind all pods."""
+def turn(
+    plane: Plane,
+    field: Field,
+    pods: int,
+    contender: Contender,
+    finish: Callable[[], None] = lambda: None,
+    **how: Any,
+) -> Turn:
+    """Run one turn: let the scheduler bind all pods.
+
+    Call *finish* before kube-scheduler stops. The other arguments are those of Plane.scheduler.
+    """
     set_up(plane.api, field, pods)
     watching = threading.Event()
     try:
         with contender() as port, ThreadPoolExecutor(1) as beside:
             seen = beside.submit(bindings, plane.api, pods, watching)
             assert watching.wait(LIMIT_SECONDS), "the pods cannot be watched"
-            with scheduling(plane, *(() if port is None else (stanza(port),))):
+            with scheduling(plane, *(() if port is None else (stanza(port),)), **how):
                 bound = seen.result()
+                finish()
     finally:
         clear(plane.api)
     moments = sorted(moment for moment, _ in bound.values())
@@ -183,11 +195,16 @@ def turn(plane: Plane, field: Field, pods: int, contender: Contender) -> Turn:
     return Turn((pods - 1) / (moments[-1] - moments[0]), on_marked)
 
 
-def play(plane: Plane, field: Field, peer: serving.Peer | None, turns: int, pods: int) -> Results:
-    """Run all turns; each round begins with another extender."""
+def prepare(plane: Plane) -> None:
+    """Install the permissions of the extender, and stop what is not needed."""
     apply(plane, "manifests/examples/self-managed")
     plane.api.delete(REGISTRATION)  # without taints, so that only scores count
     end_others(plane)
+
+
+def play(plane: Plane, field: Field, peer: serving.Peer | None, turns: int, pods: int) -> Results:
+    """Run all turns; each round begins with another extender."""
+    prepare(plane)
     found = contenders(plane, field, peer)
     results: Results = {name: [] for name in found}
     for number in range(turns):

@@ -223,10 +223,13 @@ class Plane:
         name: str = "kube-scheduler",
         also: Sequence[str] = (),
         profile: Json | None = None,
+        port: int | None = None,
+        options: Sequence[str] = (),
     ) -> Program:
         """Start kube-scheduler with these extenders, and wait until it schedules.
 
-        It schedules for its default name and the names in *also*, with *profile*.
+        It schedules for its default name and the names in *also*, with *profile*. It serves its
+        metrics at *port*, by default at any port.
         """
         user = self.user("system:kube-scheduler")
         config = {
@@ -245,7 +248,7 @@ class Plane:
         }
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config))
-        serving, port = self._serving, free_port()
+        serving, port = self._serving, port or free_port()
         program = self.run(
             name,
             [
@@ -258,6 +261,7 @@ class Plane:
                 f"--client-ca-file={self.authority.certificate}",
                 "--authorization-always-allow-paths=/*",
                 "-v=1",
+                *options,
             ],
         )
         answers = Api(f"https://{LOOPBACK}:{port}", str(self.authority.certificate), self.admin)

@@ -49,8 +49,9 @@ def port_of(extender: Ebb) -> int:
 
 
 @contextmanager
-def scheduling(plane: Plane, *extenders: Json, profile: Json | None = None) -> Iterator[None]:
-    scheduler = plane.scheduler(*extenders, profile=profile)
+def scheduling(plane: Plane, *extenders: Json, **how: Any) -> Iterator[None]:
+    """Run kube-scheduler inside of the context; the arguments are those of Plane.scheduler."""
+    scheduler = plane.scheduler(*extenders, **how)
     try:
         yield
     finally:
