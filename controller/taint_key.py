@@ -36,7 +36,9 @@ class TaintKey:
         self._leases, self._key, self._namespace = leases, key, namespace
 
     async def check(self) -> None:
-        """Compare the keys once, unless the Lease cannot be read.
+        """Compare the keys at the start.
+
+        If the Lease cannot be read, they are compared when this replica leads.
 
         Raises: InvalidInputError if another key is recorded.
         """

@@ -75,7 +75,7 @@ def begin(now: int) -> Trust:
 
 
 def adopt(trust: Trust, served: Iterable[bytes], now: int) -> Trust:
-    """Add the CAs in *served* that the Secret lacks to `old`, which holds at most OLD_MAX CAs.
+    """Add to `old` those CAs in *served* that the Secret does not contain yet, up to OLD_MAX.
 
     *served*: CAs of certificates that replicas may serve now.
     """

@@ -145,7 +145,9 @@ def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     with reading("key"):
         key = serialization.load_pem_private_key(pem, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, _CURVES):
-        raise InvalidInputError("key", "has a curve that the API server does not support")
+        raise InvalidInputError(
+            "key", "is not an ECDSA key with a curve that the API server supports"
+        )
     return key
 
 

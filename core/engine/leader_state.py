@@ -183,7 +183,7 @@ class RateLimits:
     mark_interval_until: int | None = None
     """End of `markInterval` after the last mark, or after a node did not empty in time."""
     window_ends: Ends = field(default_factory=dict)
-    """Times at which the marks of the window leave it."""
+    """By pool, times at which recent marks no longer count for `budgets.window`."""
     reached_ends: Ends = field(default_factory=dict)
     """The same times, for marks on nodes that a movable pod reaches."""
     backing_off: Mapping[str, int] = field(default_factory=dict)

@@ -404,23 +404,25 @@ class ClusterSnapshot:
 
     def policy(
         self,
-        account: UtilizationLedger,
-        to_move: Callable[[int], int] = lambda _: 0,
-        listed: Collection[str] | None = None,
+        ledger: UtilizationLedger,
+        count_to_move: Callable[[int], int] = lambda _: 0,
+        candidates: Collection[str] | None = None,
     ) -> Policy:
-        """Return the configured policy; for the arguments see PolicyInput."""
+        """Return the configured policy; PolicyInput explains the arguments."""
         ids, nodes = self.node_order.ids, self.node_order.nodes
         look = PolicyInput(
             nodes=nodes,
-            ledger=account,
+            ledger=ledger,
             settings=self.config.policy_settings(),
             marked=frozenset(ids[name] for name in self.marks.keys() - self.leaving_nodes),
-            candidates=None if listed is None else frozenset(ids[name] for name in listed),
+            candidates=(
+                None if candidates is None else frozenset(ids[name] for name in candidates)
+            ),
             is_blocked=lambda node: bool(self.blockers[nodes[node].name]),
             pods_on=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
             long_lived_pods=self.long_lived_pods,
-            count_to_move=to_move,
+            count_to_move=count_to_move,
             share=self.node_order.share,
         )
         return self.policy_type(look)

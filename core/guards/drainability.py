@@ -182,7 +182,7 @@ OF_STATEFUL_SET: Final = Reason(
 SYSTEM: Final = Reason(
     "pod-system",
     "The pod runs in the namespace kube-system or has a system-critical priority class.",
-    f"{_LEAVE_IT}; to move it, restart its controller when that is harmless",
+    f"{_LEAVE_IT}; to move it, delete the pod or restart its workload when that is harmless",
     "the pod is recreated on another node",
 )
 NOT_SAFE_TO_EVICT: Final = Reason(

@@ -57,7 +57,10 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Events on Nodes, derived from plan and cluster, in the order in which Ebb checks them."""
+    """What happens to a Node in its life cycle, in the order in which Ebb checks it.
+
+    These are not Events of the Kubernetes API.
+    """
 
     DELETED = (
         "being deleted",

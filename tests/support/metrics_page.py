@@ -37,7 +37,7 @@ Every program serves `/metrics`:
 
 A scrape needs no client certificate, even if `extender.clientCAFile` is set. Scrape every pod, not
 a Service: each replica exports its own metrics, and only the leader of the controller exports the
-results of a reconciliation. The values are at most a quarter of a second old. The NetworkPolicies
+results of a reconciliation. Each program caches its answer for 0.25 s. The NetworkPolicies
 of the manifests allow pods to reach these ports. For Prometheus without the Prometheus Operator:
 
 ```yaml
@@ -131,9 +131,9 @@ ALERTS: Final = (
         "",
         (
             "the serving certificate of the webhook or the extender expires within a day, and has "
-            "not been renewed. Once that of the webhook has expired, its calls fail, so the "
-            "controller writes the taints a little later. Once that of the extender has expired, "
-            "kube-scheduler gets no scores"
+            "not been renewed. After the certificate of the webhook has expired, the API server's "
+            "calls to it fail, so the controller writes the taints a little later. After that of "
+            "the extender has expired, kube-scheduler gets no scores"
         ),
     ),
     (
