@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pytest
 import yaml
 
 from controller.names import LEASE as LEASE_NAME
@@ -33,6 +34,8 @@ ACCOUNTS: Final = {
 }
 """The ServiceAccount of each program, by the program's module."""
 IN_FORCE_SECONDS = 20.0
+POLICY_MINOR_MIN: Final = 36
+"""The first minor version of Kubernetes with MutatingAdmissionPolicy in v1."""
 Start = Callable[..., Ebb]
 """Type of a function that starts a controller; keyword arguments replace settings."""
 
@@ -209,9 +212,17 @@ def installed(plane: Plane, folder: str = "manifests", **how: Any) -> Iterator[P
         remove(plane)
 
 
+def skip_without_policies(plane: Plane) -> None:
+    """Skip the test if the API server does not serve MutatingAdmissionPolicies in v1."""
+    if (minor := plane.minor()) < POLICY_MINOR_MIN:
+        needed = f"the component admission-policy needs Kubernetes 1.{POLICY_MINOR_MIN}"
+        pytest.skip(f"{needed}; this is 1.{minor}")
+
+
 @contextmanager
 def policy(plane: Plane) -> Iterator[None]:
-    """Install the MutatingAdmissionPolicy instead of the webhook."""
+    """Install the MutatingAdmissionPolicy instead of the webhook, or skip the test."""
+    skip_without_policies(plane)
     folder = plane.folder / "policy"
     overlay(folder, "components/admission-policy")
     apply(plane, str(folder))

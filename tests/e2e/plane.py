@@ -161,6 +161,10 @@ class Plane:
         token: str = self.api.create(path, body)["status"]["token"]
         return token
 
+    def minor(self) -> int:
+        """Return the minor version of Kubernetes."""
+        return int(self.api.get("/version")["minor"])
+
     def kubectl(self, *arguments: str, check: bool = True) -> str:
         """Run kubectl as administrator; return its output."""
         done = subprocess.run(

@@ -36,6 +36,8 @@ RESTARTS_ALL: Json = {
     ],
 }
 """Fields of a container whose node must declare the FEATURE."""
+FEATURE_MINOR_MIN = 36
+"""The first minor version of Kubernetes with this FEATURE; an older one rejects these fields."""
 TOPOLOGIES = (
     "kubernetes.io/hostname",
     "kubernetes.io/hostname",
@@ -44,6 +46,14 @@ TOPOLOGIES = (
     "rack",
     "disk",
 )
+
+
+def remove_newer_fields(pods: Iterable[Json], minor: int) -> None:
+    """Remove the fields of containers that this minor version of Kubernetes rejects."""
+    if minor < FEATURE_MINOR_MIN:
+        for container in (one for found in pods for one in found["spec"]["containers"]):
+            for name in RESTARTS_ALL:
+                container.pop(name, None)
 
 
 def tolerations(chance: random.Random) -> list[Json]:

@@ -3,8 +3,12 @@
 `python -m tests.e2e.tools` builds them if necessary and prints their folder. A folder in
 KUBEBUILDER_ASSETS (the convention of envtest) takes precedence. Otherwise the Go module
 controlplane/ builds them into a cache folder named by the hash of its sources.
+
+With `--oldest`, the control plane is of the oldest supported minor version of Kubernetes: its file
+oldest.mod replaces go.mod. kwok and Karpenter stay the same.
 """
 
+import argparse
 import hashlib
 import os
 import re
@@ -13,12 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
 MODULE: Final = HERE / "controlplane"
 SOURCES: Final = ("go.mod", "go.sum", "main.go")
+OLDEST_SOURCES: Final = (*SOURCES, "oldest.mod", "oldest.sum")
 PROGRAM: Final = "controlplane"
 LINKS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 OTHERS: Final = {"kwok": "sigs.k8s.io/kwok/cmd/kwok", "karpenter": "sigs.k8s.io/karpenter/kwok"}
@@ -43,18 +50,22 @@ def find() -> Path:
     """Return the folder of the programs, without building. Raises: MissingError."""
     given = os.environ.get(ASSETS)
     folder = Path(given) if given else cached()
-    missing = [name for name in (*NAMES, CRDS) if not os.access(folder / name, os.X_OK)]
-    if not missing:
+    if not (lacking := missing(folder)):
         return folder
     if given:
-        raise MissingError(f"{ASSETS}={given} lacks {', '.join(missing)}; unset it to build all")
+        raise MissingError(f"{ASSETS}={given} lacks {', '.join(lacking)}; unset it to build all")
     raise MissingError("the control plane's programs are not built; run: make e2e-tools")
 
 
-def cached() -> Path:
+def missing(folder: Path) -> list[str]:
+    """Return the names that the folder lacks."""
+    return [name for name in (*NAMES, CRDS) if not os.access(folder / name, os.X_OK)]
+
+
+def cached(sources: Sequence[str] = SOURCES) -> Path:
     """Return the cache folder of this version of the module."""
     made_of = hashlib.sha256()
-    for name in SOURCES:
+    for name in sources:
         made_of.update((MODULE / name).read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "kube-ebb" / "e2e" / made_of.hexdigest()[:16]
@@ -67,22 +78,46 @@ def build() -> Path:
     except MissingError:
         if os.environ.get(ASSETS):
             raise
+    with _making(cached()) as made:
+        _build_control_plane(made, "go.mod")
+        for name, package in OTHERS.items():
+            _build(f"{name} {_version(_module(package))}", package, made / name, STRIPPED)
+        _copy_crds(made / CRDS)
+    return find()
+
+
+def build_oldest() -> Path:
+    """Build the control plane of the oldest supported minor version. Raises: MissingError."""
+    newest, folder = build(), cached(OLDEST_SOURCES)
+    if not missing(folder):
+        return folder
+    with _making(folder) as made:
+        _build_control_plane(made, "oldest.mod")
+        # kwok and Karpenter only use the API, so they need not be of the same minor version.
+        for name in OTHERS:
+            (made / name).symlink_to(newest / name)
+        shutil.copytree(newest / CRDS, made / CRDS)  # kubectl follows no link to a folder
+    return folder
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder, and rename it to *folder* if no exception occurs."""
     _check_go()
-    folder = cached()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()
-        version = _version("k8s.io/kubernetes")
-        _build(f"Kubernetes {version}", ".", made / PROGRAM, _flags(version))
-        for name in LINKS:
-            (made / name).symlink_to(PROGRAM)
-        for name, package in OTHERS.items():
-            _build(f"{name} {_version(_module(package))}", package, made / name, STRIPPED)
-        _copy_crds(made / CRDS)
+        yield made
         shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
-    return find()
+
+
+def _build_control_plane(made: Path, modfile: str) -> None:
+    version = _version("k8s.io/kubernetes", modfile)
+    _build(f"Kubernetes {version}", ".", made / PROGRAM, _flags(version), modfile)
+    for name in LINKS:
+        (made / name).symlink_to(PROGRAM)
 
 
 def _check_go() -> None:
@@ -100,8 +135,8 @@ def _module(package: str) -> str:
     return "/".join(package.split("/")[:2])
 
 
-def _version(module: str) -> str:
-    found = re.search(rf"\s{re.escape(module)} (v\S+)", (MODULE / "go.mod").read_text())
+def _version(module: str, modfile: str = "go.mod") -> str:
+    found = re.search(rf"\s{re.escape(module)} (v\S+)", (MODULE / modfile).read_text())
     assert found is not None
     return found[1]
 
@@ -128,10 +163,11 @@ def _flags(version: str) -> str:
     return " ".join([STRIPPED, *(f"-X {name}={value}" for name, value in values.items())])
 
 
-def _build(what: str, package: str, to: Path, flags: str) -> None:
+def _build(what: str, package: str, to: Path, flags: str, modfile: str = "go.mod") -> None:
     print(f"e2e-tools: building {what}", file=sys.stderr, flush=True)
     start = time.monotonic()
-    _step(["go", "build", "-trimpath", "-ldflags", flags, "-o", str(to), package])
+    options = ["-trimpath", f"-modfile={modfile}", "-ldflags", flags, "-o", str(to)]
+    _step(["go", "build", *options, package])
     print(f"e2e-tools: done in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
@@ -147,8 +183,11 @@ def _step(command: list[str]) -> str:
 
 def main() -> int:
     """Build the programs if necessary, and print their folder."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--oldest", action="store_true", help="of the oldest supported version")
+    asked = parser.parse_args()
     try:
-        print(build())
+        print(build_oldest() if asked.oldest else build())
     except MissingError as fault:
         print(f"e2e-tools: {fault}", file=sys.stderr)
         return 2
