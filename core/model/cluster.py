@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from core.model.buffers import Buffer
 from core.model.constraints import NO_POD, Disk, PodSelector
@@ -37,6 +38,18 @@ class DisruptionBudget:
         return f"{self.namespace}/{self.name}"
 
 
+class SurgeFacts(NamedTuple):
+    """What plans need to know of surge moves; ReplicaSets are pairs of namespace and name."""
+
+    allowed: frozenset[tuple[str, str]] = frozenset()
+    """Current ReplicaSets of the Deployments whose own strategy allows surge moves."""
+    moving: frozenset[tuple[str, str]] = frozenset()
+    """ReplicaSets of the Deployments that have a move now, or had one in the last pass."""
+
+
+NO_SURGE: Final = SurgeFacts()
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
@@ -58,6 +71,8 @@ class Cluster:
     """NodeClaims of Karpenter, by name."""
     autoscaler_statuses: tuple[AutoscalerStatus, ...] = ()
     """ConfigMaps, of which one may be the status of Cluster Autoscaler, by namespace and name."""
+    surge: SurgeFacts = NO_SURGE
+    """Only a running controller with `surge.mode: enabled` knows them."""
 
     @staticmethod
     def of(
