@@ -15,6 +15,8 @@ from core.model.workload import REPLICA_SET
 ROLLING_UPDATE: Final = "RollingUpdate"
 MANAGER: Final = "kube-ebb"
 """Field manager of Ebb's writes to `scale`; managedFields tells by it who set the replicas."""
+HPA_MANAGER: Final = "kube-controller-manager"
+"""Field manager of the HorizontalPodAutoscaler controller."""
 HPA_WINDOW_SECONDS: Final = 300
 """Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
 
@@ -30,7 +32,8 @@ class ObservedDeployment:
     """Its resourceVersion; a write of `scale` is accepted for this version only."""
     replicas: int
     replicas_manager: str = ""
-    """Field manager that last set the replicas; empty if unknown."""
+    """Field manager that last set the replicas; empty if unknown. If several managers own the
+    field (server-side apply), one that is not Ebb."""
     strategy: str = ROLLING_UPDATE
     max_surge: int = 1
     """Number of pods beyond the replicas that the strategy allows (`resolved_surge`)."""

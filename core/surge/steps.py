@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from core.model.now import Now
 from core.model.pod import Pod
 from core.surge.deployments import why_unsettled
-from core.surge.objects import MANAGER, ObservedDeployment
+from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from core.surge.records import MoveOutcome, MoveRecord, MoveStep
 from core.writes.costs import has_move_cost
 
@@ -29,8 +29,6 @@ ENDING_SECONDS_MAX: Final = 60
 CLOCKS_APART_SECONDS_MAX: Final = 300
 """Maximum clock skew between leaders. A deadline further in the future has passed: no leader wrote
 it."""
-HPA_MANAGER: Final = "kube-controller-manager"
-"""Field manager of the HorizontalPodAutoscaler controller."""
 
 
 class Wait(NamedTuple):

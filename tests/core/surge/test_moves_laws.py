@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.surge.steps import HPA_MANAGER
+from core.surge.objects import HPA_MANAGER
 from tests.support.surge_world import MoveWorld
 
 LEADERS = st.sampled_from("ab")

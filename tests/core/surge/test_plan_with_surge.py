@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_nodes_whose_pods_can_all_be_moved_come_first_when_surge_is_enabled() ->
      ({"paused": True}, False), ({"keep": True}, False), ({"available": 0}, True)],
 )  # fmt: skip
 def test_replica_set_allows_moves_when_its_deployment_consents(
-    changes: dict[str, object], *, allowed: bool
+    changes: dict[str, Any], *, allowed: bool
 ) -> None:
     objects = SurgeObjects(deployments={"d/web": deployment(**changes)})
     found = surge_facts(objects, frozenset())

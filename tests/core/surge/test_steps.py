@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from core.model.now import Now
-from core.surge.objects import MANAGER
+from core.surge.objects import HPA_MANAGER, MANAGER
 from core.surge.records import MoveOutcome, MoveStep
 from core.surge.steps import (
-    HPA_MANAGER,
     EndMove,
     MoveView,
     NextStep,
