@@ -72,6 +72,8 @@ class Reconciler:
     ) -> None:
         self.config = config
         """Configuration for the next pass."""
+        self.moving_pods: frozenset[str] = frozenset()
+        """UIDs of the pods that surge moves replace; they keep the deletion cost of the move."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
@@ -156,7 +158,8 @@ class Reconciler:
         )
         if enabled is None:
             return ()
-        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
+        moving = self.moving_pods
+        return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
 
     def _plan_drain(
         self, cluster: Cluster, config: Config, found: PassResult
