@@ -15,7 +15,7 @@ from controller.stores.lease import LeaseStore
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
-from core.edge.decode.kinds import KINDS, PODS
+from core.edge.decode.kinds import CLUSTER_KINDS, PODS
 from core.edge.decode.objects import PodObject
 from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_SECONDS_MAX, Client
@@ -139,7 +139,7 @@ def _say(told: str) -> None:
 async def _listed(client: Client, config: Config) -> Cluster:
     """List the cluster, including finished pods with a deletion cost of Ebb."""
     finished: dict[str, Pod] = {}
-    lists: live.Lists = {kind: Listed() for kind in KINDS}
+    lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
     found = await live.listed(client, lists, config)
     return replace(found, pods=(*found.pods, *finished.values()))

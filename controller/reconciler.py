@@ -76,6 +76,8 @@ class Reconciler:
         """UIDs of the pods that surge moves replace; they keep the deletion cost of the move."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
+        self.reconciled = asyncio.Event()
+        """Set after the writes of each evaluation; the task that waits for it clears it."""
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
         self._deletion_costs, self._evictor = pod_actions or PodActions()
@@ -210,6 +212,7 @@ class Reconciler:
             await self._evictor.carry_out(
                 report.planned_drain, report.config, batch.why_halted, self._record_event
             )
+        self.reconciled.set()
         if self._deletion_costs:  # after all writes, which must not wait for the answer
             await self._deletion_costs.refresh_access(report.config.pod_deletion_cost)
         return replace(report, failed=failed)

@@ -10,7 +10,7 @@ from controller.stores.lease import LeaseStore
 from core.config.settings import Config
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import CLUSTER_KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed, Part
 from core.model.cluster import Cluster
@@ -45,7 +45,7 @@ async def read(
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or refuses.
     """
-    lists: Lists = {kind: Listed() for kind in KINDS}
+    lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     async with (
         await Client.connect(kubeconfig, context) as client,
         progress_shown(lists, progress),
