@@ -339,12 +339,16 @@ class Mover:
         try:
             await self._steps(live, config, move)
         except UnavailableError as fault:
-            self._retry()
-            self._metrics.surge_write_errors.labels(WriteResult.of(fault)).inc()
-            log.warning(
-                "cannot write a step of a surge move; retrying",
-                extra=fields(deployment=move.deployment_key, reason=str(fault)),
-            )
+            self._note_failure(fault, move.deployment_key)
+
+    def _note_failure(self, fault: UnavailableError, key: str) -> None:
+        """Count and log a failed write of the move of the Deployment with this key."""
+        self._retry()
+        self._metrics.surge_write_errors.labels(WriteResult.of(fault)).inc()
+        log.warning(
+            "cannot write a step of a surge move; retrying",
+            extra=fields(deployment=key, reason=str(fault)),
+        )
 
     def _retry(self) -> None:
         self._due = min(self._due, self._clock.unix_seconds() + RETRY_SECONDS)
@@ -516,7 +520,12 @@ class Mover:
             moves = {**records.moves, **{one.uid: one for one in begun}}
             return replace(records, moves=moves) if begun and self._its.leading() else None
 
-        if await self._book.change(decide) and self._book.exists:
+        try:
+            stored = await self._book.change(decide)
+        except UnavailableError as fault:
+            self._note_failure(fault, begun[0].deployment_key)
+            return
+        if stored and self._book.exists:
             for move in begun:
                 self._report_begin(move)
             await self._continue(begun, config)

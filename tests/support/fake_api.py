@@ -294,6 +294,10 @@ class FakeApi:
         found = self.objects[kind.resource].get(key)
         if (found is None) is not (verb == "post"):
             return failure(409 if verb == "post" else 404)
+        return self._answer(kind, verb, key, sent)
+
+    def _answer(self, kind: kinds.Kind[Any, Any], verb: str, key: str, sent: Json) -> web.Response:
+        found = self.objects[kind.resource].get(key)
         if verb == "get" and found is not None:
             return json(found)
         meta = sent.get("metadata") or sent.get("preconditions") or {}
@@ -330,7 +334,7 @@ class FakeApi:
         changed = deepcopy(deployment)
         meta = changed["metadata"]
         meta["generation"] = meta.get("generation", 0) + 1
-        owned = {"f:spec": {"f:replicas": {}}}
+        owned: Json = {"f:spec": {"f:replicas": {}}}
         meta["managedFields"] = [{"manager": manager, "fieldsV1": owned}]
         changed["spec"]["replicas"] = replicas
         stored = self.put("deployments", changed)
