@@ -116,6 +116,9 @@ class _Controller:
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_offset.set_function(steady.offset_seconds)
+        self._set_gauges()
+
+    def _set_gauges(self) -> None:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.watch_age.labels(kind.resource).set_function(age)

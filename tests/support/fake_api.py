@@ -115,7 +115,7 @@ class FakeApi:
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
-        app.router.add_route("*", f"{pods}/{{name}}", partial(self._object, kinds.PODS))
+        app.router.add_route("*", f"{pods}/{{name}}", self._pod)
         deployments = kinds.in_namespace(kinds.DEPLOYMENTS.path, "{namespace}")
         app.router.add_route("*", f"{deployments}/{{name}}/scale", self._scale)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
@@ -308,6 +308,12 @@ class FakeApi:
             self.remove(kind.resource, key)
             return json({"kind": "Status"})
         return json(self.put(kind.resource, sent if verb == "put" else merged(found or {}, sent)))
+
+    async def _pod(self, request: web.Request) -> web.Response:
+        """Answer for a Pod, which may be among the documents."""
+        if request.path in self.documents:
+            return await self._document(request)
+        return await self._object(kinds.PODS, request)
 
     async def _scale(self, request: web.Request) -> web.Response:
         """Read or merge-patch the scale of a Deployment."""
