@@ -82,13 +82,7 @@ class _Controller:
             timing,
             jitter=random.random,
         )
-        self._events = Events(
-            client,
-            self._clock,
-            self._metrics.event_write_failures.inc,
-            controller=names.REPORTING,
-            instance=name,
-        )
+        self._events = self._queue_of_events(name)
         self._record_about_namespace = partial(
             self._events.record_about, events.namespace(self._namespace)
         )
@@ -117,6 +111,11 @@ class _Controller:
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_offset.set_function(steady.offset_seconds)
         self._set_gauges()
+
+    def _queue_of_events(self, name: str) -> Events:
+        lost = self._metrics.event_write_failures.inc
+        controller = names.REPORTING
+        return Events(self._client, self._clock, lost, controller=controller, instance=name)
 
     def _set_gauges(self) -> None:
         for kind in KINDS:

@@ -294,4 +294,6 @@ def test_moves_end_when_surge_is_disabled_halfway(
         ebb.configure(surge={"mode": "disabled"})
         until(lambda: not moves(cluster), "the move ends")
         assert replicas(cluster) == 1
-        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
+        # Both pods are Ready, so the pod with the deletion cost is deleted.
+        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["b"]
+    ebb.configure()
