@@ -8,7 +8,7 @@ write delays only its own move.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -88,7 +88,8 @@ class Reconciliations(Protocol):
     config: Config
     reconciled: asyncio.Event
     """Set after the writes of every reconciliation."""
-    moving_pods: frozenset[str]
+    moving_pods: frozenset[str] | None
+    """UIDs of the pods that moves replace; None if they are unknown yet."""
 
     @property
     def last(self) -> PassResult | None:
@@ -147,6 +148,13 @@ class _Written:
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
     """By UID: the pod before and after the write of its deletion cost."""
 
+    def keep(self, deployments: Collection[str], pods: Collection[str]) -> None:
+        """Forget all others, given by UID."""
+        for uid in self.deployments.keys() - deployments:
+            del self.deployments[uid]
+        for uid in self.pods.keys() - pods:
+            del self.pods[uid]
+
 
 class Mover:
     """Move pods by surge moves while this replica leads."""
@@ -174,10 +182,13 @@ class Mover:
         self._begin_leading()
 
     def _begin_leading(self) -> None:
+        self._written = _Written()
         self._book.begin()
         self.note_records(self._book.records)
+        if self._source.config.surges:
+            # The deletion costs of moves must remain until their records have been read.
+            self._source.moving_pods = None
         self._loaded, self._load_at = False, 0
-        self._written = _Written()
         self._begun: deque[int] = deque(maxlen=HOURLY_MAX)
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
@@ -192,7 +203,9 @@ class Mover:
 
     def note_records(self, records: MoveRecords) -> None:
         """Tell the other parts of the controller which pods are being moved."""
-        self._source.moving_pods = frozenset(one.pod_uid for one in records.moves.values())
+        pods = frozenset(one.pod_uid for one in records.moves.values())
+        self._source.moving_pods = pods
+        self._written.keep(records.moves.keys(), pods)
         self._view.moving_deployments = frozenset(
             (one.namespace, one.deployment) for one in records.moves.values()
         )
@@ -295,6 +308,8 @@ class Mover:
         except ApiError as fault:
             if not fault.forbidden:
                 raise
+        if not self._loaded:
+            self.note_records(self._book.records)
         self._loaded = True
         if config.surges and not self._book.exists:
             self._complain(NO_RECORDS)
@@ -459,8 +474,6 @@ class Mover:
             return ended(records, move, end, window_seconds, now) if same else None
 
         if await self._book.change(decide):
-            self._written.deployments.pop(move.uid, None)
-            self._written.pods.pop(move.pod_uid, None)
             self._report_end(move, end, now)
 
     def _report_end(self, move: MoveRecord, end: EndMove, now: Now) -> None:

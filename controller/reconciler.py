@@ -72,8 +72,9 @@ class Reconciler:
     ) -> None:
         self.config = config
         """Configuration for the next pass."""
-        self.moving_pods: frozenset[str] = frozenset()
-        """UIDs of the pods that surge moves replace; they keep the deletion cost of the move."""
+        self.moving_pods: frozenset[str] | None = frozenset()
+        """UIDs of the pods that surge moves replace; they keep the deletion cost of the move. None
+        if they are unknown yet; no deletion cost is written then."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self.reconciled = asyncio.Event()
@@ -158,9 +159,9 @@ class Reconciler:
             if self._deletion_costs
             else None
         )
-        if enabled is None:
-            return ()
         moving = self.moving_pods
+        if enabled is None or moving is None:
+            return ()
         return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
 
     def _plan_drain(

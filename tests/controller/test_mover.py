@@ -62,7 +62,7 @@ class Source:
     view: ClusterView
     config: Config = CONFIG
     reconciled: asyncio.Event = field(default_factory=asyncio.Event)
-    moving_pods: frozenset[str] = frozenset()
+    moving_pods: frozenset[str] | None = frozenset()
 
     @property
     def last(self) -> Any:
@@ -208,7 +208,7 @@ async def test_record_is_written_before_any_other_write(world: World) -> None:
     await world.turn()
     assert world.moves == ["move.uid-web"]
     assert world.writes()[0] == "put"
-    assert world.source.moving_pods == {"uid-pod-1"}
+    assert world.source.moving_pods == frozenset({"uid-pod-1"})
 
 
 async def test_no_move_begins_until_a_reconciliation_ends(world: World) -> None:
@@ -397,6 +397,13 @@ async def test_no_move_begins_when_rbac_forbids_a_write(world: World, right: str
     await world.turns(3)
     assert world.writes() == []
     assert world.events == [FORBIDDEN]
+
+
+async def test_deletion_costs_wait_until_records_have_been_read(world: World) -> None:
+    world.start("second")
+    assert world.source.moving_pods is None
+    await world.turn()
+    assert world.source.moving_pods == frozenset()
 
 
 async def test_former_leader_stops_writing(world: World) -> None:

@@ -296,4 +296,3 @@ def test_moves_end_when_surge_is_disabled_halfway(
         assert replicas(cluster) == 1
         # Both pods are Ready, so the pod with the deletion cost is deleted.
         assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["b"]
-    ebb.configure()

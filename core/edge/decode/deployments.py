@@ -128,8 +128,18 @@ class ReplicaSetMeta(Meta):
     owner_references: Annotated[msgspec.Raw, CONTROLLER_OWNERS] = NULL
 
 
+class ReplicaSetSpec(Struct):
+    replicas: int | None = None
+
+
+class ReplicaSetStatus(Struct):
+    replicas: int | None = None
+
+
 class ReplicaSetObject(Struct):
     metadata: ReplicaSetMeta
+    spec: ReplicaSetSpec | None = None
+    status: ReplicaSetStatus | None = None
 
 
 def deployment(obj: DeploymentObject) -> ListedDeployment | None:
@@ -170,8 +180,14 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
 
 
 def replica_set(obj: ReplicaSetObject) -> ListedReplicaSet | None:
-    """Create a ReplicaSet; None if no Deployment controls it. Raises: InvalidInputError."""
+    """Create a ReplicaSet; None if no Deployment controls it, or if it has no pods.
+
+    A Deployment keeps ten old ReplicaSets without pods by default. Raises: InvalidInputError.
+    """
     meta = obj.metadata
+    spec, status = obj.spec or ReplicaSetSpec(), obj.status or ReplicaSetStatus()
+    if spec.replicas == 0 and not status.replicas:
+        return None
     owners = CONTROLLER_OWNERS.read(meta.owner_references, "metadata.ownerReferences") or ()
     owner = next((one for one in owners if one.controller), None)
     if owner is None or owner.kind != DEPLOYMENT:
