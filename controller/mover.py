@@ -20,7 +20,7 @@ from controller.move_book import MoveBook
 from controller.stores.scales import Scale
 from controller.view import ClusterView
 from controller.writers import for_each
-from core.config.settings import Config, Mode
+from core.config.settings import Config, Mode, PodDeletionCost
 from core.config.surge import HOURLY_MAX
 from core.edge.clock import Clock
 from core.edge.kube.client import ApiError
@@ -195,6 +195,8 @@ class Mover:
         self._pods_pending = False
         self._due = 0
         self._complained: str = ""
+        self._allowed = False
+        """Whether RBAC allows all writes of a move."""
 
     @property
     def needs_objects(self) -> bool:
@@ -322,12 +324,15 @@ class Mover:
             self._its.report_forbidden(FORBIDDEN, note)
 
     async def _review_access(self, config: Config) -> None:
-        for access, note in (
-            (self._its.scale_access, FORBIDDEN_SCALE),
-            (self._its.cost_access, FORBIDDEN_COSTS),
-        ):
+        reviews = [(self._its.scale_access, FORBIDDEN_SCALE)]
+        # With `enabled`, Roles of single namespaces may allow the write.
+        if config.pod_deletion_cost is not PodDeletionCost.ENABLED:
+            reviews.append((self._its.cost_access, FORBIDDEN_COSTS))
+        self._allowed = True
+        for access, note in reviews:
             if await access.refresh() and access.allowed is False and config.surges:
                 self._complain(note)
+            self._allowed = self._allowed and access.allowed is True
 
     def _count_removed_nodes(self) -> None:
         for name in [name for name in self._moved_from if name not in self._view.nodes]:
@@ -523,8 +528,7 @@ class Mover:
             return plan_moves(context), context.pods_pending
 
         chosen, self._pods_pending = await asyncio.to_thread(plan)
-        allowed = self._its.scale_access.allowed and self._its.cost_access.allowed
-        if not chosen.begin or not allowed or not self._book.exists:
+        if not chosen.begin or not self._allowed or not self._book.exists:
             return
         begun: list[MoveRecord] = []
 

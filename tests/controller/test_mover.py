@@ -26,7 +26,7 @@ from controller.mover import (
 from controller.stores.move_records import MoveRecordStore
 from controller.stores.scales import ScaleStore
 from controller.view import ClusterView
-from core.config.settings import Config, Mode, UsabilityMode
+from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
 from core.edge.decode.kinds import NODES, PODS, SURGE_KINDS
@@ -397,6 +397,14 @@ async def test_no_move_begins_when_rbac_forbids_a_write(world: World, right: str
     await world.turns(3)
     assert world.writes() == []
     assert world.events == [FORBIDDEN]
+
+
+async def test_rbac_of_all_namespaces_is_not_needed_when_costs_are_enabled(world: World) -> None:
+    world.rbac["costs"] = False
+    world.config = replace(CONFIG, pod_deletion_cost=PodDeletionCost.ENABLED)
+    world.deployments.create("web", "n1")
+    await world.turns()
+    assert world.outcomes() == {"moved": 1}
 
 
 async def test_deletion_costs_wait_until_records_have_been_read(world: World) -> None:
