@@ -46,7 +46,7 @@ from core.surge.steps import (
     Wait,
     next_step,
 )
-from core.writes.costs import move_cost_write
+from core.writes.costs import has_move_cost, move_cost_write
 
 CALLS_MAX: Final = 4
 """Maximum number of moves that are continued at the same time."""
@@ -443,14 +443,15 @@ class Mover:
         return await self._book.change(decide)
 
     async def _set_cost(self, pod: Pod) -> bool:
-        """Write the deletion cost of the pod; return whether it was written."""
+        """Write the deletion cost of the pod; return whether the pod has it now."""
         write = move_cost_write(pod)
         done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
         result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
         self._metrics.pod_writes.labels(write.kind, result).inc()
-        if done is not None:
-            self._written.pods[pod.uid] = pod, done.stored[0]
-        return done is not None
+        if done is None or not has_move_cost(done.stored[0]):  # an admission webhook may remove it
+            return False
+        self._written.pods[pod.uid] = pod, done.stored[0]
+        return True
 
     async def _set_replicas(self, deployment: ObservedDeployment, replicas: int) -> None:
         """Write the replicas of the version that was read. Raises: UnavailableError."""

@@ -23,6 +23,7 @@ from tests.e2e.install import CONTROLLER_ACCOUNT, Start, apply, overlay, remove,
 from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes
 from tests.e2e.plane import Ebb, Plane, until
 from tests.e2e.test_manifests import asked_by, rights_of
+from tests.support.plan_cli import ebb
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
@@ -156,9 +157,9 @@ def test_controller_moves_single_replica_with_budget_of_100_percent(
     offset = len(plane.audit.read_bytes())
     deploy(cluster)
     with never_below(plane, 1):
-        ebb = start()
+        controller = start()
         moved(cluster)
-    assert ebb.metric('ebb_surge_moves_total{outcome="moved"}') == 1
+    assert controller.metric('ebb_surge_moves_total{outcome="moved"}') == 1
     assert {"SurgeMoveBegan", "SurgeMoved"} <= set(reasons(cluster))
     cluster.wait(NODES, lambda found: MARK_LABEL in found["a"]["metadata"]["labels"])
     assert moves(cluster) == []
@@ -178,9 +179,11 @@ def test_controller_moves_all_replicas_one_after_the_other(
 def test_nothing_is_moved_when_surge_is_disabled(plane: Plane, cluster: Api, start: Start) -> None:
     deploy(cluster)
     offset = len(plane.audit.read_bytes())
-    ebb = start(surge={"mode": "disabled"})
+    controller = start(surge={"mode": "disabled"})
     until(lambda: is_marked(cluster), "node a is marked")
-    until(lambda: ebb.metric('ebb_reconcile_total{result="skipped"}') > 2, "three more passes")
+    until(
+        lambda: controller.metric('ebb_reconcile_total{result="skipped"}') > 2, "three more passes"
+    )
     asked = {resource for _, resource, _ in rights_of(asked_by(plane, CONTROLLER_ACCOUNT, offset))}
     assert asked.isdisjoint({"deployments", "deployments/scale", "replicasets", "resourcequotas"})
     assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
@@ -252,16 +255,19 @@ def test_replicas_are_restored_when_quota_rejects_new_pod(
     # Pods without limits are rejected; Ebb cannot know before.
     cluster.create(QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "9"}}})
     with never_below(plane, 1):
-        ebb = start()
-        until(lambda: ebb.metric('ebb_surge_moves_total{outcome="refused"}') == 1, "it is refused")
+        controller = start()
+        until(
+            lambda: controller.metric('ebb_surge_moves_total{outcome="refused"}') == 1,
+            "it is refused",
+        )
         until(lambda: not moves(cluster), "the move ends")
     assert replicas(cluster) == 1
     assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
 
 
-def killed_when(ebb: Ebb, reached: Callable[[], Any]) -> None:
+def killed_when(controller: Ebb, reached: Callable[[], Any]) -> None:
     until(reached, "the step is reached")
-    ebb.stop(signal.SIGKILL)
+    controller.stop(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("step", ["recorded", "raised", "lowering", "ended"])
@@ -270,7 +276,7 @@ def test_next_leader_finishes_when_leader_is_killed(
 ) -> None:
     deploy(cluster, minReadySeconds=2)
     with never_below(plane, 1):
-        ebb = start()
+        controller = start()
         begun = False
 
         def reached() -> bool:
@@ -279,7 +285,7 @@ def test_next_leader_finishes_when_leader_is_killed(
             begun = begun or bool(found)
             return found == [step] or (begun and not found) or (step == "recorded" and begun)
 
-        killed_when(ebb, reached)
+        killed_when(controller, reached)
         start()
         moved(cluster)
 
@@ -289,10 +295,56 @@ def test_moves_end_when_surge_is_disabled_halfway(
 ) -> None:
     deploy(cluster, minReadySeconds=20)
     with never_below(plane, 1):
-        ebb = start()
+        controller = start()
         until(lambda: replicas(cluster) == 2, "the replicas are raised")
-        ebb.configure(surge={"mode": "disabled"})
+        controller.configure(surge={"mode": "disabled"})
         until(lambda: not moves(cluster), "the move ends")
         assert replicas(cluster) == 1
         # Both pods are Ready, so the pod with the deletion cost is deleted.
         assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["b"]
+
+
+def test_move_ends_when_node_is_released_halfway(plane: Plane, cluster: Api, start: Start) -> None:
+    deploy(cluster, minReadySeconds=10)
+    with never_below(plane, 1):
+        controller = start()
+        until(lambda: replicas(cluster) == 2, "the replicas are raised")
+        cluster.merge(f"{NODES}/a", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
+        until(lambda: not moves(cluster), "the move ends")
+        assert replicas(cluster) == 1
+        cluster.wait(PODS, lambda found: len(found) == 1)
+    assert controller.metric('ebb_surge_moves_total{outcome="node_released"}') == 1
+
+
+def test_move_ends_when_rollout_begins_and_rollout_finishes(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    deploy(cluster, minReadySeconds=5)
+    with never_below(plane, 1):
+        start()
+        until(lambda: replicas(cluster) == 2, "the replicas are raised")
+        template = {"metadata": {"annotations": {"version": "2"}}}
+        cluster.merge(WEB, {"spec": {"template": template}})
+        until(lambda: replicas(cluster) == 1, "the replicas are restored")
+        until(lambda: not moves(cluster), "the move ends")
+        cluster.wait(PODS, lambda found: [*map(version, found.values())] == ["2"])
+    assert replicas(cluster) == 1
+
+
+def version(found: Json) -> str:
+    text: str = (found["metadata"].get("annotations") or {}).get("version", "1")
+    return text
+
+
+def test_release_restores_replicas_of_killed_controller(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    deploy(cluster, minReadySeconds=20)
+    with never_below(plane, 1):
+        killed_when(start(), lambda: replicas(cluster) == 2)
+        done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("release")))
+        assert done.returncode == 0, done.stderr
+        told = b"deployment default/web  released: replicas 2 of a surge move, 1 again"
+        assert told in done.stdout
+        assert (replicas(cluster), data(cluster)) == (1, {})
+        cluster.wait(PODS, lambda found: len(found) == 1)
