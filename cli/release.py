@@ -12,13 +12,15 @@ from cli.terminal import printable
 from controller.names import LEASE
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.lease import LeaseStore
+from controller.stores.move_records import MoveRecordStore
+from controller.stores.scales import ScaleStore
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
 from core.edge.decode.fields import Bytes
-from core.edge.decode.kinds import KINDS, PODS
+from core.edge.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, PODS
 from core.edge.decode.objects import PodObject
 from core.edge.decode.pod_times import FINISHED_TOO
-from core.edge.kube.client import CALL_SECONDS_MAX, Client
+from core.edge.kube.client import CALL_SECONDS_MAX, ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
 from core.marks.taints import keys_unknown
@@ -27,12 +29,14 @@ from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
+from core.surge.objects import MANAGER
+from core.surge.records import MoveRecord, MoveStep, decode
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup
 from core.writes.costs import decide_costs
 
 Tell = Callable[[str, str, str], None]
-"""Reports a removal: "node", "pod", "buffer" or "lease", its key, and what is removed."""
+"""Reports a removal: the kind of an object, its key, and what is removed."""
 
 
 class Request(NamedTuple):
@@ -72,6 +76,9 @@ async def release(
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "not found")
         writing = _Writing(tell, dry_run=request.dry_run)
+        if names is None:
+            # While the pods still have their deletion costs, which decide the pods that remain.
+            await _end_moves(client, namespace, writing)
         for node in cluster.nodes:
             found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
@@ -110,11 +117,20 @@ class _Writing:
             told = f"{kind} {name}: {fault}"
             if self._failures.end(fault):
                 raise UnavailableError(f"{told}; the remaining objects were not tried") from fault
-            _say(told)
-            self._refused += 1
+            self.refuse(told)
         else:
             self._failures.end(None)
             self._tell(kind, name, what)
+
+    def refuse(self, told: str) -> None:
+        """Name an object that cannot be changed on standard error, and count it."""
+        _say(told)
+        self._refused += 1
+
+    @property
+    def refused(self) -> int:
+        """Return the number of rejected changes."""
+        return self._refused
 
     def end(self) -> None:
         """Raise an error if any change was rejected. Raises: UnavailableError."""
@@ -141,7 +157,7 @@ def _say(told: str) -> None:
 async def _listed(client: Client, config: Config) -> Cluster:
     """List the cluster, including finished pods with a deletion cost of Ebb."""
     finished: dict[str, Pod] = {}
-    lists: live.Lists = {kind: Listed() for kind in KINDS}
+    lists: live.Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     lists[PODS].finished = partial(_keep_with_cost, finished)
     found = await live.listed(client, lists, config)
     return replace(found, pods=(*found.pods, *finished.values()))
@@ -154,6 +170,69 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         return
     if pod.deletion_cost_ours is not None:
         finished[pod.key] = pod
+
+
+async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
+    """Restore the replicas of all Deployments with a surge move, then remove the records."""
+    store = MoveRecordStore(client, namespace)
+    try:
+        stored = await store.read()
+    except ApiError as fault:
+        if not fault.forbidden:
+            raise
+        writing.refuse(
+            f"configmap {store.key}: {fault}. If surge moves are in progress, the replicas of "
+            "these Deployments remain raised: run the command with permission to get and update it"
+        )
+        return
+    if stored is None or not stored.data:
+        return
+    before = writing.refused
+    for move in decode(stored.data).records.moves.values():
+        restore = partial(_restore_replicas, client, move)
+        what = f"replicas {move.raised} of a surge move, {move.original} again"
+        await writing.each("deployment", move.deployment_key, what, restore)
+    if writing.refused == before:
+        forget = partial(_forget_moves, store)
+        await writing.each("configmap", store.key, "records of surge moves", forget)
+
+
+async def _restore_replicas(client: Client, move: MoveRecord) -> None:
+    """Write the original replicas, unless somebody else has set them. Raises: UnavailableError."""
+    scales = ScaleStore(client)
+    for _ in range(TRIES_MAX):
+        scale = await scales.read(move.namespace, move.deployment)
+        if scale is None or (scale.uid, scale.replicas) != (move.uid, move.raised):
+            return
+        if not await _is_raised_by_ebb(client, move):
+            return
+        with suppress(ConflictError):
+            await scales.write(move.namespace, move.deployment, scale.version, move.original)
+            return
+    raise ConflictError("another client keeps changing the Deployment")
+
+
+async def _is_raised_by_ebb(client: Client, move: MoveRecord) -> bool:
+    """Return whether the raised replicas are Ebb's, as far as this user may know."""
+    try:
+        raw = await client.find(DEPLOYMENTS.path_of(move.deployment_key))
+        found = None if raw is None else DEPLOYMENTS.read(raw)
+    except (ApiError, InvalidInputError):
+        return True
+    manager = found.observed.replicas_manager if found else ""
+    return manager == MANAGER or (not manager and move.step is not MoveStep.RECORDED)
+
+
+async def _forget_moves(store: MoveRecordStore) -> None:
+    """Remove all records. Raises: UnavailableError."""
+    for _ in range(TRIES_MAX):
+        stored = await store.read()
+        if stored is None or not stored.data:
+            return
+        with suppress(ConflictError):
+            await store.write(stored, {})
+            return
+    raise ConflictError("the controller keeps writing the records: scale it to 0 first")
 
 
 async def _delete_buffers(client: Client, namespace: str, writing: _Writing) -> None:

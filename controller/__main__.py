@@ -12,24 +12,28 @@ from functools import partial
 from typing import Any
 
 from controller import names
-from controller.access_review import PATCH_PODS, AccessReview, is_allowed
-from controller.budget_watch import LIST_BUDGETS, BudgetWatch
+from controller.access_review import PATCH_PODS, Access, AccessReview, is_allowed
+from controller.conditional_watch import ConditionalWatch, forbidden_note, list_access
 from controller.config_reload import ConfigReload
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
-from controller.loop import Loop
+from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
+from controller.move_book import MoveBook
+from controller.mover import Mover, MoveStores, Surroundings
 from controller.publisher import Publisher
 from controller.reconciler import PodActions, Reconciler
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.evictions import EvictionStore
 from controller.stores.lease import LeaseStore
+from controller.stores.move_records import MoveRecordStore
+from controller.stores.scales import PATCH_SCALE, ScaleStore
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
 from core.edge import http, program
 from core.edge.clock import Clock, SteadyClock, SystemClock
-from core.edge.decode.kinds import BUDGETS, KINDS, AnyKind
+from core.edge.decode.kinds import BUDGETS, KINDS, SURGE_KINDS, AnyKind
 from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import Part
@@ -78,13 +82,7 @@ class _Controller:
             timing,
             jitter=random.random,
         )
-        self._events = Events(
-            client,
-            self._clock,
-            self._metrics.event_write_failures.inc,
-            controller=names.REPORTING,
-            instance=name,
-        )
+        self._events = self._queue_of_events(name)
         self._record_about_namespace = partial(
             self._events.record_about, events.namespace(self._namespace)
         )
@@ -98,12 +96,28 @@ class _Controller:
             record_event=self._events.record,
             pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
         )
+        self._watches: dict[AnyKind, ConditionalWatch] = {}
+        """Watches of the kinds that only some configurations need."""
+        self._mover = self._surge_mover(steady)
         self._loop = Loop(
-            self._view, self._reconciler, steady, self._metrics, lambda: self._elector.leading
+            self._view,
+            self._reconciler,
+            steady,
+            self._metrics,
+            lambda: self._elector.leading,
+            self._mover.capture_facts,
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
         self._metrics.clock_offset.set_function(steady.offset_seconds)
+        self._set_gauges()
+
+    def _queue_of_events(self, name: str) -> Events:
+        lost = self._metrics.event_write_failures.inc
+        controller = names.REPORTING
+        return Events(self._client, self._clock, lost, controller=controller, instance=name)
+
+    def _set_gauges(self) -> None:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.watch_age.labels(kind.resource).set_function(age)
@@ -115,12 +129,54 @@ class _Controller:
         return DeletionCosts(objects.pods(self._client), self._metrics, right)
 
     def _sink(self, kind: AnyKind) -> WatchSink:
-        return WatchSink(self._view, kind, self._view.freshness, self._clock, self._metrics)
+        freshness = self._view.freshness_of(kind)
+        return WatchSink(self._view, kind, freshness, self._clock, self._metrics)
 
-    def _budget_watch(self, sink: WatchSink, following: Follow) -> BudgetWatch:
-        ask = partial(is_allowed, self._client, LIST_BUDGETS)
-        access = AccessReview(ask, self._clock, "list poddisruptionbudgets")
-        return BudgetWatch(sink, following, lambda: self._reconciler.config.evicts, access)
+    def _conditional(self, kind: AnyKind, sink: WatchSink, following: Follow) -> ConditionalWatch:
+        access = self._access(list_access(kind), f"list {kind.resource}", self._clock)
+        watch = ConditionalWatch(
+            sink,
+            following,
+            partial(self._is_needed, kind),
+            access,
+            forbidden=forbidden_note(kind),
+            empty_if_forbidden=kind is BUDGETS,
+        )
+        self._watches[kind] = watch
+        return watch
+
+    def _is_needed(self, kind: AnyKind) -> bool:
+        if kind in SURGE_KINDS:
+            return self._mover.needs_objects
+        return kind.needed is None or kind.needed(self._reconciler.config)
+
+    def _access(self, access: Access, action: str, clock: Clock) -> AccessReview:
+        return AccessReview(partial(is_allowed, self._client, access), clock, action)
+
+    def _surge_mover(self, clock: Clock) -> Mover:
+        stores = MoveStores(
+            book=MoveBook(MoveRecordStore(self._client, self._namespace)),
+            scales=ScaleStore(self._client),
+            pods=objects.pods(self._client),
+        )
+        surroundings = Surroundings(
+            leader=self._elector.identity,
+            leading=lambda: self._elector.leading,
+            why_unknown=self._why_surge_unknown,
+            scale_access=self._access(PATCH_SCALE, "patch deployments/scale", clock),
+            cost_access=self._access(PATCH_PODS, "patch pods", clock),
+            record_event=self._events.record_about,
+            report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
+        )
+        return Mover(self._reconciler, self._view, stores, clock, self._metrics, surroundings)
+
+    def _why_surge_unknown(self) -> str | None:
+        """Return why the objects that surge moves depend on are unknown, or None."""
+        for kind in SURGE_KINDS:
+            if kind not in self._watches or not self._watches[kind].following:
+                return f"{kind.resource} are not watched"
+        now = self._clock.monotonic_seconds()
+        return self._view.surge_freshness.why_stale(now, STALE_SECONDS)
 
     def _evictor(self, clock: Clock) -> Evictor:
         return Evictor(
@@ -150,8 +206,8 @@ class _Controller:
                 sink = self._sink(kind)
                 part = Part.of(kind, self._config)
                 following: Follow = partial(follow, self._client, kind, sink, part)
-                if kind is BUDGETS:
-                    following = self._budget_watch(sink, following).keep
+                if kind.needed is not None:
+                    following = self._conditional(kind, sink, following).keep
                 running.append(tasks.create_task(following()))
             leader = tasks.create_task(self._elector.run(self._lead))
             log.info(
@@ -171,9 +227,11 @@ class _Controller:
             tasks.create_task(self._loop.run())
             tasks.create_task(self._taint_key.keep())
             tasks.create_task(self._publisher.keep(self._loop.why_stale))
+            tasks.create_task(self._mover.keep(self._loop.why_stale))
 
     def _age_seconds(self, kind: AnyKind) -> float:
-        return self._view.freshness.age_seconds(kind, self._clock.monotonic_seconds())
+        freshness = self._view.freshness_of(kind)
+        return freshness.age_seconds(kind, self._clock.monotonic_seconds())
 
     async def _keep_config(self) -> None:
         if self._start.config_path is None:

@@ -73,7 +73,7 @@ class Elector:
         *,
         jitter: Callable[[], float],
     ) -> None:
-        self._leases, self._identity, self._clock = leases, identity, clock
+        self._leases, self.identity, self._clock = leases, identity, clock
         self._timing, self._jitter = timing, jitter
         self._observed: Lease | None = None
         # The clocks of replicas may differ. So the times in the Lease do not count, but the local
@@ -97,7 +97,7 @@ class Elector:
         """
         while True:
             await self._acquire()
-            log.info("started leading", extra=fields(identity=self._identity))
+            log.info("started leading", extra=fields(identity=self.identity))
             self._working = True
             try:
                 await self._lead(lead)
@@ -125,7 +125,7 @@ class Elector:
             raise
         await _cancel(work, *holding)
         log.warning(
-            "lost the Lease; this replica stops writing", extra=fields(identity=self._identity)
+            "lost the Lease; this replica stops writing", extra=fields(identity=self.identity)
         )
 
     async def _renew(self) -> None:
@@ -153,7 +153,7 @@ class Elector:
         return self._leads_until - self._clock.monotonic_seconds()
 
     def _held_by_another(self) -> bool:
-        return self._observed is not None and self._observed.holder not in ("", self._identity)
+        return self._observed is not None and self._observed.holder not in ("", self.identity)
 
     async def _try_hold(self) -> bool:
         """Try once to take or renew the Lease; return whether this replica holds it now."""
@@ -183,7 +183,7 @@ class Elector:
         return True
 
     def _is_ours(self, lease: Lease) -> bool:
-        return lease.holder == self._identity
+        return lease.holder == self.identity
 
     async def _write(self, before: Lease) -> None:
         """Write this replica as the holder, on the version that was read."""
@@ -193,7 +193,7 @@ class Elector:
         stamp = micro_time(self._clock.unix_seconds())
         wanted = replace(
             before,
-            holder=self._identity,
+            holder=self.identity,
             duration_seconds=self._timing.duration,
             renewed=stamp,
             acquired=before.acquired if ours else stamp,
@@ -207,7 +207,7 @@ class Elector:
         for _ in range(RELEASE_TRIES_MAX):
             try:
                 found = await self._leases.read()
-                if found is None or found.holder != self._identity:
+                if found is None or found.holder != self.identity:
                     return
                 stamp = micro_time(self._clock.unix_seconds())
                 await self._leases.write(
@@ -221,7 +221,7 @@ class Elector:
                     extra=fields(reason=str(fault)),
                 )
                 return
-            log.info("released the Lease", extra=fields(identity=self._identity))
+            log.info("released the Lease", extra=fields(identity=self.identity))
             return
 
 

@@ -18,6 +18,7 @@ from core.marks.mark import EFFECT_OF
 from core.model.errors import ConflictError
 from core.model.resources import Resources
 from core.policies.all import POLICIES
+from core.surge.records import MoveOutcome
 from core.writes.costs import pods_of_other_writers
 from core.writes.write import CostKind, WriteKind
 
@@ -354,6 +355,7 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self._add_reconcile()
         self._add_writes()
+        self._add_surge()
         self.config_good = self._gauge(
             "ebb_config_last_reload_successful",
             "1 if the configuration file was valid when it was last read.",
@@ -413,4 +415,36 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         self.eviction_forbidden = self._gauge(
             "ebb_eviction_forbidden",
             "1 if `eviction` is enabled, but RBAC does not let Ebb evict pods.",
+        )
+
+    def _add_surge(self) -> None:
+        self.surge_moves = self._counter(
+            "ebb_surge_moves_total",
+            "Surge moves that ended, by outcome: `moved`, or why the pod was not moved.",
+            outcome=tuple(outcome for outcome in MoveOutcome if outcome),
+        )
+        self.surge_moves_in_progress = self._gauge(
+            "ebb_surge_moves_in_progress", "Surge moves that have begun and not ended."
+        )
+        self.surge_move_seconds = Histogram(
+            "ebb_surge_move_duration_seconds",
+            "Time from the record of a surge move to its end.",
+            buckets=(5, 10, 20, 30, 60, 120, 300, 600),
+            registry=self.registry,
+        )
+        self.surge_moved_pods_per_node = Histogram(
+            "ebb_surge_moved_pods_per_removed_node",
+            "Pods that surge moves took from a node before the node was removed. Nodes without "
+            "moves do not count.",
+            buckets=(1, 2, 3, 5, 8, 13, 21, 34, 55),
+            registry=self.registry,
+        )
+        self.surge_write_errors = self._counter(
+            "ebb_surge_write_errors_total",
+            "Failed writes of surge moves by result; each is retried.",
+            result=(WriteResult.CONFLICT, WriteResult.ERROR),
+        )
+        self.surge_forbidden = self._gauge(
+            "ebb_surge_forbidden",
+            "1 if `surge` is enabled, but RBAC does not let Ebb patch deployments/scale.",
         )

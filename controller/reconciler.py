@@ -72,8 +72,13 @@ class Reconciler:
     ) -> None:
         self.config = config
         """Configuration for the next reconciliation."""
+        self.moving_pods: frozenset[str] | None = frozenset()
+        """UIDs of the pods that surge moves replace; they keep the deletion cost of the move. None
+        if they are unknown yet; no deletion cost is written then."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
+        self.reconciled = asyncio.Event()
+        """Set after the writes of each evaluation; the task that waits for it clears it."""
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
         self._deletion_costs, self._evictor = pod_actions or PodActions()
@@ -153,9 +158,10 @@ class Reconciler:
             if self._deletion_costs
             else None
         )
-        if enabled is None:
+        moving = self.moving_pods
+        if enabled is None or moving is None:
             return ()
-        return decide_costs(cluster, config.taint_key, targets, enabled=enabled)
+        return decide_costs(cluster, config.taint_key, targets, moving=moving, enabled=enabled)
 
     def _plan_drain(
         self, cluster: Cluster, config: Config, found: PassResult
@@ -206,6 +212,7 @@ class Reconciler:
             await self._evictor.carry_out(
                 report.planned_drain, report.config, batch.why_halted, self._record_event
             )
+        self.reconciled.set()
         if self._deletion_costs:  # after all writes, which must not wait for the answer
             await self._deletion_costs.refresh_access(report.config.pod_deletion_cost)
         return replace(report, failed=failed)

@@ -6,7 +6,15 @@ from collections.abc import Callable, Container
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS, AnyKind
+from core.edge.decode.kinds import (
+    DEPLOYMENTS,
+    HORIZONTAL_AUTOSCALERS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    SURGE_KINDS,
+    AnyKind,
+)
 from core.edge.kube.freshness import Freshness
 from core.engine.unschedulable import cannot_wait, is_unschedulable
 from core.guards.emptiness import holds, holds_karpenters_alone
@@ -17,6 +25,8 @@ from core.model.node_lifecycle import being_deleted
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.read_options import ReadOptions
+from core.surge.listed import surge_objects
+from core.surge.objects import SurgeObjects
 
 UNCHECKED_MAX: Final = 4096
 """Maximum number of newly unschedulable pods that wait for a check; others wait for the next
@@ -33,6 +43,14 @@ class ClusterView(Inventory):
     def __init__(self) -> None:
         super().__init__()
         self.freshness = Freshness()
+        self.surge_freshness = Freshness(SURGE_KINDS)
+        """Age of the information about the kinds that only surge moves need."""
+        self.surge_changed = asyncio.Event()
+        """Set when an object of a surge move changes."""
+        self.moving_deployments: frozenset[tuple[str, str]] = frozenset()
+        """Namespace and name of the Deployments with a surge move."""
+        self._moving_owners: frozenset[tuple[str, str]] = frozenset()
+        """Namespace and name of their ReplicaSets."""
         self.wake = asyncio.Event()
         """Set when a change cannot wait until the interval between reconciliations has passed."""
         self.became_unschedulable = asyncio.Event()
@@ -68,8 +86,34 @@ class ClusterView(Inventory):
         now = Now.at(self.snapshot_at)
         return node is not None and any(holds(pod, node, now) for pod in others.values())
 
+    def freshness_of(self, kind: AnyKind) -> Freshness:
+        """Return the freshness that the watch of a kind reports to."""
+        return self.surge_freshness if kind in SURGE_KINDS else self.freshness
+
+    def surge_objects_of(self, deployments: frozenset[tuple[str, str]]) -> SurgeObjects:
+        """Return the objects of a few Deployments, given by namespace and name, without quotas."""
+        listed = self.of(DEPLOYMENTS)
+        keys = (f"{namespace}/{name}" for namespace, name in deployments)
+        found = surge_objects(
+            [listed[key] for key in keys if key in listed],
+            [
+                one
+                for one in self.of(REPLICA_SETS).values()
+                if (one.namespace, one.deployment) in deployments
+            ],
+            [
+                one
+                for one in self.of(HORIZONTAL_AUTOSCALERS).values()
+                if (one.namespace, one.target) in deployments
+            ],
+        )
+        self._moving_owners = frozenset(found.owners)
+        return found
+
     def relisted(self, kind: AnyKind) -> None:
         """Handle all objects of a new list as if they had just been added."""
+        if kind in SURGE_KINDS:
+            self.surge_changed.set()
         if kind is PODS:
             self._occupants.clear()
             self._karpenter_occupants.clear()
@@ -79,6 +123,8 @@ class ClusterView(Inventory):
 
     def became(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 as inherited
         """Update the occupants of nodes, and wake the loop for changes that cannot wait."""
+        if self.moving_deployments and self._is_of_move(kind, after or before):
+            self.surge_changed.set()
         if kind is PODS:
             self._update_karpenter_occupants(before, after)
             self._count_occupant(after, _occupied_by(before), _occupied_by(after))
@@ -86,6 +132,14 @@ class ClusterView(Inventory):
                 self._add_unchecked(key)
         elif kind is NODES and after and not (before and _may_be_removed(before)):
             self._wake_once(after.name, after.name)
+
+    def _is_of_move(self, kind: AnyKind, one: Any) -> bool:  # noqa: ANN401 by kind
+        """Return whether an object belongs to a Deployment with a surge move."""
+        if kind is PODS:
+            return (one.namespace, one.owner_name) in self._moving_owners
+        if kind is DEPLOYMENTS:
+            return (one.namespace, one.name) in self.moving_deployments
+        return kind is REPLICA_SETS and (one.namespace, one.deployment) in self.moving_deployments
 
     def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
         """Count a pod on its node; *before* and *after* are the names of its nodes."""

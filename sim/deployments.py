@@ -12,10 +12,12 @@ from typing import Final, Protocol
 from core.model.constraints import NO_DISRUPTION_FACTS
 from core.model.pod import Pod
 from core.model.workload import REPLICA_SET
+from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
 from sim.simulated_load import Deployment
 
+NAMESPACE: Final = "work"
 QUARTER: Final = 4
 """maxSurge and maxUnavailable are the replicas divided by this number."""
 
@@ -46,6 +48,18 @@ class _Rolling:
     desired: int = 0
     revision: int = 1
     created: int = 0
+    generation: int = 1
+    manager: str = ""
+    """Field manager that last set the replicas."""
+    extra: int = 0
+    """Replicas that a surge move has added."""
+    disturbed_ms: int = 0
+    """Time of the last change that something other than a surge move has made."""
+    complete: bool = False
+    """As many pods as desired have been Ready once."""
+    counted_ms: int = 0
+    below_desired_ms: int = 0
+    """Missing Ready pods, times milliseconds, until `counted_ms`."""
     pods: dict[str, tuple[int, Replica]] = field(default_factory=dict)
 
     def of_revision(self, revision: int) -> list[Replica]:
@@ -56,6 +70,18 @@ class _Rolling:
         """Return the number of Ready pods."""
         return sum(replica.ready_ms is not None for _, replica in self.pods.values())
 
+    def missing(self) -> int:
+        """Return the number of Ready pods that are missing."""
+        return max(self.desired - self.extra - self.ready(), 0)
+
+    def count(self, now_ms: int) -> None:
+        """Count the missing pods until now; call it before each change."""
+        missing = self.missing()
+        self.complete = self.complete or (self.desired > 0 and not missing)
+        if self.complete:
+            self.below_desired_ms += missing * (now_ms - self.counted_ms)
+        self.counted_ms = now_ms
+
 
 class Deployments:
     """Both controllers, for all Deployments of a load."""
@@ -63,10 +89,12 @@ class Deployments:
     def __init__(self, simulator: DeploymentOperations, seed: int) -> None:
         self._simulator, self._chance = simulator, random.Random(seed)
         self._owner: dict[str, _Rolling] = {}
+        self._rolling: dict[str, _Rolling] = {}
 
     def begin(self, deployment: Deployment) -> None:
         """Schedule all changes of a Deployment: replicas, rollouts and restarts."""
         rolling, after = _Rolling(deployment), self._simulator.after
+        self._rolling[deployment.name] = rolling
         for at_ms, desired in rolling.deployment.replicas:
             after(at_ms, lambda desired=desired: self._scale(rolling, desired))  # type: ignore[misc]
         for at_ms in rolling.deployment.rollouts:
@@ -74,15 +102,85 @@ class Deployments:
         for at_ms in rolling.deployment.restarts:
             after(at_ms, lambda: self._restart(rolling))
 
-    def _scale(self, rolling: _Rolling, desired: int) -> None:
-        rolling.desired = desired
+    def _scale(self, rolling: _Rolling, desired: int, manager: str = HPA_MANAGER) -> None:
+        self._disturb(rolling)
+        rolling.generation += 1
+        rolling.desired, rolling.manager, rolling.extra = desired, manager, 0
         self._sync(rolling)
 
+    def _disturb(self, rolling: _Rolling) -> None:
+        rolling.count(self._simulator.now_ms())
+        rolling.disturbed_ms = self._simulator.now_ms()
+
     def _roll_out(self, rolling: _Rolling) -> None:
+        self._disturb(rolling)
+        rolling.generation += 1
         rolling.revision += 1
         self._sync(rolling)
 
+    def below_desired_ms(self) -> int:
+        """Return the Ready pods that were missing, times milliseconds."""
+        for rolling in self._rolling.values():
+            rolling.count(self._simulator.now_ms())
+        return sum(rolling.below_desired_ms for rolling in self._rolling.values())
+
+    # For surge moves and simulated HPAs
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all Deployments."""
+        return self._rolling.keys()
+
+    def replicas(self, name: str) -> tuple[int, int]:
+        """Return the desired replicas, and how many of them a surge move has added."""
+        return self._rolling[name].desired, self._rolling[name].extra
+
+    def scale(self, name: str, replicas: int, manager: str) -> None:
+        """Set the replicas of a Deployment."""
+        self._scale(self._rolling[name], replicas, manager)
+
+    def surge(self, name: str, replicas: int, extra: int) -> None:
+        """Set the replicas of a Deployment, of which a surge move has added *extra*."""
+        rolling = self._rolling[name]
+        rolling.count(self._simulator.now_ms())
+        rolling.generation += 1
+        rolling.desired, rolling.manager, rolling.extra = replicas, MANAGER, extra
+        self._sync(rolling)
+
+    def lacks_ready_pods(self, name: str, calm_ms: int) -> bool:
+        """Return whether Ready pods are missing although only surge moves changed anything.
+
+        *calm_ms*: time after another change in which its effects may last.
+        """
+        rolling = self._rolling[name]
+        calm = self._simulator.now_ms() - rolling.disturbed_ms > calm_ms
+        return calm and rolling.missing() > 0
+
+    def observed(self, name: str) -> ObservedDeployment:
+        """Return the Deployment as the API server has it."""
+        rolling = self._rolling[name]
+        return ObservedDeployment(
+            namespace=NAMESPACE,
+            name=name,
+            uid=name,
+            version=str(rolling.generation),
+            replicas=rolling.desired,
+            replicas_manager=rolling.manager,
+            max_surge=-(-rolling.desired // QUARTER),
+            generation=rolling.generation,
+            observed_generation=rolling.generation,
+            pods=len(rolling.pods),
+            updated=len(rolling.of_revision(rolling.revision)),
+            available=rolling.ready(),
+            replica_set=f"{name}-{rolling.revision}",
+        )
+
+    def pods(self, name: str) -> list[Pod]:
+        """Return all pods of a Deployment."""
+        pods = self._simulator.state.pods
+        return [pods[key] for key in self._rolling[name].pods]
+
     def _restart(self, rolling: _Rolling) -> None:
+        self._disturb(rolling)
         ready = [replica for _, replica in rolling.pods.values() if replica.ready_ms is not None]
         if ready:
             oldest = min(ready, key=lambda replica: (replica.created_ms, replica.pod.uid))
@@ -102,12 +200,15 @@ class Deployments:
         if key not in rolling.pods:
             return  # deleted meanwhile
         revision, replica = rolling.pods[key]
+        rolling.count(self._simulator.now_ms())
         rolling.pods[key] = revision, replace(replica, ready_ms=ready_ms)
+        self._simulator.state.replace_pod(replace(self._simulator.state.pods[key], ready=True))
         self._sync(rolling)
 
     def replaced(self, key: str) -> None:
         """Handle a deletion by another component: a new pod replaces the deleted one."""
         rolling = self._owner.pop(key)
+        self._disturb(rolling)
         del rolling.pods[key]
         self._sync(rolling)
 
@@ -163,9 +264,10 @@ class Deployments:
         rolling.created += 1
         name = f"{rolling.deployment.name}-{rolling.revision}-{rolling.created:05}"
         pod = Pod(
-            namespace="work",
+            namespace=NAMESPACE,
             name=name,
             uid=f"{self._chance.getrandbits(64):016x}",
+            created_seconds=(self._simulator.now_ms() - age_ms) // 1000,
             requests=rolling.deployment.requests,
             placing=rolling.deployment.placing,
             ties=rolling.deployment.ties or NO_DISRUPTION_FACTS,
@@ -178,6 +280,7 @@ class Deployments:
 
     def _delete(self, rolling: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [replica.pod.key for replica in replicas]
+        rolling.count(self._simulator.now_ms())
         for key in keys:
             del rolling.pods[key], self._owner[key]
         self._simulator.delete(keys)

@@ -16,6 +16,7 @@ from controller.view import ClusterView
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import NODES, PODS, TEMPLATES
+from core.engine.reconcile import PassResult
 from core.marks.taints import desired_taints
 from core.marks.wellknown import COST_ANNOTATION, COST_OURS_ANNOTATION
 from core.model.cluster import Cluster
@@ -154,6 +155,24 @@ class Ebb:
         """Return the key of Ebb's taint."""
         return self._reconciler.config.taint_key
 
+    @property
+    def config(self) -> Config:
+        """Return the configuration."""
+        return self._reconciler.config
+
+    @property
+    def last(self) -> PassResult | None:
+        """Return the last pass."""
+        return self._reconciler.last
+
+    def keep_move_costs(self, pod_uids: frozenset[str]) -> None:
+        """Let the next pass keep the deletion costs of these pods, which are being moved."""
+        self._reconciler.moving_pods = pod_uids
+
+    def write_pod(self, write: Write[Pod]) -> None:
+        """Write a Pod."""
+        self._loop.run_until_complete(self._pods.write(write, "1"))
+
     def close(self) -> None:
         """Close the event loop."""
         self._loop.close()
@@ -161,7 +180,7 @@ class Ebb:
     def restart(self, config: Config) -> None:
         """Start a new leader, whose only state is what the Nodes contain."""
         metrics = Metrics()
-        pods = _Pods(lambda: self._state, self.pod_changed)
+        self._pods = pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
         )

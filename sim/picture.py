@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS: Final = ("#6b6b6b", "#d1495b", "#e09f3e", "#5fa8d3", "#1f6f4a")
+COLOURS: Final = (
+    "#6b6b6b", "#d1495b", "#e09f3e", "#5fa8d3", "#1f6f4a", "#8e6bbf", "#123b73"
+)  # fmt: skip
 SUFFIXES: Final = (".png", ".svg")
 BELOW: Final[tuple[tuple[str, Callable[[Sample], float]], ...]] = (
     (f"{EVICTED.label} so far", lambda one: one.evicted),

@@ -5,7 +5,6 @@ Source: kube-controller-manager's ActivePodsWithRanks and getPodsRankedByRelated
 about container restarts is left out, because the simulation restarts no containers.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ from functools import cmp_to_key
 from typing import Final
 
 from core.model.pod import Pod
+from core.writes.costs import number_of
 
-_COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
-COSTS: Final = range(-(2**31), 2**31)
 MS_PER_SECOND: Final = 1000
 
 
@@ -27,13 +25,6 @@ class Replica:
     created_ms: int
     ready_ms: int | None = None
     """Time at which the pod became Ready; None if it is not Ready."""
-
-
-def cost(pod: Pod) -> int:
-    """Return the pod deletion cost; an invalid annotation counts as 0."""
-    written = pod.deletion_cost or ""
-    found = int(written) if _COST.fullmatch(written) else 0
-    return found if found in COSTS else 0
 
 
 def first_deleted(
@@ -56,7 +47,8 @@ def first_deleted(
 
 
 def _rank(one: Replica, together: int) -> tuple[bool, bool, int, int]:
-    return one.pod.node is not None, one.ready_ms is not None, cost(one.pod), -together
+    cost = number_of(one.pod.deletion_cost)
+    return one.pod.node is not None, one.ready_ms is not None, cost, -together
 
 
 def _by_age(one: Replica, other: Replica, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""The five scenarios of the demo: the same load with different components."""
+"""The scenarios of the demo: the same load with different components."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ from typing import Final
 from core.config.budgets import Budgets, CapacityBuffers, Reserve
 from core.config.programs import ExtenderConfig
 from core.config.settings import Config, Mode, PodDeletionCost
+from core.config.surge import SurgeMode
 from core.config.thresholds import Thresholds
 from extender.view import View
 from sim.autoscaler import ScaleDown
@@ -18,6 +19,7 @@ from sim.ebb import Direct, Ebb
 from sim.scoring import PACKED
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import DEFAULT_OPTIONS, Result, Simulator, SimulatorOptions
+from sim.surge import SurgeSimulator
 from sim.wire import OverTheWire
 
 SHARE: Final = Fraction(85, 100)
@@ -33,6 +35,7 @@ class Parts(StrEnum):
 
     TAINT = "taints only, without extender and pod deletion costs"
     WHOLE = "all default features, with the components pod-deletion-cost and capacity-buffers"
+    SURGE = "all of these, and the component surge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,21 @@ MANAGED: Final = Scenario(
 )
 """Ebb where the scheduler cannot be configured, as on managed clusters."""
 WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, SimulatorOptions(PACKED))
+SURGE: Final = Scenario(
+    "Ebb with surge moves", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED)
+)
+MANAGED_SURGE: Final = Scenario(
+    "Ebb, managed", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED, extender=False)
+)
+"""Ebb on a managed cluster that packs pods: without extender, with surge moves."""
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
     Scenario("autoscaler 50%", ScaleDown.UTILIZATION),
     MOST_ALLOCATED,
     MANAGED,
     WHOLE,
+    MANAGED_SURGE,
+    SURGE,
 )
 
 
@@ -69,14 +81,22 @@ def configuration(parts: Parts, given: Config | None = None) -> Config:
     config = given or OWN
     extender = ExtenderConfig(score=config.extender.score)
     config = replace(config, mode=Mode.ENFORCE, extender=extender)
-    return config if parts is Parts.WHOLE else _taint_alone(config)
+    match parts:
+        case Parts.TAINT:
+            return _taint_alone(config)
+        case Parts.WHOLE:
+            return replace(config, surge=replace(config.surge, mode=SurgeMode.DISABLED))
+        case Parts.SURGE:
+            return replace(config, surge=replace(config.surge, mode=SurgeMode.ENABLED))
 
 
 def _taint_alone(config: Config) -> Config:
     """Return the configuration without features that need further components."""
     reserve = replace(config.budgets.reserve, capacity_buffers=CapacityBuffers.DISABLED)
     budgets = replace(config.budgets, reserve=reserve)
-    return replace(config, pod_deletion_cost=PodDeletionCost.DISABLED, budgets=budgets)
+    surge = replace(config.surge, mode=SurgeMode.DISABLED)
+    costs = PodDeletionCost.DISABLED
+    return replace(config, pod_deletion_cost=costs, budgets=budgets, surge=surge)
 
 
 def run(
@@ -122,7 +142,8 @@ def _with_ebb(
     seed: int,
     progress: Callable[[int], None],
 ) -> Result:
+    simulator = SurgeSimulator if ebb.config.surges else Simulator
     try:
-        return Simulator(load, scenario.scale_down, ebb, seed, scenario.options).run(progress)
+        return simulator(load, scenario.scale_down, ebb, seed, scenario.options).run(progress)
     finally:
         ebb.close()

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -62,6 +63,9 @@ class Deployment:
     """Facts that block an eviction; None: there are none."""
     ages_ms: tuple[int, ...] = ()
     """Ages of the first pods at their arrival: they existed before the start."""
+    wave_mean: Fraction | None = None
+    """Mean of the daily wave (sim.waves.level) that an HPA follows, in pods at full target
+    utilization; None if no HPA scales the Deployment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The discrete-event simulator: pods, nodes, scans and reconciliations in virtual time."""
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -101,6 +102,16 @@ class Result:
     marks: int = 0
     releases: int = 0
     pods: int = 0
+    moved: int = 0
+    """Pods of Deployments that surge moves have replaced."""
+    moves: Counter[str] = field(default_factory=Counter)
+    """Number of surge moves by outcome."""
+    below_desired_ms: int = 0
+    """Ready pods that Deployments lacked, times milliseconds; the start and the additional
+    replicas of surge moves do not count."""
+    below_desired_by_moves: int = 0
+    """Samples, one every five seconds, in which a Deployment lacked Ready pods during a surge move
+    or in the minute after it, without any other cause."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -177,6 +188,7 @@ class Simulator:
         for since in self.state.pending.values():
             self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
+        self.result.below_desired_ms = self._deployments.below_desired_ms()
         return self.result
 
     def _add_wait(self, since_ms: int) -> None:

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from core.config.document import parse
 from core.config.programs import SCORE_NAMES
-from core.config.settings import API_VERSION, KIND, Config
+from core.config.settings import API_VERSION, KIND, Config, PodDeletionCost
+from core.config.surge import SurgeMode
 from core.edge.files import parse_yaml
 from core.model.errors import InvalidInputError
 from core.policies.all import POLICIES
-from sim.scenario import SCENARIOS, WHOLE, Scenario
+from sim.scenario import SCENARIOS, SURGE, WHOLE, Parts, Scenario
 
 POINTS_MAX: Final = 200
 """Combinations of a sweep; each runs with every seed."""
@@ -70,8 +71,13 @@ def columns(document: Document, source: str) -> Iterator[Variant]:
     """
     config = parse(document, source)
     for scenario in SCENARIOS:
-        # No file configures Ebb without its extender.
-        yield Variant(scenario.name, scenario, config, document if scenario is WHOLE else None)
+        if scenario.ebb is not Parts.SURGE:
+            # No file configures Ebb without its extender.
+            yield Variant(scenario.name, scenario, config, document if scenario is WHOLE else None)
+        elif config.pod_deletion_cost is not PodDeletionCost.DISABLED:
+            changes = _changed(document, {"surge.mode": SurgeMode.ENABLED.value})
+            configured = changes if scenario is SURGE else None
+            yield Variant(scenario.name, scenario, parse(changes, source), configured)
     for score in SCORE_NAMES:
         if score != config.extender.score:
             changes = _changed(document, {"extender.score": score})
@@ -134,7 +140,7 @@ def _point(settings: tuple[tuple[str, str], ...], document: Document, source: st
     document = _changed(document, changes)
     name = ", ".join(f"{path} {value}" for path, value in settings)
     config = parse(document, f"{source} with {name}")
-    return Variant(name, WHOLE, config, document, settings)
+    return Variant(name, SURGE if config.surges else WHOLE, config, document, settings)
 
 
 def _changed(document: Document, changes: Mapping[str, Any]) -> Document:

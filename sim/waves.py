@@ -121,6 +121,7 @@ def _drawn(
         tuple(hpa_replicas(lambda at_ms: mean * level(at_ms), end_ms)),
         rollouts=tuple(_rollouts(days, chance)),
         restarts=tuple(_restarts(end_ms, float(mean) / POD_LIFE_MS, chance)),
+        wave_mean=mean,
     )
 
 

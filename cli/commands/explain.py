@@ -65,7 +65,13 @@ def pod(cluster_input: ClusterInput, /, name: str, form: str) -> None:
 
 def _explainer(cluster_input: ClusterInput, now_seconds: int) -> Explainer:
     snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
-    return Explainer(snapshot, make_plan(snapshot), now_seconds, cluster_input.namespace)
+    return Explainer(
+        snapshot,
+        make_plan(snapshot),
+        now_seconds,
+        cluster_input.namespace,
+        cluster_input.surge_objects,
+    )
 
 
 def _without_namespace(name: str, cluster_input: ClusterInput) -> InvalidInputError:

@@ -14,7 +14,10 @@ from core.model.humanize import plural
 @click.command("release")
 @click.argument("nodes", nargs=-1, metavar="[NODE]...")
 @click.option(
-    "--all", "everything", is_flag=True, help="all nodes and pods, and Ebb's own CapacityBuffers"
+    "--all",
+    "everything",
+    is_flag=True,
+    help="all nodes and pods, surge moves, and Ebb's own CapacityBuffers",
 )
 @click.option(
     "--taint-key",

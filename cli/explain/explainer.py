@@ -42,6 +42,9 @@ from core.model.reason import Blocker
 from core.model.resources import Resources
 from core.packing.node_order import SHARE_SCALE
 from core.packing.packer import Packer
+from core.surge.objects import SurgeObjects
+from core.surge.planner import SurgeContext, SurgeInput
+from core.surge.records import MoveRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,12 @@ class NodeAnswer:
     are disabled."""
     not_evicted: tuple[Blocker, ...]
     """Reasons why pods of the node would not be evicted now; empty if eviction is disabled."""
+    not_moved: tuple[Blocker, ...]
+    """Reasons why surge moves would not move pods of the marked node now; empty if they are
+    disabled."""
+    moved: int | None
+    """Number of pods of the marked node that surge moves would move, limits aside; None if surge
+    moves are disabled or unknown, or if the node has no mark."""
     placements: tuple[Placement, ...]
     """Target node of each pod: as planned for a removable node, else as if only this node were
     removed."""
@@ -123,12 +132,19 @@ class Explainer:
     """Explain nodes and pods of one cluster and its plan; shared parts are computed once."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, plan: Plan, now_seconds: int, own_namespace: str = ""
+        self,
+        snapshot: ClusterSnapshot,
+        plan: Plan,
+        now_seconds: int,
+        own_namespace: str = "",
+        surge_objects: SurgeObjects | None = None,
     ) -> None:
         """Prepare explanations; *snapshot* is the snapshot from which *plan* was made.
 
-        *own_namespace* is the namespace in which Ebb is installed.
+        *own_namespace* is the namespace in which Ebb is installed. *surge_objects*: see
+        ClusterInput.
         """
+        self._surge_objects = surge_objects
         cluster = self._cluster = snapshot.cluster
         self._snapshot, self._config, self._plan = snapshot, snapshot.config, plan
         self._now, self._own_namespace = Now(now_seconds), own_namespace
@@ -145,6 +161,7 @@ class Explainer:
         placements, unassigned = self._if_only_removal(name)
         pods = tuple(pod for pod in self._cluster.pods if pod.node == name)
         ground, reaches = self._snapshot.node_order, self._snapshot.reaches
+        moved, not_moved = self._surge_moves(name)
         return NodeAnswer(
             node=node,
             pods=pods,
@@ -155,6 +172,8 @@ class Explainer:
             long_lived=tuple(long_lived_reasons(pods, self._now)),
             against_hard=self._against_hard(node),
             not_evicted=self._not_evicted(pods),
+            not_moved=not_moved,
+            moved=moved,
             placements=removal.placements if removal else placements,
             unassigned=() if removal else unassigned,
             policy_text=self._planner.describe(name),
@@ -266,6 +285,30 @@ class Explainer:
             return ()
         found = (self._drain_context.why_not_now(pod) for pod in pods)
         return tuple(blocker for blocker in found if blocker is not None)
+
+    @cached_property
+    def _surge_context(self) -> SurgeContext | None:
+        if self._surge_objects is None or not self._config.surges:
+            return None
+        return SurgeContext(
+            SurgeInput(
+                cluster=self._cluster,
+                plan=self._plan,
+                config=self._config,
+                objects=self._surge_objects,
+                records=MoveRecords(),
+                leader="",
+                now_seconds=self._now.seconds,
+            )
+        )
+
+    def _surge_moves(self, name: str) -> tuple[int | None, tuple[Blocker, ...]]:
+        """Return how many pods of the node would be moved, and why the others would not."""
+        context = self._surge_context
+        if context is None or name not in context.marked:
+            return None, ()
+        blockers = [context.blockers(pod) for pod in context.on[name]]
+        return sum(not found for found in blockers), tuple(chain.from_iterable(blockers))
 
     def _if_only_removal(
         self, name: str

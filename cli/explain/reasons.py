@@ -13,6 +13,7 @@ from core.guards import drainability, node_eligibility, unplaceable
 from core.model.reason import Blocker, Reason
 from core.policies import cluster_threshold
 from core.policies.all import POLICIES
+from core.surge import reasons as surge
 
 NOT_REMOVABLE: Final = (
     *node_eligibility.REASONS,
@@ -42,9 +43,11 @@ LIFETIME: Final = drainability.REASONS
 """Remarks on the lifetime of a pod."""
 EVICTION: Final = drain.REASONS
 """Reasons why a pod is not evicted, if eviction is enabled."""
+MOVES: Final = surge.REASONS
+"""Reasons why a pod is not moved by a surge move, if these are enabled."""
 REASONS: Final[Mapping[str, Reason]] = {
     reason.code: reason
-    for reason in (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED, *LIFETIME, *EVICTION)
+    for reason in (*NOT_REMOVABLE, *NOT_RELEASED, *NOT_HARDENED, *LIFETIME, *EVICTION, *MOVES)
 }
 """All reasons by code."""
 
@@ -106,7 +109,11 @@ def page() -> str:
         lifetime,
         *map(_part, LIFETIME),
     ]
-    parts += [eviction, *map(_part, EVICTION)]
+    moves = (
+        "## Why a pod is not moved by a surge move\n\nThese reasons occur only if `surge.mode` is "
+        "`enabled`. Remarks on the lifetime of a pod can prevent its move too.\n"
+    )
+    parts += [eviction, *map(_part, EVICTION), moves, *map(_part, MOVES)]
     return "\n".join([_PAGE_HEAD, *parts])
 
 

@@ -9,6 +9,7 @@ from core.edge.clock import Clock
 from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.cluster import Cluster
+from core.surge.objects import SurgeObjects
 
 UNREADABLE_SHOWN_MAX: Final = 5
 """Number of unreadable objects that are named; the others are counted."""
@@ -43,6 +44,8 @@ class ClusterInput:
     """Kinds of objects in the dump; None for a live cluster, where all kinds are read."""
     leader: Leader | None = None
     """Leader; None if it was not requested or the cluster was read from a dump."""
+    surge_objects: SurgeObjects | None = None
+    """Objects that surge moves depend on; None if these are disabled, or for a dump."""
     namespace: str = NAMESPACE
     """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)

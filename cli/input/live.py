@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, TextIO
 
 from cli.input.cluster_input import Leader, report_unreadable
@@ -10,13 +11,14 @@ from controller.stores.lease import LeaseStore
 from core.config.settings import Config
 from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed, Part
 from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
+from core.surge.objects import SurgeObjects, surge_facts
 
 LIST_TRIES_MAX: Final = 3
 """Attempts to read a list that expires or is throttled."""
@@ -37,23 +39,43 @@ async def read(
     config: Config,
     lease: tuple[str, str] | None,
     progress: TextIO,
-) -> tuple[Cluster, Leader | None]:
+) -> tuple[Cluster, SurgeObjects | None, Leader | None]:
     """List the cluster, and read the Lease (namespace, name) if *lease* is given.
 
-    *config* has the settings that affect reading. Progress is shown on *progress*.
+    *config* has the settings that affect reading. Progress is shown on *progress*. If surge moves
+    are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does not
+    allow it, they are None.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or rejects a call.
     """
-    lists: Lists = {kind: Listed() for kind in KINDS}
+    lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     async with (
         await Client.connect(kubeconfig, context) as client,
         progress_shown(lists, progress),
     ):
         cluster = await listed(client, lists, config)
+        surge = await _surge_objects(client, config, progress) if config.surges else None
         leader = await _leader(client, *lease) if lease else None
     report_unreadable(list(_refused(lists)), progress)
-    return cluster, leader
+    if surge is not None:
+        cluster = replace(cluster, surge=surge_facts(surge, frozenset()))
+    return cluster, surge, leader
+
+
+async def _surge_objects(client: Client, config: Config, out: TextIO) -> SurgeObjects | None:
+    inventory = Inventory()
+    for kind in SURGE_KINDS:
+        found = Listed()
+        try:
+            await _list(client, kind, found, Part.of(kind, config))
+        except ApiError as fault:
+            if not fault.forbidden:
+                raise
+            out.write(f"ebb: cannot read {kind.resource}, so surge moves are unknown: {fault}\n")
+            return None
+        inventory.replaced(kind, found.objects, found.refused)
+    return inventory.surge_snapshot()()
 
 
 async def listed(client: Client, lists: Lists, config: Config) -> Cluster:

@@ -106,13 +106,14 @@ def read(
     from cli.input import live  # noqa: PLC0415
 
     lease = None if lease_namespace is None else (lease_namespace, LEASE)
-    cluster, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
+    cluster, surge, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
     return ClusterInput(
         cluster=cluster,
         config=config,
         where=f"live cluster, {path or 'in-cluster access'}"
         + (f", context {context}" if context else ""),
         leader=leader,
+        surge_objects=surge,
     )
 
 

@@ -13,12 +13,14 @@ from itertools import chain
 from typing import Annotated, Any, Final
 
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Discriminator,
     Field,
     GetCoreSchemaHandler,
     GetPydanticSchema,
     Tag,
+    ValidationInfo,
     with_config,
 )
 from pydantic_core import CoreSchema, core_schema
@@ -27,6 +29,7 @@ from core.capacity.usable import Usability
 from core.config.budgets import Budgets, CapacityBuffers
 from core.config.drain import DrainConfig, Eviction
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
+from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
 from core.fields.structure import (
     AT_CONTROLLER_START,
@@ -38,6 +41,7 @@ from core.fields.structure import (
     WEBHOOK,
     BoundedList,
     name_of,
+    refused,
 )
 from core.fields.value_types import (
     QUALIFIED_KEY,
@@ -203,6 +207,15 @@ class DefaultTopologySpread:
     """Only `DoNotSchedule` matters to Ebb."""
 
 
+def _with_costs(surge: SurgeConfig, info: ValidationInfo) -> SurgeConfig:
+    """Reject surge moves without pod deletion costs, which decide the pod that is deleted."""
+    disabled = info.data.get("pod_deletion_cost") is PodDeletionCost.DISABLED
+    if surge.mode is SurgeMode.ENABLED and disabled:
+        allowed = "disabled, unless podDeletionCost is auto or enabled"
+        raise refused([("mode", surge.mode.value, allowed)])
+    return surge
+
+
 PolicySettings: Final = make_dataclass(
     "PolicySettings",
     [
@@ -296,6 +309,9 @@ class Config:
     """With `enabled`, Ebb evicts the pods of marked nodes, one node at a time."""
     drain: DrainConfig = field(default_factory=DrainConfig)
     """Settings for eviction."""
+    surge: Annotated[SurgeConfig, AfterValidator(_with_costs)] = field(default_factory=SurgeConfig)
+    """Settings for surge moves, which move pods of Deployments from marked nodes without
+    eviction."""
     extender: Annotated[
         ExtenderConfig,
         Field(json_schema_extra={RESTART: [EXTENDER], "dependentRequired": PAIR}),
@@ -343,6 +359,11 @@ class Config:
     def evicts(self) -> bool:
         """Return whether Ebb evicts pods of marked nodes."""
         return self.mode is Mode.ENFORCE and self.eviction is Eviction.ENABLED
+
+    @property
+    def surges(self) -> bool:
+        """Return whether surge moves are enabled, in any mode."""
+        return self.surge.mode is SurgeMode.ENABLED
 
     @property
     def publishes(self) -> bool:

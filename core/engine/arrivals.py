@@ -12,7 +12,7 @@ the running ones. Bare pods are always counted. Pods that select a node by name 
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -172,6 +172,9 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
     if before.buckets is None or not buckets.is_compatible(before.buckets):
         return Arrivals(buckets=buckets, pods=pods, counting_since=now.seconds)
     left, arrived = _changes(before.pods, pods)
+    if moving := snapshot.cluster.surge.moving:
+        # A surge move creates one pod and deletes another, so it needs no further room.
+        left, arrived = (_not_owned_by(moving, some) for some in (left, arrived))
     known = without_expired(replace(before, buckets=buckets), now)
     departed = {workload: dict(counted) for workload, counted in known.departed.items()}
     for pod in left:
@@ -248,6 +251,10 @@ def _changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list
     ]
     new = [pod for pod in arrived if (old := was.get(pod.key)) is None or old.uid != pod.uid]
     return left, new
+
+
+def _not_owned_by(owners: Collection[tuple[str, str]], pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if (pod.namespace, pod.owner_name) not in owners]
 
 
 def _continues(pod: Pod, now: Pod | None) -> bool:

@@ -23,6 +23,7 @@ from core.guards.drift import unprotectable
 from core.guards.emptiness import occupants
 from core.guards.node_eligibility import node_blockers
 from core.guards.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
+from core.guards.surge import count_not_replaceable
 from core.guards.unplaceable import ASKS_TOO_MUCH, pod_blockers
 from core.marks.mark import ExistingMark, Mark, existing_marks
 from core.model.buffers import Buffer
@@ -298,6 +299,18 @@ class ClusterSnapshot:
         return count_long_lived_pods(self.cluster.pods, self.now)
 
     @cached_property
+    def pods_not_replaceable(self) -> Mapping[str, int]:
+        """Return by node the number of pods that no surge move can replace, except 0.
+
+        It is empty if surge moves are disabled.
+        """
+        if not self.config.surges:
+            return {}
+        keep = self.config.surge.keep_local_storage
+        allowed = self.cluster.surge.allowed
+        return count_not_replaceable(self.cluster.pods, allowed, self.now, keep_local_storage=keep)
+
+    @cached_property
     def non_empty_nodes(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not consider empty."""
         return frozenset(occupants(self.cluster, self.now))
@@ -422,6 +435,7 @@ class ClusterSnapshot:
             pods_on=lambda node: self._pods_by_node.get(nodes[node].name, ()),
             price=self.config.price_of,
             long_lived_pods=self.long_lived_pods,
+            pods_not_replaceable=self.pods_not_replaceable,
             count_to_move=count_to_move,
             share=self.node_order.share,
         )

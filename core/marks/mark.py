@@ -20,11 +20,11 @@ from core.marks.wellknown import (
     REMOVAL_DISABLED,
     RESERVE_ANNOTATION,
 )
+from core.model.json_values import printable, whole
 from core.model.node import Effect, Node
 
 SECONDS_DIGITS_MAX: Final = 12
 """Maximum digits of Unix seconds in annotations and taints: below 10^12, the year 33658."""
-_WHOLE_MAX: Final = 10**SECONDS_DIGITS_MAX - 1
 DETAILS_CHARACTERS_MAX: Final = 4096
 """Maximum length of the details annotation that is parsed.
 
@@ -112,29 +112,15 @@ def decode_details(annotations: Mapping[str, str]) -> Details | None:
     try:
         details = json.loads(written)
         return Details(
-            since=_whole(details["since"]),
-            deadline=_whole(details["deadline"]),
-            owner=_text(details["owner"]),
-            policy=_text(details["policy"]),
-            reason=_text(details["reason"]),
-            order=_whole(details.get("order", 0)),
+            since=whole(details["since"]),
+            deadline=whole(details["deadline"]),
+            owner=printable(details["owner"]),
+            policy=printable(details["policy"]),
+            reason=printable(details["reason"]),
+            order=whole(details.get("order", 0)),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _whole(value: object) -> int:
-    """Return a whole number from JSON, but no float and no boolean. Raises: ValueError."""
-    if type(value) is int and 0 <= value <= _WHOLE_MAX:
-        return value
-    raise ValueError
-
-
-def _text(value: object) -> str:
-    """Return a printable, one-line text from JSON. Raises: ValueError."""
-    if isinstance(value, str) and value.isprintable():
-        return value
-    raise ValueError
 
 
 def marked_since(node: Node, taint_key: str) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from core.model.buffers import Buffer
 from core.model.constraints import NO_POD, Disk, NodeConstraints, PodSelector
@@ -56,6 +57,19 @@ class DaemonSet:
         return f"{self.namespace}/{self.name}"
 
 
+class SurgeFacts(NamedTuple):
+    """What plans need to know of surge moves; ReplicaSets are pairs of namespace and name."""
+
+    allowed: frozenset[tuple[str, str]] = frozenset()
+    """Current ReplicaSets of the Deployments whose own strategy allows surge moves."""
+    moving: frozenset[tuple[str, str]] = frozenset()
+    """ReplicaSets of the Deployments that have a move now, or had one in the last
+    reconciliation."""
+
+
+NO_SURGE: Final = SurgeFacts()
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """All nodes and all unfinished pods at one moment; create it with Cluster.of."""
@@ -79,6 +93,8 @@ class Cluster:
     """ConfigMaps, of which one may be the status of Cluster Autoscaler, by namespace and name."""
     daemon_sets: tuple[DaemonSet, ...] = ()
     """DaemonSets, by namespace and name; empty if RBAC does not allow reading them."""
+    surge: SurgeFacts = NO_SURGE
+    """Only a running controller with `surge.mode: enabled` knows them."""
 
     @staticmethod
     def of(

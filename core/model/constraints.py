@@ -249,6 +249,10 @@ class DisruptionFacts:
     """Name of the group of pods that are scheduled together; empty if the pod is in none."""
     resize_deferred: bool = False
     """The kubelet has deferred a resize of the pod until its node has room."""
+    one_node_volumes: tuple[str, ...] = ()
+    """Names of claims and disks that the pods of one node alone can use (ReadWriteOnce), sorted.
+
+    They are looked up together with the claims (core.model.volumes)."""
     completes: bool = False
     """The pod runs to completion: the kubelet restarts no container that has succeeded."""
 

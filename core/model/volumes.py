@@ -24,6 +24,7 @@ from core.model.constraints import (
     NO_POD_CONSTRAINTS,
     ClaimUse,
     Disk,
+    DisruptionFacts,
     InlineDisk,
     NodeConstraints,
     PodConstraints,
@@ -193,6 +194,15 @@ def _company(
     return replace(company, sole=sole, disks=disks)
 
 
+def _ties(
+    ties: DisruptionFacts, faults: tuple[str, ...], one_node: tuple[str, ...]
+) -> DisruptionFacts:
+    """Return the facts with those that a lookup of volumes has found."""
+    if (ties.faults, ties.one_node_volumes) == (faults, one_node):
+        return ties
+    return replace(ties, faults=faults, one_node_volumes=one_node)
+
+
 @dataclass(slots=True, kw_only=True)
 class _VolumeLookup:
     """Look up the claims of pods."""
@@ -248,8 +258,20 @@ class _VolumeLookup:
             placing=self._placing(pod.placing, volumes),
             company=_company(pod.company, tuple(sole), tuple(sorted(disks))),
             unsupported=tuple(kept),
-            ties=replace(pod.ties, faults=tuple(faults)) if faults else pod.ties,
+            ties=_ties(pod.ties, tuple(faults), self._one_node_volumes(pod)),
         )
+
+    def _one_node_volumes(self, pod: Pod) -> tuple[str, ...]:
+        """Return the names of the claims and disks that the pods of one node alone can use."""
+        keys = ((use.name, f"{pod.namespace}/{use.name}") for use in pod.ties.claims)
+        claims = ((name, self.claims.get(key)) for name, key in keys)
+        names = [
+            name
+            for name, claim in claims
+            if claim is None or ONE_NODE_MODES.issuperset(claim.modes)
+        ]
+        names += (one.handle for one in pod.ties.disks if not one.read_only)
+        return tuple(sorted(set(names)))
 
     def _disk_fault(self, disk: InlineDisk) -> str:
         """Return why a disk that a pod names itself is not known well enough; empty if it is."""

@@ -73,7 +73,9 @@ class ClusterThreshold(Policy):
         """Return a key that sorts nodes that will be empty soon first."""
         name = self._input.nodes[node].name
         sticky = self._input.long_lived_pods.get(name, 0)
-        return sticky, self._input.count_to_move(node), self._input.share(node), name
+        # Surge moves empty a node at once, except for the pods that they cannot replace.
+        stays = self._input.pods_not_replaceable.get(name, 0)
+        return sticky, stays, self._input.count_to_move(node), self._input.share(node), name
 
     def nominates(self, node: int, *, marked: bool) -> bool:
         """Check the node as in thesis 4.4; nodes that no movable pod reaches are always nominated.

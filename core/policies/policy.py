@@ -1,7 +1,7 @@
 """Define the interface of policies: settings, and the methods that a plan calls."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -56,6 +56,8 @@ class PolicyInput:
     long_lived_pods: Mapping[str, int]
     """Number of pods that rarely terminate by themselves, by node name; nodes without such pods
     are absent."""
+    pods_not_replaceable: Mapping[str, int] = field(default_factory=dict)
+    """Number of pods that no surge move can replace, by node name; empty without surge moves."""
     count_to_move: Callable[[int], int]
     """Returns the number of pods that would have to move if the node were removed."""
     share: Callable[[int], int]

@@ -11,7 +11,7 @@ for each mark.
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import zip_longest
 from typing import Final
 
@@ -31,6 +31,8 @@ Karpenter also reads the cost: to move a pod costs 1 + cost / 2^27, and a node n
 costs more than 0 counts as empty, so that Karpenter would evict its pods. A lower minimum would
 cause this. From 1.15 on, Karpenter reads karpenter.sh/disruption-cost first. Source: EvictionCost
 and IsEmpty of sigs.k8s.io/karpenter v1.15.0."""
+MOVE_COST: Final = COST_MIN - 1
+"""Cost of a pod that a surge move replaces: the lowest of its ReplicaSet."""
 COSTS_A_STEP: Final = 64
 """Number of different costs for nodes that were marked in the same step of time.
 
@@ -51,6 +53,10 @@ Costs = Mapping[str | None, int]
 Numbers = Mapping[str, int]
 """Rank of scale-in targets by node; the lowest rank is emptied first."""
 NOBODY: Final[Numbers] = {}
+_MOVE: Final = str(MOVE_COST)
+_COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
+COSTS: Final = range(-(2**31), 2**31)
+"""The costs that Kubernetes accepts."""
 _NEXT: Final = re.compile(r"-[1-9][0-9]{0,6}")
 
 
@@ -66,13 +72,37 @@ def next_cost(number: int) -> int:
     return min(NEXT_MIN + number, -1)
 
 
+def number_of(cost: str | None) -> int:
+    """Return a deletion cost as the ReplicaSet controller reads it; an invalid one counts as 0."""
+    written = cost or ""
+    found = int(written) if _COST.fullmatch(written) else 0
+    return found if found in COSTS else 0
+
+
+def has_move_cost(pod: Pod) -> bool:
+    """Return whether the pod has the cost that Ebb writes for a surge move."""
+    return pod.has_our_cost and pod.deletion_cost == _MOVE
+
+
+def move_cost_write(pod: Pod) -> Write[Pod]:
+    """Return the write that gives the pod the lowest cost of its ReplicaSet."""
+    keys = COST_ANNOTATION, COST_OURS_ANNOTATION
+    return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(MOVE_COST)), "")
+
+
 def decide_costs(
-    cluster: Cluster, taint_key: str, next_in_line: Numbers = NOBODY, *, enabled: bool
+    cluster: Cluster,
+    taint_key: str,
+    next_in_line: Numbers = NOBODY,
+    *,
+    moving: Collection[str] = (),
+    enabled: bool,
 ) -> tuple[Write[Pod], ...]:
     """Return the writes that set or remove the pods' deletion costs.
 
     *next_in_line*: ranks of unmarked nodes whose pods also get a cost
-    (core.engine.scale_in_targets).
+    (core.engine.scale_in_targets). *moving*: UIDs of the pods that surge moves replace; their cost
+    is written by the move (core.surge), and all other pods lose that cost.
 
     Removals and updates alternate as long as there are both, and namespaces take turns in each. Of
     the updates of a namespace, those on nodes with the oldest marks come first.
@@ -87,7 +117,7 @@ def decide_costs(
         if (pod.deletion_cost_ours is not None or pod.node in costs) and not pod.terminating
     ]
     clears = [pod for pod in concerned if _to_clear(pod, costs)]
-    sets = [pod for pod in concerned if _to_set(pod, costs)]
+    sets = [pod for pod in concerned if _to_set(pod, costs, moving)]
     # A reconciliation applies only the first writes. A user who may write Pods in one namespace
     # can forge any number of costs to remove, after each reconciliation again, and must not delay
     # all other writes.
@@ -142,12 +172,14 @@ def _to_clear(pod: Pod, costs: Costs) -> bool:
     )
 
 
-def _to_set(pod: Pod, costs: Costs) -> bool:
+def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
     if pod.node not in costs or not goes_by_cost(pod):
         return False
     current = pod.deletion_cost
     if current != pod.deletion_cost_ours:
         return False
+    if current == _MOVE:
+        return pod.uid not in moving
     # Pods do not move, so a cost stays right until its node is marked or its mark is released.
     return current is None or _is_next(current) is not (costs[pod.node] >= NEXT_MIN)
 

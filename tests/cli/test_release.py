@@ -24,9 +24,13 @@ from core.marks.wellknown import (
     OUR_ANNOTATIONS,
     TAINT_KEY,
 )
+from core.surge.records import CONFIG_MAP, MoveRecords, MoveStep, encode
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
+from tests.support.fake_deployments import NAMESPACE as MOVING
+from tests.support.fake_deployments import deployment_object
 from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
+from tests.support.surge import make_record
 
 pytestmark = pytest.mark.mutate
 
@@ -559,3 +563,60 @@ async def test_release_stops_when_permission_is_missing(
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].endswith("; the remaining objects were not tried")
     assert api.count("patch") == FORBIDDEN_MAX
+
+
+def moving(api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3) -> str:
+    """Add a Deployment whose replicas a surge move has raised from 2 to 3; return its key."""
+    found = deployment_object("web", replicas)
+    owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+    found["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": owned}]
+    api.put("deployments", found)
+    api.documents[f"/apis/apps/v1/namespaces/{MOVING}/deployments/web"] = found
+    record = make_record(
+        namespace=MOVING, uid="uid-web", original=2, raised=3, step=MoveStep.RAISED
+    )
+    data = encode(MoveRecords(moves={"uid-web": record}))
+    api.put("configmaps", {"metadata": {"name": CONFIG_MAP, "namespace": home}, "data": data})
+    return f"{MOVING}/web"
+
+
+@pytest.mark.parametrize(
+    ("manager", "replicas", "after"), [("kube-ebb", 3, 2), ("kubectl", 3, 3), ("kubectl", 7, 7)]
+)
+async def test_release_all_ends_surge_moves(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    manager: str,
+    replicas: int,
+    after: int,
+) -> None:
+    home, where = installed
+    key = moving(api, home, manager=manager, replicas=replicas)
+    for arguments in (("n1",), ("--all", "--dry-run")):
+        assert (await run(capsys, "release", *arguments, *where))[0] == 0
+        assert api.objects["deployments"][key]["spec"]["replicas"] == replicas
+    code, out, _ = await run(capsys, "release", "--all", *where)
+    assert code == 0
+    assert f"deployment {key}  released: replicas 3 of a surge move, 2 again" in out
+    assert api.objects["deployments"][key]["spec"]["replicas"] == after
+    assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
+
+
+@pytest.mark.parametrize("resource", ["configmaps", "deployments/scale"])
+async def test_release_all_names_moves_that_rbac_does_not_let_it_end(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    resource: str,
+) -> None:
+    home, where = installed
+    key = moving(api, home)
+    api.denied.add(resource)
+    code, out, err = await run(capsys, "release", "--all", *where)
+    assert code == 2
+    assert "pod default/p1" in out, "all others are released"
+    assert ("deployment shop/web: API server answered 403" in err) is (resource != "configmaps")
+    assert ("replicas of these Deployments remain raised" in err) is (resource == "configmaps")
+    assert api.objects["deployments"][key]["spec"]["replicas"] == 3
+    assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"], "the record remains"

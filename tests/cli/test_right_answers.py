@@ -10,7 +10,7 @@ import pytest
 
 from cli.__main__ import main
 from core.config.settings import API_VERSION, KIND
-from core.edge.decode.kinds import KINDS
+from core.edge.decode.kinds import CLUSTER_KINDS
 from tests.support.plan_cli import Json, dump, node, plan_of, pod
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
@@ -271,7 +271,7 @@ class TestDumps:
         assert main(["plan", "--from-file", str(path)]) == REFUSED
         assert "is not valid UTF-16-LE" in capsys.readouterr().err
 
-    @pytest.mark.parametrize("kind", [one.name for one in KINDS])
+    @pytest.mark.parametrize("kind", [one.name for one in CLUSTER_KINDS])
     @pytest.mark.parametrize(
         "meta", [{"continue": "x"}, {"remainingItemCount": 12}, {"continue": "x", "other": [1]}]
     )

@@ -15,8 +15,8 @@ from core.edge.clock import Clock
 from core.edge.decode.kinds import (
     BUDGETS,
     CLAIMS,
+    CLUSTER_KINDS,
     CSI_NODES,
-    KINDS,
     NODES,
     PODS,
     VOLUMES,
@@ -66,7 +66,7 @@ class WatchedView:
         self.metrics = Metrics()
         self.feeds = {
             kind: WatchSink(self.view, kind, self.view.freshness, self.clock, self.metrics)
-            for kind in KINDS
+            for kind in CLUSTER_KINDS
         }
         self.nodes, self.pods = self.feeds[NODES], self.feeds[PODS]
 
@@ -318,9 +318,9 @@ def test_new_list_removes_missing_objects() -> None:
         ([NODES], 0, "pods have not been listed yet"),
         ([NODES, PODS], 0, "poddisruptionbudgets have not been listed yet"),
         ([NODES, PODS, BUDGETS], 0, "persistentvolumeclaims have not been listed yet"),
-        (KINDS[:-1], 0, f"{KINDS[-1].resource} have not been listed yet"),
-        (KINDS, 180, None),
-        (KINDS, 181, "the watch of nodes has sent nothing for 181 s"),
+        (CLUSTER_KINDS[:-1], 0, f"{CLUSTER_KINDS[-1].resource} have not been listed yet"),
+        (CLUSTER_KINDS, 180, None),
+        (CLUSTER_KINDS, 181, "the watch of nodes has sent nothing for 181 s"),
     ],
 )
 def test_view_is_stale_when_kind_is_unlisted_or_silent(

@@ -24,6 +24,7 @@ COMPONENTS: Final = (
     "pod-deletion-cost",
     "capacity-buffers",
     "eviction",
+    "surge",
 )
 EXAMPLES: Final = ("self-managed", "managed")
 KNOWN: Final = {"apiVersion", "kind", "resources", "components", "patches", "images", "labels"}

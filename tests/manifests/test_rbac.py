@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from controller.names import LEASE
-from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, Kind
+from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
 from core.edge.kube.names import NAMESPACE
+from core.surge.records import CONFIG_MAP
 from tests.manifests.kustomize import Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
@@ -39,13 +40,17 @@ CLUSTER: dict[str, list[Rule]] = {
     "ebb-controller": [
         followed(kind, *(("get", "list", "watch", "patch") if kind is NODES else FOLLOW))
         for kind in KINDS
-        if kind.only is None and kind is not BUDGETS
+        if kind.only is None and kind.needed is None
     ],
     "ebb-controller-events": [EVENTS],
     "ebb-controller-scale-in": [("", "pods", (), ("get", "patch"))],
     "ebb-controller-eviction": [
         ("", "pods/eviction", (), ("create",)),
         followed(BUDGETS, *FOLLOW),
+    ],
+    "ebb-controller-surge": [
+        ("apps", "deployments/scale", (), ("get", "patch")),
+        *(followed(kind, *FOLLOW) for kind in SURGE_KINDS),
     ],
     "ebb-webhook-registration": [REGISTRATION],
     "ebb-extender": [followed(NODES, *FOLLOW)],
@@ -64,6 +69,7 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
         ("", "podtemplates", (), ("create", "delete")),
         ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
     ],
+    (NAMESPACE, "ebb-controller-moves"): [("", "configmaps", (CONFIG_MAP,), ("get", "update"))],
 }
 
 
@@ -158,6 +164,7 @@ INSTALLED = CONTROLLER | {"ebb-webhook-registration"}
         ("admission-policy", CONTROLLER),
         ("pod-deletion-cost", INSTALLED | {"ebb-controller-scale-in"}),
         ("eviction", INSTALLED | {"ebb-controller-eviction"}),
+        ("surge", INSTALLED | {"ebb-controller-surge"}),
     ],
 )
 def test_component_installs_expected_cluster_roles(component: str, expected: set[str]) -> None:
@@ -180,3 +187,19 @@ def test_eviction_is_allowed_only_with_eviction_component(name: str) -> None:
         if resource == "pods/eviction" or (resource == "pods" and "delete" in verbs)
     }
     assert held == ({"ebb-controller-eviction"} if name == "eviction" else set())
+
+
+@pytest.mark.parametrize("name", EVERYTHING, ids=lambda name: name or "base")
+def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
+    roles = of_kind(render(name), "Role", "ClusterRole")
+    held = {
+        role["metadata"]["name"]
+        for role in roles
+        for group, resource, _, verbs in rules(role)
+        if group == "apps" and set(verbs) - set(FOLLOW)
+    }
+    assert held == ({"ebb-controller-surge"} if name == "surge" else set())
+
+
+def test_records_of_moves_remain_when_component_is_applied_again() -> None:
+    assert "data" not in find(render("surge"), "ConfigMap", CONFIG_MAP)

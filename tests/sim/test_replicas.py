@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from core.model.pod import Pod
-from sim.replicas import Replica, cost, first_deleted
+from core.writes.costs import number_of
+from sim.replicas import Replica, first_deleted
 
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "kubernetes.json").read_bytes())
 HALF_A_SECOND_MS = 500
@@ -43,7 +44,7 @@ def test_deletion_order_matches_replicaset_controller() -> None:
     ],
 )  # fmt: skip
 def test_invalid_deletion_cost_counts_as_0(written: str | None, counts: int) -> None:
-    assert cost(Pod(namespace="a", name="b", deletion_cost=written)) == counts
+    assert number_of(written) == counts
 
 
 def on(node: str, number: int, of_cost: str | None = None) -> Replica:

@@ -85,6 +85,8 @@ class FakeApi:
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
         """Resources that are answered with 403."""
+        self.scaled: Callable[[Json], None] = lambda _: None
+        """Called with each Deployment whose replicas were written."""
         self.url = ""
         self._faults: dict[str, deque[web.Response | None]] = defaultdict(deque)
         self._pages: dict[str, tuple[int, list[Json]]] = {}
@@ -112,6 +114,10 @@ class FakeApi:
                 app.router.add_get(within, partial(self._get, kind))
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
+        pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
+        app.router.add_route("*", f"{pods}/{{name}}", self._pod)
+        deployments = kinds.in_namespace(kinds.DEPLOYMENTS.path, "{namespace}")
+        app.router.add_route("*", f"{deployments}/{{name}}/scale", self._scale)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
         app.router.add_patch("/api/v1/nodes/{name}", self._patch)
         app.router.add_route("*", "/api/v1/namespaces/{path:.*}", self._document)
@@ -276,8 +282,8 @@ class FakeApi:
         )
 
     async def _object(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
-        """Create, merge-patch or delete a listed object."""
-        verb, sent = request.method.lower(), orjson.loads(await request.read())
+        """Read, create, replace, merge-patch or delete a listed object."""
+        verb, sent = request.method.lower(), orjson.loads(await request.read() or b"{}")
         fault = await self._note(verb, request, kind.resource)
         if fault is not None:
             return fault
@@ -288,6 +294,12 @@ class FakeApi:
         found = self.objects[kind.resource].get(key)
         if (found is None) is not (verb == "post"):
             return failure(409 if verb == "post" else 404)
+        return self._answer(kind, verb, key, sent)
+
+    def _answer(self, kind: kinds.Kind[Any, Any], verb: str, key: str, sent: Json) -> web.Response:
+        found = self.objects[kind.resource].get(key)
+        if verb == "get" and found is not None:
+            return json(found)
         meta = sent.get("metadata") or sent.get("preconditions") or {}
         asked = meta.get("resourceVersion")
         if found is not None and asked not in (None, found["metadata"]["resourceVersion"]):
@@ -295,7 +307,45 @@ class FakeApi:
         if verb == "delete":
             self.remove(kind.resource, key)
             return json({"kind": "Status"})
-        return json(self.put(kind.resource, merged(found or {}, sent)))
+        return json(self.put(kind.resource, sent if verb == "put" else merged(found or {}, sent)))
+
+    async def _pod(self, request: web.Request) -> web.Response:
+        """Answer for a Pod, which may be among the documents."""
+        if request.path in self.documents:
+            return await self._document(request)
+        return await self._object(kinds.PODS, request)
+
+    async def _scale(self, request: web.Request) -> web.Response:
+        """Read or merge-patch the scale of a Deployment."""
+        verb, sent = request.method.lower(), orjson.loads(await request.read() or b"{}")
+        fault = await self._note(f"{verb} scale", request, "deployments/scale")
+        if fault is not None:
+            return fault
+        if "deployments/scale" in self.denied:
+            return failure(403)
+        info = request.match_info
+        found = self.objects["deployments"].get(f"{info['namespace']}/{info['name']}")
+        if found is None:
+            return failure(404)
+        if verb == "patch":
+            if sent["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                return failure(409)
+            manager = request.query.get("fieldManager", "")
+            found = self.set_replicas(found, sent["spec"]["replicas"], manager)
+        meta = {key: found["metadata"].get(key) for key in ("name", "uid", "resourceVersion")}
+        return json({"metadata": meta, "spec": {"replicas": found["spec"]["replicas"]}})
+
+    def set_replicas(self, deployment: Json, replicas: int, manager: str) -> Json:
+        """Set the replicas of a Deployment, as a client with this field manager does."""
+        changed = deepcopy(deployment)
+        meta = changed["metadata"]
+        meta["generation"] = meta.get("generation", 0) + 1
+        owned: Json = {"f:spec": {"f:replicas": {}}}
+        meta["managedFields"] = [{"manager": manager, "fieldsV1": owned}]
+        changed["spec"]["replicas"] = replicas
+        stored = self.put("deployments", changed)
+        self.scaled(stored)
+        return stored
 
     def _list(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.Response:
         token = request.query.get("continue")

@@ -11,12 +11,13 @@ import controller.metrics
 import core.edge.metrics
 import extender.metrics
 import webhook.metrics
-from controller import config_reload, evictor
+from controller import config_reload, evictor, mover
 from controller.loop import STALE_SECONDS
 from controller.writers import EVENT_REASONS
 from core.edge.metrics import MetricCollector
 from core.engine.plan import REACHES_SHOWN
 from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
+from core.surge.records import MoveOutcome
 from core.writes.write import WriteKind
 from webhook import certs
 
@@ -168,6 +169,11 @@ ALERTS: Final = (
         "`eviction` is enabled without RBAC permission: install `manifests/components/eviction`",
     ),
     (
+        "ebb_surge_forbidden == 1",
+        "5m",
+        "`surge` is enabled without RBAC permission: install `manifests/components/surge`",
+    ),
+    (
         'rate(ebb_extender_prioritize_requests_total{result!="scored"}[10m]) > 0',
         "10m",
         (
@@ -182,11 +188,31 @@ ALERTS: Final = (
     ),
 )
 """PromQL expressions of alerts, for how long each must hold, and what the alert means."""
+OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
+    MoveOutcome.MOVED: "the pod was replaced",
+    MoveOutcome.OTHER_POD: "another pod was deleted",
+    MoveOutcome.ABANDONED: "the conditions ended before the replicas were raised",
+    MoveOutcome.NOT_RAISED: "the replicas could not be raised in time",
+    MoveOutcome.TIMED_OUT: "the new pod was not available in time",
+    MoveOutcome.UNSCHEDULABLE: "the new pod was unschedulable",
+    MoveOutcome.REFUSED: "the API server rejected the new pod",
+    MoveOutcome.MISPLACED: "the new pod was scheduled to a marked node",
+    MoveOutcome.POD_GONE: "the pod terminated by itself",
+    MoveOutcome.NODE_RELEASED: "the mark of the node was released",
+    MoveOutcome.PENDING_PODS: "other pods were unschedulable",
+    MoveOutcome.ROLLOUT: "a rollout began",
+    MoveOutcome.STOPPED: "surge moves were disabled",
+    MoveOutcome.SCALED: "the HorizontalPodAutoscaler changed the replicas",
+    MoveOutcome.INTERFERED: "something else changed the replicas",
+    MoveOutcome.GONE: "the Deployment was deleted",
+}
 LABELS: Final[Mapping[str, str]] = {
     "effect": "effect of the taint of a mark",
     "operation": "what a write does, as in [the life cycle of a mark](life-cycle.md). "
     "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
     "every removal of a mark; `remove_protection` includes *release to the autoscaler*",
+    "outcome": "how a surge move ended: "
+    + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
     "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
     "`underutilizedCount.pools`",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
@@ -232,6 +258,23 @@ OTHER_EVENTS: Final = (
         "The API server refused to evict a pod on the node; one Event for each pod.",
     ),
     (evictor.FORBIDDEN, "Namespace", "Warning", evictor.FORBIDDEN_NOTE),
+    (mover.BEGAN, "Deployment", "Normal", "A surge move of a pod of the Deployment began."),
+    (mover.MOVED, "Deployment", "Normal", "A surge move replaced a pod of the Deployment."),
+    (
+        mover.ENDED,
+        "Deployment",
+        "Normal",
+        "A surge move ended otherwise; the note has the outcome, and who set the replicas.",
+    ),
+    (
+        mover.FORBIDDEN,
+        "Namespace",
+        "Warning",
+        (
+            "`surge` is enabled, but a permission or the ConfigMap for the records is missing, so "
+            "no pod is moved; the note says which."
+        ),
+    ),
     (config_reload.ACCEPTED, "Namespace", "Normal", "Ebb uses the changed configuration."),
     (
         config_reload.REFUSED,

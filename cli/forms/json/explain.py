@@ -41,6 +41,8 @@ def node(answer: NodeAnswer, status: MarkStatus) -> dict[str, Any]:
         "emptiesLate": _reasons(answer.long_lived, answer.node.name),
         "staysPreferNoSchedule": _reasons(answer.against_hard, answer.node.name),
         "notEvicted": _reasons(answer.not_evicted, answer.node.name),
+        "notMoved": _reasons(answer.not_moved, answer.node.name),
+        "surgeMoves": answer.moved,
         "placements": [{"pod": one.pod, "node": one.node} for one in answer.placements],
         "unplaced": [{"pod": pod, "reason": why} for pod, why in answer.unassigned],
     }

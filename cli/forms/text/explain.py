@@ -36,6 +36,7 @@ def write_node(explained: NodeExplained, out: Console) -> None:
         ("stays PreferNoSchedule because", answer.against_hard),
         ("may empty late because", answer.long_lived),
         ("pods not evicted because", answer.not_evicted),
+        ("pods not moved because", answer.not_moved),
     ):
         _write_reasons(title, blockers, answer.node.name, out)
     if answer.placements or answer.unassigned:
@@ -87,6 +88,7 @@ def _node_facts(explained: NodeExplained) -> list[tuple[str, str]]:
         ("ranked by", answer.policy_text or rank),
         ("pods", f"{len(answer.pods)} ({with_it} DaemonSet or static pods)"),
         *_scale_ins(explained.status),
+        *_surge_moves(answer),
         ("reaches", _reaches(answer)),
         ("autoscaler", _scalability(answer)),
         *explained.cluster_input.origin,
@@ -99,6 +101,13 @@ def _scale_ins(status: MarkStatus) -> list[tuple[str, str]]:
         return []
     order = "first" if status.mark else "after those of marked nodes"
     return [("scale-ins", f"delete {plural(status.scaled_in_first, 'pod')} of this node {order}")]
+
+
+def _surge_moves(answer: NodeAnswer) -> list[tuple[str, str]]:
+    """Return the row about pods that surge moves would move, if these are enabled."""
+    if answer.moved is None:
+        return []
+    return [("surge moves", f"would move {plural(answer.moved, 'pod')} of this node")]
 
 
 def _reaches(answer: NodeAnswer) -> str:

@@ -8,7 +8,7 @@ from core.edge.decode.dump_time import DumpTime
 from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.json_depth import legible
-from core.edge.decode.kinds import BY_NAME, KINDS, NODES, PODS, AnyKind, Object
+from core.edge.decode.kinds import BY_NAME, CLUSTER_KINDS, NODES, PODS, AnyKind, Object
 from core.edge.decode.objects import (
     HEAD_DECODER,
     LINES_DECODER,
@@ -23,7 +23,7 @@ from core.model.pod import Pod
 from core.model.read_options import ReadOptions
 
 COMMAND: Final = (
-    f"kubectl get {','.join(kind.short for kind in KINDS if kind.in_dumps)} -A -o json"
+    f"kubectl get {','.join(kind.short for kind in CLUSTER_KINDS if kind.in_dumps)} -A -o json"
 )
 """Command that creates a dump. kubectl fails if the cluster does not serve one of the kinds, so
 the command names only kinds that every cluster serves; a second dump can contain the others."""

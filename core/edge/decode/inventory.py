@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
+from core.edge.decode.kinds import CLUSTER_KINDS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from core.fit.assumptions import Assumed, assume
 from core.model.cluster import Cluster
 from core.model.default_spread import Spread, with_default_spread
@@ -15,6 +15,8 @@ from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.schedulers import Judged, judged_by
 from core.model.volumes import build_cluster
+from core.surge.listed import surge_objects
+from core.surge.objects import SurgeObjects
 
 Ordered = dict[str, Sequence[Any]]
 """Objects of a kind in the order of their keys, by argument of `build_cluster`."""
@@ -40,6 +42,7 @@ class Inventory:
         self._ordered: dict[AnyKind, tuple[int, Sequence[Any]]] = dict.fromkeys(KINDS, (0, ()))
         """Version, and the objects of that version in the order of their keys."""
         self._made: tuple[Ordered, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
+        self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
         self._judged: Judged = {}
         self._assumed: Assumed = {}
         self._leaving: LeavingNodes = {}
@@ -131,8 +134,12 @@ class Inventory:
         With 150,000 pods the function takes most of a second. That is too long for the event loop,
         which must renew the Lease.
         """
-        objects = {kind.field: self._in_order(kind) for kind in KINDS}
+        objects = {kind.field: self._in_order(kind) for kind in CLUSTER_KINDS}
         return partial(self._made_of, objects, options)
+
+    def surge_snapshot(self) -> Callable[[], SurgeObjects]:
+        """Capture the objects that surge moves depend on; as `snapshot`."""
+        return partial(self._surge_of, [self._in_order(kind) for kind in SURGE_KINDS])
 
     def _in_order(self, kind: AnyKind) -> Sequence[Any]:
         """Return the objects of a kind, sorted by key; the sequence is never changed."""
@@ -141,6 +148,18 @@ class Inventory:
             found = [*map(self._known[kind].__getitem__, self._keys[kind])]
             self._ordered[kind] = self.versions[kind], found
         return found
+
+    def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
+        """Return the same SurgeObjects as before if all objects in it are the same."""
+        before, made = self._surge
+        if len(before) != len(objects) or any(
+            a is not b for a, b in zip(before, objects, strict=True)
+        ):
+            made = surge_objects(
+                **{kind.field: found for kind, found in zip(SURGE_KINDS, objects, strict=True)}
+            )
+            self._surge = objects, made
+        return made
 
     def _made_of(self, objects: Ordered, options: ReadOptions) -> Cluster:
         """Return a Cluster of these objects: the previous one if nothing has changed."""

@@ -18,10 +18,12 @@ from core.edge.decode import (
     budget,
     buffers,
     daemon_sets,
+    deployments,
     namespaces,
     node,
     placeholders,
     pod,
+    scaling,
     storage,
 )
 from core.edge.decode.fields import FAULTS, TOO_DEEP, Bytes, join, strictly, where_of
@@ -36,10 +38,13 @@ from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.volumes import Attachment, Claim, CsiNode, Volume
+from core.surge.listed import ListedDeployment, ListedReplicaSet
+from core.surge.objects import HorizontalAutoscaler, ResourceQuota
 
 Object = (
     Node | Pod | DisruptionBudget | Claim | Volume | CsiNode | Namespace | Attachment
     | PodTemplate | Buffer | NodePool | NodeClaim | AutoscalerStatus | DaemonSet
+    | ListedDeployment | ListedReplicaSet | HorizontalAutoscaler | ResourceQuota
 )  # fmt: skip
 Wire_ = TypeVar("Wire_")
 Model_ = TypeVar("Model_")
@@ -64,11 +69,14 @@ class Kind(Generic[Wire_, Model_]):
     """The command that creates a dump names the kind, because every cluster serves it."""
     only: Callable[[Config], str] | None = None
     """Returns namespace/name of the only object that is listed and watched; None: all objects."""
+    needed: Callable[[Config], bool] | None = None
+    """Returns whether a running controller watches the kind; None: it always does."""
     wire: type[Wire_]
     make: Callable[[Wire_], Model_]
     """Creates an object of the model; errors name the field."""
     field: str
-    """Name of the argument of core.model.volumes.build_cluster for the objects."""
+    """Name of the argument for the objects: of core.model.volumes.build_cluster, or, for
+    SURGE_KINDS, of core.surge.listed.surge_objects."""
     namespaced: bool = False
     nickname: str = ""
     """Name of the kind in kubectl; empty if it is that of the resource."""
@@ -204,6 +212,7 @@ BUDGETS: Final = Kind(
     wire=budget.BudgetObject,
     make=budget.budget,
     field="budgets",
+    needed=lambda config: config.evicts,
 )
 CLAIMS: Final = Kind(
     name="PersistentVolumeClaim",
@@ -307,12 +316,62 @@ DAEMON_SETS: Final[Kind[daemon_sets.DaemonSetObject, DaemonSet | None]] = Kind(
     optional=True,
     in_dumps=False,
 )
-KINDS: Final[tuple[AnyKind, ...]] = (
+DEPLOYMENTS: Final[Kind[deployments.DeploymentObject, ListedDeployment | None]] = Kind(
+    name="Deployment",
+    path="/apis/apps/v1/deployments",
+    nickname="deploy",
+    namespaced=True,
+    wire=deployments.DeploymentObject,
+    make=deployments.deployment,
+    field="deployments",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+REPLICA_SETS: Final[Kind[deployments.ReplicaSetObject, ListedReplicaSet | None]] = Kind(
+    name="ReplicaSet",
+    path="/apis/apps/v1/replicasets",
+    nickname="rs",
+    namespaced=True,
+    wire=deployments.ReplicaSetObject,
+    make=deployments.replica_set,
+    field="replica_sets",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+HORIZONTAL_AUTOSCALERS: Final[Kind[scaling.AutoscalerObject, HorizontalAutoscaler | None]] = Kind(
+    name="HorizontalPodAutoscaler",
+    path="/apis/autoscaling/v2/horizontalpodautoscalers",
+    nickname="hpa",
+    namespaced=True,
+    wire=scaling.AutoscalerObject,
+    make=scaling.horizontal_autoscaler,
+    field="autoscalers",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+QUOTAS: Final = Kind(
+    name="ResourceQuota",
+    path="/api/v1/resourcequotas",
+    nickname="quota",
+    namespaced=True,
+    wire=scaling.QuotaObject,
+    make=scaling.resource_quota,
+    field="quotas",
+    in_dumps=False,
+    needed=lambda config: config.surges,
+)
+CLUSTER_KINDS: Final[tuple[AnyKind, ...]] = (
     NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, NAMESPACES, ATTACHMENTS,
     TEMPLATES, BUFFERS, NODE_POOLS, NODE_CLAIMS, STATUSES, DAEMON_SETS,
 )  # fmt: skip
-"""All kinds in the order of listing, nodes first.
+"""The kinds of a Cluster in the order of listing, nodes first; without them there is no plan.
 
 If a node is added after the list of nodes, its pods are ignored. In the other order, the node
 would look empty by mistake."""
-BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}
+SURGE_KINDS: Final[tuple[AnyKind, ...]] = (
+    DEPLOYMENTS, REPLICA_SETS, HORIZONTAL_AUTOSCALERS, QUOTAS
+)  # fmt: skip
+"""The kinds that only surge moves need; without them no move begins."""
+KINDS: Final[tuple[AnyKind, ...]] = (*CLUSTER_KINDS, *SURGE_KINDS)
+BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in CLUSTER_KINDS}
+"""The kinds that are read from dumps."""

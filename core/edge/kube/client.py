@@ -193,6 +193,7 @@ class Client:
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
+        query: Mapping[str, str | None] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
         tries_max: int = CALL_TRIES_MAX,
     ) -> bytes:
@@ -204,7 +205,7 @@ class Client:
         """
 
         async def once() -> bytes:
-            call = self._call(method, path, body=body, seconds_max=seconds_max)
+            call = self._call(method, path, query=query, body=body, seconds_max=seconds_max)
             return await self._read(await call)
 
         return await self._while_throttled(once, tries_max)

@@ -7,7 +7,7 @@ from typing import Any
 
 from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory, Undecodable
-from core.edge.decode.kinds import KINDS, AnyKind
+from core.edge.decode.kinds import CLUSTER_KINDS, AnyKind
 from core.edge.logs import fields
 from core.edge.metrics import WatchMetrics
 
@@ -17,7 +17,7 @@ log = logging.getLogger("ebb.view")
 class Freshness:
     """Track the age of the information about each required kind, in monotonic seconds."""
 
-    def __init__(self, needed: Sequence[AnyKind] = KINDS) -> None:
+    def __init__(self, needed: Sequence[AnyKind] = CLUSTER_KINDS) -> None:
         """Start without information; *needed*: kinds that must be up to date for a decision."""
         self._needed = needed
         self._updated: dict[AnyKind, float] = {}

@@ -16,12 +16,16 @@ from core.edge.decode.kinds import (
     CLAIMS,
     CSI_NODES,
     DAEMON_SETS,
+    DEPLOYMENTS,
+    HORIZONTAL_AUTOSCALERS,
     KINDS,
     NAMESPACES,
     NODE_CLAIMS,
     NODE_POOLS,
     NODES,
     PODS,
+    QUOTAS,
+    REPLICA_SETS,
     STATUSES,
     TEMPLATES,
     VOLUMES,
@@ -40,7 +44,10 @@ from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
 from core.model.volumes import Attachment, Claim, CsiNode, Volume
+from core.surge.listed import ListedDeployment, ListedReplicaSet
+from core.surge.objects import HorizontalAutoscaler, ObservedDeployment, ResourceQuota
 from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import merged
 from tests.support.following import opened
 from tests.support.kube_json import POD, changed
 
@@ -62,7 +69,42 @@ EXAMPLES: dict[Kind[Any, Any], tuple[Any, str]] = {
         DaemonSet(namespace="d", name="a", placing=NodeConstraints(tolerations=ordered(ADDED))),
         "d/a",
     ),
+    DEPLOYMENTS: (
+        ListedDeployment(
+            observed=ObservedDeployment(
+                namespace="d",
+                name="a",
+                uid="",
+                replicas=1,
+                generation=0,
+                observed_generation=0,
+                pods=0,
+                updated=0,
+                available=0,
+                replica_set="",
+            )
+        ),
+        "d/a",
+    ),
+    REPLICA_SETS: (
+        ListedReplicaSet(namespace="d", name="a", deployment="app", deployment_uid=""),
+        "d/a",
+    ),
+    HORIZONTAL_AUTOSCALERS: (
+        HorizontalAutoscaler(namespace="d", name="a", target="app", replicas_max=0),
+        "d/a",
+    ),
+    QUOTAS: (ResourceQuota(namespace="d", name="a", hard={}, used={}), "d/a"),
 }
+REQUIRED: dict[Kind[Any, Any], dict[str, Any]] = {
+    REPLICA_SETS: {
+        "metadata": {
+            "ownerReferences": [{"kind": "Deployment", "name": "app", "controller": True}]
+        }
+    },
+    HORIZONTAL_AUTOSCALERS: {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "app"}}},
+}
+"""Fields without which an object does not count."""
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 
 
@@ -92,7 +134,7 @@ async def test_kind_is_listed_decoded_and_stored(kind: Kind[Any, Any]) -> None:
     one, key = EXAMPLES[kind]
     async with FakeApi() as api, opened(api) as client:
         metadata = {"name": "a", "namespace": "d"} if kind.namespaced else {"name": "a"}
-        api.put(kind.resource, {"metadata": metadata})
+        api.put(kind.resource, merged({"metadata": metadata}, REQUIRED.get(kind, {})))
         listed = Listed()
         await listed.read(client, kind)
         assert [call.resource for call in api.calls] == [kind.resource]

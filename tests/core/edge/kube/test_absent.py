@@ -13,6 +13,7 @@ from core.edge.decode.kinds import (
     KINDS,
     NODES,
     PODS,
+    SURGE_KINDS,
     TEMPLATES,
     VOLUMES,
     AnyKind,
@@ -63,7 +64,7 @@ async def test_list_is_empty_when_optional_kind_is_forbidden(api: FakeApi) -> No
 
 async def test_list_fails_when_required_kind_is_forbidden(api: FakeApi) -> None:
     assert [kind for kind in KINDS if not kind.optional] == [
-        NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES
+        NODES, PODS, BUDGETS, CLAIMS, VOLUMES, CSI_NODES, *SURGE_KINDS
     ]  # fmt: skip
     api.denied.add(NODES.resource)
     async with opened(api) as client:

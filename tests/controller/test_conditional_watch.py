@@ -1,4 +1,4 @@
-"""Watch PodDisruptionBudgets only if eviction is enabled and RBAC allows it."""
+"""Watch a kind only if the configuration needs it and RBAC allows it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.access_review import ANSWER_SECONDS, AccessReview
-from controller.budget_watch import BudgetWatch
+from controller.conditional_watch import ConditionalWatch
 from controller.metrics import Metrics
 from controller.view import ClusterView
 from core.edge.decode.kinds import BUDGETS, KINDS
@@ -24,7 +24,7 @@ BUDGET = DisruptionBudget(namespace="d", name="b", disruptions_allowed=1)
 class Made:
     """A budget watch whose configuration and permission the test sets."""
 
-    def __init__(self, clock: FakeClock | None = None) -> None:
+    def __init__(self, clock: FakeClock | None = None, *, empty_if_forbidden: bool = True) -> None:
         self.evicts = self.allowed = True
         self.answers = True
         self.asked = self.follows = 0
@@ -37,7 +37,14 @@ class Made:
         metrics = Metrics(NAMESPACE)
         self.sink = WatchSink(self.view, BUDGETS, self.view.freshness, self.clock, metrics)
         access = AccessReview(self._ask, self.clock, "list poddisruptionbudgets")
-        self.watch = BudgetWatch(self.sink, self._follow, lambda: self.evicts, access)
+        self.watch = ConditionalWatch(
+            self.sink,
+            self._follow,
+            lambda: self.evicts,
+            access,
+            forbidden="forbidden",
+            empty_if_forbidden=empty_if_forbidden,
+        )
 
     async def _ask(self) -> bool:
         self.asked += 1
@@ -149,7 +156,23 @@ async def test_program_ends_when_the_watch_has_an_unexpected_fault() -> None:
     async def broken() -> None:
         raise AssertionError("a bug")
 
-    watch = BudgetWatch(made.sink, broken, lambda: True, AccessReview(made._ask, made.clock, ""))
+    access = AccessReview(made._ask, made.clock, "")
+    watch = ConditionalWatch(made.sink, broken, lambda: True, access, forbidden="forbidden")
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(5):
             await watch.keep()
+
+
+@in_virtual_time
+async def test_kind_counts_as_unknown_when_it_is_required_and_forbidden() -> None:
+    made = Made(empty_if_forbidden=False)
+    made.allowed = False
+    async with kept(made) as looked:
+        await looked()
+        assert (made.follows, made.why_stale()) == (
+            0,
+            "poddisruptionbudgets have not been listed yet",
+        )
+        made.evicts = False
+        await looked()
+        assert made.why_stale() is None

@@ -1,0 +1,166 @@
+"""The Deployments, HorizontalPodAutoscalers and ResourceQuotas that surge moves depend on.
+
+Source: k8s.io/api apps/v1, autoscaling/v2 and core/v1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.model.cluster import SurgeFacts
+from core.model.pod import Pod
+from core.model.resources import Resources
+from core.model.workload import REPLICA_SET
+
+ROLLING_UPDATE: Final = "RollingUpdate"
+MANAGER: Final = "kube-ebb"
+"""Field manager of Ebb's writes to `scale`; managedFields tells by it who set the replicas."""
+HPA_MANAGER: Final = "kube-controller-manager"
+"""Field manager of the HorizontalPodAutoscaler controller."""
+HPA_WINDOW_SECONDS: Final = 300
+"""Default of `--horizontal-pod-autoscaler-downscale-stabilization`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedDeployment:
+    """A Deployment with its status and its current ReplicaSet."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str = ""
+    """Its resourceVersion; a write of `scale` is accepted for this version only."""
+    replicas: int
+    replicas_manager: str = ""
+    """Field manager that last set the replicas; empty if unknown. If several managers own the
+    field (server-side apply), one that is not Ebb."""
+    strategy: str = ROLLING_UPDATE
+    max_surge: int = 1
+    """Number of pods beyond the replicas that the strategy allows (`resolved_surge`)."""
+    paused: bool = False
+    keep: bool = False
+    """The Deployment or its pod template has the annotation kube-ebb.io/keep: "true"."""
+    generation: int = 1
+    observed_generation: int = 1
+    """Generation that the status describes."""
+    pods: int
+    """Number of pods of all its ReplicaSets (status.replicas)."""
+    updated: int
+    """Number of pods of the current ReplicaSet."""
+    available: int
+    """Number of pods that have been Ready for at least minReadySeconds."""
+    min_ready_seconds: int = 0
+    progress_deadline_seconds: int = 600
+    replica_set: str
+    """Name of the current ReplicaSet."""
+    replica_failure: str = ""
+    """Message of the condition ReplicaFailure; empty if it is not true."""
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def unavailable(self) -> int:
+        """Return the number of pods or missing pods that are not available."""
+        return max(self.pods, self.replicas) - self.available
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether the status describes an earlier spec."""
+        return self.observed_generation < self.generation
+
+
+def resolved_surge(max_surge: int | str, replicas: int) -> int:
+    """Return maxSurge as a number of pods; a percentage is rounded up, as Kubernetes does.
+
+    An invalid value allows no pod.
+    """
+    if isinstance(max_surge, int):
+        return max(max_surge, 0)
+    digits = max_surge.removesuffix("%")
+    if digits == max_surge or not digits.isdecimal() or len(digits) > 9:
+        return 0
+    return -(-int(digits) * replicas // 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorizontalAutoscaler:
+    """A HorizontalPodAutoscaler."""
+
+    namespace: str
+    name: str
+    target: str
+    """Name of the Deployment that it scales."""
+    replicas_min: int = 1
+    replicas_max: int
+    window_seconds: int = HPA_WINDOW_SECONDS
+    """Its stabilization window for scale-ins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceQuota:
+    """A ResourceQuota; amounts are in millicores, bytes or units, by the name of the resource."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int]
+    used: Mapping[str, int]
+
+    def missing(self, requests: Resources) -> str:
+        """Return the first resource that has no room for a pod; empty if all have.
+
+        Limits of containers are unknown here. If such a quota is exceeded, the ReplicaSet
+        controller reports it in the condition ReplicaFailure.
+        """
+        for name, amount in sorted(_counted(requests).items()):
+            if amount and name in self.hard and self.used.get(name, 0) + amount > self.hard[name]:
+                return name
+        return ""
+
+
+def _counted(requests: Resources) -> dict[str, int]:
+    """Return the amounts of a pod by their names in a ResourceQuota."""
+    amounts = {"pods": 1, "count/pods": 1}
+    for name, amount in (
+        ("cpu", requests.cpu_millis),
+        ("memory", requests.memory_bytes),
+        ("ephemeral-storage", requests.ephemeral_bytes),
+    ):
+        amounts |= {name: amount, f"requests.{name}": amount}
+    return amounts | {f"requests.{name}": units for name, units in requests.extended}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurgeObjects:
+    """All objects that surge moves depend on, besides nodes and pods."""
+
+    deployments: Mapping[str, ObservedDeployment] = field(default_factory=dict)
+    """Deployments by namespace/name."""
+    owners: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Key of the Deployment by namespace and name of each of its ReplicaSets, also old ones."""
+    autoscalers: Mapping[str, HorizontalAutoscaler] = field(default_factory=dict)
+    """HorizontalPodAutoscalers by the key of the Deployment that they scale."""
+    quotas: Mapping[str, Sequence[ResourceQuota]] = field(default_factory=dict)
+    """ResourceQuotas by namespace."""
+
+    def deployment_of(self, pod: Pod) -> ObservedDeployment | None:
+        """Return the Deployment of the pod, or None."""
+        if pod.owner_kind != REPLICA_SET:
+            return None
+        return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
+
+
+def surge_facts(objects: SurgeObjects, moving: frozenset[tuple[str, str]]) -> SurgeFacts:
+    """Return what plans need to know; *moving*: see SurgeFacts."""
+    allowed = (
+        (one.namespace, one.replica_set) for one in objects.deployments.values() if consents(one)
+    )
+    return SurgeFacts(frozenset(allowed), moving)
+
+
+def consents(deployment: ObservedDeployment) -> bool:
+    """Return whether the Deployment's own settings allow a surge move at some time."""
+    rolling = deployment.strategy == ROLLING_UPDATE and deployment.max_surge >= 1
+    return rolling and not deployment.paused and not deployment.keep
