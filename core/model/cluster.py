@@ -45,6 +45,8 @@ class SurgeFacts(NamedTuple):
     """Current ReplicaSets of the Deployments whose own strategy allows surge moves."""
     moving: frozenset[tuple[str, str]] = frozenset()
     """ReplicaSets of the Deployments that have a move now, or had one in the last pass."""
+    replaced: frozenset[str] = frozenset()
+    """Pods, as namespace/name, that moves replace and whose new pod exists or is being created."""
 
 
 NO_SURGE: Final = SurgeFacts()
