@@ -33,7 +33,8 @@ from core.model.cluster import NO_SURGE, SurgeFacts
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects, surge_facts
+from core.surge.facts import surge_facts
+from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
 from core.surge.records import MoveOutcome, MoveRecord, MoveRecords
@@ -172,7 +173,7 @@ class Mover:
         self._book = stores.book
         self._book.changed = self.note_records
         self._clock, self._metrics, self._its = clock, metrics, surroundings
-        self._facts, self._moved_before = NO_SURGE, frozenset[tuple[str, str]]()
+        self._facts, self._moved_before = NO_SURGE, MoveRecords()
         metrics.surge_forbidden.set_function(
             lambda: metrics.is_leading() and surroundings.scale_access.allowed is False
         )
@@ -259,14 +260,8 @@ class Mover:
         before = self._moved_before
 
         def facts_of() -> SurgeFacts:
-            found = objects()
-            now = frozenset(
-                (one.namespace, deployment.replica_set)
-                for one in records.moves.values()
-                if (deployment := found.deployments.get(one.deployment_key)) is not None
-            )
-            self._moved_before = now
-            self._facts = surge_facts(found, now | before)
+            self._moved_before = records
+            self._facts = surge_facts(objects(), records, before)
             return self._facts
 
         return facts_of

@@ -10,6 +10,10 @@ from core.surge.steps import EndMove
 PAUSE_SECONDS: Final = 600
 """Pause after a failed move; it doubles with each further failure."""
 PAUSE_SECONDS_MAX: Final = 86_400
+HPA_PAUSE_SECONDS_MAX: Final = 3600
+"""Maximum pause after an HPA lowered the replicas before the new pod was Ready.
+
+The HPA does so while the utilization is outside its tolerance, which changes with the load."""
 REVERTED_AGAIN_SECONDS: Final = 3600
 """If the same field manager sets the replicas back twice within this time, as GitOps tools do, the
 Deployment is left alone for PAUSE_SECONDS_MAX."""
@@ -52,7 +56,7 @@ def ended(
 def _after(
     move: MoveRecord, end: EndMove, before: Pause | None, window_seconds: int, now: Now
 ) -> Pause | None:
-    if end.outcome in FAILED:
+    if end.outcome in FAILED or (end.outcome is MoveOutcome.SCALED and end.reverted):
         return _longer(move, end, before, now)
     if move.step is MoveStep.RECORDED:
         return before
@@ -67,11 +71,13 @@ def _after(
 
 def _longer(move: MoveRecord, end: EndMove, before: Pause | None, now: Now) -> Pause:
     times = 1 if before is None else before.times + 1
-    seconds = min(PAUSE_SECONDS << min(times - 1, 16), PAUSE_SECONDS_MAX)
+    by_hpa = end.outcome is MoveOutcome.SCALED
+    most = HPA_PAUSE_SECONDS_MAX if by_hpa else PAUSE_SECONDS_MAX
+    seconds = min(PAUSE_SECONDS << min(times - 1, 16), most)
     pause = Pause(move.namespace, move.deployment, move.uid, now.seconds + seconds, times)
     if before is not None:
         pause = pause._replace(manager=before.manager, reverted_at=before.reverted_at)
-    if not end.reverted:
+    if by_hpa or not end.reverted:
         return pause
     again = (
         before is not None

@@ -161,11 +161,12 @@ def _holds_raised(record: MoveRecord, deployment: ObservedDeployment) -> bool:
 def _taken_over(record: MoveRecord, view: MoveView, deployment: ObservedDeployment) -> EndMove:
     """Return the end of a move after something else has set the replicas: its value stays."""
     manager = deployment.replicas_manager
+    reverted = deployment.replicas == record.original
     if view.has_autoscaler and manager in ("", HPA_MANAGER):
         # A scale-in by the HPA deletes the pod to move once the new one is Ready.
-        moved = deployment.replicas == record.original and view.pod(record) is None
-        return EndMove(MoveOutcome.MOVED if moved else MoveOutcome.SCALED, manager)
-    reverted = deployment.replicas == record.original
+        moved = reverted and view.pod(record) is None
+        outcome = MoveOutcome.MOVED if moved else MoveOutcome.SCALED
+        return EndMove(outcome, manager, reverted)
     return EndMove(MoveOutcome.INTERFERED, manager, reverted)
 
 

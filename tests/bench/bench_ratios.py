@@ -2,8 +2,10 @@
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--trace DIR]` simulates the demo's load, or that of `ebb demo --trace DIR`.
-It prints the ratio of Ebb's value to that of each other setup for each seed, and the worst ratios.
+[--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--trace DIR]` simulates the demo's
+load, or that of `ebb demo --trace DIR`. It prints the ratio of Ebb's value to that of each other
+setup for each seed, and the worst ratios. `--scenario` is a variant of Ebb, such as "Ebb with
+surge moves" or "Ebb, managed". `--startup` is the time that pods of Deployments need to be Ready.
 `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
 """
 
@@ -24,7 +26,7 @@ from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
 AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50%")
-COLUMNS = (AUTOSCALER, MOST_ALLOCATED, WHOLE)
+VARIANTS = {one.name: one for one in SCENARIOS if one.ebb is not None}
 FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
     "cost": lambda result: result.cost_ms,
     "pending": lambda result: Fraction(result.pending_ms),
@@ -32,9 +34,8 @@ FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
 }
 
 
-def ratios(found: dict[str, Result], to: str) -> list[Fraction]:
+def ratios(ours: Result, others: Result) -> list[Fraction]:
     """Return the results of Ebb relative to another setup."""
-    ours, others = found[WHOLE.name], found[to]
     return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
 
 
@@ -43,8 +44,12 @@ def line(cells: Iterable[Fraction]) -> str:
     return " ".join(f"{float(cell):>10.2f}" for cell in cells)
 
 
-def _load(folder: Path | None, seed: int, days: int) -> SimulatedLoad:
-    return waves.mixed(seed, days) if folder is None else trace.drawn(folder, seed=seed, days=days)
+def _load(folder: Path | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
+    if folder is not None:
+        return trace.drawn(folder, seed=seed, days=days)
+    load, startup_ms = waves.mixed(seed, days), 1000 * startup_seconds
+    slower = (replace(one, startup_ms=startup_ms) for one in load.deployments)
+    return replace(load, deployments=tuple(slower))
 
 
 def main() -> None:
@@ -62,6 +67,8 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=default.window_seconds)
     parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
     parser.add_argument("--trace", type=Path, metavar="DIR", help="as for `ebb demo`")
+    parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
+    parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
     asked = parser.parse_args()
     share = Fraction(asked.thresholds, 100)
@@ -80,18 +87,20 @@ def main() -> None:
     )
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
-    print(f"{'':<6} {head} | {head} | evicted, pending by a mark", flush=True)
+    told = "evicted, pending by a mark, moved, samples below desired by moves"
+    print(f"{'':<6} {head} | {head} | {told}", flush=True)
     rows = []
     for seed in asked.seeds:
-        load = replace(_load(asked.trace, seed, asked.days), tick_ms=1000 * asked.tick)
-        found = {
-            one.name: scenario.run(one, load, seed=seed, wire=False, given=given)
-            for one in COLUMNS
-        }
-        row = [*ratios(found, AUTOSCALER.name), *ratios(found, MOST_ALLOCATED.name)]
-        ours = found[WHOLE.name]
+        load = _load(asked.trace, seed, asked.days, asked.startup)
+        load = replace(load, tick_ms=1000 * asked.tick)
+        rivals_and_ours = (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
+        autoscaler, packed, ours = (
+            scenario.run(one, load, seed=seed, wire=False, given=given) for one in rivals_and_ours
+        )
+        row = [*ratios(ours, autoscaler), *ratios(ours, packed)]
         rows.append(row)
-        told = f"{ours.evicted}, {ours.pending_by_mark}"
+        counts = ours.evicted, ours.pending_by_mark, ours.moved, ours.below_desired_by_moves
+        told = ", ".join(map(str, counts))
         print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {told}", flush=True)
     worst = [max(column) for column in zip(*rows, strict=True)]
     print(f"{'worst':<6} {line(worst[:3])} | {line(worst[3:])} |")

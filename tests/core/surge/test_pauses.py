@@ -57,6 +57,14 @@ def test_deployment_with_hpa_is_left_alone_for_its_window() -> None:
     assert after(EndMove(MoveOutcome.SCALED), window=300) == pause(0, until=NOW + 300)
 
 
+@pytest.mark.parametrize(
+    ("times", "seconds"), [(0, 600), (1, 1200), (2, 2400), (3, HOUR), (9, HOUR)]
+)
+def test_pause_is_at_most_an_hour_when_hpa_lowered_the_replicas(times: int, seconds: int) -> None:
+    end = EndMove(MoveOutcome.SCALED, "kube-controller-manager", reverted=True)
+    assert after(end, pause(times), window=300) == pause(times + 1, until=NOW + seconds)
+
+
 def test_failures_are_forgotten_when_a_pod_was_moved() -> None:
     assert after(EndMove(MoveOutcome.MOVED), pause(3)) is None
 

@@ -161,7 +161,7 @@ def test_move_tells_who_reverted_it() -> None:
 )
 def test_move_is_no_fight_when_hpa_lowers_replicas(pods: Any, outcome: MoveOutcome) -> None:
     view = seen({"replicas_manager": HPA_MANAGER}, *pods, has_autoscaler=True)
-    assert step(RAISED, view) == EndMove(outcome, HPA_MANAGER)
+    assert step(RAISED, view) == EndMove(outcome, HPA_MANAGER, reverted=True)
 
 
 def test_replicas_are_lowered_on_version_that_was_read() -> None:
