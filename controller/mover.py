@@ -33,7 +33,8 @@ from core.model.cluster import NO_SURGE, SurgeFacts
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects, surge_facts
+from core.surge.facts import surge_facts
+from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
 from core.surge.records import MoveOutcome, MoveRecord, MoveRecords
@@ -172,7 +173,6 @@ class Mover:
         self._book = stores.book
         self._book.changed = self.note_records
         self._clock, self._metrics, self._its = clock, metrics, surroundings
-        self._facts, self._moved_before = NO_SURGE, frozenset[tuple[str, str]]()
         metrics.surge_forbidden.set_function(
             lambda: metrics.is_leading() and surroundings.scale_access.allowed is False
         )
@@ -182,6 +182,7 @@ class Mover:
         self._begin_leading()
 
     def _begin_leading(self) -> None:
+        self._facts, self._planned_records = NO_SURGE, MoveRecords()
         self._written = _Written()
         self._book.begin()
         self.note_records(self._book.records)
@@ -253,23 +254,15 @@ class Mover:
             self._facts = NO_SURGE
             return lambda: NO_SURGE
         if self._its.why_unknown() is not None:
-            facts = self._facts
-            return lambda: facts
+            return lambda: self._facts
         objects, records = self._view.surge_snapshot(), self._book.records
-        before = self._moved_before
+        before, self._planned_records = self._planned_records, records
 
-        def facts_of() -> SurgeFacts:
-            found = objects()
-            now = frozenset(
-                (one.namespace, deployment.replica_set)
-                for one in records.moves.values()
-                if (deployment := found.deployments.get(one.deployment_key)) is not None
-            )
-            self._moved_before = now
-            self._facts = surge_facts(found, now | before)
+        def facts() -> SurgeFacts:
+            self._facts = surge_facts(objects(), records, before)
             return self._facts
 
-        return facts_of
+        return facts
 
     # A turn
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from core.engine.plan import Plan
 from core.model.now import Now
-from core.surge.objects import HPA_MANAGER, HorizontalAutoscaler, SurgeObjects, surge_facts
+from core.surge.facts import surge_facts
+from core.surge.objects import HPA_MANAGER, HorizontalAutoscaler, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import SurgeContext, SurgeInput, plan_moves
 from core.surge.records import MoveOutcome, MoveRecord, MoveRecords, decode, encode
@@ -60,19 +61,17 @@ class SimulatedMoves:
         self._data: dict[str, str] = {}
         """Content of the ConfigMap."""
         self._begun: list[int] = []
-        self._moving: frozenset[tuple[str, str]] = frozenset()
+        self._before = MoveRecords()
+        """Records at the last pass."""
         self.ended_ms: dict[str, int] = {}
         """End of the last move by Deployment."""
 
     def prepare_pass(self) -> None:
         """Report what the next plan and the next deletion costs need to know."""
-        moves = decode(self._data).records.moves.values()
-        moving = frozenset(
-            (move.namespace, self._deployments.observed(move.deployment).replica_set)
-            for move in moves
-        )
-        self._state.surge = surge_facts(self._objects(), moving | self._moving)
-        self._moving = moving
+        records = decode(self._data).records
+        self._state.surge = surge_facts(self._objects(), records, self._before)
+        self._before = records
+        moves = records.moves.values()
         self._ebb.keep_move_costs(frozenset(move.pod_uid for move in moves))
 
     def run(self, plan: Plan, result: Result, now_ms: int) -> None:

@@ -18,7 +18,9 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.surge.objects import SurgeObjects, surge_facts
+from core.surge.facts import surge_facts
+from core.surge.objects import SurgeObjects
+from core.surge.records import MoveRecords
 
 LIST_TRIES_MAX: Final = 3
 """Attempts for a list that expired or was throttled."""
@@ -58,7 +60,7 @@ async def read(
         leader = await _leader(client, *lease) if lease else None
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
-        cluster = replace(cluster, surge=surge_facts(surge, frozenset()))
+        cluster = replace(cluster, surge=surge_facts(surge, MoveRecords(), MoveRecords()))
     return cluster, surge, leader
 
 

@@ -173,8 +173,9 @@ def _observed(before: Arrivals, snapshot: ClusterSnapshot, now: Now) -> Arrivals
         return Arrivals(buckets=buckets, pods=pods, counting_since=now.seconds)
     left, arrived = _changes(before.pods, pods)
     if moving := snapshot.cluster.surge.moving:
-        # A surge move creates one pod and deletes another, so it needs no further room.
-        left, arrived = (_not_owned_by(moving, some) for some in (left, arrived))
+        # The new pod of a surge move needs no further room. Its departed pod counts, because an
+        # HPA may create another one in its place for some minutes.
+        arrived = _not_owned_by(moving, arrived)
     known = without_expired(replace(before, buckets=buckets), now)
     departed = {workload: dict(counted) for workload, counted in known.departed.items()}
     for pod in left:

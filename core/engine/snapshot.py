@@ -192,10 +192,22 @@ class ClusterSnapshot:
         }
 
     @cached_property
+    def _ending_pods(self) -> Mapping[str, Pod]:
+        """Return by key the pods that need no room elsewhere.
+
+        A pod that a surge move replaces needs none, because its new pod has taken that room.
+        """
+        replaced = self.cluster.surge.replaced
+        if not replaced:
+            return self.overdue
+        found = {pod.key: pod for pod in self.cluster.pods if pod.key in replaced}
+        return {**self.overdue, **{key: pod for key, pod in found.items() if pod.node is not None}}
+
+    @cached_property
     def _resident_requests(self) -> Mapping[str, Resources]:
         """Return by node the requests of the pods that terminate with it."""
         found = dict(self.pod_index.resident_requests)
-        for pod in self.overdue.values():
+        for pod in self._ending_pods.values():
             if (name := pod.node) in self.pod_index.virtual and name is not None:
                 found[name] = found.get(name, NO_REQUESTS) + pod.requests
         return found
@@ -232,8 +244,8 @@ class ClusterSnapshot:
         groups = (
             own for alike, own in self.pod_index.groups.items() if alike not in self.unplaceable
         )
-        if self.overdue:
-            some = ([pod for pod in own if pod.key not in self.overdue] for own in groups)
+        if self._ending_pods:
+            some = ([pod for pod in own if pod.key not in self._ending_pods] for own in groups)
             return sorted(filter(None, some), key=_first)
         return sorted(groups, key=_first)
 

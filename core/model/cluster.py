@@ -65,6 +65,8 @@ class SurgeFacts(NamedTuple):
     moving: frozenset[tuple[str, str]] = frozenset()
     """ReplicaSets of the Deployments that have a move now, or had one in the last
     reconciliation."""
+    replaced: frozenset[str] = frozenset()
+    """Pods, as namespace/name, that moves replace and whose new pod exists or is being created."""
 
 
 NO_SURGE: Final = SurgeFacts()

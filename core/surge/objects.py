@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from core.model.cluster import SurgeFacts
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import REPLICA_SET
@@ -150,14 +149,6 @@ class SurgeObjects:
         if pod.owner_kind != REPLICA_SET:
             return None
         return self.deployments.get(self.owners.get((pod.namespace, pod.owner_name), ""))
-
-
-def surge_facts(objects: SurgeObjects, moving: frozenset[tuple[str, str]]) -> SurgeFacts:
-    """Return what plans need to know; *moving*: see SurgeFacts."""
-    allowed = (
-        (one.namespace, one.replica_set) for one in objects.deployments.values() if consents(one)
-    )
-    return SurgeFacts(frozenset(allowed), moving)
 
 
 def consents(deployment: ObservedDeployment) -> bool:

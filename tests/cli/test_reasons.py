@@ -15,6 +15,7 @@ from cli.explain.explainer import Explainer, NodeAnswer
 from cli.explain.reasons import (
     EVICTION,
     LIFETIME,
+    MOVES,
     NOT_HARDENED,
     NOT_RELEASED,
     NOT_REMOVABLE,
@@ -66,7 +67,7 @@ class TestTable:
         assert {id(one) for one in _defined()} == {id(one) for one in REASONS.values()}
 
     def test_codes_are_unique(self) -> None:
-        lists = (NOT_REMOVABLE, NOT_RELEASED, NOT_HARDENED, LIFETIME, EVICTION)
+        lists = (NOT_REMOVABLE, NOT_RELEASED, NOT_HARDENED, LIFETIME, EVICTION, MOVES)
         assert len(REASONS) == sum(map(len, lists))
 
     @pytest.mark.parametrize("reason", REASONS.values(), ids=lambda reason: reason.code)

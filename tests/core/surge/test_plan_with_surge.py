@@ -22,11 +22,13 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, Volume, build_cluster
-from core.surge.objects import SurgeObjects, surge_facts
+from core.surge.facts import surge_facts
+from core.surge.objects import SurgeObjects
+from core.surge.records import MoveRecords, MoveStep
 from core.writes.costs import COST_MIN, MOVE_COST, cost_of, decide_costs, move_cost_write
 from tests.support.builders import UNLIMITED, marked, node
 from tests.support.configurations import HEAD
-from tests.support.surge import NOW, deployment, make_pod
+from tests.support.surge import NOW, deployment, make_pod, make_record
 
 OFF = Config(
     thresholds=Thresholds(cpu=1, memory=1),  # type: ignore[arg-type]
@@ -64,8 +66,30 @@ def test_replica_set_allows_moves_when_its_deployment_consents(
     changes: dict[str, Any], *, allowed: bool
 ) -> None:
     objects = SurgeObjects(deployments={"d/web": deployment(**changes)})
-    found = surge_facts(objects, frozenset())
+    found = surge_facts(objects, MoveRecords(), MoveRecords())
     assert found.allowed == ({("d", "web-1")} if allowed else set())
+
+
+def test_facts_have_moves_of_this_and_the_last_pass() -> None:
+    objects = SurgeObjects(deployments={"d/web": deployment()})
+    move = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
+    during = surge_facts(objects, move, MoveRecords())
+    assert during.moving == {("d", "web-1")}
+    assert during.replaced == {"d/old"}
+    after = surge_facts(objects, MoveRecords(), move)
+    assert after.moving == {("d", "web-1")}
+    assert not after.replaced
+
+
+def test_replaced_pod_needs_no_room_when_its_new_pod_exists() -> None:
+    """Nodes m and n have room for one pod each."""
+    nodes = [marked(node("m", 1000), since=NOW), node("n", 1000)]
+    big = Resources(900, 100, 0, 1)
+    pods = [make_pod("old", "m", requests=big), make_pod("new", "n", requests=big)]
+    cluster = Cluster.of(nodes, pods)
+    assert not reconcile.plan(cluster, ON).removals
+    cluster = replace(cluster, surge=SurgeFacts(replaced=frozenset({"d/old"})))
+    assert [removal.node for removal in reconcile.plan(cluster, ON).removals] == ["m"]
 
 
 def test_config_is_rejected_when_surge_has_no_deletion_costs() -> None:
