@@ -173,7 +173,6 @@ class Mover:
         self._book = stores.book
         self._book.changed = self.note_records
         self._clock, self._metrics, self._its = clock, metrics, surroundings
-        self._facts, self._moved_before = NO_SURGE, MoveRecords()
         metrics.surge_forbidden.set_function(
             lambda: metrics.is_leading() and surroundings.scale_access.allowed is False
         )
@@ -183,6 +182,7 @@ class Mover:
         self._begin_leading()
 
     def _begin_leading(self) -> None:
+        self._facts, self._planned_records = NO_SURGE, MoveRecords()
         self._written = _Written()
         self._book.begin()
         self.note_records(self._book.records)
@@ -254,17 +254,15 @@ class Mover:
             self._facts = NO_SURGE
             return lambda: NO_SURGE
         if self._its.why_unknown() is not None:
-            facts = self._facts
-            return lambda: facts
+            return lambda: self._facts
         objects, records = self._view.surge_snapshot(), self._book.records
-        before = self._moved_before
+        before, self._planned_records = self._planned_records, records
 
-        def facts_of() -> SurgeFacts:
-            self._moved_before = records
+        def facts() -> SurgeFacts:
             self._facts = surge_facts(objects(), records, before)
             return self._facts
 
-        return facts_of
+        return facts
 
     # A turn
 
