@@ -24,6 +24,9 @@ Access = Mapping[str, str]
 EVICT_PODS: Final[Access] = MappingProxyType(
     {"verb": "create", "resource": "pods", "subresource": "eviction"}
 )
+LIST_BUDGETS: Final[Access] = MappingProxyType(
+    {"verb": "list", "group": "policy", "resource": "poddisruptionbudgets"}
+)
 PATCH_PODS: Final[Access] = MappingProxyType({"verb": "patch", "resource": "pods"})
 
 log = logging.getLogger("ebb.access-review")

@@ -26,8 +26,8 @@ EVICTED: Final = "PodEvicted"
 REFUSED: Final = "PodEvictionRefused"
 FORBIDDEN: Final = "EvictionForbidden"
 FORBIDDEN_NOTE: Final = (
-    "`eviction` is enabled, but RBAC does not allow creating pods/eviction, so no pod is evicted; "
-    "manifests/components/eviction grants the permission"
+    "`eviction` is enabled, but RBAC does not allow creating pods/eviction, or listing "
+    "poddisruptionbudgets, so no pod is evicted; manifests/components/eviction grants both"
 )
 
 log = logging.getLogger("ebb.evictor")

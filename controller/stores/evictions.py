@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from controller.access_review import EVICT_PODS, is_allowed
+from controller.access_review import EVICT_PODS, LIST_BUDGETS, is_allowed
 from core.edge.kube.client import ApiError, Client
 from core.model.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
@@ -70,8 +70,13 @@ class EvictionStore:
         return EvictionAnswer(EvictionResult.EVICTED)
 
     async def allowed(self) -> bool:
-        """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError."""
-        return await is_allowed(self._client, EVICT_PODS)
+        """Return whether RBAC allows evictions in all namespaces. Raises: UnavailableError.
+
+        Without permission to list PodDisruptionBudgets, Ebb would plan evictions that the API
+        server refuses.
+        """
+        allowed = await is_allowed(self._client, EVICT_PODS)
+        return allowed and await is_allowed(self._client, LIST_BUDGETS)
 
 
 def _eviction(pod: Pod) -> dict[str, Any]:
