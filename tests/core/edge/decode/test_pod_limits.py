@@ -856,7 +856,7 @@ def test_pod_is_unreadable_when_a_claim_name_is_too_long(chars: int) -> None:
 
 
 def test_pod_is_unreadable_when_its_fields_take_much_memory_together() -> None:
-    texts = {f"k{n}": "x" * 100 for n in range(120)}
+    texts = {f"k{n}": "x" * 100 for n in range(118)}
     part = {"metadata__labels": texts, "spec__tolerations": [{"key": key} for key in texts]}
     within = kinds.PODS.taken(msgspec.Raw(changed(POD, **part)))
     volumes = [
