@@ -1,6 +1,6 @@
 """Surge moves in a simulated cluster: the real decisions of core.surge, on simulated Deployments.
 
-Each write succeeds at once, and the records pass through their text, as in the ConfigMap. HPAs see
+Each write succeeds at once, and the records are encoded and decoded, as in the ConfigMap. HPAs see
 the additional replicas.
 """
 
@@ -36,7 +36,7 @@ from sim.waves import SYNC_MS
 
 LEADER: Final = "simulation"
 STEPS_MAX: Final = 16
-"""Maximum number of steps of a move in one pass."""
+"""Maximum number of steps of a move in one reconciliation."""
 SECOND_MS: Final = 1000
 SAMPLE_MS: Final = 5000
 """Interval of the check that moves take no Ready pod."""
@@ -62,11 +62,11 @@ class SimulatedMoves:
         """Content of the ConfigMap."""
         self._begun: list[int] = []
         self._before = MoveRecords()
-        """Records at the last pass."""
+        """Records at the last reconciliation."""
         self.ended_ms: dict[str, int] = {}
         """End of the last move by Deployment."""
 
-    def prepare_pass(self) -> None:
+    def prepare_reconciliation(self) -> None:
         """Report what the next plan and the next deletion costs need to know."""
         records = decode(self._data).records
         self._state.surge = surge_facts(self._objects(), records, self._before)
@@ -211,7 +211,7 @@ class SurgeSimulator(Simulator):
             self._moves.advance(last.plan, self.result, self.now_ms())
 
     def _tick(self) -> None:
-        self._moves.prepare_pass()
+        self._moves.prepare_reconciliation()
         super()._tick()
         if (last := self._ebb.last) is not None:
             self._moves.run(last.plan, self.result, self.now_ms())

@@ -50,7 +50,7 @@ LASTING: Final = NEVER | {NO_DEPLOYMENT, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeInput:
-    """Input of a decision about moves: one pass, and the leader that makes it."""
+    """Input of a decision about moves: one reconciliation, and the leader that makes it."""
 
     cluster: Cluster
     plan: Plan
@@ -69,7 +69,7 @@ class SurgeInput:
 
 
 class MovePlan(NamedTuple):
-    """The moves of a pass."""
+    """The moves of a reconciliation."""
 
     begin: tuple[MoveRecord, ...]
     """Moves to begin now, in this order; their records are to be written first."""
@@ -124,7 +124,7 @@ class SurgeContext:
         return {pod: node for removal in removals for pod, node in removal.placements}
 
     def view(self, record: MoveRecord) -> MoveView:
-        """Return what the pass has observed of a move."""
+        """Return what the reconciliation has observed of a move."""
         objects, key = self.surge_input.objects, record.deployment_key
         return MoveView(
             deployment=objects.deployments.get(key),
@@ -249,7 +249,7 @@ class _Choice:
         self._left -= 1
         self._in_namespace[pod.namespace] += 1
         if pod.namespace in self._with_quota:
-            # The next pass sees the quota with the new pod.
+            # The next reconciliation sees the quota with the new pod.
             self._in_namespace[pod.namespace] = self._limits.max_in_namespace
 
 

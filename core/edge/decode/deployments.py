@@ -64,26 +64,26 @@ class RollingUpdate(Struct):
     max_surge: int | ApiName | None = None
 
 
-class Strategy(Struct):
+class DeploymentStrategy(Struct):
     type: ApiName = ROLLING_UPDATE
     rolling_update: RollingUpdate | None = None
 
 
-class TemplateMeta(Struct):
+class DeploymentTemplateMeta(Struct):
     annotations: DeploymentAnnotations | None = None
 
 
-class Template(Struct):
-    metadata: TemplateMeta | None = None
+class DeploymentTemplate(Struct):
+    metadata: DeploymentTemplateMeta | None = None
 
 
 class DeploymentSpec(Struct):
     replicas: int | None = None
-    strategy: Strategy | None = None
+    strategy: DeploymentStrategy | None = None
     paused: bool | None = None
     min_ready_seconds: int | None = None
     progress_deadline_seconds: int | None = None
-    template: Template | None = None
+    template: DeploymentTemplate | None = None
 
 
 class FailureCondition(Struct):
@@ -149,7 +149,7 @@ def deployment(obj: DeploymentObject) -> ListedDeployment | None:
         return None
     spec, status = obj.spec or DeploymentSpec(), obj.status or DeploymentStatus()
     template = spec.template.metadata if spec.template else None
-    strategy = spec.strategy or Strategy()
+    strategy = spec.strategy or DeploymentStrategy()
     replicas = number(spec.replicas, 1)
     observed = ObservedDeployment(
         namespace=shared(meta.namespace or "default", "metadata.namespace"),
@@ -206,7 +206,7 @@ def number(found: int | None, default: int) -> int:
     return default if found is None else min(max(found, 0), REPLICAS_MAX)
 
 
-def _surge(strategy: Strategy, replicas: int) -> int:
+def _surge(strategy: DeploymentStrategy, replicas: int) -> int:
     found = strategy.rolling_update.max_surge if strategy.rolling_update else None
     surge = resolved_surge(DEFAULT_SURGE if found is None else found, replicas)
     return min(surge, REPLICAS_MAX)
