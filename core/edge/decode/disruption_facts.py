@@ -28,6 +28,9 @@ NOTE_CHARS_MAX: Final = 1024
 """Maximum length of an annotation that is kept with the pod; the rest is cut."""
 _SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared objects for pods with no other facts than local volumes and running to completion."""
+Notes = tuple[tuple[str, str], ...]
+"""Annotations by key, sorted."""
+_RESIZE_PENDING: Final = RESIZE_PENDING.encode()
 DEFERRED: Final = "Deferred"
 """Reason of the condition PodResizePending if the kubelet retries when the node has room."""
 COMPLETING: Final = frozenset({"Never", "OnFailure"})
@@ -56,9 +59,12 @@ def disruption_facts_of(
             local.append(volume.name)
         elif volume.ephemeral is not None:
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
-        elif (disk := disk_of(volume) or mount_of(volume)) is not None:
+        elif volume.is_in_tree and (disk := disk_of(volume) or mount_of(volume)) is not None:
             disks.append(disk)
-    notes = _notes(obj.metadata.annotations or NO_ANNOTATIONS, labels)
+    annotations = obj.metadata.annotations
+    notes: Notes = ()
+    if annotations is not None or REMOVAL_DISABLED in labels:
+        notes = _notes(annotations or NO_ANNOTATIONS, labels)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
     resized, gang = _resize_deferred(obj), _gang(obj.spec)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
@@ -90,7 +96,7 @@ def _gang(spec: PodSpec) -> str:
 def _resize_deferred(obj: PodObject) -> bool:
     """Return whether the kubelet defers a resize until the node has room (KEP-1287); rare."""
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
-    if RESIZE_PENDING.encode() not in raw:
+    if _RESIZE_PENDING not in raw:
         return False
     found = CONDITIONS.read(raw, "status.conditions") or ()
     return any(
@@ -106,9 +112,10 @@ def _completes(spec: PodSpec, containers: Containers) -> bool:
     """
     # A container's own restartPolicy replaces the pod's (KEP-5307). Sidecars (init containers
     # with restartPolicy: Always) end with the other containers, so they do not count.
-    return bool(containers.main) and all(
-        (own or spec.restart_policy) in COMPLETING for _, own, _ in containers.main
-    )
+    for _, own, _ in containers.main:
+        if (own or spec.restart_policy) not in COMPLETING:
+            return False
+    return bool(containers.main)
 
 
 def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFacts:
@@ -124,7 +131,7 @@ def _shared_facts(volumes: tuple[str, ...], *, completes: bool) -> DisruptionFac
     )
 
 
-def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> Notes:
     if found == NO_ANNOTATIONS and REMOVAL_DISABLED not in labels:
         return ()
     written: dict[str, str | None] = msgspec.to_builtins(found)

@@ -189,6 +189,20 @@ class InTreeSources(Struct):
     rbd: InTreeSource | None = None
     vsphere_volume: InTreeSource | None = None
 
+    @property
+    def is_in_tree(self) -> bool:
+        """Return whether the volume has one of these sources; most volumes have none."""
+        return bool(
+            self.aws_elastic_block_store
+            or self.gce_persistent_disk
+            or self.azure_disk
+            or self.vsphere_volume
+            or self.cinder
+            or self.iscsi
+            or self.portworx_volume
+            or self.rbd
+        )
+
 
 class Volume(InTreeSources):
     """A volume, with the sources that bind a pod to nodes or to local data."""

@@ -209,7 +209,8 @@ def _wants(
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
     ties = disruption_facts_of(obj, containers, volumes, labels)
     unsupported = _unsupported(spec, asked.unsupported, ties)
-    if KUEUE_LABEL in labels or (obj.metadata.annotations or NO_ANNOTATIONS).needs_topology:
+    annotations = obj.metadata.annotations
+    if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
         unsupported = (*unsupported, TOPOLOGY_FIELD)
     placing = NO_NODE_CONSTRAINTS if asked.too_much else template.placing
     return placing, asked.company, unsupported, ties, asked.too_much
