@@ -157,10 +157,12 @@ def reasons_against(
             if n.name not in snapshot.unschedulable_nodes
         ],
     )
+    pods = snapshot.cluster.pods
+    daemons = [pod for pod in pods if pod.owner_kind == DAEMON_SET and pod.node in marks]
     for name, blocker in chain(
-        _daemon_sets_without_toleration(snapshot),
+        _daemon_sets_without_toleration(snapshot, daemons),
         _under_kueue(snapshot),
-        _daemon_sets_without_pod(snapshot, context),
+        _daemon_sets_without_pod(snapshot, context, daemons),
         _closed_domains(context),
         _separated_from_affinity(context),
         _blocking_pending_pods(context, stuck),
@@ -234,19 +236,23 @@ class RecentReasons:
         return added
 
 
-def _daemon_sets_without_toleration(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
-    """Yield the marked nodes with pods of DaemonSets that do not tolerate the taint."""
+def _daemon_sets_without_toleration(
+    snapshot: ClusterSnapshot, daemons: Iterable[Pod]
+) -> Iterable[_NodeBlocker]:
+    """Yield the marked nodes with pods of DaemonSets that do not tolerate the taint.
+
+    *daemons*: pods of DaemonSets on marked nodes.
+    """
     key = snapshot.config.taint_key
     taints = {
         n.name: hard_taint(n, key) for n in snapshot.cluster.nodes if n.name in snapshot.marks
     }
-    for pod in snapshot.cluster.pods:
-        if pod.owner_kind != DAEMON_SET or pod.node not in taints:
-            continue
-        taint = taints[pod.node]
+    for pod in daemons:
+        node = pod.node or ""
+        taint = taints[node]
         if not any(tolerates(toleration, taint) for toleration in pod.placing.tolerations):
             message = f"DaemonSet {pod.owner_name} does not tolerate the taint {key}"
-            yield pod.node, Blocker(HARD_DAEMONSET, message, pod.key, key)
+            yield node, Blocker(HARD_DAEMONSET, message, pod.key, key)
 
 
 def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
@@ -266,13 +272,13 @@ def _under_kueue(snapshot: ClusterSnapshot) -> Iterable[_NodeBlocker]:
 
 
 def _daemon_sets_without_pod(
-    snapshot: ClusterSnapshot, context: _Context
+    snapshot: ClusterSnapshot, context: _Context, daemons: Iterable[Pod]
 ) -> Iterable[_NodeBlocker]:
     """Yield the marked nodes without a pod of a DaemonSet that does not tolerate the taint.
 
     The DaemonSet controller creates no pod for a node with a NoSchedule taint that the pod does
     not tolerate. When the mark becomes PreferNoSchedule, the controller creates the pod, and
-    HARD_DAEMONSET applies.
+    HARD_DAEMONSET applies. *daemons*: pods of DaemonSets on marked nodes.
     """
     key = snapshot.config.taint_key
     # The value of the taint is the time of the mark, which no toleration can name in advance.
@@ -287,11 +293,7 @@ def _daemon_sets_without_pod(
     placings = {one.placing: None for one in waiting}
     too_many = len(placings) > SHAPES_MAX
     classes = NodeClasses(context.marked, () if too_many else placings)
-    there = {
-        (pod.node, pod.namespace, pod.owner_name)
-        for pod in context.cluster.pods
-        if pod.owner_kind == DAEMON_SET
-    }
+    there = {(pod.node, pod.namespace, pod.owner_name) for pod in daemons}
     left = set(range(len(context.marked)))  # one reason for each node is enough
     for one in waiting:
         admitting = left if too_many else left.intersection(classes.allowing(one.placing))
