@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 from controller import names
-from controller.access_review import PATCH_PODS, Access, AccessReview, is_allowed
-from controller.conditional_watch import ConditionalWatch, forbidden_note, list_access
+from controller.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
+from controller.conditional_watch import ConditionalWatch, forbidden_note
 from controller.config_reload import ConfigReload
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing

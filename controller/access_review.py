@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from core.edge.clock import Clock
+from core.edge.decode.kinds import AnyKind
 from core.edge.kube.client import Client, answered
 from core.edge.logs import fields
 from core.model.errors import UnavailableError
@@ -24,12 +25,14 @@ Access = Mapping[str, str]
 EVICT_PODS: Final[Access] = MappingProxyType(
     {"verb": "create", "resource": "pods", "subresource": "eviction"}
 )
-LIST_BUDGETS: Final[Access] = MappingProxyType(
-    {"verb": "list", "group": "policy", "resource": "poddisruptionbudgets"}
-)
 PATCH_PODS: Final[Access] = MappingProxyType({"verb": "patch", "resource": "pods"})
 
 log = logging.getLogger("ebb.access-review")
+
+
+def list_access(kind: AnyKind) -> Access:
+    """Return the access to list a kind."""
+    return {"verb": "list", "group": kind.group, "resource": kind.resource}
 
 
 class AccessReview:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from controller.access_review import Access, AccessReview
+from controller.access_review import AccessReview
 from core.edge.decode.kinds import BUDGETS, AnyKind
 from core.edge.kube.freshness import WatchSink
 
@@ -25,11 +25,6 @@ FORBIDDEN_SURGE: Final = (
 )
 
 log = logging.getLogger("ebb.conditional-watch")
-
-
-def list_access(kind: AnyKind) -> Access:
-    """Return the access to list a kind, as an access review names it."""
-    return {"verb": "list", "group": kind.group, "resource": kind.resource}
 
 
 def forbidden_note(kind: AnyKind) -> str:

@@ -115,7 +115,7 @@ class MoveStores:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What the mover needs to know of its program."""
+    """Functions and permissions of the program that the mover uses."""
 
     leader: str
     """Identity of this replica, unique for each start of the program."""
@@ -145,9 +145,9 @@ class _Written:
     """Results of writes that the watches may not have reported yet."""
 
     deployments: dict[str, tuple[str, ObservedDeployment]] = field(default_factory=dict)
-    """By UID: the version that was written, and the Deployment after the write."""
+    """By UID of a Deployment: the version that Ebb changed, and the Deployment afterwards."""
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
-    """By UID: the pod before and after the write of its deletion cost."""
+    """By the UID of a pod: the pod before and after Ebb wrote its deletion cost."""
 
     def keep(self, deployments: Collection[str], pods: Collection[str]) -> None:
         """Forget all others, given by UID."""

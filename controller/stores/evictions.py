@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from controller.access_review import EVICT_PODS, LIST_BUDGETS, is_allowed
+from controller.access_review import EVICT_PODS, is_allowed, list_access
+from core.edge.decode.kinds import BUDGETS
 from core.edge.kube.client import ApiError, Client
 from core.model.errors import ConflictError, UnavailableError
 from core.model.pod import Pod
@@ -76,7 +77,7 @@ class EvictionStore:
         server refuses.
         """
         allowed = await is_allowed(self._client, EVICT_PODS)
-        return allowed and await is_allowed(self._client, LIST_BUDGETS)
+        return allowed and await is_allowed(self._client, list_access(BUDGETS))
 
 
 def _eviction(pod: Pod) -> dict[str, Any]:
