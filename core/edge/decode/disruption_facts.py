@@ -11,7 +11,6 @@ from core.edge.decode.containers import Containers
 from core.edge.decode.fields import NAME_MAX, NULL_BYTES, unix_seconds
 from core.edge.decode.in_tree import disk_of, mount_of
 from core.edge.decode.objects import (
-    CONDITIONS,
     NO_ANNOTATIONS,
     PodAnnotations,
     PodObject,
@@ -19,7 +18,7 @@ from core.edge.decode.objects import (
     Volume,
 )
 from core.edge.decode.pod_limits import VOLUMES_MAX
-from core.edge.decode.requests import RESIZE_PENDING
+from core.edge.decode.requests import pending_resizes
 from core.guards.drainability import NOTES
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
@@ -30,7 +29,6 @@ _SAME: Final = ByteBoundedCache[tuple[tuple[str, ...], bool], DisruptionFacts]()
 """Shared objects for pods with no other facts than local volumes and running to completion."""
 Notes = tuple[tuple[str, str], ...]
 """Annotations by key, sorted."""
-_RESIZE_PENDING: Final = RESIZE_PENDING.encode()
 DEFERRED: Final = "Deferred"
 """Reason of the condition PodResizePending if the kubelet retries when the node has room."""
 COMPLETING: Final = frozenset({"Never", "OnFailure"})
@@ -59,7 +57,7 @@ def disruption_facts_of(
             local.append(volume.name)
         elif volume.ephemeral is not None:
             claims.append(ClaimUse(f"{obj.metadata.name}-{volume.name}", ephemeral=True))
-        elif volume.is_in_tree and (disk := disk_of(volume) or mount_of(volume)) is not None:
+        elif (disk := disk_of(volume) or mount_of(volume)) is not None:
             disks.append(disk)
     annotations = obj.metadata.annotations
     notes: Notes = ()
@@ -96,13 +94,7 @@ def _gang(spec: PodSpec) -> str:
 def _resize_deferred(obj: PodObject) -> bool:
     """Return whether the kubelet defers a resize until the node has room (KEP-1287); rare."""
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
-    if _RESIZE_PENDING not in raw:
-        return False
-    found = CONDITIONS.read(raw, "status.conditions") or ()
-    return any(
-        one.type == RESIZE_PENDING and one.reason == DEFERRED and one.status == "True"
-        for one in found
-    )
+    return any(one.reason == DEFERRED and one.status == "True" for one in pending_resizes(raw))
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:
@@ -137,6 +129,7 @@ def _notes(found: PodAnnotations, labels: Mapping[str, str]) -> Notes:
     written: dict[str, str | None] = msgspec.to_builtins(found)
     if found.removal_disabled is None:
         written[REMOVAL_DISABLED] = labels.get(REMOVAL_DISABLED)
+    # A note that is no field of the struct raises KeyError, so that none is forgotten.
     notes = ((key, value) for key in sorted(NOTES) if (value := written[key]) is not None)
     return tuple((key, value[:NOTE_CHARS_MAX]) for key, value in notes)
 

@@ -7,6 +7,7 @@ them through the CSI driver.
 
 import re
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from core.edge.decode.objects import InTreeSource, InTreeSources
@@ -33,18 +34,10 @@ def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> Inl
 
     *labels*: labels of the PersistentVolume; empty for a volume in a pod spec.
     """
-    handles: tuple[tuple[str, InTreeSource | None, Callable[[InTreeSource], str | None]], ...] = (
-        ("ebs.csi.aws.com", found.aws_elastic_block_store, _ebs_handle),
-        ("pd.csi.storage.gke.io", found.gce_persistent_disk, lambda one: _gce_handle(one, labels)),
-        ("disk.csi.azure.com", found.azure_disk, _azure_handle),
-        ("cinder.csi.openstack.org", found.cinder, lambda one: one.volume_id),
-        ("pxd.portworx.com", found.portworx_volume, lambda one: one.volume_id),
-        ("csi.vsphere.vmware.com", found.vsphere_volume, lambda one: one.volume_path),
-    )
-    return next(
-        (_disk(driver, one, handle(one)) for driver, one, handle in handles if one is not None),
-        None,
-    )
+    for driver, source_of, handle_of in _SOURCES:
+        if (source := source_of(found)) is not None:
+            return _disk(driver, source, handle_of(source, labels))
+    return None
 
 
 def mount_of(found: InTreeSources) -> InlineDisk | None:
@@ -135,3 +128,24 @@ def _gce_handle(source: InTreeSource, labels: Mapping[str, str]) -> str | None:
         if odd or len(regions) != 1
         else f"projects/{NOWHERE}/regions/{min(regions)}/disks/{name}"
     )
+
+
+_SOURCES: Final[
+    tuple[
+        tuple[
+            str,
+            Callable[[InTreeSources], InTreeSource | None],
+            Callable[[InTreeSource, Mapping[str, str]], str | None],
+        ],
+        ...,
+    ]
+] = (
+    ("ebs.csi.aws.com", attrgetter("aws_elastic_block_store"), lambda one, _: _ebs_handle(one)),
+    ("pd.csi.storage.gke.io", attrgetter("gce_persistent_disk"), _gce_handle),
+    ("disk.csi.azure.com", attrgetter("azure_disk"), lambda one, _: _azure_handle(one)),
+    ("cinder.csi.openstack.org", attrgetter("cinder"), lambda one, _: one.volume_id),
+    ("pxd.portworx.com", attrgetter("portworx_volume"), lambda one, _: one.volume_id),
+    ("csi.vsphere.vmware.com", attrgetter("vsphere_volume"), lambda one, _: one.volume_path),
+)
+"""CSI driver, source of the volume, and handle of its disk. One table, since most volumes of all
+pods are compared with it."""

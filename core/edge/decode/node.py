@@ -1,7 +1,7 @@
 """Decode Nodes into core.model.node; errors name the field only."""
 
 from sys import intern
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,7 +15,15 @@ from core.edge.decode.fields import (
     shared,
     unix_seconds,
 )
-from core.edge.decode.objects import CONDITIONS, Amounts, Meta, Struct, keyed, ready_as_sent
+from core.edge.decode.objects import (
+    CONDITIONS,
+    Amounts,
+    Meta,
+    Struct,
+    keyed,
+    ready_as_sent,
+    set_keys,
+)
 from core.marks.wellknown import (
     BACKOFF_ANNOTATION,
     DETAILS_ANNOTATION,
@@ -171,10 +179,7 @@ def _ready_and_suspended(raw: msgspec.Raw) -> tuple[bool, bool]:
 
 def annotations_of(found: Struct) -> dict[str, str]:
     """Return by key the annotations that are set; long values are cut."""
-    written: dict[str, Any] = msgspec.to_builtins(found)
-    return {
-        key: value[:ANNOTATION_CHARS_MAX] for key, value in written.items() if value is not None
-    }
+    return {key: value[:ANNOTATION_CHARS_MAX] for key, value in set_keys(found).items()}
 
 
 def _provider(provider_id: str) -> str:

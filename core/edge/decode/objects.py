@@ -51,6 +51,12 @@ def keyed(key: str) -> Any:  # noqa: ANN401 a field of any type
     return msgspec.field(default=None, name=key)
 
 
+def set_keys(found: Struct) -> dict[str, str]:
+    """Return by key the values of a struct of `keyed` fields, without keys that are not set."""
+    written: dict[str, str | None] = msgspec.to_builtins(found)
+    return {key: value for key, value in written.items() if value is not None}
+
+
 class Present(Struct):
     """A field of which only the presence matters."""
 
@@ -188,20 +194,6 @@ class InTreeSources(Struct):
     portworx_volume: InTreeSource | None = None
     rbd: InTreeSource | None = None
     vsphere_volume: InTreeSource | None = None
-
-    @property
-    def is_in_tree(self) -> bool:
-        """Return whether the volume has one of these sources; most volumes have none."""
-        return bool(
-            self.aws_elastic_block_store
-            or self.gce_persistent_disk
-            or self.azure_disk
-            or self.vsphere_volume
-            or self.cinder
-            or self.iscsi
-            or self.portworx_volume
-            or self.rbd
-        )
 
 
 class Volume(InTreeSources):

@@ -3,6 +3,7 @@
 The cache key consists of the resource blocks as sent, so that most pods cost a lookup.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from core.edge.decode.objects import (
     REQUESTS,
     RESOURCE_BYTES_MAX,
     STATUSES,
+    Condition,
     PodSpec,
     PodStatus,
 )
@@ -84,10 +86,18 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
 
 def _infeasible(conditions: bytes) -> bool:
     """Return whether the kubelet rejected a resize as infeasible; this is rare."""
+    return any(one.reason == INFEASIBLE for one in pending_resizes(conditions))
+
+
+def pending_resizes(conditions: bytes) -> Sequence[Condition]:
+    """Return the conditions about resizes that the kubelet has not begun; most pods have none.
+
+    Raises: InvalidInputError with the field.
+    """
     if _RESIZE_PENDING not in conditions:
-        return False
+        return ()
     found = CONDITIONS.read(conditions, "status.conditions") or ()
-    return any(one.type == RESIZE_PENDING and one.reason == INFEASIBLE for one in found)
+    return [one for one in found if one.type == RESIZE_PENDING]
 
 
 def _counted(

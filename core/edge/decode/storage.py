@@ -20,6 +20,7 @@ from core.edge.decode.objects import (
     Present,
     Struct,
     keyed,
+    set_keys,
 )
 from core.edge.decode.selectors import node_terms
 from core.fit.filters import ZONE_LABELS
@@ -164,7 +165,7 @@ def claim(obj: ClaimObject) -> Claim:
 
 def volume(obj: VolumeObject) -> Volume:
     """Create a Volume. Raises: InvalidInputError with the field."""
-    spec, labels = obj.spec, _zone_labels(obj.metadata)
+    spec, labels = obj.spec, set_keys(obj.metadata.labels or VolumeLabels())
     found = AFFINITY.read(spec.node_affinity, "spec.nodeAffinity")
     required = found.required if found else None
     terms = None if required is None else node_terms(required)
@@ -198,11 +199,6 @@ def _fault(spec: VolumeSpec, reach: VolumeTopology, in_tree: InlineDisk | None) 
     network = spec.nfs or spec.iscsi or spec.fc or spec.azure_file or spec.cephfs or spec.rbd
     known = spec.csi or spec.local or spec.host_path or network
     return "" if known else f"has an unsupported type; supported: {SUPPORTED}"
-
-
-def _zone_labels(meta: VolumeMeta) -> dict[str, str]:
-    labels: dict[str, str | None] = msgspec.to_builtins(meta.labels or VolumeLabels())
-    return {key: zone for key, zone in labels.items() if zone is not None}
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
