@@ -94,7 +94,8 @@ def _gang(spec: PodSpec) -> str:
 def _resize_deferred(obj: PodObject) -> bool:
     """Return whether the kubelet defers a resize until the node has room (KEP-1287); rare."""
     raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
-    return any(one.reason == DEFERRED and one.status == "True" for one in pending_resizes(raw))
+    found = pending_resizes(raw)
+    return bool(found) and any(one.reason == DEFERRED and one.status == "True" for one in found)
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:

@@ -34,10 +34,14 @@ def disk_of(found: InTreeSources, labels: Mapping[str, str] = _NO_LABELS) -> Inl
 
     *labels*: labels of the PersistentVolume; empty for a volume in a pod spec.
     """
-    for driver, source_of, handle_of in _SOURCES:
-        if (source := source_of(found)) is not None:
-            return _disk(driver, source, handle_of(source, labels))
-    return None
+    sources = _sources(found)
+    if sources == _NO_SOURCES:  # as for most volumes
+        return None
+    return next(
+        _disk(driver, source, handle_of(source, labels))
+        for source, (driver, handle_of) in zip(sources, _DRIVERS.values(), strict=True)
+        if source is not None
+    )
 
 
 def mount_of(found: InTreeSources) -> InlineDisk | None:
@@ -130,22 +134,16 @@ def _gce_handle(source: InTreeSource, labels: Mapping[str, str]) -> str | None:
     )
 
 
-_SOURCES: Final[
-    tuple[
-        tuple[
-            str,
-            Callable[[InTreeSources], InTreeSource | None],
-            Callable[[InTreeSource, Mapping[str, str]], str | None],
-        ],
-        ...,
-    ]
-] = (
-    ("ebs.csi.aws.com", attrgetter("aws_elastic_block_store"), lambda one, _: _ebs_handle(one)),
-    ("pd.csi.storage.gke.io", attrgetter("gce_persistent_disk"), _gce_handle),
-    ("disk.csi.azure.com", attrgetter("azure_disk"), lambda one, _: _azure_handle(one)),
-    ("cinder.csi.openstack.org", attrgetter("cinder"), lambda one, _: one.volume_id),
-    ("pxd.portworx.com", attrgetter("portworx_volume"), lambda one, _: one.volume_id),
-    ("csi.vsphere.vmware.com", attrgetter("vsphere_volume"), lambda one, _: one.volume_path),
-)
-"""CSI driver, source of the volume, and handle of its disk. One table, since most volumes of all
-pods are compared with it."""
+_DRIVERS: Final[
+    Mapping[str, tuple[str, Callable[[InTreeSource, Mapping[str, str]], str | None]]]
+] = {
+    "aws_elastic_block_store": ("ebs.csi.aws.com", lambda one, _: _ebs_handle(one)),
+    "gce_persistent_disk": ("pd.csi.storage.gke.io", _gce_handle),
+    "azure_disk": ("disk.csi.azure.com", lambda one, _: _azure_handle(one)),
+    "cinder": ("cinder.csi.openstack.org", lambda one, _: one.volume_id),
+    "portworx_volume": ("pxd.portworx.com", lambda one, _: one.volume_id),
+    "vsphere_volume": ("csi.vsphere.vmware.com", lambda one, _: one.volume_path),
+}
+"""CSI driver, and handle of the disk, by the field of InTreeSources."""
+_sources: Final[Callable[[InTreeSources], tuple[InTreeSource | None, ...]]] = attrgetter(*_DRIVERS)
+_NO_SOURCES: Final = (None,) * len(_DRIVERS)

@@ -86,7 +86,8 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
 
 def _infeasible(conditions: bytes) -> bool:
     """Return whether the kubelet rejected a resize as infeasible; this is rare."""
-    return any(one.reason == INFEASIBLE for one in pending_resizes(conditions))
+    found = pending_resizes(conditions)
+    return bool(found) and any(one.reason == INFEASIBLE for one in found)
 
 
 def pending_resizes(conditions: bytes) -> Sequence[Condition]:
