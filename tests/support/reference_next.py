@@ -53,8 +53,8 @@ def following(
 
 
 def is_scaled(pod: Pod) -> bool:
-    """Return whether the ReplicaSet controller may delete the pod."""
-    return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror)
+    """Return whether the ReplicaSet controller may delete the pod alone; not a member of a gang."""
+    return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror or pod.ties.gang)
 
 
 def order(node: Node, cluster: Cluster, mutant: str) -> tuple[bool, int, str]:
