@@ -28,7 +28,6 @@ from core.edge.kube.stores.events import EventType, Regarding
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.engine.reconcile import PassResult
-from core.marks.mark import mark_of
 from core.model.cluster import NO_SURGE, SurgeFacts
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
@@ -45,9 +44,10 @@ from core.surge.steps import (
     SetCost,
     SetReplicas,
     Wait,
+    marked_nodes,
     next_step,
 )
-from core.writes.costs import has_move_cost, move_cost_write
+from core.writes.costs import UNDO_COST, cost_write, has_cost
 
 CALLS_MAX: Final = 4
 """Maximum number of moves that are continued at the same time."""
@@ -148,6 +148,8 @@ class _Written:
     """By UID of a Deployment: the version that Ebb changed, and the Deployment afterwards."""
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
     """By the UID of a pod: the pod before and after Ebb wrote its deletion cost."""
+    costs_refused: set[str] = field(default_factory=set)
+    """UIDs of Deployments whose new pod could not get its deletion cost."""
 
     def keep(self, deployments: Collection[str], pods: Collection[str]) -> None:
         """Forget all others, given by UID."""
@@ -155,6 +157,7 @@ class _Written:
             del self.deployments[uid]
         for uid in self.pods.keys() - pods:
             del self.pods[uid]
+        self.costs_refused &= set(deployments)
 
 
 class Mover:
@@ -344,8 +347,7 @@ class Mover:
             key = objects.owners.get((pod.namespace, pod.owner_name))
             if key in pods and objects.deployment_of(pod) is not None:
                 pods[key].append(pod)
-        marked = (node.name for node in self._view.nodes.values() if mark_of(node.labels))
-        return _Live(objects, pods, frozenset(marked))
+        return _Live(objects, pods, marked_nodes(self._view.nodes.values()))
 
     async def _continue_one(self, live: _Live, config: Config, move: MoveRecord) -> None:
         """Carry out the steps of a move that are due; a failed write is retried later."""
@@ -380,8 +382,8 @@ class Mover:
                     if not await self._put(move, record):
                         return
                     move = record
-                case SetCost(pod):
-                    if not await self._set_cost(pod):
+                case SetCost(pod, cost):
+                    if not await self._set_cost(move, pod, cost):
                         self._retry()
                         return
                 case SetReplicas(deployment, replicas):
@@ -400,6 +402,7 @@ class Mover:
             pods_pending=self._pods_pending,
             allowed=config.surges and config.mode is Mode.ENFORCE,
             leader=self._its.leader,
+            cost_refused=move.uid in self._written.costs_refused,
         )
 
     def _latest_deployment(self, found: ObservedDeployment | None) -> ObservedDeployment | None:
@@ -435,15 +438,28 @@ class Mover:
 
         return await self._book.change(decide)
 
-    async def _set_cost(self, pod: Pod) -> bool:
-        """Write the deletion cost of the pod; return whether the pod has it now."""
-        write = move_cost_write(pod)
-        done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
-        result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
-        self._metrics.pod_writes.labels(write.kind, result).inc()
-        if done is None or not has_move_cost(done.stored[0]):  # an admission webhook may remove it
+    async def _set_cost(self, move: MoveRecord, pod: Pod, cost: int) -> bool:
+        """Write a deletion cost; return whether the move may continue.
+
+        A move is undone in any case. Raises: UnavailableError, unless the move is being undone.
+        """
+        write = cost_write(pod, cost)
+        try:
+            done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
+        except UnavailableError as fault:
+            if cost != UNDO_COST:
+                raise
+            self._note_failure(fault, pod.key)
+            done = None
+        else:
+            result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
+            self._metrics.pod_writes.labels(write.kind, result).inc()
+        if done and has_cost(done.stored[0], cost):  # an admission webhook may remove it
+            self._written.pods[pod.uid] = pod, done.stored[0]
+            return True
+        if cost != UNDO_COST:
             return False
-        self._written.pods[pod.uid] = pod, done.stored[0]
+        self._written.costs_refused.add(move.uid)
         return True
 
     async def _set_replicas(self, deployment: ObservedDeployment, replicas: int) -> None:

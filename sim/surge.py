@@ -24,7 +24,7 @@ from core.surge.steps import (
     Wait,
     next_step,
 )
-from core.writes.costs import move_cost_write
+from core.writes.costs import cost_write
 from sim.autoscaler import ScaleDown
 from sim.cluster import ClusterState
 from sim.deployments import NAMESPACE, Deployments
@@ -108,8 +108,8 @@ class SimulatedMoves:
                     return
                 case PutRecord(move):
                     self._store(records.with_move(move))
-                case SetCost(pod):
-                    self._ebb.write_pod(move_cost_write(pod))
+                case SetCost(pod, cost):
+                    self._ebb.write_pod(cost_write(pod, cost))
                 case SetReplicas(deployment, replicas):
                     extra = max(replicas - deployment.replicas, 0)
                     self._deployments.surge(deployment.name, replicas, extra)

@@ -305,7 +305,7 @@ class Explainer:
     def _surge_moves(self, name: str) -> tuple[int | None, tuple[Blocker, ...]]:
         """Return how many pods of the node would be moved, and why the others would not."""
         context = self._surge_context
-        if context is None or name not in context.marked:
+        if context is None or name not in context.on:
             return None, ()
         blockers = [context.blockers(pod) for pod in context.on[name]]
         return sum(not found for found in blockers), tuple(chain.from_iterable(blockers))

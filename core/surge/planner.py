@@ -16,7 +16,6 @@ from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable
 from core.guards.emptiness import occupying
 from core.guards.surge import NEVER, VOLUME, why_not_replaced
-from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.node_lifecycle import why_leaving
@@ -40,7 +39,7 @@ from core.surge.reasons import (
     YOUNG,
 )
 from core.surge.records import MoveRecord, MoveRecords
-from core.surge.steps import DEADLINE_SECONDS_MAX, MoveView
+from core.surge.steps import DEADLINE_SECONDS_MAX, MoveView, marked_nodes
 from core.writes.costs import MOVE_COST, number_of
 
 HOUR_SECONDS: Final = 3600
@@ -83,13 +82,10 @@ class SurgeContext:
     def __init__(self, surge_input: SurgeInput) -> None:
         self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
         cluster, objects = surge_input.cluster, surge_input.objects
-        self.marked = frozenset(
-            node.name
-            for node in cluster.nodes
-            if mark_of(node.labels) is not None and why_leaving(node) is None
-        )
-        self.on: dict[str, list[Pod]] = {name: [] for name in sorted(self.marked)}
-        """Pods that keep each marked node from being empty, by node."""
+        self.marked = marked_nodes(cluster.nodes)
+        stay = [node.name for node in cluster.nodes if why_leaving(node) is None]
+        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in self.marked}
+        """Pods that keep each marked node from being empty, by node; without leaving nodes."""
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
         moving = {record.deployment_key for record in surge_input.records.moves.values()}
@@ -176,7 +172,7 @@ class SurgeContext:
 
 def plan_moves(context: SurgeContext) -> MovePlan:
     """Choose the moves to begin now."""
-    if not context.allowed or not context.marked:
+    if not context.allowed or not context.on:
         return MovePlan((), ())
     return _Choice(context).plan()
 

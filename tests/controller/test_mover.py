@@ -271,6 +271,26 @@ async def test_moves_end_when_configuration_forbids_them(world: World, config: C
     assert nodes_of(world.deployments.pods("web")) == ["n1"]
 
 
+@pytest.mark.parametrize("failure", [0, 403, 500])
+@pytest.mark.parametrize("others", [0, 2])
+async def test_pod_remains_when_move_is_undone_before_new_pod_is_available(
+    others: int, failure: int
+) -> None:
+    async with made() as world:
+        world.deployments.create("web", "n1", *["n1"] * others)
+        world.deployments.start_available = False
+        await world.turns(3)
+        if failure:
+            world.api.fail_next("patch", failure)
+        world.config = DISABLED
+        await world.turns(8)
+        world.check_as_wanted("web", 1 + others)
+        assert world.outcomes() == {"stopped": 1}
+        # If the cost cannot be written, the new pod remains, which is Ready at least.
+        remaining = ["n1"] * others + ["n2" if failure else "n1"]
+        assert nodes_of(world.deployments.pods("web")) == remaining
+
+
 async def test_replicas_are_restored_when_new_pod_never_becomes_ready(world: World) -> None:
     world.deployments.start_ready = False
     world.deployments.create("web", "n1")

@@ -38,11 +38,14 @@ class FakeDeployments:
         self.node = "n2"
         """Node of new pods; empty: they are unschedulable."""
         self.start_ready = True
+        self.start_available = True
+        """False: new pods are Ready, but not for `minReadySeconds`."""
         self.quota = ""
         """Message with which the API server rejects new pods; empty if it accepts them."""
         self.ready: list[int] = []
         """Number of Ready pods of all Deployments after each step."""
         self._numbers = itertools.count(1)
+        self._unavailable: set[str] = set()
 
     def create(self, name: str, *nodes: str, **spec: Any) -> None:
         """Create a Deployment with one Ready pod on each of the nodes."""
@@ -64,7 +67,7 @@ class FakeDeployments:
         return [
             one
             for one in self.api.objects["pods"].values()
-            if one["metadata"]["ownerReferences"][0]["name"] == f"{name}-1"
+            if any(of["name"] == f"{name}-1" for of in one["metadata"].get("ownerReferences", ()))
         ]
 
     def deployment(self, name: str) -> Json:
@@ -96,6 +99,8 @@ class FakeDeployments:
 
     def _add_pod(self, name: str, node: str, *, ready: bool) -> None:
         number = next(self._numbers)
+        if not self.start_available:
+            self._unavailable.add(f"{name}-1-{number}")
         owner = {"kind": "ReplicaSet", "name": f"{name}-1", "controller": True}
         unschedulable = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
         conditions = [{"type": "Ready", "status": str(ready)}]
@@ -127,16 +132,20 @@ class FakeDeployments:
             "observedGeneration": found["metadata"]["generation"],
             "replicas": len(pods),
             "updatedReplicas": len(pods),
-            "availableReplicas": sum(map(_is_ready, pods)),
+            "availableReplicas": sum(map(self._is_available, pods)),
             "conditions": [failure] if self.quota and missing else [],
         }
         if changed != found:
             self.api.put("deployments", changed)
 
+    def _is_available(self, pod: Json) -> bool:
+        return _is_ready(pod) and pod["metadata"]["name"] not in self._unavailable
+
 
 def _is_ready(pod: Json) -> bool:
     return any(
-        one["type"] == "Ready" and one["status"] == "True" for one in pod["status"]["conditions"]
+        one["type"] == "Ready" and one["status"] == "True"
+        for one in pod["status"].get("conditions", ())
     )
 
 

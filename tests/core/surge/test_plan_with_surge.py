@@ -25,7 +25,7 @@ from core.model.volumes import CLAIMS_FIELD, Claim, Volume, build_cluster
 from core.surge.facts import surge_facts
 from core.surge.objects import SurgeObjects
 from core.surge.records import MoveRecords, MoveStep
-from core.writes.costs import COST_MIN, MOVE_COST, cost_of, decide_costs, move_cost_write
+from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
 from tests.support.builders import UNLIMITED, marked, node
 from tests.support.configurations import HEAD
 from tests.support.surge import NOW, deployment, make_pod, make_record
@@ -104,8 +104,8 @@ USUAL, LOWEST = str(cost_of(MARKED, TAINT_KEY)), str(MOVE_COST)
 
 
 def test_cost_of_move_is_below_all_others() -> None:
-    assert MOVE_COST < COST_MIN
-    write = move_cost_write(make_pod("old"))
+    assert UNDO_COST < MOVE_COST < COST_MIN
+    write = cost_write(make_pod("old"), MOVE_COST)
     assert write.annotations == dict.fromkeys((COST_ANNOTATION, COST_OURS_ANNOTATION), LOWEST)
 
 
@@ -114,10 +114,11 @@ def test_cost_of_move_is_below_all_others() -> None:
     [("m", {"uid-old"}, None), ("m", set(), USUAL), ("n", {"uid-old"}, "removed")],
     ids=["moving", "move has ended", "mark released"],
 )
+@pytest.mark.parametrize("cost", [LOWEST, str(UNDO_COST)])
 def test_cost_of_move_is_replaced_when_pod_is_not_moved(
-    on: str, moving: set[str], written: str | None
+    on: str, moving: set[str], written: str | None, cost: str
 ) -> None:
-    pod = make_pod("old", on, deletion_cost=LOWEST, deletion_cost_ours=LOWEST)
+    pod = make_pod("old", on, deletion_cost=cost, deletion_cost_ours=cost)
     cluster = Cluster.of((MARKED, node("n")), (pod,))
     writes = decide_costs(cluster, TAINT_KEY, moving=moving, enabled=True)
     costs = [write.annotations[COST_ANNOTATION] or "removed" for write in writes]
