@@ -29,9 +29,10 @@ from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
+from core.surge.new_pods import new_pod
 from core.surge.objects import MANAGER
 from core.surge.records import MoveRecord, MoveStep, decode
-from core.surge.steps import is_kept, new_pod
+from core.surge.steps import is_kept
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup
 from core.writes.costs import UNDO_COST, cost_write, decide_costs

@@ -7,7 +7,6 @@ write delays only its own move.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,18 +20,17 @@ from controller.stores.scales import Scale
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode, PodDeletionCost
-from core.config.surge import HOURLY_MAX
 from core.edge.clock import Clock
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.events import EventType, Regarding
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.engine.reconcile import PassResult
-from core.model.cluster import NO_SURGE, SurgeFacts
+from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.facts import surge_facts
+from core.surge.facts import AddMoves, with_moves
 from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
@@ -119,6 +117,8 @@ class Surroundings:
 
     leader: str
     """Identity of this replica, unique for each start of the program."""
+    namespace: str
+    """Namespace in which Ebb is installed."""
     leading: Callable[[], bool]
     """Returns whether this replica leads."""
     why_unknown: Callable[[], str | None]
@@ -193,7 +193,6 @@ class Mover:
             # The deletion costs of moves must remain until their records have been read.
             self._source.moving_pods = None
         self._loaded, self._load_at = False, 0
-        self._begun: deque[int] = deque(maxlen=HOURLY_MAX)
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
@@ -250,22 +249,23 @@ class Mover:
                 with suppress(asyncio.CancelledError):
                     await wait
 
-    def capture_facts(self) -> Callable[[], SurgeFacts]:
-        """Return a function that returns what the next plan needs to know, in any thread."""
+    def capture(self) -> AddMoves:
+        """Return a function that adds to a cluster what the next plan needs to know of moves."""
         config = self._source.config
         if not config.surges:
             self._facts = NO_SURGE
-            return lambda: NO_SURGE
+            return lambda cluster: cluster
         if self._its.why_unknown() is not None:
-            return lambda: self._facts
+            return lambda cluster: replace(cluster, surge=self._facts)
         objects, records = self._view.surge_snapshot(), self._book.records
         before, self._planned_records = self._planned_records, records
 
-        def facts() -> SurgeFacts:
-            self._facts = surge_facts(objects(), records, before)
-            return self._facts
+        def add(cluster: Cluster) -> Cluster:
+            found = with_moves(cluster, objects(), records, before, self._its.namespace)
+            self._facts = found.surge
+            return found
 
-        return facts
+        return add
 
     # A turn
 
@@ -523,14 +523,15 @@ class Mover:
         now = self._clock.unix_seconds()
 
         def plan() -> tuple[MovePlan, bool]:
+            of, own = objects(), self._its.namespace
             context = SurgeContext(
                 SurgeInput(
-                    cluster=cluster(),
+                    cluster=with_moves(cluster(), of, records, records, own),
                     plan=last.plan,
                     config=config,
-                    objects=objects(),
+                    objects=of,
                     records=records,
-                    begun=tuple(self._begun),
+                    own_namespace=own,
                     leader=self._its.leader,
                     now_seconds=now,
                 )
@@ -544,8 +545,9 @@ class Mover:
 
         def decide(records: MoveRecords) -> MoveRecords | None:
             begun[:] = [one for one in chosen.begin if one.uid not in records.moves]
-            moves = {**records.moves, **{one.uid: one for one in begun}}
-            return replace(records, moves=moves) if begun and self._its.leading() else None
+            if not begun or not self._its.leading():
+                return None
+            return records.with_begun(begun, Now(now))
 
         try:
             stored = await self._book.change(decide)
@@ -558,7 +560,6 @@ class Mover:
             await self._continue(begun, config)
 
     def _report_begin(self, move: MoveRecord) -> None:
-        self._begun.append(move.begun)
         log.info(
             "a surge move begins",
             extra=fields(deployment=move.deployment_key, pod=move.pod, node=move.node),

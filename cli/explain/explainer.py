@@ -298,6 +298,7 @@ class Explainer:
                 objects=self._surge_objects,
                 records=MoveRecords(),
                 leader="",
+                own_namespace=self._own_namespace,
                 now_seconds=self._now.seconds,
             )
         )

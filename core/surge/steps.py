@@ -20,8 +20,9 @@ from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.surge.deployments import why_unsettled
+from core.surge.new_pods import new_pod
 from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
-from core.surge.records import MoveOutcome, MoveRecord, MoveStep
+from core.surge.records import CLOCKS_APART_SECONDS_MAX, MoveOutcome, MoveRecord, MoveStep
 from core.writes.costs import MOVE_COST, UNDO_COST, has_cost
 
 RAISE_SECONDS_MAX: Final = 60
@@ -30,9 +31,6 @@ DEADLINE_SECONDS_MAX: Final = 600
 """Maximum time in which the new pod must become available."""
 ENDING_SECONDS_MAX: Final = 60
 """Time after the deadline in which Ebb waits to see which pod was deleted."""
-CLOCKS_APART_SECONDS_MAX: Final = 300
-"""Maximum clock skew between leaders. A deadline further in the future has passed: no leader wrote
-it."""
 
 
 class Wait(NamedTuple):
@@ -111,18 +109,6 @@ def marked_nodes(nodes: Iterable[Node]) -> frozenset[str]:
     # A move from a node that is leaving continues, because its pod ends soon in any case. A new
     # pod on such a node is misplaced as on any other marked node.
     return frozenset(node.name for node in nodes if mark_of(node.labels) is not None)
-
-
-def new_pod(record: MoveRecord, pods: Sequence[Pod]) -> Pod | None:
-    """Return the pod that the move has added, or None; *pods*: all pods of the Deployment.
-
-    It is the newest one, if the Deployment has more pods than before the move.
-    """
-    left = [pod for pod in pods if not pod.terminating]
-    if len(left) <= record.original:
-        return None
-    others = [pod for pod in left if pod.uid != record.pod_uid]
-    return max(others, key=lambda pod: (pod.created_seconds or 0, pod.name), default=None)
 
 
 def is_kept(new: Pod) -> bool:
@@ -282,6 +268,9 @@ def _before_lowering(
 
 
 def _has_passed(moment: int, now: Now) -> bool:
-    """Return whether a time of a record has passed, or is too late for any leader's clock."""
+    """Return whether a time of a record has passed, or is too late for any leader's clock.
+
+    Such a time has passed, because no leader wrote it.
+    """
     possible = now.reached(moment - DEADLINE_SECONDS_MAX - CLOCKS_APART_SECONDS_MAX)
     return not possible or now.reached(moment)

@@ -93,14 +93,14 @@ class FakeDeployments:
         name, wanted = found["metadata"]["name"], found["spec"]["replicas"]
         pods = self.pods(name)
         for _ in range(0 if self.quota else wanted - len(pods)):
-            self._add_pod(name, self.node, ready=self.start_ready and bool(self.node))
+            made = self._add_pod(name, self.node, ready=self.start_ready and bool(self.node))
+            if not self.start_available:
+                self._unavailable.add(made)
         for one in sorted(pods, key=_rank)[: max(len(pods) - wanted, 0)]:
             self.api.remove("pods", f"{NAMESPACE}/{one['metadata']['name']}")
 
-    def _add_pod(self, name: str, node: str, *, ready: bool) -> None:
+    def _add_pod(self, name: str, node: str, *, ready: bool) -> str:
         number = next(self._numbers)
-        if not self.start_available:
-            self._unavailable.add(f"{name}-1-{number}")
         owner = {"kind": "ReplicaSet", "name": f"{name}-1", "controller": True}
         unschedulable = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
         conditions = [{"type": "Ready", "status": str(ready)}]
@@ -122,6 +122,8 @@ class FakeDeployments:
             },
         }
         self.api.put("pods", pod)
+        made: str = pod["metadata"]["name"]
+        return made
 
     def _update(self, found: Json) -> None:
         changed = deepcopy(found)
@@ -137,6 +139,11 @@ class FakeDeployments:
         }
         if changed != found:
             self.api.put("deployments", changed)
+
+    def let_be_available(self) -> None:
+        """Let the time `minReadySeconds` pass."""
+        self.start_available = True
+        self._unavailable.clear()
 
     def _is_available(self, pod: Json) -> bool:
         return _is_ready(pod) and pod["metadata"]["name"] not in self._unavailable
