@@ -343,10 +343,10 @@ class Mover:
         moves = self._book.records.moves.values()
         objects = self._view.surge_objects_of(self._view.moving_deployments)
         pods: dict[str, list[Pod]] = {one.deployment_key: [] for one in moves}
-        for pod in self._view.pods.values():
-            key = objects.owners.get((pod.namespace, pod.owner_name))
-            if key in pods and objects.deployment_of(pod) is not None:
-                pods[key].append(pod)
+        for pod in self._view.moving_pods:
+            deployment = objects.deployment_of(pod)
+            if deployment is not None and deployment.key in pods:
+                pods[deployment.key].append(pod)
         return _Live(objects, pods, marked_nodes(self._view.nodes.values()))
 
     async def _continue_one(self, live: _Live, config: Config, move: MoveRecord) -> None:
