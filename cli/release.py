@@ -29,11 +29,13 @@ from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
+from core.surge.new_pods import new_pod
 from core.surge.objects import MANAGER
 from core.surge.records import MoveRecord, MoveStep, decode
+from core.surge.steps import is_kept
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup
-from core.writes.costs import decide_costs
+from core.writes.costs import UNDO_COST, cost_write, decide_costs
 
 Tell = Callable[[str, str, str], None]
 """Reports a removal: the kind of an object, its key, and what is removed."""
@@ -78,7 +80,7 @@ async def release(
         writing = _Writing(tell, dry_run=request.dry_run)
         if names is None:
             # While the pods still have their deletion costs, which decide the pods that remain.
-            await _end_moves(client, namespace, writing)
+            await _end_moves(client, namespace, cluster, writing)
         for node in cluster.nodes:
             found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
@@ -172,7 +174,7 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         finished[pod.key] = pod
 
 
-async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
+async def _end_moves(client: Client, namespace: str, cluster: Cluster, writing: _Writing) -> None:
     """Restore the replicas of all Deployments with a surge move, then remove the records."""
     store = MoveRecordStore(client, namespace)
     try:
@@ -189,7 +191,7 @@ async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
         return
     before = writing.refused
     for move in decode(stored.data).records.moves.values():
-        restore = partial(_restore_replicas, client, move)
+        restore = partial(_restore_replicas, client, move, _pod_to_delete(cluster, move))
         what = f"replicas {move.raised} of a surge move, {move.original} again"
         await writing.each("deployment", move.deployment_key, what, restore)
     if writing.refused == before:
@@ -197,7 +199,17 @@ async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
         await writing.each("configmap", store.key, "records of surge moves", forget)
 
 
-async def _restore_replicas(client: Client, move: MoveRecord) -> None:
+def _pod_to_delete(cluster: Cluster, move: MoveRecord) -> Pod | None:
+    """Return the new pod of a move if the ReplicaSet controller would keep it, or None."""
+    old = next((pod for pod in cluster.pods if pod.uid == move.pod_uid), None)
+    if old is None:
+        return None
+    owner = old.namespace, old.owner_name
+    new = new_pod(move, [pod for pod in cluster.pods if (pod.namespace, pod.owner_name) == owner])
+    return new if new is not None and is_kept(new) else None
+
+
+async def _restore_replicas(client: Client, move: MoveRecord, new: Pod | None) -> None:
     """Write the original replicas, unless somebody else has set them. Raises: UnavailableError."""
     scales = ScaleStore(client)
     for _ in range(TRIES_MAX):
@@ -206,6 +218,11 @@ async def _restore_replicas(client: Client, move: MoveRecord) -> None:
             return
         if not await _is_raised_by_ebb(client, move):
             return
+        if new is not None:
+            # Without the write, the new pod remains, which is Ready at least.
+            with suppress(UnavailableError):
+                lowest = cost_write(new, UNDO_COST)
+                await write_as_decided(pods(client), new.key, lowest.if_unchanged)
         with suppress(ConflictError):
             await scales.write(move.namespace, move.deployment, scale.version, move.original)
             return

@@ -105,7 +105,7 @@ class _Controller:
             steady,
             self._metrics,
             lambda: self._elector.leading,
-            self._mover.capture_facts,
+            self._mover.capture,
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
@@ -161,6 +161,7 @@ class _Controller:
         )
         surroundings = Surroundings(
             leader=self._elector.identity,
+            namespace=self._namespace,
             leading=lambda: self._elector.leading,
             why_unknown=self._why_surge_unknown,
             scale_access=self._access(PATCH_SCALE, "patch deployments/scale", clock),

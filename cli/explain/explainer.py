@@ -298,6 +298,7 @@ class Explainer:
                 objects=self._surge_objects,
                 records=MoveRecords(),
                 leader="",
+                own_namespace=self._own_namespace,
                 now_seconds=self._now.seconds,
             )
         )
@@ -305,7 +306,7 @@ class Explainer:
     def _surge_moves(self, name: str) -> tuple[int | None, tuple[Blocker, ...]]:
         """Return how many pods of the node would be moved, and why the others would not."""
         context = self._surge_context
-        if context is None or name not in context.marked:
+        if context is None or name not in context.on:
             return None, ()
         blockers = [context.blockers(pod) for pod in context.on[name]]
         return sum(not found for found in blockers), tuple(chain.from_iterable(blockers))

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final, TextIO
 
 from cli.input.cluster_input import Leader, report_unreadable
@@ -18,7 +17,7 @@ from core.model.cluster import Cluster
 from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.surge.facts import surge_facts
+from core.surge.facts import with_moves
 from core.surge.objects import SurgeObjects
 from core.surge.records import MoveRecords
 
@@ -39,10 +38,10 @@ async def read(
     kubeconfig: str | None,
     context: str | None,
     config: Config,
-    lease: tuple[str, str] | None,
+    lease: tuple[str, str | None],
     progress: TextIO,
 ) -> tuple[Cluster, SurgeObjects | None, Leader | None]:
-    """List the cluster, and read the Lease (namespace, name) if *lease* is given.
+    """List the cluster, and read the Lease. *lease*: Ebb's namespace, and the name or None.
 
     *config* has the settings that affect reading. Progress is shown on *progress*. If surge moves
     are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does not
@@ -52,16 +51,17 @@ async def read(
     server does not answer, or rejects a call.
     """
     lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
+    namespace, name = lease
     async with (
         await Client.connect(kubeconfig, context) as client,
         progress_shown(lists, progress),
     ):
         cluster = await listed(client, lists, config)
         surge = await _surge_objects(client, config, progress) if config.surges else None
-        leader = await _leader(client, *lease) if lease else None
+        leader = await _leader(client, namespace, name) if name else None
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
-        cluster = replace(cluster, surge=surge_facts(surge, MoveRecords(), MoveRecords()))
+        cluster = with_moves(cluster, surge, MoveRecords(), MoveRecords(), namespace)
     return cluster, surge, leader
 
 

@@ -45,7 +45,7 @@ def options(command: Command, *, leader: bool = False) -> Command:
         # Read only once: the file may be a pipe.
         config = files.read_config(config_from, given.pop("policy", None))
         cluster_input = read(
-            environment, **where, config=config, lease_namespace=namespace if leader else None
+            environment, **where, config=config, lease=(namespace, LEASE if leader else None)
         )
         command(replace(cluster_input, namespace=namespace, config_from=config_from), **given)
 
@@ -85,11 +85,12 @@ def read(
     kubeconfig: str | None,
     context: str | None,
     config: Config,
-    lease_namespace: str | None,
+    lease: tuple[str, str | None],
 ) -> ClusterInput:
     """Read the cluster that the command line selects, and its leader.
 
-    *lease_namespace* is the namespace of the Lease in a live cluster; None: do not read it.
+    *lease*: namespace of Ebb, and name of the leader's Lease in a live cluster; None: do not read
+    it.
 
     Raises: EbbError (any subclass); UsageError for options that contradict each other.
     """
@@ -105,7 +106,6 @@ def read(
 
     from cli.input import live  # noqa: PLC0415
 
-    lease = None if lease_namespace is None else (lease_namespace, LEASE)
     cluster, surge, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
     return ClusterInput(
         cluster=cluster,

@@ -28,7 +28,7 @@ from core.surge.records import CONFIG_MAP, MoveRecords, MoveStep, encode
 from tests.cli.test_source import run
 from tests.support.fake_api import FakeApi
 from tests.support.fake_deployments import NAMESPACE as MOVING
-from tests.support.fake_deployments import deployment_object
+from tests.support.fake_deployments import FakeDeployments, deployment_object, nodes_of
 from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
 from tests.support.surge import make_record
 
@@ -565,7 +565,9 @@ async def test_release_stops_when_permission_is_missing(
     assert api.count("patch") == FORBIDDEN_MAX
 
 
-def moving(api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3) -> str:
+def moving(
+    api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3, pod_uid: str = "old"
+) -> str:
     """Add a Deployment whose replicas a surge move has raised from 2 to 3; return its key."""
     found = deployment_object("web", replicas)
     owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
@@ -573,7 +575,12 @@ def moving(api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int 
     api.put("deployments", found)
     api.documents[f"/apis/apps/v1/namespaces/{MOVING}/deployments/web"] = found
     record = make_record(
-        namespace=MOVING, uid="uid-web", original=2, raised=3, step=MoveStep.RAISED
+        namespace=MOVING,
+        uid="uid-web",
+        original=2,
+        raised=3,
+        step=MoveStep.RAISED,
+        pod_uid=pod_uid,
     )
     data = encode(MoveRecords(moves={"uid-web": record}))
     api.put("configmaps", {"metadata": {"name": CONFIG_MAP, "namespace": home}, "data": data})
@@ -601,6 +608,18 @@ async def test_release_all_ends_surge_moves(
     assert f"deployment {key}  released: replicas 3 of a surge move, 2 again" in out
     assert api.objects["deployments"][key]["spec"]["replicas"] == after
     assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
+
+
+async def test_release_all_lets_new_pod_of_move_be_deleted(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    deployments = FakeDeployments(api)
+    deployments.create("web", "n1", "n2", "n2")
+    moving(api, home, pod_uid="uid-pod-1")
+    assert (await run(capsys, "release", "--all", *where))[0] == 0
+    deployments.step()
+    assert nodes_of(deployments.pods("web")) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("resource", ["configmaps", "deployments/scale"])

@@ -19,6 +19,7 @@ from core.model.pod import Pod
 from core.surge.objects import HorizontalAutoscaler, ResourceQuota, SurgeObjects, resolved_surge
 from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
 from core.surge.records import MoveRecords, Pause
+from core.surge.steps import marked_nodes
 from tests.support import builders
 from tests.support.builders import UNLIMITED, node
 from tests.support.surge import NOW, deployment, make_pod, make_record
@@ -33,6 +34,7 @@ CONFIG = Config(
 POD = make_pod("old")
 OTHERS = make_pod("a", "n"), make_pod("b", "n")
 HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web", replicas_max=3)
+OURS = "ebb-system"
 QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3})
 
 
@@ -68,10 +70,26 @@ def chosen(
         objects=of or objects(),
         records=records or MoveRecords(),
         leader="a",
+        own_namespace=OURS,
         now_seconds=NOW,
         **changes,
     )
     return plan_moves(SurgeContext(surge_input))
+
+
+def test_own_pod_is_not_moved() -> None:
+    pods = [replace(pod, namespace=OURS) for pod in (POD, *OTHERS)]
+    of = SurgeObjects(
+        deployments={f"{OURS}/web": deployment(namespace=OURS)},
+        owners={(OURS, "web-1"): f"{OURS}/web"},
+    )
+    assert codes(chosen(pods, of)) == {"surge-own"}
+
+
+def test_no_move_begins_on_leaving_node_but_moves_continue_there() -> None:
+    leaving = replace(marked_node("m"), deleting=True)
+    assert chosen(nodes=[leaving, node("n")]) == MovePlan((), ())
+    assert marked_nodes([leaving, node("n")]) == {"m"}
 
 
 def codes(found: MovePlan) -> set[str]:
@@ -227,16 +245,17 @@ def of_each(*nodes: str) -> list[Pod]:
 @pytest.mark.parametrize(
     ("limits", "begun", "moves"),
     [
-        ({}, [], 4),
-        ({"max_in_cluster": 3}, [], 3),
-        ({"max_in_namespace": 2}, [], 2),
-        ({"max_per_hour": 3}, [NOW - 3600, NOW - 3599, NOW], 1),
+        ({}, {}, 4),
+        ({"max_in_cluster": 3}, {}, 3),
+        ({"max_in_namespace": 2}, {}, 2),
+        ({"max_per_hour": 3}, {NOW - 3660: 9, NOW - 3600: 1, NOW: 1, NOW + 301: 9}, 1),
     ],
 )
-def test_moves_keep_limits(limits: Any, begun: list[int], moves: int) -> None:
+def test_moves_keep_limits(limits: Any, begun: dict[int, int], moves: int) -> None:
     config = replace(CONFIG, surge=replace(CONFIG.surge, **limits))
     pods = of_each("m", "m", "m", "m")
-    found = chosen(pods, objects(*DEPLOYMENTS), config=config, begun=begun)
+    records = MoveRecords(begun=begun)
+    found = chosen(pods, objects(*DEPLOYMENTS), config=config, records=records)
     assert len(found.begin) == moves
     assert len(found.waits) == 4 - moves
 
