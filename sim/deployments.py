@@ -60,6 +60,10 @@ class _Rolling:
     counted_ms: int = 0
     below_desired_ms: int = 0
     """Missing Ready pods, times milliseconds, until `counted_ms`."""
+    below_by_eviction_ms: int = 0
+    """The part of `below_desired_ms` in which replacements of evicted pods were not Ready yet."""
+    replacements: set[str] = field(default_factory=set)
+    """Pods that replace evicted pods and are not Ready yet."""
     pods: dict[str, tuple[int, Replica]] = field(default_factory=dict)
 
     def of_revision(self, revision: int) -> list[Replica]:
@@ -80,6 +84,8 @@ class _Rolling:
         self.complete = self.complete or (self.desired > 0 and not missing)
         if self.complete:
             self.below_desired_ms += missing * (now_ms - self.counted_ms)
+            evicted = min(missing, len(self.replacements))
+            self.below_by_eviction_ms += evicted * (now_ms - self.counted_ms)
         self.counted_ms = now_ms
 
 
@@ -118,11 +124,14 @@ class Deployments:
         rolling.revision += 1
         self._sync(rolling)
 
-    def below_desired_ms(self) -> int:
-        """Return the Ready pods that were missing, times milliseconds."""
-        for rolling in self._rolling.values():
+    def below_desired_ms(self) -> tuple[int, int]:
+        """Return the Ready pods that were missing, times milliseconds: all, and by evictions."""
+        every = self._rolling.values()
+        for rolling in every:
             rolling.count(self._simulator.now_ms())
-        return sum(rolling.below_desired_ms for rolling in self._rolling.values())
+        return sum(one.below_desired_ms for one in every), sum(
+            one.below_by_eviction_ms for one in every
+        )
 
     # For surge moves and simulated HPAs
 
@@ -146,14 +155,14 @@ class Deployments:
         rolling.desired, rolling.manager, rolling.extra = replicas, MANAGER, extra
         self._sync(rolling)
 
-    def lacks_ready_pods(self, name: str, calm_ms: int) -> bool:
-        """Return whether Ready pods are missing although only surge moves changed anything.
+    def missing_by_moves(self, name: str, calm_ms: int) -> int:
+        """Return the Ready pods that are missing although only surge moves changed anything.
 
         *calm_ms*: time after another change in which its effects may last.
         """
         rolling = self._rolling[name]
         calm = self._simulator.now_ms() - rolling.disturbed_ms > calm_ms
-        return calm and rolling.missing() > 0
+        return rolling.missing() if calm else 0
 
     def observed(self, name: str) -> ObservedDeployment:
         """Return the Deployment as the API server has it."""
@@ -201,6 +210,7 @@ class Deployments:
             return  # deleted meanwhile
         revision, replica = rolling.pods[key]
         rolling.count(self._simulator.now_ms())
+        rolling.replacements.discard(key)
         rolling.pods[key] = revision, replace(replica, ready_ms=ready_ms)
         self._simulator.state.replace_pod(replace(self._simulator.state.pods[key], ready=True))
         self._sync(rolling)
@@ -210,7 +220,10 @@ class Deployments:
         rolling = self._owner.pop(key)
         self._disturb(rolling)
         del rolling.pods[key]
+        rolling.replacements.discard(key)
+        before = set(rolling.pods)
         self._sync(rolling)
+        rolling.replacements |= rolling.pods.keys() - before
 
     def owns(self, key: str) -> bool:
         """Return whether the pod belongs to a Deployment."""
@@ -281,6 +294,7 @@ class Deployments:
     def _delete(self, rolling: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [replica.pod.key for replica in replicas]
         rolling.count(self._simulator.now_ms())
+        rolling.replacements.difference_update(keys)
         for key in keys:
             del rolling.pods[key], self._owner[key]
         self._simulator.delete(keys)

@@ -109,9 +109,11 @@ class Result:
     below_desired_ms: int = 0
     """Ready pods that Deployments lacked, times milliseconds; the start and the additional
     replicas of surge moves do not count."""
-    below_desired_by_moves: int = 0
-    """Samples, one every five seconds, in which a Deployment lacked Ready pods during a surge move
-    or in the minute after it, without any other cause."""
+    below_by_eviction_ms: int = 0
+    """The part of `below_desired_ms` in which replacements of evicted pods were not Ready yet."""
+    below_by_moves_ms: int = 0
+    """Ready pods that Deployments lacked during a surge move or in the minute after it, without
+    any other cause, times milliseconds; counted in samples of five seconds."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -188,7 +190,8 @@ class Simulator:
         for since in self.state.pending.values():
             self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
-        self.result.below_desired_ms = self._deployments.below_desired_ms()
+        below_ms, by_eviction_ms = self._deployments.below_desired_ms()
+        self.result.below_desired_ms, self.result.below_by_eviction_ms = below_ms, by_eviction_ms
         return self.result
 
     def _add_wait(self, since_ms: int) -> None:

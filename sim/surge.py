@@ -200,12 +200,13 @@ class SurgeSimulator(Simulator):
                 self._deployments.scale(name, wanted, HPA_MANAGER)
 
     def _check_ready_pods(self) -> None:
-        """Count the Deployments that lack Ready pods because of a move."""
+        """Count the Ready pods that Deployments lack because of a move."""
         now_ms, ended_ms = self.now_ms(), self._moves.ended_ms
         recent = (name for name, at_ms in ended_ms.items() if now_ms - at_ms <= AFTER_MS)
         for name in {*self._moves.in_progress(), *recent}:
             calm_ms = 2 * self._startup_ms[name] + AFTER_MS
-            self.result.below_desired_by_moves += self._deployments.lacks_ready_pods(name, calm_ms)
+            missing = self._deployments.missing_by_moves(name, calm_ms)
+            self.result.below_by_moves_ms += missing * SAMPLE_MS
 
     def _advance_moves(self) -> None:
         """Advance the moves between passes, as events of Deployments and pods cause it."""

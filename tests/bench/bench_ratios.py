@@ -2,11 +2,13 @@
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--trace DIR]` simulates the demo's
-load, or that of `ebb demo --trace DIR`. It prints the ratio of Ebb's value to that of each other
-setup for each seed, and the worst ratios. `--scenario` is a variant of Ebb, such as "Ebb with
-surge moves" or "Ebb, managed". `--startup` is the time that pods of Deployments need to be Ready.
-`--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
+[--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--scale-down-timers SECONDS]
+[--trace DIR]` simulates the demo's load, or that of `ebb demo --trace DIR`. It prints the ratio of
+Ebb's value to that of each other setup for each seed, the mean ratios and the worst ratios.
+`--scenario` is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed". `--startup` is the time
+that pods of Deployments need to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time`
+and `--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`,
+`--window` and `--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -14,18 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from core.config.budgets import CapacityBuffers
 from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import PodDeletionCost
+from core.config.settings import Config, PodDeletionCost
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
-from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.scenario import AUTOSCALER, MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE, with_timers
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
-AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50%")
 VARIANTS = {one.name: one for one in SCENARIOS if one.ebb is not None}
 FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
     "cost": lambda result: result.cost_ms,
@@ -41,7 +43,7 @@ def ratios(ours: Result, others: Result) -> list[Fraction]:
 
 def line(cells: Iterable[Fraction]) -> str:
     """Format ratios as a line."""
-    return " ".join(f"{float(cell):>10.2f}" for cell in cells)
+    return " ".join(f"{float(cell):>10.3f}" for cell in cells)
 
 
 def _load(folder: Path | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
@@ -52,8 +54,7 @@ def _load(folder: Path | None, seed: int, days: int, startup_seconds: int) -> Si
     return replace(load, deployments=tuple(slower))
 
 
-def main() -> None:
-    """Simulate each seed and print its ratios, then the worst ratios."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--days", type=int, default=2)
@@ -69,41 +70,56 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, metavar="DIR", help="as for `ebb demo`")
     parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
     parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
+    parser.add_argument("--scale-down-timers", type=int, default=600, metavar="SECONDS")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def _config(asked: argparse.Namespace) -> Config:
     share = Fraction(asked.thresholds, 100)
     reserve = replace(
-        default,
+        OWN.budgets.reserve,
         window_seconds=asked.window,
         lookback_seconds=asked.lookback,
         capacity_buffers=CapacityBuffers(asked.capacity_buffers),
     )
-    given = replace(
+    return replace(
         OWN,
         budgets=replace(OWN.budgets, reserve=reserve),
         thresholds=Thresholds(cpu=share, memory=share),
         pod_deletion_cost=PodDeletionCost(asked.order),
         extender=ExtenderConfig(score=asked.score),
     )
+
+
+def main() -> None:
+    """Simulate each seed and print its ratios, then the worst ratios."""
+    asked = _arguments()
+    given = _config(asked)
+    scenarios = [
+        with_timers(one, asked.scale_down_timers)
+        for one in (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
+    ]
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
-    told = "evicted, pending by a mark, moved, samples below desired by moves"
+    told = "evicted, pending by a mark, moved, pod-seconds below desired by moves"
     print(f"{'':<6} {head} | {head} | {told}", flush=True)
     rows = []
     for seed in asked.seeds:
         load = _load(asked.trace, seed, asked.days, asked.startup)
         load = replace(load, tick_ms=1000 * asked.tick)
-        rivals_and_ours = (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
         autoscaler, packed, ours = (
-            scenario.run(one, load, seed=seed, wire=False, given=given) for one in rivals_and_ours
+            scenario.run(one, load, seed=seed, wire=False, given=given) for one in scenarios
         )
         row = [*ratios(ours, autoscaler), *ratios(ours, packed)]
         rows.append(row)
-        counts = ours.evicted, ours.pending_by_mark, ours.moved, ours.below_desired_by_moves
+        below = ours.below_by_moves_ms // 1000
+        counts = ours.evicted, ours.pending_by_mark, ours.moved, below
         told = ", ".join(map(str, counts))
         print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {told}", flush=True)
-    worst = [max(column) for column in zip(*rows, strict=True)]
-    print(f"{'worst':<6} {line(worst[:3])} | {line(worst[3:])} |")
+    for name, of in (("mean", fmean), ("worst", max)):
+        summary = [Fraction(of(column)) for column in zip(*rows, strict=True)]
+        print(f"{name:<6} {line(summary[:3])} | {line(summary[3:])} |")
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ def test_demo_prints_table_and_writes_picture(
     asked = ["--days", "1", "--output", str(picture), "--config", str(rules)]
     assert main(["demo", *asked]) == 0
     told = capsys.readouterr().out
-    assert "Ebb taint: 24 of 24 h" in told
+    assert "Ebb, managed: 24 of 24 h" in told
     assert "Ebb was called over HTTP and HTTPS." in told
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
-    assert rows["pods Pending because of a mark"][-2:] == ["0", "0"]
-    assert rows["pods evicted"][-2:] == ["0", "0"]
+    assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
+    assert rows["pods evicted"][-3:] == ["0", "0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

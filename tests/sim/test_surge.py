@@ -54,7 +54,7 @@ def test_pods_are_moved_and_no_ready_pod_is_missing(startup_ms: int) -> None:
     found = simulated(*apps(startup_ms))
     assert found.moved > 0
     assert found.samples[-1].nodes < simulated(*apps(startup_ms), one=WHOLE).samples[-1].nodes
-    assert (found.below_desired_ms, found.below_desired_by_moves) == (0, 0)
+    assert (found.below_desired_ms, found.below_by_moves_ms) == (0, 0)
     assert (found.evicted, found.pending_by_mark) == (0, 0)
 
 
