@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.terminal import Table, console, say
+from core.config.settings import Config
 from core.edge import files
 from core.model.humanize import plural
 from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
+from sim.history import instances
 from sim.processes import OnProgress, run_all
-from sim.scenario import SCENARIOS
+from sim.scenario import OWN, SCENARIOS
 from sim.simulated_load import HOUR_MS, SimulatedLoad
 
 PLAIN_LINE_HOURS: Final = 3
@@ -26,14 +28,14 @@ def play(
 ) -> None:
     """Run all variants, print the table, and draw the picture into *file*.
 
-    *folder* holds a trace; None: the built-in load. *config* is a configuration file; None: the
+    *folder* is a trace; None: the built-in load. *config* is a configuration file; None: the
     demo's own settings. *wire*: call the programs over HTTP and HTTPS, not in process.
     """
     out = console()
     picture.check(file)
     bound.check()
     given = files.read_config(config) if config else None
-    load = _load(folder, days, seed)
+    load = _load(folder, days, seed, given)
     if given is not None:
         check_prices(given, str(config), load.templates)
     title = (
@@ -53,9 +55,11 @@ def play(
     say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
 
 
-def _load(folder: str | None, days: int, seed: int) -> SimulatedLoad:
+def _load(folder: str | None, days: int, seed: int, given: Config | None) -> SimulatedLoad:
     if folder is None:
         return waves.mixed(seed, days)
+    if instances.is_trace(folder):
+        return instances.load_of_days(folder, days, given or OWN)
     return trace.drawn(Path(folder), seed=seed, days=days)
 
 
