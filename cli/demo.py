@@ -35,7 +35,9 @@ def play(
     picture.check(file)
     bound.check()
     given = files.read_config(config) if config else None
-    load = _load(folder, days, seed, given)
+    if folder is not None and instances.is_trace(folder):
+        given = instances.with_prices(given or OWN, folder)
+    load = _load(folder, days, seed, given or OWN)
     if given is not None:
         check_prices(given, str(config), load.templates)
     title = (
@@ -55,11 +57,11 @@ def play(
     say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s. Picture: {file}")
 
 
-def _load(folder: str | None, days: int, seed: int, given: Config | None) -> SimulatedLoad:
+def _load(folder: str | None, days: int, seed: int, config: Config) -> SimulatedLoad:
     if folder is None:
         return waves.mixed(seed, days)
     if instances.is_trace(folder):
-        return instances.load_of_days(folder, days, given or OWN)
+        return instances.load_of_days(folder, days, config)
     return trace.drawn(Path(folder), seed=seed, days=days)
 
 

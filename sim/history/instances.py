@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from core.config.settings import Config
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
 from core.edge.files import read_dump
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -32,6 +33,7 @@ TYPES_BYTES_MAX: Final = 16 * 1024**2
 AMOUNT_MAX: Final = 10**6
 """Highest number of cores, GiB or GPUs of an instance."""
 SECONDS_MAX: Final = 10**9
+HEAD: Final = {"apiVersion": API_VERSION, "kind": KIND}
 PRICE_PLACES: Final = 6
 """Decimal places of a price."""
 SPARE: Final = Fraction(1, 10)
@@ -131,6 +133,16 @@ def load_of_days(path: str, days: int, config: Config) -> SimulatedLoad:
     """Return the first days of the trace as a load. Raises: InvalidInputError."""
     load = load_of(read(path), config).load
     return replace(load, duration_ms=min(load.duration_ms, days * DAY_MS), tick_ms=TICK_MS)
+
+
+def with_prices(config: Config, path: str) -> Config:
+    """Return the configuration with the prices of the types, unless it has prices.
+
+    Raises: InvalidInputError.
+    """
+    if config.prices:
+        return config
+    return replace(config, prices=parse({**HEAD, "prices": prices(path)}, path).prices)
 
 
 def prices(path: str) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,6 +114,11 @@ RUNS: Final = AT_20S | {
 docs/install.md advises."""
 WIDE: Final = "wide"
 LOADS: Final = ("ramp", "day", WIDE)
+DEFAULT: Final = tuple(
+    f"{load}:{run}"
+    for load in ("ramp", "day")
+    for run in ("autoscaler-4s", "mostallocated-4s", "surge-4s")
+)
 
 
 @contextmanager
@@ -179,10 +184,12 @@ def main() -> None:
     """Run each variant with each load, and print the table."""
     every = [f"{load}:{run}" for load in LOADS for run in RUNS]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("plays", nargs="*", metavar="LOAD:RUN", help=", ".join(every))
+    parser.add_argument(
+        "plays", nargs="*", metavar="LOAD:RUN", default=DEFAULT, help=", ".join(every)
+    )
     parser.add_argument("--wide", type=Path, metavar="FILE", help="file with the load wide")
     given = parser.parse_args()
-    asked = given.plays or [one for one in every if given.wide or not one.startswith(WIDE)]
+    asked: Sequence[str] = given.plays
     if unknown := set(asked).difference(every):
         parser.error(f"unknown run: {', '.join(sorted(unknown))}; allowed: {', '.join(every)}")
     if given.wide is None and any(one.startswith(WIDE) for one in asked):

@@ -61,7 +61,7 @@ def line(cells: Iterable[Fraction]) -> str:
 
 def _load(path: str | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
     if path is not None and instances.is_trace(path):
-        return instances.load_of_days(path, days, OWN)
+        return instances.load_of_days(path, days, instances.with_prices(OWN, path))
     if path is not None:
         return trace.drawn(Path(path), seed=seed, days=days)
     load, startup_ms = waves.mixed(seed, days), 1000 * startup_seconds
@@ -107,6 +107,8 @@ def main() -> None:
         pod_deletion_cost=PodDeletionCost(asked.order),
         extender=ExtenderConfig(score=asked.score),
     )
+    if asked.trace is not None and instances.is_trace(asked.trace):
+        given = instances.with_prices(given, asked.trace)
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
     told = "evicted, pending by a mark, moved, samples below desired by moves"

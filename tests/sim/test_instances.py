@@ -44,6 +44,8 @@ def test_nodes_have_types_that_fit_every_instance_without_gpu(trace: Path) -> No
     load = load_of(history, config).load
     prices = sorted(config.price_of(one.labels) for one in load.templates)
     assert [float(one) for one in prices] == [2.15, 3.2]
+    assert instances.with_prices(parse(EMPTY, "test"), str(trace)).prices == config.prices
+    assert instances.with_prices(config, "not read") is config
 
 
 def test_load_is_cut_to_days(trace: Path) -> None:
