@@ -11,12 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.terminal import Table, console, say
+from core.config.settings import Config
 from core.edge import files
 from core.model.humanize import plural
 from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
+from sim.history import instances
 from sim.processes import OnProgress, run_all
-from sim.scenario import DEMO, with_timers
+from sim.scenario import DEMO, OWN, with_timers
 from sim.simulated_load import HOUR_MS, SimulatedLoad
 
 PLAIN_LINE_HOURS: Final = 3
@@ -27,7 +29,7 @@ class Options:
     """Options of the command."""
 
     trace: str | None
-    """Folder with a trace; None: the built-in load."""
+    """A trace; None: the built-in load."""
     config: str | None
     """Configuration file; None: the demo's own settings."""
     days: int
@@ -46,7 +48,9 @@ def play(options: Options) -> None:
     picture.check(options.output)
     bound.check()
     given = files.read_config(config) if config else None
-    load = _load(options.trace, options.days, seed)
+    if options.trace is not None and instances.is_trace(options.trace):
+        given = instances.with_prices(given or OWN, options.trace)
+    load = _load(options.trace, options.days, seed, given or OWN)
     if given is not None:
         check_prices(given, str(config), load.templates)
     title = (
@@ -72,9 +76,11 @@ def play(options: Options) -> None:
     )
 
 
-def _load(folder: str | None, days: int, seed: int) -> SimulatedLoad:
+def _load(folder: str | None, days: int, seed: int, config: Config) -> SimulatedLoad:
     if folder is None:
         return waves.mixed(seed, days)
+    if instances.is_trace(folder):
+        return instances.load_of_days(folder, days, config)
     return trace.drawn(Path(folder), seed=seed, days=days)
 
 

@@ -5,7 +5,7 @@ down). Source: kube-controller-manager's NewRSNewReplicas and reconcileOldReplic
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -15,9 +15,11 @@ from core.model.workload import REPLICA_SET
 from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
+from sim.scale_in import ScaleInOrder, deletion_costs
 from sim.simulated_load import Deployment
 
 NAMESPACE: Final = "work"
+APP_LABEL: Final = "app"
 QUARTER: Final = 4
 """maxSurge and maxUnavailable are the replicas divided by this number."""
 
@@ -65,6 +67,10 @@ class _Rolling:
     replacements: set[str] = field(default_factory=set)
     """Pods that replace evicted pods and are not Ready yet."""
     pods: dict[str, tuple[int, Replica]] = field(default_factory=dict)
+    labels: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = {APP_LABEL: self.deployment.name}
 
     def of_revision(self, revision: int) -> list[Replica]:
         """Return the pods of one ReplicaSet."""
@@ -92,8 +98,11 @@ class _Rolling:
 class Deployments:
     """Both controllers, for all Deployments of a load."""
 
-    def __init__(self, simulator: DeploymentOperations, seed: int) -> None:
-        self._simulator, self._chance = simulator, random.Random(seed)
+    def __init__(
+        self, simulator: DeploymentOperations, seed: int, order: ScaleInOrder | None = None
+    ) -> None:
+        """*order*: another tool, whose pod deletion costs are always up to date."""
+        self._simulator, self._chance, self._order = simulator, random.Random(seed), order
         self._owner: dict[str, _Rolling] = {}
         self._rolling: dict[str, _Rolling] = {}
 
@@ -266,6 +275,9 @@ class Deployments:
     def _first(self, rolling: _Rolling, replicas: Iterable[Replica]) -> list[Replica]:
         current = [self._current(replica) for replica in replicas]
         related = [self._current(replica) for _, replica in rolling.pods.values()]
+        if self._order is not None:
+            costs = deletion_costs(self._order, self._simulator.state.places.values())
+            current = [_with_cost(replica, costs) for replica in current]
         return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
@@ -281,8 +293,10 @@ class Deployments:
             name=name,
             uid=f"{self._chance.getrandbits(64):016x}",
             created_seconds=(self._simulator.now_ms() - age_ms) // 1000,
+            labels=rolling.labels,
             requests=rolling.deployment.requests,
             placing=rolling.deployment.placing,
+            company=rolling.deployment.company,
             ties=rolling.deployment.ties or NO_DISRUPTION_FACTS,
             owner_kind=REPLICA_SET,
             owner_name=f"{rolling.deployment.name}-{rolling.revision}",
@@ -298,3 +312,10 @@ class Deployments:
         for key in keys:
             del rolling.pods[key], self._owner[key]
         self._simulator.delete(keys)
+
+
+def _with_cost(replica: Replica, costs: Mapping[str, int]) -> Replica:
+    cost = costs.get(replica.pod.key)  # Pending pods have none
+    return replace(
+        replica, pod=replace(replica.pod, deletion_cost=None if cost is None else str(cost))
+    )

@@ -30,8 +30,8 @@ def _timer(text: str) -> int:
 @click.option(
     "--trace",
     type=click.Path(),
-    metavar="DIR",
-    help="simulate the openb trace in DIR, not the built-in load",
+    metavar="PATH",
+    help="simulate the openb trace in a folder or the DLRM trace in a file; docs/replay.md",
 )
 @click.option("--config", type=source.FILE, metavar="FILE", help=RULES)
 @click.option("--days", type=_days, default="1", metavar="N", help="days to simulate; default 1")

@@ -3,12 +3,13 @@
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
 [--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--scale-down-timers SECONDS]
-[--trace DIR]` simulates the demo's load, or that of `ebb demo --trace DIR`. It prints the ratio of
-Ebb's value to that of each other setup for each seed, the mean ratios and the worst ratios.
-`--scenario` is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed". `--startup` is the time
-that pods of Deployments need to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time`
-and `--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`,
-`--window` and `--lookback` set the reserve of Ebb.
+[--trace PATH] [--part N]` simulates the demo's load, or that of `ebb demo --trace PATH`, or one
+node and one pod in N of the load. It prints the ratio of Ebb's value to that of each other setup
+for each seed, the mean ratios and the worst ratios. `--scenario` is a variant of Ebb, such as
+"Ebb, surge" or "Ebb, managed", or a rival with another order of scale-ins, such as
+"MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need to be Ready.
+`--scale-down-timers` sets `--scale-down-unneeded-time` and `--scale-down-delay-after-add` of the
+autoscaler of all setups. `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -24,11 +25,24 @@ from core.config.programs import SCORE_NAMES, ExtenderConfig
 from core.config.settings import Config, PodDeletionCost
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
+from sim.history import instances
+from sim.replay import part
+from sim.scale_in import ScaleInOrder
 from sim.scenario import AUTOSCALER, MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE, with_timers
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
+RIVALS = tuple(
+    replace(
+        MOST_ALLOCATED,
+        name=f"{MOST_ALLOCATED.name}, {order}",
+        options=replace(MOST_ALLOCATED.options, scale_in=order),
+    )
+    for order in ScaleInOrder
+)
+"""MostAllocated with the order of scale-ins of another tool, whose costs are always up to date."""
 VARIANTS = {one.name: one for one in SCENARIOS if one.ebb is not None}
+VARIANTS |= {one.name: one for one in RIVALS}
 FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
     "cost": lambda result: result.cost_ms,
     "pending": lambda result: Fraction(result.pending_ms),
@@ -37,7 +51,7 @@ FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
 
 
 def ratios(ours: Result, others: Result) -> list[Fraction]:
-    """Return the results of Ebb relative to another setup."""
+    """Return the results of a variant relative to another setup."""
     return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
 
 
@@ -46,9 +60,11 @@ def line(cells: Iterable[Fraction]) -> str:
     return " ".join(f"{float(cell):>10.3f}" for cell in cells)
 
 
-def _load(folder: Path | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
-    if folder is not None:
-        return trace.drawn(folder, seed=seed, days=days)
+def _load(path: str | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
+    if path is not None and instances.is_trace(path):
+        return instances.load_of_days(path, days, instances.with_prices(OWN, path))
+    if path is not None:
+        return trace.drawn(Path(path), seed=seed, days=days)
     load, startup_ms = waves.mixed(seed, days), 1000 * startup_seconds
     slower = (replace(one, startup_ms=startup_ms) for one in load.deployments)
     return replace(load, deployments=tuple(slower))
@@ -67,7 +83,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--window", type=int, default=default.window_seconds)
     parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
-    parser.add_argument("--trace", type=Path, metavar="DIR", help="as for `ebb demo`")
+    parser.add_argument("--trace", metavar="PATH", help="as for `ebb demo`")
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="as for `ebb replay`")
     parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
     parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
     parser.add_argument("--scale-down-timers", type=int, default=600, metavar="SECONDS")
@@ -100,6 +117,8 @@ def main() -> None:
         with_timers(one, asked.scale_down_timers)
         for one in (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
     ]
+    if asked.trace is not None and instances.is_trace(asked.trace):
+        given = instances.with_prices(given, asked.trace)
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
     told = "evicted, pending by a mark, moved, pod-seconds below desired by moves"
@@ -107,7 +126,7 @@ def main() -> None:
     rows = []
     for seed in asked.seeds:
         load = _load(asked.trace, seed, asked.days, asked.startup)
-        load = replace(load, tick_ms=1000 * asked.tick)
+        load = replace(part(load, every=asked.part, seed=seed), tick_ms=1000 * asked.tick)
         autoscaler, packed, ours = (
             scenario.run(one, load, seed=seed, wire=False, given=given) for one in scenarios
         )

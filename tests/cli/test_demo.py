@@ -11,6 +11,7 @@ import pytest
 
 from cli.__main__ import main
 from tests.support.plan_cli import COMMAND, ROOT
+from tests.support.traces import write_trace
 
 LESS_OFTEN = """
 apiVersion: kube-ebb.io/v1alpha1
@@ -39,6 +40,18 @@ def test_demo_prints_table_and_writes_picture(
     assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
     assert rows["pods evicted"][-3:] == ["0", "0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, trace = tmp_path / "demo.png", write_trace(tmp_path)
+    asked = ["--trace", str(trace), "--no-wire", "--output", str(picture)]
+    assert main(["demo", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "2 nodes, 0 Jobs, 1 Deployment" in told
+    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
+    assert rows["cost"][0] == "13"  # two nodes at 3.2 for the two hours of the trace
 
 
 @pytest.mark.parametrize(

@@ -383,7 +383,7 @@ class Ebb:
 
     def metric(self, series: str) -> float:
         """Return the current value of a series, or 0 if it does not exist."""
-        return self._metrics().get(series, 0.0)
+        return self.metrics().get(series, 0.0)
 
     def metric_sum(self, name: str, label: str) -> float:
         """Return the sum of the series of a metric with a label, written `name="value"`.
@@ -392,13 +392,14 @@ class Ebb:
         """
         values = [
             value
-            for series, value in self._metrics().items()
+            for series, value in self.metrics().items()
             if series.startswith(f"{name}{{") and label in series
         ]
         assert values, f"no series of {name} has {label}"
         return sum(values)
 
-    def _metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
+        """Return the current values of all series."""
         time.sleep(max(0.0, self._told_anew - time.monotonic()))
         status, text = self.get("/metrics")
         self._told_anew = time.monotonic() + SCRAPE_SECONDS

@@ -198,7 +198,7 @@ def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
         for group, resource, _, verbs in rules(role)
         if group == "apps" and set(verbs) - set(FOLLOW)
     }
-    assert held == ({"ebb-controller-surge"} if name == "surge" else set())
+    assert held == ({"ebb-controller-surge"} if name in ("surge", "managed") else set())
 
 
 def test_records_of_moves_remain_when_component_is_applied_again() -> None:
