@@ -39,7 +39,7 @@ def command(  # noqa: PLR0913 one for each option
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
-    namespace: str,
+    ebb_namespace: str,
 ) -> None:
     """Remove what Ebb has written on nodes and pods, and nothing else.
 
@@ -70,6 +70,6 @@ def command(  # noqa: PLR0913 one for each option
     names = None if everything else frozenset(nodes)
     connecting = Client.connect(path, context)
     request = release.Request(names, taint_key, dry_run=dry_run)
-    sweeping = release.release(connecting, configuration, tell, namespace, request)
+    sweeping = release.release(connecting, configuration, tell, ebb_namespace, request)
     asyncio.run(sweeping)
     print(f"{plural(told['node'], 'node')} and {plural(told['pod'], 'pod')} {would}")

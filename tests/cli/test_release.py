@@ -93,7 +93,7 @@ def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))])
+@pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--ebb-namespace", "elsewhere"))])
 def installed(request: pytest.FixtureRequest, kubeconfig: str) -> tuple[str, tuple[str, ...]]:
     """Return Ebb's namespace, and the options that name the cluster and the namespace."""
     home, told = request.param
