@@ -36,6 +36,7 @@ class Planned:
     """Answer of `ebb plan`."""
 
     plan: Plan
+    cluster_input: ClusterInput
     config: Config
     """Configuration from which the plan was made."""
     caveats: Sequence[Caveat]

@@ -1,7 +1,7 @@
 """Remove everything that Ebb has written from the Nodes and Pods of a live cluster."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_SECONDS_MAX, ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
+from core.edge.kube.target import Target
 from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
@@ -41,6 +42,16 @@ Tell = Callable[[str, str, str], None]
 """Reports a removal: the kind of an object, its key, and what is removed."""
 
 
+class Actions(NamedTuple):
+    """The part of the command that prints and asks."""
+
+    connected: Callable[[Target], None]
+    """Names the cluster, before anything is removed."""
+    passes: Callable[[], Iterator[bool]]
+    """Yields, for each pass over all objects, whether the pass only reports the removals."""
+    tell: Tell
+
+
 class Request(NamedTuple):
     """Nodes and taints to release, as the command line requests."""
 
@@ -49,13 +60,12 @@ class Request(NamedTuple):
     taint_key: str | None
     """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
     key that the Lease records, or else the key in the configuration."""
-    dry_run: bool
 
 
 async def release(
     connecting: Awaitable[Client],
     config: Config,
-    tell: Tell,
+    actions: "Actions",
     namespace: str,
     request: Request,
 ) -> None:
@@ -71,34 +81,55 @@ async def release(
     """
     names = request.names
     async with await connecting as client:
+        actions.connected(client.target)
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         recorded = await _recorded_key(leases)
         key = request.taint_key or recorded or config.taint_key
         cluster = await _listed(client, config)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "not found")
-        writing = _Writing(tell, dry_run=request.dry_run)
+        releasing = _Releasing(client, namespace, cluster, key, names)
+        forget = request.taint_key is not None and recorded in (None, key)
+        for dry_run in actions.passes():
+            writing = _Writing(actions.tell, dry_run=dry_run)
+            await releasing.write(writing)
+            if forget:
+                what, change = f"taint key {key}", partial(_forget_key, leases, key)
+                await writing.each("lease", f"{namespace}/{LEASE}", what, change)
+                writing.end()
+
+
+class _Releasing(NamedTuple):
+    """The writes that release the requested objects of a cluster."""
+
+    client: Client
+    namespace: str
+    cluster: Cluster
+    key: str
+    """Key of the taints to remove."""
+    names: frozenset[str] | None
+    """Names of the nodes; None: all nodes and pods of the cluster."""
+
+    async def write(self, writing: "_Writing") -> None:
+        """Make the writes. Raises: UnavailableError."""
+        client, key, names = self.client, self.key, self.names
         if names is None:
             # While the pods still have their deletion costs, which decide the pods that remain.
-            await _end_moves(client, namespace, cluster, writing)
-        for node in cluster.nodes:
+            await _end_moves(client, self.namespace, self.cluster, writing)
+        for node in self.cluster.nodes:
             found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
-                _warn(node, keys_unknown(node, key))
+                writing.warn(node, keys_unknown(node, key))
                 clean = partial(_clean_node, client, node.name, key)
                 await writing.each("node", node.name, found.note, clean)
         if names is None:
-            await _delete_buffers(client, namespace, writing)
+            await _delete_buffers(client, self.namespace, writing)
         of_any_phase = pods(client, finished=True)
-        for write in decide_costs(cluster, key, enabled=False):
+        for write in decide_costs(self.cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 clear = partial(write_as_decided, of_any_phase, write.key, write.if_unchanged)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
-        if request.taint_key is not None and recorded in (None, key):
-            forget = partial(_forget_key, leases, key)
-            await writing.each("lease", f"{namespace}/{LEASE}", f"taint key {key}", forget)
-            writing.end()
 
 
 class _Writing:
@@ -124,6 +155,15 @@ class _Writing:
             self._failures.end(None)
             self._tell(kind, name, what)
 
+    def warn(self, node: Node, keys: Iterable[str]) -> None:
+        """Warn on standard error about taints that may be Ebb's; they are not removed."""
+        for key in keys:
+            _say(
+                f"node {node.name}: the taint {key} may be Ebb's, and was not removed. If it is "
+                "the taintKey of the installed configuration, use --config with that file, or "
+                "--taint-key"
+            )
+
     def refuse(self, told: str) -> None:
         """Name an object that cannot be changed on standard error, and count it."""
         _say(told)
@@ -141,15 +181,6 @@ class _Writing:
             raise UnavailableError(
                 f"{told} could not be changed, as listed above; all others are released"
             )
-
-
-def _warn(node: Node, keys: Iterable[str]) -> None:
-    """Warn on standard error about taints that may be Ebb's; they are not removed."""
-    for key in keys:
-        _say(
-            f"node {node.name}: the taint {key} may be Ebb's, and was not removed. If it is the "
-            "taintKey of the installed configuration, use --config with that file, or --taint-key"
-        )
 
 
 def _say(told: str) -> None:

@@ -202,6 +202,11 @@ class Mover:
         """Whether RBAC allows all writes of a move."""
 
     @property
+    def moves(self) -> Collection[MoveRecord]:
+        """Return the moves in progress."""
+        return self._book.records.moves.values()
+
+    @property
     def needs_objects(self) -> bool:
         """Return whether the kinds that only moves need are to be watched."""
         return self._source.config.surges or bool(self._book.records.moves)

@@ -9,7 +9,14 @@ from typing import NamedTuple
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedDrain
 from controller.metrics import Metrics
-from controller.writers import NO_LIVE_VIEW, LiveView, RecordEvent, Writers, makes_schedulable
+from controller.writers import (
+    EVENT_REASONS,
+    NO_LIVE_VIEW,
+    LiveView,
+    RecordEvent,
+    Writers,
+    makes_schedulable,
+)
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING
@@ -26,6 +33,9 @@ from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
+
+ObserveWrites = Callable[[Iterable[tuple[str, str, str]]], None]
+"""Takes the writes on Nodes (name, reason of the Event, note) that are only reported."""
 
 log = logging.getLogger("ebb.reconciler")
 
@@ -75,6 +85,8 @@ class Reconciler:
         self.moving_pods: frozenset[str] | None = frozenset()
         """UIDs of the pods that surge moves replace; they keep the deletion cost of the move. None
         if they are unknown yet; no deletion cost is written then."""
+        self.observe_writes: ObserveWrites = lambda _: None
+        """Called after each evaluation with the writes that are only reported."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self.reconciled = asyncio.Event()
@@ -194,6 +206,7 @@ class Reconciler:
         wanted, reported = split(report.writes, mode)
         for write in reported:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
+        self.observe_writes((one.key, EVENT_REASONS[one.kind], one.note) for one in reported)
         unschedulable = report.found.snapshot.unschedulable_nodes
         batch = await self._writers.carry_out(
             wanted, report.config.taint_key, live_view, unschedulable

@@ -64,6 +64,7 @@ def command(
     )
     answer = Planned(
         plan=plan,
+        cluster_input=cluster_input,
         config=config,
         caveats=caveats(
             cluster_input.cluster,

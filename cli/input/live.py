@@ -5,16 +5,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
-from cli.input.cluster_input import Leader, report_unreadable
-from controller.stores.lease import LeaseStore
+from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.running import read_running
+from cli.terminal import printable
 from core.config.settings import Config
-from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import Listed, Part
 from core.model.cluster import Cluster
-from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.surge.facts import with_moves
@@ -26,7 +25,6 @@ LIST_TRIES_MAX: Final = 3
 THROTTLED_SECONDS_MAX: Final = 10.0
 NOT_THERE: Final = 404
 """HTTP status for a kind that the cluster does not have."""
-LEASE_SECONDS_MAX: Final = 5.0
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
@@ -35,34 +33,40 @@ Lists = dict[AnyKind, Listed]
 
 
 async def read(
-    kubeconfig: str | None,
-    context: str | None,
-    config: Config,
-    lease: tuple[str, str | None],
-    progress: TextIO,
-) -> tuple[Cluster, SurgeObjects | None, Leader | None]:
-    """List the cluster, and read the Lease. *lease*: Ebb's namespace, and the name or None.
+    kubeconfig: str | None, context: str | None, installation: Installation, progress: TextIO
+) -> ClusterInput:
+    """List the cluster, and read how Ebb runs there.
 
-    *config* has the settings that affect reading. Progress is shown on *progress*. If surge moves
-    are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does not
-    allow it, they are None.
+    Progress is shown on *progress*, and so are warnings about what could not be read. If surge
+    moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
+    not allow it, they are None.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or rejects a call.
     """
     lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
-    namespace, name = lease
     async with (
         await Client.connect(kubeconfig, context) as client,
         progress_shown(lists, progress),
     ):
-        cluster = await listed(client, lists, config)
-        surge = await _surge_objects(client, config, progress) if config.surges else None
-        leader = await _leader(client, namespace, name) if name else None
+        running, used, source = await read_running(client, installation)
+        cluster = await listed(client, lists, used)
+        surge = await _surge_objects(client, used, progress) if used.surges else None
+    progress.writelines(f"Warning: {printable(one)}\n" for one in running.problems)
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
-        cluster = with_moves(cluster, surge, MoveRecords(), MoveRecords(), namespace)
-    return cluster, surge, leader
+        none = MoveRecords()
+        cluster = with_moves(cluster, surge, none, none, installation.namespace)
+    return ClusterInput(
+        cluster=cluster,
+        config=used,
+        config_from=source,
+        where=f"live cluster, {kubeconfig or 'in-cluster access'}",
+        target=client.target,
+        running=running,
+        surge_objects=surge,
+        namespace=installation.namespace,
+    )
 
 
 async def _surge_objects(client: Client, config: Config, out: TextIO) -> SurgeObjects | None:
@@ -113,23 +117,6 @@ async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> N
             wait = fault.retry_after_seconds or 0
             await asyncio.sleep(min(wait, THROTTLED_SECONDS_MAX))
     raise AssertionError("the last try returns or raises")
-
-
-async def _leader(client: Client, namespace: str, name: str) -> Leader:
-    """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
-    key = f"{namespace}/{name}"
-    try:
-        found = await LeaseStore(client, namespace, name, LEASE_SECONDS_MAX).read()
-    except UnavailableError as fault:
-        return Leader(lease=key, problem=str(fault))
-    if found is None:
-        return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
-    return Leader(
-        lease=key,
-        holder=found.holder,
-        renewed_seconds=unix_seconds(found.renewed),
-        duration_seconds=found.duration_seconds,
-    )
 
 
 @asynccontextmanager

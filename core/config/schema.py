@@ -75,6 +75,28 @@ def written(config: Config) -> dict[str, Any]:
     return found
 
 
+def changed(config: Config, defaults: Config) -> dict[str, Any]:
+    """Return the policy, and the settings that differ from *defaults*, in the form of the file.
+
+    *defaults*: the configuration of a file with nothing but this policy.
+    """
+    found = _difference(written(config), written(defaults))
+    return {"apiVersion": API_VERSION, "kind": KIND, "policy": config.policy, **found}
+
+
+def _difference(given: Schema, defaults: Schema) -> Schema:
+    """Return the fields that differ; of a section that has defaults, its fields that differ."""
+    found: Schema = {}
+    for name, value in given.items():
+        default = defaults.get(name)
+        if isinstance(value, dict) and isinstance(default, dict):
+            if inner := _difference(value, default):
+                found[name] = inner
+        elif value != default:
+            found[name] = value
+    return found
+
+
 class Setting(NamedTuple):
     """A setting or a section of settings."""
 

@@ -27,6 +27,11 @@ from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
+DENIED = "API server answered 403: the fake API says 403"
+NO_REPORT = (
+    "Warning: cannot read the report of the leader pod-a, so its delays, peaks, cooldowns, moves "
+    "and decisions are unknown: API server answered 404: Invalid response status\n"
+)
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
 
@@ -70,7 +75,7 @@ class TestLive:
         assert plan["before"]["requests"]["cpu"] == PODS_COUNT
         pages = [call for call in api.calls if call.resource == "pods"]
         assert len(pages) == 3
-        assert {call.verb for call in api.calls} == {"list"}
+        assert {call.verb for call in api.calls} == {"get", "list"}
         found = await seen(capsys, kubeconfig, "explain", "pod", f"default/p{PODS_COUNT - 1:04}")
         assert found["node"] == f"n{(PODS_COUNT - 1) % 12:02}"
         found = await seen(capsys, kubeconfig, "explain", "node", "n03")
@@ -86,7 +91,9 @@ class TestLive:
             "renewTime": micro_time(renewed),
         }
         api.put_document(LEASE, {"metadata": {"name": LEASE_NAME}, "spec": spec})
-        assert (await seen(capsys, kubeconfig, "status"))["leader"] == {
+        status, out, err = await run(capsys, "status", "--kubeconfig", kubeconfig, "-o", "json")
+        assert (status, err) == (0, NO_REPORT)
+        assert json.loads(out)["leader"] == {
             "lease": f"{NAMESPACE}/{LEASE_NAME}",
             "holder": "pod-a_12",
             "renewed": renewed,
@@ -100,9 +107,15 @@ class TestLive:
         leader = (await seen(capsys, kubeconfig, "status"))["leader"]
         assert "the Lease does not exist" in leader["problem"]
         api.fail_next("get", 403)
-        leader = (await seen(capsys, kubeconfig, "status", "--namespace", "other"))["leader"]
+        told = ["status", "--ebb-namespace", "other", "--kubeconfig", kubeconfig, "-o", "json"]
+        status, out, err = await run(capsys, *told)
+        leader = json.loads(out)["leader"]
         assert leader["lease"] == f"other/{LEASE_NAME}"
         assert "403" in leader["problem"]
+        assert (status, err) == (
+            0,
+            f"Warning: cannot read the Lease other/{LEASE_NAME}: {DENIED}\n",
+        )
 
     async def test_list_is_restarted_when_continue_token_expires(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
@@ -190,7 +203,8 @@ class TestContexts:
         return f"{other}:{kubeconfig}"
 
     @pytest.mark.parametrize(
-        "command", [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all"]]
+        "command",
+        [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all", "--yes"]],
     )
     async def test_context_option_selects_context_of_several_files(
         self, api: FakeApi, two: str, command: list[str]
@@ -206,7 +220,9 @@ class TestContexts:
         done = await asyncio.to_thread(
             ebb, "status", "-o", "json", "--context", "it", KUBECONFIG=two
         )
-        assert json.loads(done.stdout)["source"] == f"live cluster, {two}, context it"
+        found = json.loads(done.stdout)
+        assert found["source"] == f"live cluster, {two}"
+        assert found["cluster"] == {"server": api.url, "context": "it", "cluster": "it"}
         assert api.count("list")
 
     async def test_unknown_context_is_reported_in_one_line(self, two: str) -> None:
@@ -289,7 +305,7 @@ class TestKubeconfig:
             kubeconfig_of(None, environment)
 
     @pytest.mark.parametrize(
-        ("arguments", "dump"), [(["plan"], True), (["release", "--all"], False)]
+        ("arguments", "dump"), [(["plan"], True), (["release", "--all", "--yes"], False)]
     )
     def test_error_suggests_dump_when_command_accepts_dump(
         self, arguments: list[str], dump: bool, tmp_path: Path

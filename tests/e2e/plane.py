@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
+from core.config.programs import ControllerConfig
 from core.edge.http import SCRAPE_SECONDS
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
@@ -30,6 +31,8 @@ STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 """Interval for polling programs that have no event."""
 ROOT = Path(__file__).parents[2]
+FORWARDED: Final = ("ebb-controller-a", "ebb-controller-b")
+"""Names of pods whose report port kwok forwards to a process."""
 PORTS: Final = range(20_000, 32_000)
 """Ports below the ephemeral range of Linux, so that a client cannot take one before a program
 listens on it."""
@@ -123,6 +126,10 @@ class Plane:
         self.programs: list[Program] = []
         self.audit = folder / "audit.log"
         self._serving = self.authority.sign("apiserver", "kube-apiserver", hosts=(LOOPBACK,))
+        self.kubelet_port = free_port()
+        """Port at which kwok serves port-forwards of pods, as a kubelet does."""
+        self.forwards = {name: free_port() for name in FORWARDED}
+        """Loopback port of the process that stands for a pod, by the name of the pod."""
         self.admin = self.user("admin", group="system:masters")
         self.api = self.api_as(self.admin)
         self.apiserver = self._apiserver()
@@ -315,6 +322,8 @@ class Plane:
             "audit-policy-file": policy,
             "audit-log-path": self.audit,
             "max-requests-inflight": 1000,
+            "kubelet-client-certificate": self.admin.certificate,
+            "kubelet-client-key": self.admin.key,
         }
         command = [str(self.bin / "kube-apiserver")]
         command += [f"--{name}={value}" for name, value in options.items()]
@@ -340,10 +349,35 @@ class Plane:
             str(self.bin / "kwok"),
             f"--kubeconfig={self.kubeconfig('kwok')}",
             f"--config={Path(__file__).parent / 'stages.yaml'}",
+            f"--config={self._write_forwards()}",
+            f"--node-port={self.kubelet_port}",
+            f"--tls-cert-file={self._serving.certificate}",
+            f"--tls-private-key-file={self._serving.key}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
         ]
+
+    def _write_forwards(self) -> Path:
+        """Write kwok's port-forwards: one from the report port of each pod to its process."""
+        report_port = ControllerConfig().report_port
+        path = self.folder / "forwards.yaml"
+        documents = [
+            {
+                "apiVersion": "kwok.x-k8s.io/v1alpha1",
+                "kind": "ClusterPortForward",
+                "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchNames": [name]},
+                    "forwards": [
+                        {"ports": [report_port], "target": {"address": LOOPBACK, "port": port}}
+                    ],
+                },
+            }
+            for name, port in self.forwards.items()
+        ]
+        path.write_text(yaml.safe_dump_all(documents))
+        return path
 
 
 class Ebb:

@@ -342,7 +342,7 @@ def test_release_restores_replicas_of_killed_controller(
     deploy(cluster, minReadySeconds=20)
     with never_below(plane, 1):
         killed_when(start(), lambda: replicas(cluster) == 2)
-        done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("release")))
+        done = ebb("release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
         assert done.returncode == 0, done.stderr
         told = b"deployment default/web  released: replicas 2 of a surge move, 1 again"
         assert told in done.stdout

@@ -15,6 +15,7 @@ from aiohttp import web
 from core.edge.decode import kinds
 from core.edge.decode.kinds import KINDS
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
+from tests.support.forwards import Forward
 
 NODES, PODS = kinds.NODES.resource, kinds.PODS.resource
 SWALLOW = web.Response()
@@ -85,6 +86,8 @@ class FakeApi:
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
         """Resources that are answered with 403."""
+        self.forwards: dict[str, Forward] = {}
+        """Port-forwards by namespace/name of the pod."""
         self.scaled: Callable[[Json], None] = lambda _: None
         """Called with each Deployment whose replicas were written."""
         self.url = ""
@@ -115,6 +118,7 @@ class FakeApi:
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
+        app.router.add_get(f"{pods}/{{name}}/portforward", self._forward)
         app.router.add_route("*", f"{pods}/{{name}}", self._pod)
         deployments = kinds.in_namespace(kinds.DEPLOYMENTS.path, "{namespace}")
         app.router.add_route("*", f"{deployments}/{{name}}/scale", self._scale)
@@ -314,6 +318,17 @@ class FakeApi:
         if request.path in self.documents:
             return await self._document(request)
         return await self._object(kinds.PODS, request)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        """Open a port-forward to a pod."""
+        fault = await self._note("portforward", request, "pods/portforward")
+        if fault is not None:
+            return fault
+        if "pods/portforward" in self.denied:
+            return failure(403)
+        info = request.match_info
+        found = self.forwards.get(f"{info['namespace']}/{info['name']}")
+        return failure(404) if found is None else await found.answer(request)
 
     async def _scale(self, request: web.Request) -> web.Response:
         """Read or merge-patch the scale of a Deployment."""

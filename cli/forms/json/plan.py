@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from cli.answers import Money, Planned
 from cli.explain.caveats import Caveat
+from cli.forms.json import leader
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
@@ -27,6 +28,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
+        **leader.origin(answer.cluster_input),
         "policy": plan.policy,
         **_rule(answer),
         "usability": _derived(plan),

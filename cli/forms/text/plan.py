@@ -24,6 +24,8 @@ TARGETS_SHOWN: Final = 3
 def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
     plan = answer.plan
+    if answer.cluster_input.target is not None:
+        say(out, Table("", "", rows=answer.cluster_input.origin, left=(0, 1)), "")
     say(out, summary(plan))
     say(out, "")
     if plan.reaches:

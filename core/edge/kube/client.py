@@ -22,6 +22,7 @@ from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
 from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
+from core.edge.kube.target import Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -84,9 +85,11 @@ class Client:
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
+        target: Target | None = None,
     ) -> None:
         self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
+        self.target = target or Target(str(api.configuration.host))
         api.user_agent = USER_AGENT
         # Decompression of a large list costs more than it saves inside a cluster.
         api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
@@ -106,6 +109,7 @@ class Client:
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
         plugin: FromPlugin | None = None
+        target: Target | None = None
         try:
             if paths is None:
                 config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -119,12 +123,12 @@ class Client:
                 )
                 # Headers of the session, because a default header of the package has one value.
                 settings.client_session_kwargs = {"headers": access.impersonation}
-                file = access.token_file
+                file, target = access.token_file, access.target
                 if access.plugin_run is not None:
                     plugin = FromPlugin(access.plugin_run, clock)
             if file is not None:
                 follow_token(file, settings)
-            return cls(client.ApiClient(settings), plugin=plugin)
+            return cls(client.ApiClient(settings), plugin=plugin, target=target)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
@@ -186,6 +190,42 @@ class Client:
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
             seconds = WATCH_SECONDS + CALL_SECONDS_MAX
             return await self._call("GET", path, query=query, seconds_max=seconds)
+
+    async def web_socket(
+        self, path: str, query: Mapping[str, str], protocol: str, *, message_bytes_max: int
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; the caller closes it.
+
+        Raises: ApiError with the status if the server does not accept it; UnavailableError without
+        an answer.
+        """
+        # The package has no WebSocket of its own in this client. Its session has the TLS context,
+        # the headers for impersonation and the proxy of the environment.
+        if self._plugin is not None:
+            await self._plugin.renew(self._api.configuration)
+        prepared = await self._api.param_serialize(
+            "GET", path, None, list(query.items()), {}, None, auth_settings=[BEARER]
+        )
+        url, headers = prepared[1], prepared[2]
+        rest, settings = self._api.rest_client, self._api.configuration
+        if rest.pool_manager is None:  # the package creates it with the first call
+            rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 there is no other way
+        opening = rest.pool_manager.ws_connect(
+            url,
+            protocols=(protocol,),
+            headers=headers,
+            max_msg_size=message_bytes_max,
+            proxy=settings.proxy,
+            proxy_headers=settings.proxy_headers,
+            server_hostname=settings.tls_server_name,
+        )
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                return await opening
+        except aiohttp.WSServerHandshakeError as fault:
+            raise ApiError(fault.status, fault.message) from fault
+        except (TimeoutError, aiohttp.ClientError, OSError) as fault:
+            raise _unreachable(fault) from fault
 
     async def ask(
         self,
