@@ -45,7 +45,8 @@ class ClusterInput:
     leader: Leader | None = None
     """Leader; None if it was not requested or the cluster was read from a dump."""
     surge_objects: SurgeObjects | None = None
-    """Objects that surge moves depend on; None if these are disabled, or for a dump."""
+    """Objects that surge moves depend on; None if these are disabled, or for a dump without
+    Deployments and ReplicaSets."""
     namespace: str = NAMESPACE
     """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)

@@ -17,6 +17,8 @@ from core.edge.decode.dump import COMMAND, from_dumps
 from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
+from core.surge.facts import with_moves
+from core.surge.records import MoveRecords
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """Environment variable that every container in a cluster has."""
@@ -99,7 +101,7 @@ def read(
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
     if from_file:
-        return _read_dumps(from_file, config)
+        return _read_dumps(from_file, config, lease[0])
     path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
     # Importing the client takes longer than making a plan.
     import asyncio  # noqa: PLC0415
@@ -117,11 +119,15 @@ def read(
     )
 
 
-def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
+def _read_dumps(named: Sequence[str], config: Config, own_namespace: str) -> ClusterInput:
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds = from_dumps(named_dumps, config.read_options, unreadable, time)
+    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    if not config.surges:
+        surge = None
+    if surge is not None:
+        cluster = with_moves(cluster, surge, MoveRecords(), MoveRecords(), own_namespace)
     report_unreadable(unreadable, sys.stderr)
     where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(
@@ -130,6 +136,7 @@ def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
         where=where,
         kinds=kinds,
         dump_time=time,
+        surge_objects=surge,
     )
 
 
