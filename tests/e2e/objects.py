@@ -10,6 +10,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LIFE = "e2e.kube-ebb.io/life"
+START = "e2e.kube-ebb.io/start"
 DETAILS = '{"since":1700000000,"deadline":4000000000,"owner":"e2e","policy":"p","reason":"r"}'
 TAINT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
 THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
