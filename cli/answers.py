@@ -1,11 +1,12 @@
 """Answers of the commands: plain values that every output format can write."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.explain.caveats import Caveat
+from cli.explain.emptying import Emptying
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
@@ -40,6 +41,8 @@ class Planned:
     config: Config
     """Configuration from which the plan was made."""
     caveats: Sequence[Caveat]
+    emptying: Mapping[str, Emptying]
+    """What would empty each removable node."""
     money: Money | None
     """Cost before and after the plan; None if no prices are configured."""
 

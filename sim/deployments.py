@@ -149,8 +149,8 @@ class Deployments:
         return self._rolling.keys()
 
     def replicas(self, name: str) -> tuple[int, int]:
-        """Return the desired replicas, and how many of them a surge move has added."""
-        return self._rolling[name].desired, self._rolling[name].extra
+        """Return the desired replicas, and the number of Ready pods."""
+        return self._rolling[name].desired, self._rolling[name].ready()
 
     def scale(self, name: str, replicas: int, manager: str) -> None:
         """Set the replicas of a Deployment."""

@@ -194,8 +194,8 @@ class SurgeSimulator(Simulator):
 
     def _sync_hpas(self) -> None:
         for name, hpa in self._hpas.items():
-            replicas, extra = self._deployments.replicas(name)
-            wanted = hpa.sync(replicas, extra, self.now_ms())
+            replicas, ready = self._deployments.replicas(name)
+            wanted = hpa.sync(replicas, ready, self.now_ms())
             if wanted != replicas:
                 self._deployments.scale(name, wanted, HPA_MANAGER)
 

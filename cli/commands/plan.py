@@ -8,6 +8,7 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.explain.caveats import caveats
+from cli.explain.emptying import emptying
 from cli.input import source
 from cli.input.cluster_input import ClusterInput
 from core.config.settings import Config
@@ -71,6 +72,14 @@ def command(
             cluster_input.kinds,
             config,
             cluster_input.dump_time.running_nowhere,
+        ),
+        emptying=emptying(
+            cluster_input.cluster,
+            plan,
+            config,
+            cluster_input.surge_objects,
+            cluster_input.namespace,
+            now,
         ),
         money=_money(cluster_input.cluster, config, plan),
     )

@@ -79,7 +79,8 @@ class ClusterInput:
     running: Running | None = None
     """How Ebb runs in a live cluster; None for a dump."""
     surge_objects: SurgeObjects | None = None
-    """Objects that surge moves depend on; None if these are disabled, or for a dump."""
+    """Objects that surge moves depend on; None if these are disabled, or for a dump without
+    Deployments and ReplicaSets."""
     namespace: str = NAMESPACE
     """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)

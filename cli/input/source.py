@@ -16,6 +16,8 @@ from core.edge.decode.dump import COMMAND, from_dumps
 from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
+from core.surge.facts import with_moves
+from core.surge.records import MoveRecords
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """Environment variable that every container in a cluster has."""
@@ -116,7 +118,12 @@ def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInpu
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds = from_dumps(named_dumps, config.read_options, unreadable, time)
+    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    if not config.surges:
+        surge = None
+    if surge is not None:
+        none = MoveRecords()
+        cluster = with_moves(cluster, surge, none, none, installation.namespace)
     report_unreadable(unreadable, sys.stderr)
     where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(
@@ -126,6 +133,7 @@ def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInpu
         kinds=kinds,
         dump_time=time,
         namespace=installation.namespace,
+        surge_objects=surge,
     )
 
 

@@ -5,7 +5,7 @@ empty soonest come first.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -78,13 +78,15 @@ class MovePlan(NamedTuple):
 class SurgeContext:
     """The marked nodes, the pods on them, and all pods of these pods' Deployments."""
 
-    def __init__(self, surge_input: SurgeInput) -> None:
+    def __init__(self, surge_input: SurgeInput, nodes: Collection[str] | None = None) -> None:
+        """*nodes*: names of the nodes to empty; None: the marked nodes."""
         self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
         cluster, objects = surge_input.cluster, surge_input.objects
         self.marked = marked_nodes(cluster.nodes)
         stay = [node.name for node in cluster.nodes if why_leaving(node) is None]
-        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in self.marked}
-        """Pods that keep each marked node from being empty, by node; without leaving nodes."""
+        wanted = self.marked if nodes is None else nodes
+        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in wanted}
+        """Pods that keep each of these nodes from being empty, by node; without leaving nodes."""
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
         moving = {record.deployment_key for record in surge_input.records.moves.values()}

@@ -184,8 +184,10 @@ def _taken_over(record: MoveRecord, view: MoveView, deployment: ObservedDeployme
     manager = deployment.replicas_manager
     reverted = deployment.replicas == record.original
     if view.has_autoscaler and manager in ("", HPA_MANAGER):
-        # A scale-in by the HPA deletes the pod to move once the new one is Ready.
-        moved = reverted and view.pod(record) is None
+        # A scale-in by the HPA deletes the pod to move once the new one is Ready. And it may raise
+        # the replicas again before Ebb sees that its own scale-in has deleted the pod.
+        lowered = reverted or record.outcome is MoveOutcome.MOVED
+        moved = lowered and view.pod(record) is None
         outcome = MoveOutcome.MOVED if moved else MoveOutcome.SCALED
         return EndMove(outcome, manager, reverted)
     return EndMove(MoveOutcome.INTERFERED, manager, reverted)

@@ -194,7 +194,8 @@ class TestTable:
         assert ["nodes", "3", "2"] in lines
         assert ["cpu", "requests,", "cores", "4.0", "4.0"] in lines
         assert "derived from the pods" in text
-        assert ["1", C, "1", A, "(1)"] in lines
+        assert ["1", C, "1", "nothing:", "pod-bare", "(1)", A, "(1)"] in lines
+        assert "nothing: some pods rarely terminate; ebb explain node NAME says why." in text
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: the node is cordoned" in text
 

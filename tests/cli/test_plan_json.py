@@ -100,7 +100,13 @@ class TestJson:
             "usableUtilization": {"cpu": 0.333333, "memory": 0.238095},
         }
         placements = [{"pod": "shop/c1", "node": A}]
-        gone = {"node": C, "order": 1, "placements": placements}
+        bare = {
+            "code": "pod-bare",
+            "message": "has no controller that would recreate it",
+            "pod": "shop/c1",
+        }
+        by = {"moves": None, "completion": 0, "turnover": 0, "staying": [bare]}
+        gone = {"node": C, "order": 1, "placements": placements, "emptiedBy": by}
         assert plan["removals"] == [gone]
         assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]

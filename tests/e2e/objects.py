@@ -11,6 +11,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LIFE = "e2e.kube-ebb.io/life"
+START = "e2e.kube-ebb.io/start"
 DETAILS = '{"since":1700000000,"deadline":4000000000,"owner":"e2e","policy":"p","reason":"r"}'
 TAINT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
 THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}

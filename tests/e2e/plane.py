@@ -30,6 +30,9 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 """Interval for polling programs that have no event."""
+HPA_SYNC_SECONDS = 1
+HPA_WINDOW_SECONDS = 8
+"""Stabilization window of HorizontalPodAutoscalers without `behavior`; the default is 300 s."""
 ROOT = Path(__file__).parents[2]
 FORWARDED: Final = ("ebb-controller-a", "ebb-controller-b")
 """Names of pods whose report port kwok forwards to a process."""
@@ -342,6 +345,8 @@ class Plane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--controllers=*,-node-ipam-controller",
+            f"--horizontal-pod-autoscaler-sync-period={HPA_SYNC_SECONDS}s",
+            f"--horizontal-pod-autoscaler-downscale-stabilization={HPA_WINDOW_SECONDS}s",
         ]
 
     def _kwok(self) -> list[str]:

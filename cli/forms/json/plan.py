@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from cli.answers import Money, Planned
 from cli.explain.caveats import Caveat
+from cli.explain.emptying import Emptying
 from cli.forms.json import leader
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
@@ -41,6 +42,7 @@ def document(answer: Planned) -> dict[str, Any]:
                 "node": removal.node,
                 "order": removal.order,
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
+                "emptiedBy": _emptying(answer.emptying[removal.node]),
             }
             for removal in plan.removals
         ],
@@ -52,6 +54,15 @@ def document(answer: Planned) -> dict[str, Any]:
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
         "prices": _money(answer.money) if answer.money else None,
+    }
+
+
+def _emptying(one: Emptying) -> dict[str, Any]:
+    return {
+        "moves": one.moves,
+        "completion": one.completing,
+        "turnover": one.turnover,
+        "staying": [_reason(blocker) for blocker in one.staying],
     }
 
 

@@ -164,6 +164,18 @@ def test_move_is_no_fight_when_hpa_lowers_replicas(pods: Any, outcome: MoveOutco
     assert step(RAISED, view) == EndMove(outcome, HPA_MANAGER, reverted=True)
 
 
+@pytest.mark.parametrize(
+    ("pods", "outcome"),
+    [((OLD, NEW), MoveOutcome.SCALED), ((NEW,), MoveOutcome.MOVED)],
+    ids=["old pod remains", "old pod ended"],
+)
+def test_move_has_succeeded_when_hpa_raises_replicas_again_at_once(
+    pods: Any, outcome: MoveOutcome
+) -> None:
+    view = seen({"replicas": 4, "replicas_manager": HPA_MANAGER}, *pods, has_autoscaler=True)
+    assert step(LOWERING, view) == EndMove(outcome, HPA_MANAGER)
+
+
 def test_replicas_are_lowered_on_version_that_was_read() -> None:
     found = deployment(**FOUR, version="9")
     assert step(LOWERING, seen({}, OLD, NEW, deployment=found)) == SetReplicas(found, 3)
