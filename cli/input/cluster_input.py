@@ -78,6 +78,8 @@ class ClusterInput:
     """API server of a live cluster; None for a dump."""
     running: Running | None = None
     """How Ebb runs in a live cluster; None for a dump."""
+    not_read: tuple[str, ...] = ()
+    """What could not be read from a live cluster, and why."""
     surge_objects: SurgeObjects | None = None
     """Objects that surge moves depend on; None if these are disabled, or for a dump without
     Deployments and ReplicaSets."""

@@ -15,7 +15,15 @@ from cli.input.live import progress_shown
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.edge.clock import micro_time
-from core.edge.decode.kinds import BUFFERS, NODES, PODS, STATUSES, Kind
+from core.edge.decode.kinds import (
+    BUFFERS,
+    CLUSTER_KINDS,
+    NODES,
+    PODS,
+    STATUSES,
+    AnyKind,
+    Kind,
+)
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.names import NAMESPACE
@@ -156,8 +164,45 @@ class TestLive:
         api.denied.add("capacitybuffers")
         code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
         assert code == 0
-        told = "API server answered 403: the fake API says 403"
-        assert err == f"ebb: cannot read: capacitybuffers: {told}\n"
+        assert err == f"Warning: cannot read capacitybuffers: {DENIED}\n"
+
+    @pytest.mark.parametrize("status", [403, 404])
+    async def test_only_nodes_and_pods_are_required(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
+    ) -> None:
+        required = {NODES.resource, PODS.resource}
+        others = [kind for kind in CLUSTER_KINDS if kind.resource not in required]
+        if status == 403:
+            api.denied = {kind.resource for kind in others}
+        else:
+            api.served = {kind.path for kind in (NODES, PODS)}
+        given = ("plan", "--kubeconfig", kubeconfig, "-o", "json")
+        code, out, err = await run(capsys, *given)
+        assert code == 0
+        found = json.loads(out)
+        assert found["before"]["nodes"] == 12
+        told = [line.removeprefix("Warning: ") for line in err.splitlines()]
+        assert told == found["notRead"]
+        told = [line for line in told if not line.startswith("cannot read the ConfigMap ")]
+        named = [line.split()[2].rstrip(",:") for line in told]
+        expected = [one for one in others if status == 403 or not one.optional]
+        assert named == [one.resource for one in expected]
+        assert "cannot read poddisruptionbudgets, so pods that one protects look evict" in err
+
+    @pytest.mark.parametrize("kind", [NODES, PODS])
+    async def test_forbidden_nodes_or_pods_are_error(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], kind: AnyKind
+    ) -> None:
+        api.denied.add(kind.resource)
+        code, out, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert (code, out, err) == (2, "", f"ebb: {DENIED}\n")
+
+    async def test_lists_outside_cluster_are_compressed(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        await seen(capsys, kubeconfig, "plan")
+        asked = {(call.verb, call.headers["Accept-Encoding"]) for call in api.calls}
+        assert asked == {("list", "gzip"), ("get", "identity")}
 
     async def test_unreadable_pods_are_reported_and_block_removal_of_their_node(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]

@@ -1,15 +1,17 @@
 """RBAC: a table of all rules, so that a new permission must be added here too."""
 
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
 from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
 from core.edge.kube.names import NAMESPACE
 from core.surge.records import CONFIG_MAP
-from tests.manifests.kustomize import Json, find, of_kind, render
+from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
 
@@ -214,3 +216,16 @@ def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
 
 def test_records_of_moves_remain_when_component_is_applied_again() -> None:
     assert "data" not in find(render("surge"), "ConfigMap", CONFIG_MAP)
+
+
+def test_documented_clusterrole_allows_all_lists_of_commands() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    (text,) = (
+        one
+        for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+        if "ebb-cluster-viewer" in one
+    )
+    rules = yaml.safe_load(text)["rules"]
+    assert all(rule["verbs"] == ["list"] for rule in rules)
+    found = {(rule["apiGroups"][0], one) for rule in rules for one in rule["resources"]}
+    assert found == {followed(kind)[:2] for kind in KINDS}

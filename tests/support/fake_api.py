@@ -30,6 +30,8 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     path: str = ""
+    user: str = ""
+    """Common name of the client certificate; empty without one."""
 
 
 def _is_asked_for(one: Json, request: web.Request) -> bool:
@@ -38,6 +40,13 @@ def _is_asked_for(one: Json, request: web.Request) -> bool:
     name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
     metadata = one["metadata"]
     return namespace in (None, metadata.get("namespace")) and name in ("", metadata["name"])
+
+
+def _common_name(request: web.Request) -> str:
+    """Return the common name of the client certificate; empty without one."""
+    assert request.transport is not None
+    found = request.transport.get_extra_info("peercert") or {}
+    return "".join(value for ((name, value),) in found.get("subject", ()) if name == "commonName")
 
 
 @dataclass(eq=False)
@@ -253,8 +262,9 @@ class FakeApi:
         self, verb: str, request: web.Request, resource: str = NODES
     ) -> web.Response | None:
         async with self._news:
+            headers, user = dict(request.headers), _common_name(request)
             self.calls.append(
-                Call(verb, resource, dict(request.query), dict(request.headers), request.path)
+                Call(verb, resource, dict(request.query), headers, request.path, user)
             )
             self._news.notify_all()
         fault = self._faults[verb].popleft() if self._faults[verb] else None
@@ -379,7 +389,9 @@ class FakeApi:
         if len(found) > limit:
             meta["continue"] = f"page-{next(self._tokens)}"
             self._pages[meta["continue"]] = (version, found[limit:])
-        return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
+        answer = json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
+        answer.enable_compression()  # if the client accepts it
+        return answer
 
     async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])

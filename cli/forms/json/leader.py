@@ -12,12 +12,12 @@ from core.edge.kube.target import Target
 
 def origin(cluster_input: ClusterInput) -> dict[str, Any]:
     """Return the sources of the cluster and the configuration, and what could not be read."""
-    running, config_from = cluster_input.running, cluster_input.config_from
+    config_from = cluster_input.config_from
     return {
         "source": printable(cluster_input.where),
         "cluster": _target(cluster_input.target) if cluster_input.target else None,
         "configuration": config_from and printable(config_from),
-        "notRead": [printable(one) for one in running.problems] if running else [],
+        "notRead": [printable(one) for one in cluster_input.not_read],
     }
 
 

@@ -6,6 +6,8 @@ not used: they would cost seconds and gigabytes in a large cluster.
 
 import asyncio
 import re
+import tempfile
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -21,13 +23,16 @@ from core.edge.clock import Clock, SystemClock
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
-from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
+from core.edge.kube.credentials import BEARER, FromPlugin, Pair, follow_token
 from core.edge.kube.target import Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64
 """Maximum number of concurrent calls and watches; further ones wait for a connection."""
+RETIRED_MAX: Final = 1
+"""Number of sessions with a previous client certificate that are kept open: a certificate lasts
+longer than a watch."""
 CALL_TRIES_MAX: Final = 3
 """Maximum number of tries of a call while the server answers 429."""
 CALL_RETRY_SECONDS_MIN: Final = 1.0
@@ -89,10 +94,15 @@ class Client:
     ) -> None:
         self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
+        self._retired: deque[aiohttp.ClientSession] = deque()
+        """Sessions with a previous client certificate, whose watches may still be open."""
+        if plugin is not None:
+            plugin.reconnect = self._use_certificate
         self.target = target or Target(str(api.configuration.host))
         api.user_agent = USER_AGENT
-        # Decompression of a large list costs more than it saves inside a cluster.
-        api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
+        # Decompression of a large list costs more than it saves inside a cluster. Outside, where
+        # there is a context, the list of 150,000 pods would be 475 MB.
+        self._list_encoding = "gzip" if self.target.context else "identity"
 
     @classmethod
     async def connect(
@@ -140,6 +150,28 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
+        for session in self._retired:
+            await session.close()
+
+    async def _renew_credentials(self) -> None:
+        if self._plugin is None:
+            return
+        await self._plugin.renew(self._api.configuration)
+        while len(self._retired) > RETIRED_MAX:
+            await self._retired.popleft().close()
+
+    def _use_certificate(self, pair: Pair) -> None:
+        """Use a client certificate for all new connections. Raises: OSError, ValueError."""
+        rest = self._api.rest_client
+        with tempfile.NamedTemporaryFile() as file:
+            # The ssl module needs a file. Without a password it would prompt for one.
+            file.write(pair.certificate + b"\n" + pair.key)
+            file.flush()
+            rest.ssl_context.load_cert_chain(file.name, password="")
+        if rest.pool_manager is not None:
+            # Idle connections of the session would still use the previous certificate.
+            self._retired.append(rest.pool_manager)
+            rest.pool_manager = None  # the package creates it again with the next call
 
     async def page(
         self,
@@ -162,7 +194,10 @@ class Client:
         }
 
         async def once() -> bytes:
-            return await self._read(await self._call("GET", path, query=query))
+            encoding = self._list_encoding
+            return await self._read(
+                await self._call("GET", path, query=query, accept_encoding=encoding)
+            )
 
         # Retry a later page: a list of hundreds of pages that restarts each time might never end.
         return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
@@ -201,8 +236,7 @@ class Client:
         """
         # The package has no WebSocket of its own in this client. Its session has the TLS context,
         # the headers for impersonation and the proxy of the environment.
-        if self._plugin is not None:
-            await self._plugin.renew(self._api.configuration)
+        await self._renew_credentials()
         prepared = await self._api.param_serialize(
             "GET", path, None, list(query.items()), {}, None, auth_settings=[BEARER]
         )
@@ -282,17 +316,14 @@ class Client:
         query: Mapping[str, str | None] | None = None,
         body: Mapping[str, Any] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
+        accept_encoding: str = "identity",
     ) -> aiohttp.ClientResponse:
-        """Make a call. Raises: ApiError and related errors for all failures of the call.
-
-        Raises: InvalidInputError if new credentials cannot be used by a running program.
-        """
+        """Make a call. Raises: ApiError and related errors for all failures of the call."""
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Accept-Encoding": accept_encoding}
         if method == "PATCH":
             headers["Content-Type"] = MERGE_PATCH
-        if self._plugin is not None:
-            await self._plugin.renew(self._api.configuration)
+        await self._renew_credentials()
         try:
             prepared = await self._api.param_serialize(
                 method, path, None, given, headers, body, auth_settings=[BEARER]
