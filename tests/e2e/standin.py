@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
+from urllib3.exceptions import HTTPError
+
 from core.edge.decode.kinds import BUFFERS as BUFFER_KIND
 from core.edge.decode.kinds import NODES as NODE_KIND
 from core.edge.decode.kinds import PODS as POD_KIND
@@ -81,16 +83,21 @@ class CostWriter(threading.Thread):
             read_state(self._observer, state)
             costs = deletion_costs(self._order, state.places.values())
             for key, cost in costs.items():
-                if state.pods[key].deletion_cost != str(cost):
+                if (
+                    state.pods[key].deletion_cost != str(cost)
+                    and not self._observer.ended.is_set()
+                ):
                     self._write(key, cost)
 
     def _write(self, key: str, cost: int) -> None:
+        annotations = {COST_ANNOTATION: str(cost)}
         try:
-            self._api.merge(
-                POD_KIND.path_of(key), {"metadata": {"annotations": {COST_ANNOTATION: str(cost)}}}
-            )
+            self._api.merge(POD_KIND.path_of(key), {"metadata": {"annotations": annotations}})
         except RefusedError as fault:
             if fault.status != 404:  # deleted meanwhile
+                raise
+        except HTTPError:
+            if not self._observer.ended.is_set():  # otherwise the API server has ended too
                 raise
 
 
