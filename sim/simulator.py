@@ -321,6 +321,7 @@ class Simulator:
         pod = Pod(
             namespace="work",
             name=arrival.name,
+            created_seconds=self._now // 1000,
             requests=arrival.requests,
             owner_kind=arrival.owner_kind,
             owner_name=arrival.owner_name or arrival.name,

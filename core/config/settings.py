@@ -294,6 +294,9 @@ class Config:
     topologySpreadConstraints."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is removed, unless the node is empty."""
+    max_job_age_seconds: Annotated[int | None, duration(never=True)] = None
+    """A node is not marked while a pod on it runs to completion, as pods of Jobs do, and is older
+    than this. Pods that have run for long mostly still run for long. `never` sets no limit."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
     """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`). With
     `never`, only the node that is being drained gets a NoSchedule mark."""

@@ -290,6 +290,13 @@ BACKOFF: Final = Reason(
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
 )
+OLD_JOB: Final = Reason(
+    "old-job",
+    "A pod on the node runs to completion and is older than `maxJobAge`. Such pods mostly still "
+    "run for long, so the node would not be empty soon.",
+    "wait until the pod completes; or raise `maxJobAge`",
+    "no pod on the node that runs to completion is older than `maxJobAge`",
+)
 MARK_REFUSED: Final = Reason(
     "mark-refused",
     "The mark could not be written: the API server rejected the write or did not answer. Ebb "
@@ -360,6 +367,11 @@ def _mark_refused(limits: RemovalLimits, node: Node) -> Timed | None:
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
 
 
+def _old_job(limits: RemovalLimits, node: Node) -> str | None:
+    pod = limits.rate_limits.old_jobs.get(node.name)
+    return f"pod {pod} runs to completion and is older than maxJobAge" if pod else None
+
+
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
     limit = scope.budget.max_marked
     if limit is None or count.marked < limit.of(count.nodes):
@@ -409,6 +421,7 @@ RATE_LIMITS: Final = _Rules(
         (SPACING, RemovalLimits.spacing),
         (BACKOFF, _backoff),
         (MARK_REFUSED, _mark_refused),
+        (OLD_JOB, _old_job),
     )
 )
 """Limits that apply to unmarked nodes in the running controller."""

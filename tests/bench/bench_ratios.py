@@ -2,14 +2,15 @@
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--scale-down-timers SECONDS]
-[--trace PATH] [--part N]` simulates the demo's load, or that of `ebb demo --trace PATH`, or one
-node and one pod in N of the load. It prints the ratio of Ebb's value to that of each other setup
-for each seed, the mean ratios and the worst ratios. `--scenario` is a variant of Ebb, such as
-"Ebb, surge" or "Ebb, managed", or a rival with another order of scale-ins, such as
-"MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need to be Ready.
-`--scale-down-timers` sets `--scale-down-unneeded-time` and `--scale-down-delay-after-add` of the
-autoscaler of all setups. `--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
+[--thresholds PERCENT] [--scenario NAME] [--max-job-age SECONDS] [--startup SECONDS]
+[--scale-down-timers SECONDS] [--trace PATH] [--part N]` simulates the demo's load, or that of
+`ebb demo --trace PATH`, or one node and one pod in N of the load. It prints the ratio of Ebb's
+value to that of each other setup for each seed, the mean ratios and the worst ratios. `--scenario`
+is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed", or a rival with another order of
+scale-ins, such as "MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need
+to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time` and
+`--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`, `--window` and
+`--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -88,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
     parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
     parser.add_argument("--scale-down-timers", type=int, default=600, metavar="SECONDS")
+    parser.add_argument("--max-job-age", type=int, metavar="SECONDS", help="default: never")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
     return parser.parse_args()
 
@@ -106,6 +108,7 @@ def _config(asked: argparse.Namespace) -> Config:
         thresholds=Thresholds(cpu=share, memory=share),
         pod_deletion_cost=PodDeletionCost(asked.order),
         extender=ExtenderConfig(score=asked.score),
+        max_job_age_seconds=asked.max_job_age,
     )
 
 

@@ -106,6 +106,7 @@ def rate_limits(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits |
         **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),
         backing_off=chance.choice(({}, {"n00": 7})),
         peak_excess={key: chance.choice(RESERVES) for key in ("", *keys)},
+        old_jobs=chance.choice(({}, {}, {"n01": "work/job", "n02": "work/job"})),
         failed_writes=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
     )
 

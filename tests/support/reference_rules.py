@@ -366,6 +366,8 @@ class Counts:
             return True
         if node.name in rate_limits.backing_off or node.name in rate_limits.failed_writes:
             return True
+        if node.name in rate_limits.old_jobs and self.mutant != "old Jobs do not matter":
+            return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])
             marked = len([n for n in members if is_marked(n)]) + new

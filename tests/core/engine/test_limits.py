@@ -22,7 +22,13 @@ from core.marks.mark import Mark
 from core.marks.wellknown import BACKOFF_ANNOTATION, MARK_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import HOST_LABEL, NodeConstraints, Requirement, SelectorTerm
+from core.model.constraints import (
+    HOST_LABEL,
+    DisruptionFacts,
+    NodeConstraints,
+    Requirement,
+    SelectorTerm,
+)
 from core.model.humanize import timestamp
 from core.model.node import Effect, Node, Taint
 from core.model.now import Now
@@ -141,6 +147,7 @@ SOME_MARKED = Cluster.of(
         (SOME_MARKED, {}, RateLimits(pending_until=1), 2, "pods-pending"),
         (SIX, {}, RateLimits(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
         (SIX, {}, RateLimits(failed_writes={"n0": 2000, "n1": 2000}), 4, "mark-refused"),
+        (SIX, {}, RateLimits(old_jobs={"n0": "d/job", "n1": "d/job"}), 4, "old-job"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
         (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),
         (
@@ -1089,3 +1096,41 @@ def test_daemon_pod_may_be_unevaluable() -> None:
     odd = replace(pod("odd", "n0", 10, 10, daemon=True), unsupported=("spec.volumes",))
     cluster = Cluster.of(empty_nodes(2), [odd, pod("p", "n1", 100, 100)])
     assert removed_nodes(cluster, config()) == ["n0"]
+
+
+JOB: dict[str, Any] = {"owner_kind": "Job", "owner_name": "job", "created_seconds": NOW}
+COMPLETES = DisruptionFacts(completes=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "age", "blocks"),
+    [
+        ({}, 1800, True),
+        ({"owner_kind": "Workflow", "ties": COMPLETES}, 1800, True),
+        ({}, None, False),
+        ({"owner_kind": "ReplicaSet"}, 1800, False),
+        ({"created_seconds": None}, 1800, False),
+        ({"terminating": True}, 1800, False),
+        ({"daemon": True}, 1800, False),
+    ],
+)
+def test_node_is_not_marked_when_its_job_is_too_old(
+    changes: dict[str, Any], age: int | None, blocks: bool
+) -> None:
+    settings = replace(config(), max_job_age_seconds=age)
+    cluster = Cluster.of(empty_nodes(3), [replace(pod("job", "n0", 1, 1), **{**JOB, **changes})])
+    young = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1799)
+    assert not young.rate_limits.old_jobs
+    old = reconcile.reconcile(cluster, settings, young.state, NOW + 1800)
+    assert old.rate_limits.old_jobs == ({"n0": "d/job"} if blocks else {})
+    found = {why.code for one in old.plan.kept if one.node == "n0" for why in one.blockers}
+    assert ("old-job" in found) is blocks
+    assert not blocks or (young.requeue_at is not None and young.requeue_at <= NOW + 1800)
+
+
+def test_marked_node_stays_marked_when_its_jobs_are_old() -> None:
+    settings = replace(config(), max_job_age_seconds=1800)
+    nodes = [marked(node("n0"), Mark.SOFT, NOW), *empty_nodes(3)[1:]]
+    cluster = Cluster.of(nodes, [replace(pod("job", "n0", 1, 1), **JOB)])
+    found = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1800)
+    assert "n0" in {one.node for one in found.plan.removals}

@@ -84,6 +84,7 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "devices have no threshold",
         "everything is scalable",
         "groups have no minimum",
+        "old Jobs do not matter",
         "headroom is load",
         "headroom of one reach",
         "headroom releases marks",
