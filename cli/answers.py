@@ -12,6 +12,7 @@ from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
 from core.config.settings import Config
 from core.engine.plan import Plan
+from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from sim.report import RunMetric
@@ -41,6 +42,8 @@ class Planned:
     caveats: Sequence[Caveat]
     money: Money | None
     """Cost before and after the plan; None if no prices are configured."""
+    refused: Sequence[Blocker]
+    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

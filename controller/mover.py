@@ -527,7 +527,9 @@ class Mover:
         begun: list[MoveRecord] = []
 
         def decide(records: MoveRecords) -> MoveRecords | None:
-            begun[:] = [one for one in chosen.begin if one.uid not in records.moves]
+            moment = Now(self._clock.unix_seconds())
+            permitted = (one.record for one in chosen.begin if one.permit.is_valid(moment))
+            begun[:] = [one for one in permitted if one.uid not in records.moves]
             moves = {**records.moves, **{one.uid: one for one in begun}}
             return replace(records, moves=moves) if begun and self._its.leading() else None
 

@@ -80,7 +80,7 @@ class SimulatedMoves:
         if not any(True for _ in self._state.marked()):
             return
         context = self._context(plan, decode(self._data).records, now_ms)
-        for move in plan_moves(context).begin:
+        for move, _ in plan_moves(context).begin:
             self._begun.append(move.begun)
             self._store(decode(self._data).records.with_move(move))
             self._advance(context, move, result, now_ms)

@@ -50,7 +50,13 @@ def document(answer: Planned) -> dict[str, Any]:
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
         "prices": _money(answer.money) if answer.money else None,
+        "nothingBegins": refused(answer.refused),
     }
+
+
+def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
+    """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
+    return [{"code": one.code, "message": one.message, "until": one.until} for one in blockers]
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:

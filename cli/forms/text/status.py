@@ -43,7 +43,8 @@ def _head(status: ClusterStatus) -> Table:
     leads = (
         _leader(leader, status.now_seconds) if leader else "unknown: a dump does not contain it"
     )
-    rows = [*status.cluster_input.origin, ("leader", leads)]
+    refused = ((blocker.code, blocker.message) for blocker in status.refused)
+    rows = [*status.cluster_input.origin, ("leader", leads), *refused]
     if status.pending:
         pending = f"{status.pending:,}, of which {status.unschedulable:,} fit on no node"
         rows.append(("Pending pods", pending))
