@@ -13,6 +13,7 @@ from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
 from core.config.settings import Config
 from core.engine.plan import Plan
+from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from sim.report import RunMetric
@@ -45,6 +46,8 @@ class Planned:
     """What would empty each removable node."""
     money: Money | None
     """Cost before and after the plan; None if no prices are configured."""
+    refused: Sequence[Blocker]
+    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,9 @@ from core.edge.clock import Clock
 from core.edge.decode.kinds import NODES
 from core.edge.heap import growing
 from core.edge.logs import fields
+from core.engine.beginning import Permit
 from core.engine.unschedulable import WAIT_SECONDS
+from core.model.now import Now
 from core.surge.facts import AddMoves
 
 STALE_SECONDS: Final = 180
@@ -166,7 +168,13 @@ class Loop:
                 "a reconciliation reached its time limit; later ones try the remaining nodes",
                 extra=fields(seconds=PASS_SECONDS_MAX),
             )
-        live_view = LiveView(halted, self._view.nodes.get, self._view.occupied)
+        beginning = report.found.rate_limits.beginning
+
+        def permitted() -> bool:
+            moment = Now(self._clock.unix_seconds())
+            return isinstance(beginning, Permit) and beginning.is_valid(moment)
+
+        live_view = LiveView(halted, self._view.nodes.get, self._view.occupied, permitted)
         await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
     async def _finish(self, writing: asyncio.Task[PassReport]) -> None:
@@ -221,8 +229,10 @@ class Loop:
             await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
 
     async def _until_due(self) -> None:
-        """Wait until the interval has passed, or until a change cannot wait."""
+        """Wait until the interval has passed, a window opens, or a change cannot wait."""
         seconds = self._reconciler.config.controller.interval_seconds
+        if (opens := self._reconciler.opens_at) is not None:
+            seconds = min(seconds, max(opens - self._clock.unix_seconds(), 0))
         if self._reconciler.marks_may_block_pods:
             seconds = min(seconds, WAIT_SECONDS)
         try:

@@ -549,10 +549,12 @@ class Mover:
         begun: list[MoveRecord] = []
 
         def decide(records: MoveRecords) -> MoveRecords | None:
-            begun[:] = [one for one in chosen.begin if one.uid not in records.moves]
+            moment = Now(self._clock.unix_seconds())
+            permitted = (one.record for one in chosen.begin if one.permit.is_valid(moment))
+            begun[:] = [one for one in permitted if one.uid not in records.moves]
             if not begun or not self._its.leading():
                 return None
-            return records.with_begun(begun, Now(now))
+            return records.with_begun(begun, moment)
 
         try:
             stored = await self._book.change(decide)

@@ -22,6 +22,7 @@ from core.drain.context import DrainInput
 from core.drain.planner import NOTHING
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
+from core.engine.beginning import ALWAYS, Refusal
 from core.engine.leader_state import LeaderState
 from core.engine.planner import unlimited_time
 from core.engine.reconcile import PassResult, reconcile
@@ -111,6 +112,12 @@ class Reconciler:
     def last(self) -> PassResult | None:
         """Return the last result since this replica started leading, or None."""
         return self._last
+
+    @property
+    def opens_at(self) -> int | None:
+        """Return the Unix second at which something may begin again, or None."""
+        beginning = self._last.rate_limits.beginning if self._last else ALWAYS
+        return beginning.until if isinstance(beginning, Refusal) else None
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
         """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""

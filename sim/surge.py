@@ -81,7 +81,7 @@ class SimulatedMoves:
         if not any(True for _ in self._state.marked()):
             return
         context = self._context(plan, decode(self._data).records, now_ms)
-        begin = plan_moves(context).begin
+        begin = [one.record for one in plan_moves(context).begin]
         if begin:
             self._store(decode(self._data).records.with_begun(begin, context.now))
         for move in begin:

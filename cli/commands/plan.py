@@ -14,9 +14,11 @@ from cli.input.cluster_input import ClusterInput
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine import reconcile
+from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
+from core.model.now import Now
 from core.policies.all import POLICIES
 
 
@@ -82,6 +84,7 @@ def command(
             now,
         ),
         money=_money(cluster_input.cluster, config, plan),
+        refused=may_begin(config, Now(now)).blockers,
     )
     output.print_answer(answer, form)
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
+from core.config.schedule import Window
 from core.config.settings import API_VERSION, KIND, Config, Document
 from core.fields.structure import CONTROLLER, NAMED, RESTART, is_flattened
 
@@ -50,7 +51,8 @@ def grouped() -> Schema:
 def schema() -> Schema:
     """Return the JSON Schema of a configuration file."""
     pool = Pool(name="", node_selector=(), budget=Budget())
-    defaults = written(Config(budgets=Budgets(pools=(pool,))))
+    window = Window(start="", duration_seconds=0)
+    defaults = written(Config(budgets=Budgets(pools=(pool,)), schedule=(window,)))
     return {"$schema": DIALECT} | _with_defaults(flattened(grouped()), defaults)
 
 

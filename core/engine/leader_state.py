@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from core.capacity.usable import Amount
 from core.engine.arrivals import Arrivals, Counts, expected_pods
+from core.engine.beginning import Beginning, may_begin
 from core.engine.no_schedule import RecentReasons
 from core.engine.peak import Peak, RecentTemplates
 from core.engine.placement_hints import Hints
@@ -177,6 +178,8 @@ Ends = Mapping[str, tuple[int, ...]]
 class RateLimits:
     """Limits on new marks at this moment; all times are unix seconds."""
 
+    beginning: Beginning
+    """Whether anything may begin, according to `schedule` and `pauseUntil`."""
     cooling_until: int | None = None
     """End of the cooldown after the last node was added; None if it has ended."""
     pending_until: int | None = None
@@ -320,6 +323,7 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
     return RateLimits(
+        beginning=may_begin(snapshot.config, now),
         cooling_until=_end(state.node_added_at, cooldown.delay_after_add_seconds, now),
         pending_until=_end(state.pod_pending_at, cooldown.delay_after_pending_seconds, now),
         mark_interval_until=_end(state.last_mark_at, budgets.mark_interval_seconds, now),

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from core.config.settings import Config, Mode
+from core.engine.beginning import Beginning, Permit, Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable
 from core.guards.emptiness import occupying
@@ -66,10 +67,18 @@ class SurgeInput:
     """False if Ebb is being removed, so that all moves must end."""
 
 
+class NewMove(NamedTuple):
+    """A move to begin."""
+
+    record: MoveRecord
+    permit: Permit
+    """Permission to begin the move; it may end before the record is written."""
+
+
 class MovePlan(NamedTuple):
     """The moves of a reconciliation."""
 
-    begin: tuple[MoveRecord, ...]
+    begin: tuple[NewMove, ...]
     """Moves to begin now, in this order; their records are to be written first."""
     waits: tuple[Blocker, ...]
     """Why other pods of marked nodes are not moved now."""
@@ -104,6 +113,11 @@ class SurgeContext:
         """Return whether moves may be in progress."""
         config = self.surge_input.config
         return self.surge_input.allowed and config.surges and config.mode is Mode.ENFORCE
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """Return whether a move may begin now."""
+        return may_begin(self.surge_input.config, self.now)
 
     @cached_property
     def pods_pending(self) -> bool:
@@ -178,14 +192,17 @@ def plan_moves(context: SurgeContext) -> MovePlan:
     """Choose the moves to begin now."""
     if not context.allowed or not context.on:
         return MovePlan((), ())
-    return _Choice(context).plan()
+    beginning = context.beginning
+    if isinstance(beginning, Refusal):
+        return MovePlan((), tuple(beginning.blockers))
+    return _Choice(context, beginning).plan()
 
 
 class _Choice:
     """The moves chosen so far, and the limits on them."""
 
-    def __init__(self, context: SurgeContext) -> None:
-        self._context = context
+    def __init__(self, context: SurgeContext, permit: Permit) -> None:
+        self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
         moves = context.surge_input.records.moves.values()
         self._in_namespace = Counter(move.namespace for move in moves)
@@ -195,7 +212,7 @@ class _Choice:
             self._limits.max_in_cluster - len(moves), self._limits.max_per_hour - recent
         )
         self._with_quota = set(context.surge_input.objects.quotas)
-        self._begin: list[MoveRecord] = []
+        self._begin: list[NewMove] = []
         self._waits: list[Blocker] = []
 
     def plan(self) -> MovePlan:
@@ -243,7 +260,7 @@ class _Choice:
             begun=surge_input.now_seconds,
             deadline=surge_input.now_seconds + seconds,
         )
-        self._begin.append(record)
+        self._begin.append(NewMove(record, self._permit))
         self._busy.add(deployment.uid)
         self._left -= 1
         self._in_namespace[pod.namespace] += 1

@@ -9,8 +9,8 @@ value to that of each other setup for each seed, the mean ratios and the worst r
 is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed", or a rival with another order of
 scale-ins, such as "MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need
 to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time` and
-`--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`, `--window` and
-`--lookback` set the reserve of Ebb.
+`--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`, `--window`
+and `--lookback` set the reserve of Ebb.
 """
 
 import argparse

@@ -329,3 +329,55 @@ class TestPrices:
         assert plan_of(capsys, "--from-file", path)["prices"] is None
         assert main(["plan", "--from-file", path]) == 0
         assert "price" not in capsys.readouterr().out
+
+
+WHEN = """\
+apiVersion: kube-ebb.io/v1alpha1
+kind: EbbConfiguration
+eviction: enabled
+noScheduleAfter: 1h
+schedule:
+- {start: "0 0 29 2 *", duration: 1m}
+pauseUntil: "9999-12-31T23:59:59Z"
+"""
+
+
+@pytest.fixture
+def refusing(path: str, tmp_path: Path) -> list[str]:
+    config = tmp_path / "when.yaml"
+    config.write_text(WHEN)
+    return ["--from-file", path, "--config", str(config)]
+
+
+END = "nothing begins until 9999-12-31 23:59:59 UTC"
+
+
+def test_plan_and_status_say_until_when_nothing_begins(
+    refusing: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *refusing]) == 0
+    table = capsys.readouterr().out
+    assert f"No mark, surge move or eviction begins now (paused): {END}.\n" in table
+    assert "begins now (schedule): nothing begins until 20" in table
+    assert main(["status", *refusing]) == 0
+    assert END in capsys.readouterr().out
+    for command in ("plan", "status"):
+        assert main([command, *refusing, "-o", "json"]) == 0
+        found = orjson.loads(capsys.readouterr().out)["nothingBegins"]
+        assert [one["code"] for one in found] == ["paused", "schedule"]
+        assert found[0] == {"code": "paused", "message": END, "until": 253_402_300_799}
+        assert main([command, *refusing[:2], "-o", "json"]) == 0
+        assert orjson.loads(capsys.readouterr().out)["nothingBegins"] == []
+
+
+def test_explanation_says_until_when_nothing_begins(
+    refusing: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "node", C, *refusing, "-o", "json"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    for section in ("rateLimits", "notEvicted"):
+        assert [one["code"] for one in found[section][:2]] == ["paused", "schedule"]
+        assert found[section][0]["message"] == END
+        assert "pauseUntil" in found[section][0]["fix"]
+    assert main(["explain", "node", C, *refusing]) == 0
+    assert END in capsys.readouterr().out

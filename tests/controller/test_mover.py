@@ -26,6 +26,7 @@ from controller.mover import (
 from controller.stores.move_records import MoveRecordStore
 from controller.stores.scales import ScaleStore
 from controller.view import ClusterView
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
@@ -529,3 +530,28 @@ async def test_task_reacts_to_changes_and_due_steps(world: World) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     world.check_as_wanted("web", 1)
+
+
+async def test_move_finishes_after_its_window_has_closed(world: World) -> None:
+    """Another move does not begin."""
+    window = Window(start="0 0 * * *", duration_seconds=60)
+    world.config = replace(CONFIG, schedule=(window,))
+    world.deployments.create("web", "n1")
+    await world.turn()
+    assert world.events == [BEGAN]
+    world.deployments.create("db", "n1")
+    world.clock.seconds = NOW + 60
+    await world.turns()
+    assert world.outcomes() == {"moved": 1}
+    world.check_as_wanted("web", 1)
+    assert nodes_of(world.deployments.pods("db")) == ["n1"]
+    world.config = CONFIG
+    await world.turns()
+    assert world.outcomes() == {"moved": 2}
+
+
+async def test_no_move_begins_during_pause(world: World) -> None:
+    world.config = replace(CONFIG, pause_until_seconds=NOW + 3600)
+    world.deployments.create("web", "n1")
+    await world.turns()
+    assert (world.events, world.writes()) == ([], [])

@@ -54,6 +54,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
         "prices": _money(answer.money) if answer.money else None,
+        "nothingBegins": refused(answer.refused),
     }
 
 
@@ -64,6 +65,11 @@ def _emptying(one: Emptying) -> dict[str, Any]:
         "turnover": one.turnover,
         "staying": [_reason(blocker) for blocker in one.staying],
     }
+
+
+def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
+    """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
+    return [{"code": one.code, "message": one.message, "until": one.until} for one in blockers]
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:

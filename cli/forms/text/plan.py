@@ -16,6 +16,7 @@ from core.capacity.sums import limit_text
 from core.engine.plan import Plan, Removal, UnremovableNode
 from core.model.humanize import plural
 from core.model.quantity import format_bytes, format_millis
+from core.model.reason import Blocker
 from core.policies.all import POLICIES
 from core.policies.policy import PolicyMetric
 
@@ -41,6 +42,8 @@ def write(answer: Planned, out: Console) -> None:
         say(out, f"Marked, but no longer removable: {', '.join(plan.marked_infeasible)}")
     if answer.money:
         say(out, _prices(answer.money))
+    for blocker in answer.refused:
+        say(out, refusal(blocker))
     if metrics := _metrics_per_object(plan):
         say(out, "", metrics)
     say(out, "", _removals(answer, out.width) if plan.removals else "No node is removable.")
@@ -49,6 +52,11 @@ def write(answer: Planned, out: Console) -> None:
     if plan.kept:
         say(out, "", _unremovable(plan.kept))
     buffers.write(plan.buffers, out)
+
+
+def refusal(blocker: Blocker) -> str:
+    """Return the sentence that nothing may begin now, with the reason code."""
+    return f"No mark, surge move or eviction begins now ({blocker.code}): {blocker.message}."
 
 
 def _rule(answer: Planned) -> str:

@@ -44,7 +44,8 @@ def write(status: ClusterStatus, out: Console) -> None:
 def _head(status: ClusterStatus) -> Table:
     known = status.cluster_input.leader
     leads = _leader(known, status.now_seconds) if known else "unknown: a dump does not contain it"
-    rows = [*status.cluster_input.origin, ("leader", leads)]
+    refused = ((blocker.code, blocker.message) for blocker in status.refused)
+    rows = [*status.cluster_input.origin, ("leader", leads), *refused]
     if status.pending:
         pending = f"{status.pending:,}, of which {status.unschedulable:,} fit on no node"
         rows.append(("Pending pods", pending))

@@ -114,6 +114,8 @@ def test_plan_agrees_with_plain_plan(seeds: range) -> None:
         "temporary taints count",
         "pods end with their node",
         "reaches of target nodes are not checked",
+        "refusals are ignored",
+        "savings are ignored",
         "shares of all nodes",
         "smallest first",
         "taints are ignored",
