@@ -122,14 +122,19 @@ def pod(obj: PodObject) -> Pod | None:
         deletion_cost=_cost(annotations.cost),
         deletion_cost_ours=_cost(annotations.cost_ours),
     )
+    return _checked_size(found, meta, spec)
+
+
+def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
+    """Return the pod. Raises: InvalidInputError if it takes more than KEPT_BYTES_MAX of memory."""
     blocks = len(meta.labels) + len(spec.node_selector) + len(spec.affinity)
     blocks += len(spec.tolerations) + len(spec.topology_spread_constraints)
-    items = len(found.requests.extended)
+    items, ties = len(made.requests.extended), made.ties
     if ties is not NO_DISRUPTION_FACTS:
         items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
     if blocks > SMALL_BYTES or items > SMALL_ITEMS:
-        few_bytes(found, KEPT_BYTES_MAX)
-    return found
+        few_bytes(made, KEPT_BYTES_MAX)
+    return made
 
 
 def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
