@@ -64,10 +64,9 @@ def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
     if not seen.node:
         return idle
     drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
-    if isinstance(context.beginning, Permit):
-        drain = replace(drain, hard=idle.hard | {seen.node})
-    else:
-        drain = replace(drain, hard=idle.hard)
+    # Without a permit no mark becomes NoSchedule.
+    hardened = {seen.node} if isinstance(context.beginning, Permit) else set()
+    drain = replace(drain, hard=idle.hard | hardened)
     late = context.now.seconds - drain.state.progress >= drain_input.config.drain.timeout_seconds
     new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
     return _failed(drain) if late and not new else drain

@@ -6,8 +6,10 @@ Timed. The ends are computed in RateLimits; no limit reads the clock.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from core.config.budgets import Budget
@@ -182,13 +184,22 @@ class RemovalLimits:
         """Return a message if the zone of the node must not lose it, else None."""
         return self._zones.explain(node) if self._zones else None
 
+    @cached_property
+    def _cheap(self) -> Mapping[str, Fraction]:
+        """Return the price of each node whose removal saves too little, by name."""
+        config = self._survey.config
+        least = config.min_savings.hourly
+        if not least or not config.prices:
+            return {}
+        prices = {node.name: config.price_of(node.labels) for node in self._survey.cluster.nodes}
+        return {name: price for name, price in prices.items() if price < least}
+
     def min_savings(self, node: Node) -> str | None:
         """Return a message if the removal of the node saves too little, else None."""
-        config = self._survey.config
-        price, least = config.price_of(node.labels), config.min_savings
-        if price >= least.hourly or config.lacks_prices:
+        if (price := self._cheap.get(node.name)) is None:
             return None
-        return f"its price for an hour is {float(price):g}, minSavings is {float(least.hourly):g}"
+        least = self._survey.config.min_savings.hourly
+        return f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
 
     def min_untainted(self, node: Node) -> str | None:
         """Return a message if too few nodes without taints would remain, else None."""

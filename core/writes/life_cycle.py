@@ -121,8 +121,8 @@ class Event(Enum):
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
         (
-            "nothing is against a NoSchedule mark, and the node has been marked for "
-            "`noScheduleAfter`, or Ebb is draining it"
+            "nothing is against a NoSchedule mark, a window of `schedule` is open, and the node "
+            "has been marked for `noScheduleAfter`, or Ebb is draining it"
         ),
     )
     NO_SCHEDULE_BLOCKED = (

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from core.config.budgets import CapacityBuffers, Reserve
 from core.config.programs import ExtenderConfig
+from core.config.schedule import Window
 from core.config.settings import Config, Mode
 from core.model.pod import Pod
 from extender.view import View
@@ -44,6 +45,16 @@ def played(then: Config) -> tuple[list[Pod], list[Pod]]:
     ebb.tick(state, state.replace_node, START_MS + 20_000)
     ebb.close()
     return told, list(state.buffers)
+
+
+def test_simulation_ignores_settings_for_real_dates() -> None:
+    never = Window(start="0 0 29 2 *", duration_seconds=60)
+    given = replace(CONFIG, schedule=(never,), pause_until_seconds=2**40)
+    assert played(given) == played(CONFIG)
+    view = View(ExtenderConfig(), CONFIG.taint_key)
+    ebb = Ebb(given, view, Direct(view, given))
+    assert ebb.config == CONFIG
+    ebb.close()
 
 
 def test_buffers_match_recent_pods_and_survive_leader_change() -> None:
