@@ -20,8 +20,9 @@ class ScaleInOrder(StrEnum):
     FEWEST_PODS = "KEP-5982"
     """Pods on nodes with fewer active pods are deleted first."""
     BIN_PACK = "ScaleDownBinPack"
-    """Nodes are ranked by the requests of pods that no scale-in deletes, divided by the requests
-    of the other pods. Pods of nodes with a lower quotient are deleted first."""
+    """Nodes are ranked by the requests of pods that no scale-in deletes, those of DaemonSets
+    included, divided by the requests of the other pods. Pods of nodes with a lower quotient are
+    deleted first."""
 
 
 def deletion_costs(order: ScaleInOrder, places: Iterable[Place]) -> dict[str, int]:

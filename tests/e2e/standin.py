@@ -25,9 +25,8 @@ from core.model.resources import Resources
 from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
 from sim.cluster import DAEMON_REQUESTS, ClusterState, Place
 from sim.scale_in import ScaleInOrder, deletion_costs
-from sim.simulated_load import amount
 from tests.e2e.api import Api, Json, RefusedError
-from tests.e2e.objects import NODES, node
+from tests.e2e.objects import NODES
 from tests.e2e.observer import Observer
 from tests.e2e.plane import until
 
@@ -40,8 +39,6 @@ TIMERS = Timers(
     startup_ms=(200, 1000),
 )
 """Timers, shortened like those of the recorded runs."""
-SHAPE = amount(4000, 16_384, 0, 110) + DAEMON_REQUESTS
-"""Shape of the nodes of tests.e2e.objects, plus the DaemonSet requests of the simulation."""
 COSTS_SECONDS = 2.0
 """Time between two writes of pod deletion costs by CostWriter."""
 NewNode = Callable[[int], Json]
@@ -109,9 +106,10 @@ class StandIn:
         api: Api,
         observer: Observer,
         how: ScaleDown,
-        timers: Timers = TIMERS,
-        new_node: NewNode = lambda number: node(f"n-{number:02}"),
+        timers: Timers,
+        new_node: NewNode,
     ) -> None:
+        """*new_node*: returns a Node; all have the same shape."""
         self._api, self._observer, self._new_node = api, observer, new_node
         self.state = ClusterState()
         self._begin = time.monotonic()
@@ -119,6 +117,7 @@ class StandIn:
         self._order = count()
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._refused: set[str] = set()
+        # The autoscaler adds the DaemonSet requests of the simulation, which no live node has.
         shape = _decoded(new_node(0)).allocatable + DAEMON_REQUESTS
         self._autoscaler = Autoscaler(self, how, (shape,), SEED, timers)
         self.after(0, self._scan)
