@@ -179,7 +179,7 @@ class Ebb:
 
     def restart(self, config: Config) -> None:
         """Start a new leader, whose only state is what the Nodes contain."""
-        metrics = Metrics()
+        self.metrics = metrics = Metrics()
         self._pods = pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")
