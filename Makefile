@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check check-full e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock clean
+.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ check: lint ## lint, tests, and laws on 200 random clusters: run it before each 
 check-full: lint ## lint, tests with coverage, laws on 1,000 random clusters, mutants of the reference plan: CI runs it
 	$(TESTS) -m "not e2e and not law and not mutant" --cov
 	$(TESTS) -m "law or mutant"
+
+promtool: ## install promtool, which tests of alerts need, unless it exists (Debian, root)
+	command -v promtool || { apt-get update --quiet && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends prometheus; }
 
 e2e-tools: setup ## build the control plane and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
@@ -85,6 +89,8 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	mv docs/configuration.md.new docs/configuration.md
 	$(BIN)/python -m tests.support.life_cycle
 	$(BIN)/python -m tests.support.metrics_page
+	$(BIN)/python -m tests.support.alerts
+	$(BIN)/python -m tests.support.dashboard
 	$(BIN)/python -m tests.support.packages_page
 
 bench: setup ## print times, memory and ratios; the last three need e2e-tools

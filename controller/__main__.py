@@ -73,6 +73,7 @@ class _Controller:
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
         self._metrics = Metrics(self._namespace)
+        client.count_request = self._metrics.count_request
         self._decisions = DecisionLog(self._clock)
         self._view = ClusterView()
         name = os.environ.get("POD_NAME") or socket.gethostname()

@@ -115,6 +115,7 @@ class Loop:
                 await self._remove_no_schedule()
         else:
             self.pause_seconds = PAUSE_SECONDS
+            self._metrics.last_reconcile.set(self._clock.unix_seconds())
 
     async def _handle_stale_view(self) -> None:
         """Remove NoSchedule marks after STALE_SECONDS of a stale view, if the nodes are known."""

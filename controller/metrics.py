@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import Histogram
-
 from controller.stores.evictions import EvictionResult
+from core.accounts.account import Account
+from core.accounts.marks import AGAIN_SECONDS
+from core.accounts.pending import Cause
+from core.accounts.pools import NodeState, PoolFigures
+from core.accounts.savings import CREDIT_SECONDS_MAX
 from core.capacity.pool_totals import PoolTotals
 from core.capacity.sums import RESOURCE_NAMES
+from core.capacity.usable import Amount
 from core.edge import metrics
 from core.edge.metrics import MetricCollector, ReportedGauge, Samples
 from core.engine.plan import ReachSums, tightest
@@ -75,6 +79,25 @@ def _thresholds(reach: ReachSums) -> Iterable[tuple[str, float]]:
 
 def _reserved(cpu_cores: float, memory_bytes: int) -> Samples:
     return {("cpu", "core"): cpu_cores, ("memory", "byte"): memory_bytes}
+
+
+def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], Samples]:
+    """Return the samples of an amount of each pool, by pool, resource and unit."""
+
+    def samples(account: Account) -> Samples:
+        amounts = ((name, amount_of(pool)) for name, pool in account.pools.items())
+        return {
+            (name, *labels): value
+            for name, amount in amounts
+            for labels, value in _reserved(amount.cpu_millis / 1000, amount.memory_bytes).items()
+        }
+
+    return samples
+
+
+def _nodes_by_state(account: Account) -> Samples:
+    pools = account.pools.items()
+    return {(name, state): pool.states[state] for name, pool in pools for state in NodeState}
 
 
 def _reserved_allocatable(found: PassResult) -> Samples:
@@ -295,6 +318,57 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
 """Gauges that each reconciliation reports; each policy defines its own gauges."""
 
 
+ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
+    ReportedGauge(
+        "ebb_nodes",
+        "Nodes by pool and state, without virtual nodes. Each node is in one state.",
+        ("pool", "state"),
+        _nodes_by_state,
+    ),
+    ReportedGauge(
+        "ebb_pool_allocatable",
+        "Allocatable resources of the Ready and schedulable nodes of a pool.",
+        ("pool", "resource", "unit"),
+        _by_pool(lambda pool: pool.allocatable),
+    ),
+    ReportedGauge(
+        "ebb_pool_requests",
+        "Pod requests on the Ready and schedulable nodes of a pool.",
+        ("pool", "resource", "unit"),
+        _by_pool(lambda pool: pool.requests),
+    ),
+    ReportedGauge(
+        "ebb_pool_usable",
+        "Usable capacity of the Ready and schedulable nodes of a pool: the requests, and the free "
+        "capacity that pods of this cluster can use.",
+        ("pool", "resource", "unit"),
+        _by_pool(lambda pool: pool.usable),
+    ),
+    ReportedGauge(
+        "ebb_pending_pods",
+        "Pods that kube-scheduler could not place, by cause.",
+        ("cause",),
+        lambda account: {(cause,): account.pending.pods[cause] for cause in Cause},
+        {(cause,): 0 for cause in Cause},
+    ),
+    ReportedGauge(
+        "ebb_oldest_mark_timestamp_seconds",
+        "Time of the oldest mark on a node that is not released to the autoscaler; 0 if there is "
+        "none.",
+        (),
+        lambda account: {(): account.marks.oldest or 0},
+    ),
+    ReportedGauge(
+        "ebb_oldest_released_node_timestamp_seconds",
+        "Time since which the node has been released to the autoscaler that has waited longest; 0 "
+        "if there is none. A new leader counts from its first reconciliation.",
+        (),
+        lambda account: {(): account.savings.oldest_release or 0},
+    ),
+)
+"""Gauges of a leader's account."""
+
+
 def _published_gauges(namespace: str) -> Iterable[ReportedGauge[PassResult]]:
     """Return the gauges of the CapacityBuffers that Ebb publishes in *namespace*."""
 
@@ -348,20 +422,19 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             *PASS_GAUGES, *_published_gauges(namespace), is_valid=is_valid
         )
         self.registry.register(self.pass_gauges)
+        self.account_gauges: MetricCollector[Account] = MetricCollector(
+            *ACCOUNT_GAUGES, is_valid=is_valid
+        )
+        self.registry.register(self.account_gauges)
         self.leader = self._gauge("ebb_leader", "1 while this replica leads.")
         self.clock_offset = self._gauge(
             "ebb_clock_offset_seconds",
             "Wall clock minus the time that Ebb uses; not 0 after a jump of the wall clock.",
         )
-        self.watch_age = self._gauge(
-            "ebb_watch_age_seconds",
-            "Time since the API server last sent a list, an event or a bookmark of the resource. "
-            "Ebb does not reconcile while the age of any resource exceeds 3 minutes.",
-            "resource",
-        )
         self._add_reconcile()
         self._add_writes()
         self._add_surge()
+        self._add_account()
         self.config_good = self._gauge(
             "ebb_config_last_reload_successful",
             "1 if the configuration file was valid when it was last read.",
@@ -379,15 +452,19 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "nothing had changed since the last one.",
             result=("evaluated", "skipped"),
         )
-        self.reconcile_seconds = Histogram(
+        self.reconcile_seconds = self._histogram(
             "ebb_reconcile_duration_seconds",
             "Duration of a reconciliation, including its writes.",
-            buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-            registry=self.registry,
+            (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
         )
         self.reconcile_errors = self._counter(
             "ebb_reconcile_errors_total",
             "Reconciliations that ended with an exception; the log contains it.",
+        )
+        self.last_reconcile = self._gauge(
+            "ebb_reconcile_last_success_timestamp_seconds",
+            "Time at which this replica last ended a reconciliation without an exception; 0 if it "
+            "never did.",
         )
         self.reconcile_timeouts = self._counter(
             "ebb_reconcile_timeouts_total",
@@ -412,6 +489,12 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "Evictions of pods on marked nodes by result.",
             result=tuple(EvictionResult),
         )
+        self.mark_releases = self._counter(
+            "ebb_mark_releases_total",
+            "Marks that Ebb removed, by reason: a reason code, or `deadline-missed`, `leaving` "
+            "(another program is removing the node), `observe`, `not-removable`.",
+            reason=(),
+        )
         self.drain_failures = self._counter(
             "ebb_drain_failures_total",
             "Failed drains by reason code: why a pod could not be evicted, or that the cluster "
@@ -432,18 +515,16 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         self.surge_moves_in_progress = self._gauge(
             "ebb_surge_moves_in_progress", "Surge moves that have begun and not ended."
         )
-        self.surge_move_seconds = Histogram(
+        self.surge_move_seconds = self._histogram(
             "ebb_surge_move_duration_seconds",
             "Time from the record of a surge move to its end.",
-            buckets=(5, 10, 20, 30, 60, 120, 300, 600),
-            registry=self.registry,
+            (5, 10, 20, 30, 60, 120, 300, 600),
         )
-        self.surge_moved_pods_per_node = Histogram(
+        self.surge_moved_pods_per_node = self._histogram(
             "ebb_surge_moved_pods_per_removed_node",
             "Pods that surge moves took from a node before the node was removed. Nodes without "
             "moves do not count.",
-            buckets=(1, 2, 3, 5, 8, 13, 21, 34, 55),
-            registry=self.registry,
+            (1, 2, 3, 5, 8, 13, 21, 34, 55),
         )
         self.surge_write_errors = self._counter(
             "ebb_surge_write_errors_total",
@@ -454,3 +535,55 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
             "ebb_surge_forbidden",
             "1 if `surge` is enabled, but RBAC does not let Ebb patch deployments/scale.",
         )
+
+    def _add_account(self) -> None:
+        self.pending_pod_seconds = self._counter(
+            "ebb_pending_pod_seconds_total",
+            "Time for which pods were Pending after kube-scheduler could not place them, summed "
+            "over pods, by cause.",
+            cause=tuple(Cause),
+        )
+        self.repeated_marks = self._counter(
+            "ebb_repeated_marks_total",
+            f"Marks on nodes that had lost a mark at most {AGAIN_SECONDS // 60} minutes before.",
+        )
+        # Expected savings include real savings, so they are no values of one label.
+        self.expected_node_seconds = self._counter(
+            "ebb_expected_savings_node_seconds_total",
+            "Time that nodes would not exist if every node that the plan can remove were gone at "
+            "once, summed over nodes. In mode observe, it shows what mode enforce would save.",
+        )
+        self.expected_cost = self._counter(
+            "ebb_expected_savings_cost_total",
+            "Price of the nodes in `ebb_expected_savings_node_seconds_total` times hours, in the "
+            "unit of `prices`.",
+        )
+        self.estimated_node_seconds = self._counter(
+            "ebb_estimated_savings_node_seconds_total",
+            "Estimate of the real savings: time since the autoscaler removed nodes that Ebb had "
+            "released to it, summed over nodes. A node counts until its pool has as many nodes "
+            f"again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the leader that saw "
+            "the removal.",
+        )
+        self.estimated_cost = self._counter(
+            "ebb_estimated_savings_cost_total",
+            "Price of the nodes in `ebb_estimated_savings_node_seconds_total` times hours, in the "
+            "unit of `prices`.",
+        )
+
+    def report_account(self, before: Account, after: Account, *, changed: bool) -> None:
+        """Export the account of this leader; *before*: the account that was exported last.
+
+        *changed*: False if only the time has changed.
+        """
+        if changed:
+            self.account_gauges.report(after)
+        for cause in Cause:
+            seconds = after.pending.pod_seconds[cause] - before.pending.pod_seconds[cause]
+            self.pending_pod_seconds.labels(cause).inc(seconds)
+        self.repeated_marks.inc(after.marks.repeated - before.marks.repeated)
+        old, new = before.savings, after.savings
+        self.expected_node_seconds.inc(new.expected.node_seconds - old.expected.node_seconds)
+        self.expected_cost.inc(float(new.expected.cost - old.expected.cost))
+        self.estimated_node_seconds.inc(new.real.node_seconds - old.real.node_seconds)
+        self.estimated_cost.inc(float(new.real.cost - old.real.cost))

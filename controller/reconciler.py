@@ -17,6 +17,7 @@ from controller.writers import (
     Writers,
     makes_schedulable,
 )
+from core.accounts.account import Account
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING
@@ -95,12 +96,15 @@ class Reconciler:
         self._writers, self._record_event = Writers(nodes, metrics, record_event), record_event
         self._owner, self._metrics = owner, metrics
         self._deletion_costs, self._evictor = pod_actions or PodActions()
+        self.account = Account()
+        """Figures for operators, such as savings, from the reconciliations of this replica."""
         self.begin()
 
     def begin(self) -> None:
         """Forget earlier reconciliations when this replica starts leading."""
         # Another leader may have changed the cluster since.
         self._last: PassResult | None = None
+        self.account = self.account.restarted()
         self._failed_writes: set[str] = set()
         """Nodes whose mark could not be written, or whose NoSchedule mark could not be removed."""
         if self._evictor:
@@ -165,6 +169,8 @@ class Reconciler:
         self._metrics.reconciles.labels("skipped" if found.skipped else "evaluated").inc()
         if not found.skipped:
             self._metrics.pass_gauges.report(found)
+        before, self.account = self.account, self.account.observe(found)
+        self._metrics.report_account(before, self.account, changed=not found.skipped)
         costs = self._costs(cluster, config, found.state.scale_in_targets)
         return PassReport(config, found, writes, 0, costs, planned_drain)
 

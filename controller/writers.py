@@ -313,5 +313,7 @@ class Writers:
         if done is not None:
             kind = done.write.kind
             self._count(kind, WriteResult.SUCCESS)
+            if done.write.code:
+                self._metrics.mark_releases.labels(done.write.code).inc()
             self._record_event(done.stored[0], EVENT_REASONS[kind], done.write.note)
         return done

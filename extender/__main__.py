@@ -3,10 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from core.config.programs import ExtenderConfig
 from core.edge import http, program
 from core.edge.clock import Clock, SystemClock
+from core.edge.decode.kinds import AnyKind
 from core.edge.handshakes import Handshakes
 from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
@@ -35,7 +37,9 @@ async def _serve(start: program.Start) -> None:
     failed = Handshakes(metrics, clock).failed
     listen = config.extender.listen
     server = http.Server(app, listen, context, setting="extender.listen", failed=failed)
+    _report_ages(view, clock, metrics)
     async with await Client.connect(start.kubeconfig) as client, asyncio.TaskGroup() as tasks:
+        client.count_request = metrics.count_request
         watches: list[asyncio.Task[None]] = []
         for kind, selector in view.watches.items():
             sink = WatchSink(view, kind, view.freshness, clock, metrics)
@@ -48,6 +52,16 @@ async def _serve(start: program.Start) -> None:
         for watch in watches:
             watch.cancel()
         await server.stop()
+
+
+def _report_ages(view: View, clock: Clock, metrics: Metrics) -> None:
+    """Export the age of the view, for each watched kind."""
+
+    def age_seconds(kind: AnyKind) -> float:
+        return view.freshness.age_seconds(kind, clock.monotonic_seconds())
+
+    for kind in view.watches:
+        metrics.watch_age.labels(kind.resource).set_function(partial(age_seconds, kind))
 
 
 def _certificate_files(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:

@@ -59,6 +59,7 @@ def make_app(
         if certificate_required and not request.get_extra_info("peercert"):
             raise web.HTTPForbidden(text="a client certificate is required")
         body = await read_body(request, wire.BODY_BYTES_MAX)
+        metrics.last_prioritize.set(clock.unix_seconds())
         with metrics.prioritize_seconds.time():
             async with limiter.turn(request.remote):
                 return view.answer(body, clock.monotonic_seconds())

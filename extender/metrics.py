@@ -1,7 +1,5 @@
 """Define the Prometheus metrics of the extender."""
 
-from prometheus_client import Histogram
-
 from core.edge import metrics
 
 
@@ -17,10 +15,13 @@ class Metrics(metrics.WatchMetrics, metrics.TlsMetrics):
             "scores, because it was invalid, not allowed or cancelled.",
             result=("scored", "neutral", "refused"),
         )
-        self.prioritize_seconds = Histogram(
+        self.prioritize_seconds = self._histogram(
             "ebb_extender_prioritize_duration_seconds",
             "Time from the body of a prioritize call to its answer, including the time for which "
             "earlier calls of the same client delay it.",
-            buckets=metrics.SECONDS_BUCKETS,
-            registry=self.registry,
+            metrics.SECONDS_BUCKETS,
+        )
+        self.last_prioritize = self._gauge(
+            "ebb_extender_last_prioritize_timestamp_seconds",
+            "Time of the last prioritize call; 0 before the first one.",
         )

@@ -181,7 +181,7 @@ class Ebb:
         """Start a new leader, whose only state is what the Nodes contain."""
         # A simulation begins at no real date, so the settings for dates have no meaning.
         config = replace(config, schedule=(), pause_until_seconds=None)
-        metrics = Metrics()
+        self.metrics = metrics = Metrics()
         self._pods = pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(
             pods, metrics, AccessReview(pods.may, SystemClock(), "patch pods")

@@ -6,8 +6,9 @@ from pathlib import Path
 import yaml
 
 from controller.writers import EVENT_REASONS
-from tests.manifests.kustomize import containers, render
-from tests.support.metrics_page import ALERTS, EVENTS, LABELS, OTHER_EVENTS, PAGE, page, rows
+from core.edge.metrics import BETA
+from tests.manifests.kustomize import MANIFESTS, containers, documents, render
+from tests.support.metrics_page import EVENTS, LABELS, OTHER_EVENTS, PAGE, page, rows
 
 ROOT = Path(__file__).parents[1]
 EVENT = re.compile(r'^[A-Z]+: Final = "((?:[A-Z][a-z]+){2,})"$', re.MULTILINE)
@@ -25,12 +26,8 @@ def test_every_label_and_event_is_documented() -> None:
     assert code - {"AdmissionReview"} == {reason for reason, *_ in OTHER_EVENTS}
 
 
-def test_metrics_in_alerts_exist() -> None:
-    told = {one.name for one in rows()}
-    for when, _, _ in ALERTS:
-        named = set(re.findall(r"\bebb_\w+", when))
-        assert named
-        assert named <= told
+def test_metrics_with_the_level_beta_exist() -> None:
+    assert {one.name for one in rows()} >= BETA
 
 
 def test_scraped_ports_match_ports_of_pods() -> None:
@@ -39,6 +36,8 @@ def test_scraped_ports_match_ports_of_pods() -> None:
         for one in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     ]
     plain, monitor = blocks
+    (installed,) = documents(MANIFESTS / "components" / "prometheus-operator" / "podmonitor.yaml")
+    assert installed["spec"] == monitor["spec"]
     ports = {one["port"] for one in monitor["spec"]["podMetricsEndpoints"]}
     kept = plain["scrape_configs"][0]["relabel_configs"][1]["regex"]
     assert ports == set(kept.split("|"))

@@ -52,6 +52,7 @@ class _Webhook:
             controller=names.REPORTING,
             instance=os.environ.get("POD_NAME") or socket.gethostname(),
         )
+        client.count_request = self._metrics.count_request
         self._metrics.certificate_until.set_function(lambda: self._serving.valid_until)
 
     async def run(self) -> None:
@@ -105,6 +106,7 @@ class _Webhook:
             ),
         )
         self._health.checks["certificate"] = certificates.why_not_ready
+        self._metrics.ca_until.set_function(lambda: certificates.ca_valid_until)
         await certificates.keep()
 
 

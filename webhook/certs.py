@@ -89,7 +89,8 @@ class Certificates:
         self._serving, self._names, self._clock = serving, names, clock
         self._soak, self._reports = soak_seconds, reports
         self._repaired_at = -math.inf
-        self._signed_by = b""
+        self._signed_by, self.ca_valid_until = b"", 0
+        """The CA of the leaf, and its expiration time in Unix seconds; 0 if there is no leaf."""
         self._good_from = self._renew_at = 0
         self._untrusted: str | None = "the caBundle of the webhook has not been read yet"
         self._bundled_since: dict[bytes, float] = {}
@@ -286,7 +287,7 @@ class Certificates:
             return
         leaf = tls.make_leaf(trust.ca, self._names, now)
         self._serving.load(leaf)
-        self._signed_by = ca
+        self._signed_by, (_, self.ca_valid_until) = ca, tls.life(ca)
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3
         log.info("serving a new certificate", extra=fields(valid_until=self._serving.valid_until))

@@ -1,11 +1,9 @@
 """Define the Prometheus metrics of the webhook."""
 
-from prometheus_client import Histogram
-
 from core.edge import metrics
 
 
-class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
+class Metrics(metrics.ApiMetrics, metrics.TlsMetrics, metrics.EventMetrics):
     """Hold the metrics of the webhook."""
 
     def __init__(self) -> None:
@@ -21,9 +19,13 @@ class Metrics(metrics.TlsMetrics, metrics.EventMetrics):
             "Number of times a replica restored Ebb's CA in a caBundle after another writer had "
             "removed it.",
         )
-        self.review_seconds = Histogram(
+        self.review_seconds = self._histogram(
             "ebb_webhook_review_duration_seconds",
             "Time from the body of an admission review to its answer.",
-            buckets=metrics.SECONDS_BUCKETS,
-            registry=self.registry,
+            metrics.SECONDS_BUCKETS,
+        )
+        self.ca_until = self._gauge(
+            "ebb_webhook_ca_expiration_timestamp_seconds",
+            "Expiration time of the CA that signed the serving certificate; 0 if Ebb does not "
+            "manage the CA.",
         )

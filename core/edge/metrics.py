@@ -3,7 +3,9 @@
 Each program has one registry. Labels have a bounded number of values.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -11,6 +13,7 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
+    Histogram,
     disable_created_metrics,
     generate_latest,
 )
@@ -22,6 +25,47 @@ from prometheus_client.registry import Collector
 SECONDS_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 """Histogram buckets of requests that a program answers, seconds."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PACKAGE: Final = "kube-ebb"
+
+
+class Stability(StrEnum):
+    """Stability level of a metric, as in Kubernetes; docs/support-policy.md explains them."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+
+
+BETA: Final = frozenset(
+    {
+        "ebb_build_info",
+        "ebb_config_last_reload_successful",
+        "ebb_evictions_total",
+        "ebb_leader",
+        "ebb_marked_nodes",
+        "ebb_node_writes_total",
+        "ebb_reconcile_duration_seconds",
+        "ebb_reconcile_errors_total",
+        "ebb_reconcile_total",
+        "ebb_removable_nodes",
+        "ebb_serving_certificate_expiration_timestamp_seconds",
+        "ebb_surge_moves_total",
+        "ebb_unremovable_nodes",
+        "ebb_watch_age_seconds",
+        "ebb_webhook_reviews_total",
+    }
+)
+"""Metrics with the level BETA; all others are ALPHA."""
+
+
+def stability_of(name: str) -> Stability:
+    """Return the stability level of a metric."""
+    return Stability.BETA if name in BETA else Stability.ALPHA
+
+
+def help_text(name: str, meaning: str) -> str:
+    """Return the help text of a metric: its stability level, and its meaning."""
+    return f"[{stability_of(name)}] {meaning}"
+
 
 # The text format exports the creation time of each counter and histogram as a gauge of its own,
 # which nearly doubles the number of series. All counters of a program start with the process, and
@@ -40,14 +84,23 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
+        self.build_info = self._gauge(
+            "ebb_build_info", "1; the label has the version of the program.", "version"
+        )
+        self.build_info.labels(_version()).set(1)
 
     def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        return Gauge(name, meaning, labels, registry=self.registry)
+        return Gauge(name, help_text(name, meaning), labels, registry=self.registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
+        text = help_text(name, meaning)
+        return Histogram(name, text, buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, meaning: str, **labels: Iterable[str]) -> Counter:
         """Return a counter; every combination of the given label values is exported from 0 on."""
         # rate() and increase() do not see the first increment of a series that starts with it.
-        counter = Counter(name, meaning, tuple(labels), registry=self.registry)
+        text = help_text(name, meaning)
+        counter = Counter(name, text, tuple(labels), registry=self.registry)
         if labels:
             for values in product(*labels.values()):
                 counter.labels(*values)
@@ -58,11 +111,36 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class WatchMetrics(Metrics):
+class ApiMetrics(Metrics):
+    """Hold the metrics of a program that calls the API server."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.api_requests = self._counter(
+            "ebb_api_requests_total",
+            "Requests to the API server by verb and by the HTTP status of the answer; `error`: no "
+            "answer. Each try counts.",
+            verb=(),
+            code=(),
+        )
+
+    def count_request(self, verb: str, code: str) -> None:
+        """Count a request to the API server."""
+        self.api_requests.labels(verb, code).inc()
+
+
+class WatchMetrics(ApiMetrics):
     """Hold the metrics of a program that watches the API server."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.watch_age = self._gauge(
+            "ebb_watch_age_seconds",
+            "Time since the API server last sent a list, an event or a bookmark of the resource. "
+            "The controller does not reconcile while the age of a resource that it needs exceeds "
+            "3 minutes.",
+            "resource",
+        )
         self.watch_restarts = self._counter(
             "ebb_watch_restarts_total",
             "Watches of the API server that ended before their timeout.",
@@ -145,7 +223,8 @@ class MetricCollector(Collector, Generic[Report]):
     def _families_of(self, samples: Iterable[Samples]) -> tuple[GaugeMetricFamily, ...]:
         families = []
         for gauge, found in zip(self.gauges, samples, strict=True):
-            family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
+            text = help_text(gauge.name, gauge.meaning)
+            family = GaugeMetricFamily(gauge.name, text, labels=gauge.labels)
             for values, value in found.items():
                 family.add_metric(values, value)
             families.append(family)
@@ -154,3 +233,10 @@ class MetricCollector(Collector, Generic[Report]):
     def collect(self) -> Iterable[Metric]:
         """Return the gauges of the last report."""
         return self._families if self._is_valid() else self._initial
+
+
+def _version() -> str:
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:  # run from a tree that is not installed
+        return "unknown"

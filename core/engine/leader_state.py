@@ -15,7 +15,7 @@ from core.engine.reach_keys import ReachKeys, renamed
 from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.state import LastSeen, RememberedState
-from core.engine.unschedulable import feasible_unschedulable, is_unschedulable
+from core.engine.unschedulable import feasible_unschedulable
 from core.marks.mark import Mark, backoff_of
 from core.model.cluster import Cluster
 from core.model.now import Now
@@ -214,7 +214,7 @@ def observe(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> LeaderSt
     new = _new(state, cluster, nodes)
     words = ReachKeys.of([node.name for node in snapshot.node_order.nodes], snapshot.reaches.all)
     state = state.with_reach_keys(words).without_candidates(new)
-    waiting = _waiting(state, cluster, config.taint_key)
+    waiting = _waiting(state, snapshot)
     open_to_all = {name for name, one in snapshot.marks.items() if one.mark is not Mark.HARD}
     may_refuse = nodes.keys() - new - open_to_all
     return replace(
@@ -274,14 +274,14 @@ def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str
     return marked
 
 
-def _waiting(state: LeaderState, cluster: Cluster, taint_key: str) -> frozenset[str]:
+def _waiting(state: LeaderState, snapshot: ClusterSnapshot) -> frozenset[str]:
     """Return the unschedulable pods that some node admits, or admitted while they were pending."""
-    found = frozenset(pod.key for pod in feasible_unschedulable(cluster, taint_key))
+    waiting, taint_key = snapshot.unschedulable_pods, snapshot.config.taint_key
+    feasible = feasible_unschedulable(snapshot.cluster, taint_key, waiting)
+    found = frozenset(pod.key for pod in feasible)
     if found >= state.pending_pods:
         return found
-    return found | state.pending_pods.intersection(
-        pod.key for pod in cluster.pods if is_unschedulable(pod)
-    )
+    return found | state.pending_pods.intersection(pod.key for pod in waiting)
 
 
 def _added(state: LeaderState, cluster: Cluster, now: Now) -> int | None:

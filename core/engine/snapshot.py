@@ -17,7 +17,7 @@ from core.config.thresholds import Thresholds
 from core.engine.buffers import Offered, RequestedRoom, requested_rooms, requesting_buffers
 from core.engine.peak import RecentTemplates
 from core.engine.pod_index import Alike, PodIndex
-from core.engine.unschedulable import never_schedulable
+from core.engine.unschedulable import is_unschedulable, never_schedulable
 from core.guards.drainability import count_long_lived_pods
 from core.guards.drift import unprotectable
 from core.guards.emptiness import occupants
@@ -52,6 +52,8 @@ NO_REQUESTS: Final = Resources()
 NO_TEMPLATES: Final = RecentTemplates()
 WHOLE: Final = ""
 """Key for the whole cluster in mappings that are keyed by reach."""
+NO_POOL: Final = ""
+"""Name for the nodes that are in no pool."""
 BEYOND: Final = f"its reach (the nodes it can use) is beyond the {REACHES_MAX} that Ebb tracks"
 """Message for pods beyond the REACHES_MAX limit."""
 
@@ -118,6 +120,12 @@ class ClusterSnapshot:
     def _nodes_with_unreadable_pods(self) -> frozenset[str]:
         """Return the nodes with pods that could not be decoded."""
         return frozenset(pod.node or "" for pod in self.pod_index.unevaluable if pod.unreadable)
+
+    @cached_property
+    def unschedulable_pods(self) -> Sequence[Pod]:
+        """Return the pods that the scheduler could not place on any node."""
+        # Almost all pods have a node, and this condition is the cheapest.
+        return [pod for pod in self.cluster.pods if pod.node is None and is_unschedulable(pod)]
 
     @cached_property
     def node_order(self) -> NodeOrder:
@@ -383,11 +391,21 @@ class ClusterSnapshot:
             if node.name not in self.unschedulable_nodes and not node.virtual
         )
         names = (pool.name for pool in budgets.pools)
-        return pool_totals(accepting, self.pod_index.requests, names, self._pool_name)
+        return pool_totals(
+            accepting,
+            self.pod_index.requests,
+            names,
+            lambda node: self.pool_names.get(node.name),
+        )
 
-    def _pool_name(self, node: Node) -> str | None:
-        pool = self.config.budgets.pool_of(node.labels)
-        return pool.name if pool else None
+    @cached_property
+    def pool_names(self) -> Mapping[str, str]:
+        """Return the name of each node's pool by the name of the node, for nodes in pools."""
+        budgets = self.config.budgets
+        if not budgets.pools:
+            return {}
+        pools = ((node.name, budgets.pool_of(node.labels)) for node in self.cluster.nodes)
+        return {name: pool.name for name, pool in pools if pool is not None}
 
     def new_ledger(self, peak_excess: Mapping[str, Amount] | None = None) -> UtilizationLedger:
         """Return a new ledger; *peak_excess*: see RateLimits, by the key of a reach or WHOLE."""

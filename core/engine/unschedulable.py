@@ -119,13 +119,19 @@ class EmptyNodes:
         return self._judged.get(alike)
 
 
-def feasible_unschedulable(cluster: Cluster, taint_key: str) -> Iterator[Pod]:
+def feasible_unschedulable(
+    cluster: Cluster, taint_key: str, unschedulable: Iterable[Pod] | None = None
+) -> Iterator[Pod]:
     """Yield the unschedulable pods that some node would admit if it were empty.
+
+    *unschedulable*: all unschedulable pods of the cluster, if the caller knows them.
 
     A pod that no node could ever hold does not show a lack of capacity. Neither does a pod whose
     requests or node selectors are unknown. Such pods do not keep Ebb from marking nodes.
     """
-    waiting = [pod for pod in cluster.pods if is_unschedulable(pod) and pod.estimable]
+    if unschedulable is None:
+        unschedulable = filter(is_unschedulable, cluster.pods)
+    waiting = [pod for pod in unschedulable if pod.estimable]
     if waiting:
         empty_nodes = EmptyNodes(cluster, waiting, taint_key)
         yield from (pod for pod in by_namespace_in_turns(waiting) if empty_nodes.can_hold(pod))

@@ -7,7 +7,7 @@ being deleted. These rules follow from the behavior of Cluster Autoscaler. core.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
@@ -174,7 +174,10 @@ class NodePatchPlanner:
             for state in current:
                 if state in acts:
                     reserve_written = acts[state] is not Transition.REPAIR_TAINTS
-                    yield self._write(acts[state], node, self._note(event, node))
+                    write = self._write(acts[state], node, self._note(event, node))
+                    yield (
+                        replace(write, code=self._code(event, node)) if _unmarks(write) else write
+                    )
                     if event in LAST:
                         return
                     break
@@ -383,6 +386,14 @@ class NodePatchPlanner:
             case _:
                 return _SAME.get(event, event).meaning
 
+    def _code(self, event: Event, node: Node) -> str:
+        """Return the code of the reason for the release of a mark."""
+        if event is Event.DRAIN_FAILED:
+            return self._watch.failed[node.name].code
+        if event is Event.UNREMOVABLE and (blockers := self._kept.get(node.name)):
+            return blockers[0].code
+        return event.title.replace(" ", "-")
+
     def _why(self, event: Event, node: Node) -> str:
         """Return why the node is not removable, or is protected from the autoscaler."""
         why = self._kept.get(node.name, ())
@@ -486,6 +497,11 @@ _SAME: Final = {
     Event.DETAILS_REMOVED: Event.MARK_REMOVED,
 }
 """Events whose message is that of another event."""
+
+
+def _unmarks(write: Write[Node]) -> bool:
+    """Return whether the write removes the mark of a Node."""
+    return write.kind is WriteKind.RELEASE_MARK and mark_of(write.before.labels) is not None
 
 
 def _labels(kind: WriteKind, node: Node) -> Keys:

@@ -1,7 +1,7 @@
 """Define the writes to Nodes and Pods, and which of them are urgent."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -82,6 +82,8 @@ class Write(Generic[Object]):
     """Reason for the write, for operators."""
     taints: tuple[Taint, ...] | None = None
     """Complete list of taints, including those of others; None leaves the taints unchanged."""
+    code: str = field(default="", compare=False)
+    """Code of the reason for the release of a mark, for metrics; empty for other writes."""
 
     @classmethod
     def of(

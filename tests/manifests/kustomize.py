@@ -25,6 +25,8 @@ COMPONENTS: Final = (
     "capacity-buffers",
     "eviction",
     "surge",
+    "prometheus-operator",
+    "dashboard",
 )
 EXAMPLES: Final = ("self-managed", "managed")
 KNOWN: Final = {"apiVersion", "kind", "resources", "components", "patches", "images", "labels"}

@@ -12,9 +12,8 @@ import core.edge.metrics
 import extender.metrics
 import webhook.metrics
 from controller import config_reload, evictor, mover
-from controller.loop import STALE_SECONDS
 from controller.writers import EVENT_REASONS
-from core.edge.metrics import MetricCollector
+from core.edge.metrics import MetricCollector, stability_of
 from core.engine.plan import REACHES_SHOWN
 from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.surge.records import MoveOutcome
@@ -76,118 +75,9 @@ spec:
   - port: prioritize
 ```
 
-## Alerts
-
-| expression | for | meaning |
-|---|---|---|
+The component `manifests/components/prometheus-operator` has this PodMonitor, and the alerts of
+[alerts.md](alerts.md). The component `manifests/components/dashboard` has a Grafana dashboard.
 """
-ALERTS: Final = (
-    (
-        "(sum(ebb_leader) or vector(0)) != 1",
-        "5m",
-        (
-            "no replica leads, or two replicas do; without a leader, Ebb neither marks nodes nor "
-            "removes marks"
-        ),
-    ),
-    (
-        f"max by (resource) (ebb_watch_age_seconds) > {STALE_SECONDS}",
-        "5m",
-        (
-            "the API server has sent nothing about the resource for too long, so the "
-            "controller makes no plans: see its log"
-        ),
-    ),
-    (
-        "increase(ebb_reconcile_errors_total[15m]) > 0",
-        "",
-        "a reconciliation ended with an exception: the log contains the stack trace",
-    ),
-    (
-        "increase(ebb_reconcile_timeouts_total[1h]) > 0",
-        "1h",
-        (
-            "reconciliations reach their time limit, and nodes that they have not evaluated have "
-            "the reason `time-box`: give the controller a faster CPU"
-        ),
-    ),
-    (
-        'sum by (operation) (increase(ebb_node_writes_total{result="error"}[15m])) > 0',
-        "15m",
-        (
-            "writes to Nodes fail: check RBAC and admission webhooks; the log contains the answer"
-            " of the API server"
-        ),
-    ),
-    (
-        "ebb_config_last_reload_successful == 0",
-        "5m",
-        (
-            "the configuration file is invalid, so the previous configuration remains in use: see"
-            " the Event `ConfigurationRefused`"
-        ),
-    ),
-    (
-        "0 < ebb_serving_certificate_expiration_timestamp_seconds < time() + 86400",
-        "",
-        (
-            "the serving certificate of the webhook or the extender expires within a day, and has "
-            "not been renewed. After the certificate of the webhook has expired, the API server's "
-            "calls to it fail, so the controller writes the taints a little later. After that of "
-            "the extender has expired, kube-scheduler gets no scores"
-        ),
-    ),
-    (
-        "increase(ebb_webhook_ca_bundle_repairs_total[15m]) > 2",
-        "",
-        "another writer removes Ebb's CA from the `caBundle`: see [GitOps](install.md#gitops)",
-    ),
-    (
-        'increase(ebb_tls_handshake_failures_total{reason="certificate"}[15m]) > 0',
-        "15m",
-        (
-            "TLS connections to Ebb fail, because Ebb or its client (the API server or "
-            "kube-scheduler) rejects the certificate of the other: check the CA bundles"
-        ),
-    ),
-    (
-        "ebb_unreadable_objects > 0",
-        "1h",
-        (
-            "Ebb cannot decode some objects. The log names them, and [Unreadable "
-            "objects](how-it-works.md#unreadable-objects) lists the consequences for each kind"
-        ),
-    ),
-    (
-        "abs(ebb_clock_offset_seconds) > 60",
-        "15m",
-        "the wall clock has jumped: check NTP, then restart the controller to use the new time",
-    ),
-    (
-        "ebb_eviction_forbidden == 1",
-        "5m",
-        "`eviction` is enabled without RBAC permission: install `manifests/components/eviction`",
-    ),
-    (
-        "ebb_surge_forbidden == 1",
-        "5m",
-        "`surge` is enabled without RBAC permission: install `manifests/components/surge`",
-    ),
-    (
-        'rate(ebb_extender_prioritize_requests_total{result!="scored"}[10m]) > 0',
-        "10m",
-        (
-            "the extender does not rank nodes: its view of the cluster is too old, so all nodes "
-            "get the same score (`neutral`), or calls of kube-scheduler are invalid (`refused`)"
-        ),
-    ),
-    (
-        "increase(ebb_event_write_failures_total[1h]) > 0",
-        "",
-        "Events were lost: check RBAC; the log contains the answer of the API server",
-    ),
-)
-"""PromQL expressions of alerts, for how long each must hold, and what the alert means."""
 OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.MOVED: "the pod was replaced",
     MoveOutcome.OTHER_POD: "another pod was deleted",
@@ -207,6 +97,10 @@ OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.GONE: "the Deployment was deleted",
 }
 LABELS: Final[Mapping[str, str]] = {
+    "cause": "why a pod is Pending: `mark`: a node with a NoSchedule mark has room for it; "
+    "`room`: no node has room; `other`: no node could hold the pod even if it were empty, Ebb "
+    "cannot evaluate its constraints, or kube-scheduler has not retried it since there is room",
+    "code": "HTTP status of the answer; `error`: no answer",
     "effect": "effect of the taint of a mark",
     "operation": "what a write does, as in [the life cycle of a mark](life-cycle.md). "
     "`mark` includes *restore the details* and *extend the deadline*; `release_mark` includes "
@@ -214,7 +108,8 @@ LABELS: Final[Mapping[str, str]] = {
     "outcome": "how a surge move ended: "
     + "; ".join(f"`{one}`: {meaning}" for one, meaning in OUTCOMES.items()),
     "pool": "name of a pool in `pools`; for the metrics `ebb_underutilized_count_*`, in "
-    "`underutilizedCount.pools`",
+    "`underutilizedCount.pools`. For `ebb_nodes`, `ebb_pool_allocatable`, `ebb_pool_requests` and "
+    "`ebb_pool_usable` it is also empty, for nodes in no pool",
     "reach": f"name of a reach, as in `ebb plan`; at most {REACHES_SHOWN} reaches",
     "reason": "code of a [reason](reasons.md). For watches, why the watch ended: "
     "`expired` (410), `restored` (etcd was restored from a backup), `throttled` (429), `timeout`, "
@@ -228,7 +123,14 @@ LABELS: Final[Mapping[str, str]] = {
     "about all writes that did not succeed. For evictions: `evicted`; `gone`: the pod no longer "
     "exists; `refused`: the API server refused the eviction, for example because of a "
     "PodDisruptionBudget; `error`: no answer",
+    "state": "state of a node in the latest plan: `leaving`: another program is deleting or "
+    "draining it; `released`: marked, and released to the autoscaler; `reserved`: empty, and kept "
+    "for expected pods; `marked`: marked, and neither released nor reserved; `unschedulable`: not "
+    "marked, and cordoned or not Ready; `removable`: not marked, and the plan can remove it; "
+    "`needed`: any other node",
     "unit": "`core` or `byte`",
+    "verb": "verb of the Kubernetes API, such as `list`",
+    "version": "version of the program",
 }
 """Values of each label, with their meanings."""
 EVENTS: Final[Mapping[StrEnum, str]] = {
@@ -309,6 +211,12 @@ class Row(NamedTuple):
     programs: tuple[str, ...] = ()
     """The programs that serve the metric."""
 
+    @property
+    def series(self) -> frozenset[str]:
+        """Return the names of its series: a histogram has three."""
+        ends = ("_bucket", "_count", "_sum") if self.type == "histogram" else ("",)
+        return frozenset(f"{self.name}{end}" for end in ends)
+
 
 def rows() -> list[Row]:
     """Return the metrics of all programs, sorted by name, with the programs that serve each."""
@@ -339,7 +247,8 @@ def _row(metric: Any) -> Row:
     total = "_total" if family.type == "counter" else ""
     labels = metric._labelnames
     values = _values(labels, metric._metrics if labels else ())
-    return Row(f"{family.name}{total}", family.type, values, family.documentation)
+    meaning = family.documentation.partition("] ")[2]
+    return Row(f"{family.name}{total}", family.type, values, meaning)
 
 
 def _values(
@@ -355,7 +264,6 @@ def _values(
 def page() -> str:
     """Return the page as Markdown."""
     parts = (
-        (f"| `{_cell(when)}` | {span} | {meaning} |" for when, span, meaning in ALERTS),
         _metrics(),
         _labels(),
         _events(),
@@ -372,11 +280,16 @@ def _metrics() -> Iterator[str]:
         "",
         "## Metrics",
         "",
-        "The column *served by* names the programs that serve a metric. Every program also serves",
-        "`process_*` and `python_gc_*`. There are no `_created` series.",
+        "The column *served by* names the programs that serve a metric. Every program also",
+        "serves `process_*` and `python_gc_*`. There are no `_created` series. The column",
+        "*level* has the [stability level](support-policy.md#metrics-and-events).",
         "",
-        "| metric | served by | type | labels | meaning |",
-        "|---|---|---|---|---|",
+        "Series exist from the start for the label values in the table. For other labels, a",
+        "series appears when its value is first seen. A controller of 5,000 nodes and three",
+        "pools has fewer than 700 series, and at most 25 more for each further pool.",
+        "",
+        "| metric | level | served by | type | labels | meaning |",
+        "|---|---|---|---|---|---|",
     )
     for row in rows():
         programs = ", ".join(f"`{program}`" for program in row.programs)
@@ -384,7 +297,8 @@ def _metrics() -> Iterator[str]:
             f"`{label}`: {', '.join(values)}" if values else f"`{label}`"
             for label, values in row.labels.items()
         )
-        yield f"| `{row.name}` | {programs} | {row.type} | {labels} | {_cell(row.meaning)} |"
+        head = f"| `{row.name}` | {stability_of(row.name)} | {programs} | {row.type}"
+        yield f"{head} | {labels} | {_cell(row.meaning)} |"
 
 
 def _labels() -> Iterable[str]:

@@ -46,6 +46,16 @@ WATCH_SECONDS: Final = 300
 """Time after which the server ends a watch; it is then resumed from the last resourceVersion."""
 MERGE_PATCH: Final = "application/merge-patch+json"
 USER_AGENT: Final = "kube-ebb"
+VERBS: Final[Mapping[str, str]] = {
+    "GET": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+"""Verbs of the Kubernetes API by HTTP method; a GET may also be a list or a watch."""
+NO_ANSWER: Final = "error"
+"""Code of a request without an answer, for metrics."""
 
 _DENIAL: Final = re.compile(r'admission webhook "|\S+( "[^"]*")? is forbidden: (?!User ")')
 """Beginning of the API server's message if admission denies an object.
@@ -94,6 +104,8 @@ class Client:
     ) -> None:
         self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
+        self.count_request: Callable[[str, str], None] = lambda *_: None
+        """Counts a request, given its verb and the code of its answer."""
         self._retired: deque[aiohttp.ClientSession] = deque()
         """Sessions with a previous client certificate, whose watches may still be open."""
         if plugin is not None:
@@ -324,15 +336,19 @@ class Client:
         if method == "PATCH":
             headers["Content-Type"] = MERGE_PATCH
         await self._renew_credentials()
+        code = NO_ANSWER
         try:
             prepared = await self._api.param_serialize(
                 method, path, None, given, headers, body, auth_settings=[BEARER]
             )
             answer = await self._api.call_api(*prepared, _request_timeout=seconds_max)
+            code = str(answer.response.status)
         except ApiException as fault:
             raise ApiError(fault.status or 0, str(fault.reason)) from fault
         except (TimeoutError, aiohttp.ClientError, OSError) as fault:
             raise _unreachable(fault) from fault
+        finally:
+            self.count_request(_verb(method, query or {}), code)
         response: aiohttp.ClientResponse = answer.response
         if response.status < 300:
             return response
@@ -374,6 +390,13 @@ def answered(decoder: msgspec.json.Decoder[Wire_], raw: Bytes) -> Wire_:
         if repaired != given:
             return answered(decoder, repaired)
         raise GarbledError(f"API server: unexpected answer: {fault}") from fault
+
+
+def _verb(method: str, query: Mapping[str, str | None]) -> str:
+    """Return the verb of a request."""
+    if method == "GET" and "limit" in query:
+        return "list"
+    return "watch" if "watch" in query else VERBS[method]
 
 
 def _message(body: bytes) -> str:

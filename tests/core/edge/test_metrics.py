@@ -16,9 +16,12 @@ def families(of: metrics.Metrics) -> set[str]:
 
 
 def test_program_exposes_its_own_series_and_needed_shared_ones() -> None:
-    watches, tls, events, scores, reviews, engine = (
-        families(made())
+    every = families(metrics.Metrics())
+    assert every == {"ebb_build_info"}
+    api, watches, tls, events, scores, reviews, engine = (
+        families(made()) - every
         for made in (
+            metrics.ApiMetrics,
             metrics.WatchMetrics,
             metrics.TlsMetrics,
             metrics.EventMetrics,
@@ -27,9 +30,11 @@ def test_program_exposes_its_own_series_and_needed_shared_ones() -> None:
             controller.metrics.Metrics,
         )
     )
-    assert families(metrics.Metrics()) == set()
-    assert (scores & engine, scores & reviews, reviews & engine) == (watches, tls, events)
-    assert watches == {
+    assert (scores & engine, scores & reviews) == (watches, tls | api)
+    assert reviews & engine == events | api
+    assert api == {"ebb_api_requests"}
+    assert watches - api == {
+        "ebb_watch_age_seconds",
         "ebb_watch_restarts",
         "ebb_decode_errors",
         "ebb_unreadable_objects",
@@ -40,7 +45,7 @@ def test_program_exposes_its_own_series_and_needed_shared_ones() -> None:
     }
     assert events == {"ebb_event_write_failures"}
     assert {name.split("_")[1] for name in scores - watches - tls} == {"extender"}
-    assert {name.split("_")[1] for name in reviews - tls - events} == {"webhook"}
+    assert {name.split("_")[1] for name in reviews - tls - events - api} == {"webhook"}
     assert not any(name.startswith(("ebb_extender", "ebb_webhook")) for name in engine)
     assert "ebb_config_last_reload_successful" in engine
 

@@ -1,0 +1,1 @@
+"""Derive figures for operators from reconciliations: savings, pending pods, states of nodes."""

@@ -1,0 +1,56 @@
+"""Count nodes that are marked again soon after their mark was removed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.engine.reconcile import PassResult
+from core.marks.mark import is_released_to_autoscaler
+
+AGAIN_SECONDS: Final = 3600
+"""Time within which a new mark on the same node counts as a repeated mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkAccount:
+    """The marks of the last reconciliation, and those that were removed recently."""
+
+    repeated: int = 0
+    """Number of marks on nodes whose previous mark was removed at most AGAIN_SECONDS before."""
+    marked: frozenset[str] = frozenset()
+    removed_at: Mapping[str, int] = field(default_factory=dict)
+    """Time at which each existing node lost its mark, within AGAIN_SECONDS; unix seconds."""
+    oldest: int | None = None
+    """Time of the oldest mark on a node that is not released to the autoscaler, unix seconds."""
+
+    def observe(self, found: PassResult) -> "MarkAccount":
+        """Return the account after a reconciliation."""
+        snapshot, at = found.snapshot, found.at
+        marked = frozenset(snapshot.marks)
+        recent = {
+            name: since
+            for name, since in self.removed_at.items()
+            if at - since <= AGAIN_SECONDS and name in snapshot.node_order.ids
+        }
+        repeated = len((marked - self.marked) & recent.keys())
+        staying = snapshot.node_order.ids.keys() - snapshot.leaving_nodes
+        lost = (self.marked - marked) & staying
+        removed_at = {name: since for name, since in recent.items() if name not in marked}
+        return MarkAccount(
+            repeated=self.repeated + repeated,
+            marked=marked,
+            removed_at=removed_at | dict.fromkeys(lost, at),
+            oldest=_oldest(found),
+        )
+
+
+def _oldest(found: PassResult) -> int | None:
+    """Return the time of the oldest mark on a node that is not released to the autoscaler."""
+    snapshot, marks = found.snapshot, found.state.recent_marks
+    nodes, ids = snapshot.node_order.nodes, snapshot.node_order.ids
+    times = (
+        marks[name].since
+        for name in snapshot.marks
+        if not is_released_to_autoscaler(nodes[ids[name]])
+    )
+    return min((since for since in times if since), default=None)

@@ -1,0 +1,113 @@
+"""Metrics of the account of a leader, and the number of series of the controller."""
+
+from fractions import Fraction
+
+import pytest
+
+from controller.metrics import Metrics
+from controller.reconciler import Reconciler
+from core.accounts.account import Account
+from core.config.budgets import Budget, Budgets, Pool
+from core.config.prices import Price
+from core.config.settings import Config
+from core.edge.decode.kinds import KINDS
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import reconcile
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.node import Node
+from core.model.pod import Pod
+from tests.support.builders import config, marked, node, pod
+
+T = 10**9
+SERIES_MAX = 700
+SERIES_PER_POOL_MAX = 25
+REACHES = 12
+
+
+class Nodes:
+    """A store that nothing is written to."""
+
+    async def get(self, key: str) -> None:
+        raise AssertionError(key)
+
+    async def write(self, write: object, version: str) -> tuple[Node, str]:
+        raise AssertionError(write, version)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_account_of_reconciler_is_exported_and_counters_survive_the_loss_of_the_lease() -> None:
+    metrics = Metrics()
+    prices = (Price(node_selector=(), price=Fraction(3)),)
+    settings = config(prices=prices)
+    reconciler = Reconciler(settings, Nodes(), owner="me", metrics=metrics)
+    full = pod("p", "a", 3900, 7900)
+    released = marked(node("z"), since=T)
+    for nodes, at in ((["a"], T + 10), (["a"], T + 3610 // 10)):
+        if at == T + 10:
+            reconciler.evaluate(Cluster.of([node("a"), released], [full]), T)
+        reconciler.evaluate(Cluster.of([node(name) for name in nodes], [full]), at)
+    saved = "ebb_estimated_savings_node_seconds_total"
+    assert value(metrics, saved) == 351
+    assert value(metrics, "ebb_estimated_savings_cost_total") == pytest.approx(3 * 351 / 3600)
+    assert value(metrics, "ebb_nodes", pool="", state="needed") == 1
+    assert value(metrics, "ebb_nodes", pool="", state="leaving") == 0
+    reconciler.begin()
+    reconciler.evaluate(Cluster.of([node("a")], [full]), T + 1000)
+    assert value(metrics, saved) == 351
+    metrics.is_leading = lambda: False
+    assert value(metrics, saved) == 351
+    assert value(metrics, "ebb_nodes", pool="", state="needed") is None
+
+
+def large(pools: int) -> Metrics:
+    """Return the metrics of a leader of 5,000 nodes with as many reaches as metrics show."""
+    labels = [
+        {"pool": f"p{n % max(pools, 1)}", "reach": f"r{n % (2 * REACHES)}"} for n in range(5000)
+    ]
+    nodes = [
+        node(f"n{n}", labels=labels[n], extended=(("nvidia.com/gpu", 8),)) for n in range(5000)
+    ]
+    pods: list[Pod] = []
+    for n in range(2 * REACHES):
+        placing = NodeConstraints(
+            node_selector=(("reach", f"r{n}"),), extended=("nvidia.com/gpu",)
+        )
+        pods.append(
+            pod(f"w{n}", f"n{n}", 100, 100, placing=placing, extended=(("nvidia.com/gpu", 1),))
+        )
+    found = tuple(
+        Pool(name=f"p{n}", node_selector=(("pool", f"p{n}"),), budget=Budget())
+        for n in range(pools)
+    )
+    metrics = Metrics()
+    result = reconcile(
+        Cluster.of(nodes, pods), Config(budgets=Budgets(pools=found)), LeaderState(), T
+    )
+    metrics.pass_gauges.report(result)
+    metrics.report_account(Account(), Account().observe(result), changed=True)
+    for kind in KINDS:
+        metrics.watch_age.labels(kind.resource).set(1)
+        metrics.unreadable_objects.labels(kind.resource).set(0)
+        for verb in ("list", "watch"):
+            metrics.count_request(verb, "200")
+    for code in ("200", "201", "404", "409", "429", "500", "error"):
+        for verb in ("get", "create", "patch", "update", "delete"):
+            metrics.count_request(verb, code)
+    return metrics
+
+
+def series(metrics: Metrics) -> int:
+    return sum(not line.startswith("#") for line in metrics.text().decode().splitlines())
+
+
+def test_number_of_series_is_bounded() -> None:
+    """The label values that are rare, such as codes, are counted as if all had been seen."""
+    three, four = series(large(3)), series(large(4))
+    codes = 40
+    """Reason codes of a real cluster at one time; each has a series in two metrics."""
+    assert three + 2 * codes < SERIES_MAX, three
+    assert four - three <= SERIES_PER_POOL_MAX
