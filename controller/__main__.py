@@ -30,7 +30,7 @@ from controller.report_server import ReportServer
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.evictions import EvictionStore
 from controller.stores.lease import LeaseStore
-from controller.stores.move_records import MoveRecordStore
+from controller.stores.move_records import MoveRecordStore, read_access
 from controller.stores.scales import PATCH_SCALE, ScaleStore
 from controller.taint_key import TaintKey
 from controller.view import ClusterView
@@ -184,6 +184,7 @@ class _Controller:
             why_unknown=self._why_surge_unknown,
             scale_access=self._access(PATCH_SCALE, "patch deployments/scale", clock),
             cost_access=self._access(PATCH_PODS, "patch pods", clock),
+            record_access=self._access(read_access(self._namespace), "read surge moves", clock),
             record_event=self._record_move,
             report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )

@@ -125,6 +125,8 @@ class Surroundings:
     """Returns why the objects that moves depend on are unknown or outdated, or None."""
     scale_access: AccessReview
     cost_access: AccessReview
+    record_access: AccessReview
+    """Access to read the ConfigMap; asked for only while surge moves are disabled."""
     record_event: Callable[[Regarding, str, str, EventType], None] = lambda *_: None
     """Writes an Event with a reason and a note."""
     report_forbidden: Callable[[str, str], None] = lambda *_: None
@@ -305,17 +307,27 @@ class Mover:
         missing = config.surges and not self._book.exists
         if self._loaded and not (missing and now >= self._load_at):
             return
-        self._load_at = now + RELOAD_SECONDS
-        try:
-            await self._book.load()
-        except ApiError as fault:
-            if not fault.forbidden:
-                raise
+        if not config.surges:
+            # Without the component surge, a read would be refused in every installation.
+            await self._its.record_access.refresh()
+            if self._its.record_access.allowed is None:
+                return
+        if config.surges or self._its.record_access.allowed:
+            self._load_at = now + RELOAD_SECONDS
+            await self._read_records()
         if not self._loaded:
             self.note_records(self._book.records)
         self._loaded = True
         if config.surges and not self._book.exists:
             self._complain(NO_RECORDS)
+
+    async def _read_records(self) -> None:
+        """Read the records; without permission there are none. Raises: UnavailableError."""
+        try:
+            await self._book.load()
+        except ApiError as fault:
+            if not fault.forbidden:
+                raise
 
     def _complain(self, note: str) -> None:
         """Report once why no move begins."""

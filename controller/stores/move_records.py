@@ -13,6 +13,16 @@ from core.surge.records import CONFIG_MAP
 CALL_SECONDS_MAX: Final = 10.0
 
 
+def read_access(namespace: str) -> Mapping[str, str]:
+    """Return the access to read the ConfigMap in Ebb's namespace."""
+    return {
+        "verb": "get",
+        "resource": "configmaps",
+        "namespace": namespace,
+        "name": CONFIG_MAP,
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecords:
     """The ConfigMap, as read or written."""

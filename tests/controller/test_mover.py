@@ -80,7 +80,7 @@ class World:
         self.api, self.client = api, client
         self.deployments = FakeDeployments(api)
         self.clock = FakeClock(NOW)
-        self.rbac: dict[str, bool] = {"scale": True, "costs": True}
+        self.rbac: dict[str, bool] = {"scale": True, "costs": True, "records": True}
         self.leading: Callable[[], bool] = lambda: True
         self.unknown: str | None = None
         self.events: list[str] = []
@@ -119,6 +119,7 @@ class World:
                 why_unknown=lambda: self.unknown,
                 scale_access=access("scale"),
                 cost_access=access("costs"),
+                record_access=access("records"),
                 record_event=lambda _, reason, *__: self.events.append(reason),
                 report_forbidden=lambda reason, _: self.events.append(reason),
             ),
@@ -196,6 +197,23 @@ async def test_pod_is_moved_without_missing_replicas(world: World, others: int) 
     assert world.events == [BEGAN, MOVED]
     assert world.writes() == ["put", "patch", "patch scale", "put", "put", "patch scale", "put"]
     assert world.source.moving_pods == frozenset()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_records_are_read_once_when_surge_is_disabled_and_rbac_allows_it(
+    world: World, *, allowed: bool
+) -> None:
+    world.rbac["records"] = allowed
+    world.config = DISABLED
+    world.start("other")
+    await world.turns(3)
+    reads = [call for call in world.api.calls if call.resource == "configmaps"]
+    assert len(reads) == allowed
+    assert world.source.moving_pods == frozenset()
+    world.config = CONFIG
+    world.deployments.create("web", "n1")
+    await world.turns()
+    assert world.outcomes() == {"moved": 1}
 
 
 async def test_nothing_is_written_when_surge_is_disabled(world: World) -> None:

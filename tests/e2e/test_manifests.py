@@ -11,7 +11,6 @@ import yaml
 from core.config.settings import Mode
 from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import MARK_LABEL
-from core.surge.records import CONFIG_MAP
 from tests.e2e.api import Api, Json
 from tests.e2e.install import (
     CONTROLLER_ACCOUNT,
@@ -157,14 +156,9 @@ def test_accounts_have_exactly_used_permissions(plane: Plane, api: Api) -> None:
 
 
 def asked_by(plane: Plane, account: str, offset: int) -> list[Json]:
-    """Return the audit events of an account since *offset*.
-
-    A new leader looks for moves of an earlier leader even if surge moves are disabled, and without
-    the component surge the answer is 403. These events are left out.
-    """
+    """Return the audit events of an account since *offset*."""
     user = f"system:serviceaccount:{NAMESPACE}:{account}"
-    events = (event for event in plane.audited(offset) if event["user"]["username"] == user)
-    return [event for event in events if event["objectRef"].get("name") != CONFIG_MAP]
+    return [event for event in plane.audited(offset) if event["user"]["username"] == user]
 
 
 def rights_of(events: Iterable[Json]) -> set[Right]:
