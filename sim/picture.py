@@ -89,7 +89,7 @@ def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
     axis.set_xlabel("pods moved or evicted in the day")
     axis.set_ylabel("cost of the nodes")
     axis.yaxis.set_major_formatter("{x:,.0f}")
-    axis.margins(x=0.12, y=0.12)
+    axis.margins(x=0.2, y=0.12)
     axis.grid(alpha=0.25)
     axis.legend(frameon=False, fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)

@@ -95,7 +95,8 @@ class Pod:
     created_seconds: int | None = field(default=None, compare=False)
     """Unix second of the pod's creationTimestamp, which users cannot change; None if unknown.
 
-    Plans ignore it."""
+    Comparison ignores it, because pods of one UID never differ in it. Plans read it only for
+    `maxJobAge`."""
     deletion_cost: str | None = None
     """Value of the annotation for the pod deletion cost; None if there is none."""
     deletion_cost_ours: str | None = None
