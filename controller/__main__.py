@@ -73,7 +73,6 @@ class _Controller:
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
         self._metrics = Metrics(self._namespace)
-        client.count_request = self._metrics.count_request
         self._decisions = DecisionLog(self._clock)
         self._view = ClusterView()
         name = os.environ.get("POD_NAME") or socket.gethostname()
@@ -139,6 +138,7 @@ class _Controller:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.watch_age.labels(kind.resource).set_function(age)
+        self._client.count_request = self._metrics.count_request
         self._metrics.is_leading = lambda: self._elector.leading
         self._metrics.leader.set_function(self._metrics.is_leading)
 
