@@ -127,6 +127,8 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
             ebb.invoke(context)
     except click.exceptions.Exit as exited:
         return exited.exit_code
+    except click.Abort:  # the end of standard input, or Ctrl-C, at a question
+        return _error("not confirmed; nothing was changed")
     except click.UsageError as fault:
         return _usage_error(fault)
     except EbbError as fault:

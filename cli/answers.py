@@ -1,17 +1,19 @@
 """Answers of the commands: plain values that every output format can write."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.explain.caveats import Caveat
+from cli.explain.emptying import Emptying
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
 from core.config.settings import Config
 from core.engine.plan import Plan
+from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from sim.report import RunMetric
@@ -36,11 +38,16 @@ class Planned:
     """Answer of `ebb plan`."""
 
     plan: Plan
+    cluster_input: ClusterInput
     config: Config
     """Configuration from which the plan was made."""
     caveats: Sequence[Caveat]
+    emptying: Mapping[str, Emptying]
+    """What would empty each removable node."""
     money: Money | None
     """Cost before and after the plan; None if no prices are configured."""
+    refused: Sequence[Blocker]
+    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Remove everything that Ebb has written from the Nodes and Pods of a live cluster."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,20 +23,33 @@ from core.edge.decode.pod_times import FINISHED_TOO
 from core.edge.kube.client import CALL_SECONDS_MAX, ApiError, Client
 from core.edge.kube.listing import Listed
 from core.edge.kube.stores.objects import TRIES_MAX, Failures, nodes, pods, write_as_decided
+from core.edge.kube.target import Target
 from core.marks.taints import keys_unknown
 from core.model.cluster import Cluster
 from core.model.errors import ConflictError, InvalidInputError, UnavailableError
 from core.model.humanize import plural
 from core.model.node import Node
 from core.model.pod import Pod
+from core.surge.new_pods import new_pod
 from core.surge.objects import MANAGER
 from core.surge.records import MoveRecord, MoveStep, decode
+from core.surge.steps import is_kept
 from core.writes.capacity_buffers import changes
 from core.writes.cleanup import cleanup
-from core.writes.costs import decide_costs
+from core.writes.costs import UNDO_COST, cost_write, decide_costs
 
 Tell = Callable[[str, str, str], None]
 """Reports a removal: the kind of an object, its key, and what is removed."""
+
+
+class Actions(NamedTuple):
+    """The part of the command that prints and asks."""
+
+    connected: Callable[[Target], None]
+    """Names the cluster, before anything is removed."""
+    passes: Callable[[], Iterator[bool]]
+    """Yields, for each pass over all objects, whether the pass only reports the removals."""
+    tell: Tell
 
 
 class Request(NamedTuple):
@@ -47,13 +60,12 @@ class Request(NamedTuple):
     taint_key: str | None
     """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
     key that the Lease records, or else the key in the configuration."""
-    dry_run: bool
 
 
 async def release(
     connecting: Awaitable[Client],
     config: Config,
-    tell: Tell,
+    actions: "Actions",
     namespace: str,
     request: Request,
 ) -> None:
@@ -69,34 +81,55 @@ async def release(
     """
     names = request.names
     async with await connecting as client:
+        actions.connected(client.target)
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         recorded = await _recorded_key(leases)
         key = request.taint_key or recorded or config.taint_key
         cluster = await _listed(client, config)
         if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
             raise InvalidInputError(f"node {unknown[0]}", "not found")
-        writing = _Writing(tell, dry_run=request.dry_run)
+        releasing = _Releasing(client, namespace, cluster, key, names)
+        forget = request.taint_key is not None and recorded in (None, key)
+        for dry_run in actions.passes():
+            writing = _Writing(actions.tell, dry_run=dry_run)
+            await releasing.write(writing)
+            if forget:
+                what, change = f"taint key {key}", partial(_forget_key, leases, key)
+                await writing.each("lease", f"{namespace}/{LEASE}", what, change)
+                writing.end()
+
+
+class _Releasing(NamedTuple):
+    """The writes that release the requested objects of a cluster."""
+
+    client: Client
+    namespace: str
+    cluster: Cluster
+    key: str
+    """Key of the taints to remove."""
+    names: frozenset[str] | None
+    """Names of the nodes; None: all nodes and pods of the cluster."""
+
+    async def write(self, writing: "_Writing") -> None:
+        """Make the writes. Raises: UnavailableError."""
+        client, key, names = self.client, self.key, self.names
         if names is None:
             # While the pods still have their deletion costs, which decide the pods that remain.
-            await _end_moves(client, namespace, writing)
-        for node in cluster.nodes:
+            await _end_moves(client, self.namespace, self.cluster, writing)
+        for node in self.cluster.nodes:
             found = cleanup(node, key)
             if found is not None and (names is None or node.name in names):
-                _warn(node, keys_unknown(node, key))
+                writing.warn(node, keys_unknown(node, key))
                 clean = partial(_clean_node, client, node.name, key)
                 await writing.each("node", node.name, found.note, clean)
         if names is None:
-            await _delete_buffers(client, namespace, writing)
+            await _delete_buffers(client, self.namespace, writing)
         of_any_phase = pods(client, finished=True)
-        for write in decide_costs(cluster, key, enabled=False):
+        for write in decide_costs(self.cluster, key, enabled=False):
             if names is None or write.before.node in names:
                 clear = partial(write_as_decided, of_any_phase, write.key, write.if_unchanged)
                 await writing.each("pod", write.key, "deletion cost", clear)
         writing.end()
-        if request.taint_key is not None and recorded in (None, key):
-            forget = partial(_forget_key, leases, key)
-            await writing.each("lease", f"{namespace}/{LEASE}", f"taint key {key}", forget)
-            writing.end()
 
 
 class _Writing:
@@ -122,6 +155,15 @@ class _Writing:
             self._failures.end(None)
             self._tell(kind, name, what)
 
+    def warn(self, node: Node, keys: Iterable[str]) -> None:
+        """Warn on standard error about taints that may be Ebb's; they are not removed."""
+        for key in keys:
+            _say(
+                f"node {node.name}: the taint {key} may be Ebb's, and was not removed. If it is "
+                "the taintKey of the installed configuration, use --config with that file, or "
+                "--taint-key"
+            )
+
     def refuse(self, told: str) -> None:
         """Name an object that cannot be changed on standard error, and count it."""
         _say(told)
@@ -139,15 +181,6 @@ class _Writing:
             raise UnavailableError(
                 f"{told} could not be changed, as listed above; all others are released"
             )
-
-
-def _warn(node: Node, keys: Iterable[str]) -> None:
-    """Warn on standard error about taints that may be Ebb's; they are not removed."""
-    for key in keys:
-        _say(
-            f"node {node.name}: the taint {key} may be Ebb's, and was not removed. If it is the "
-            "taintKey of the installed configuration, use --config with that file, or --taint-key"
-        )
 
 
 def _say(told: str) -> None:
@@ -172,7 +205,7 @@ def _keep_with_cost(finished: dict[str, Pod], item: PodObject | Bytes) -> None:
         finished[pod.key] = pod
 
 
-async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
+async def _end_moves(client: Client, namespace: str, cluster: Cluster, writing: _Writing) -> None:
     """Restore the replicas of all Deployments with a surge move, then remove the records."""
     store = MoveRecordStore(client, namespace)
     try:
@@ -189,7 +222,7 @@ async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
         return
     before = writing.refused
     for move in decode(stored.data).records.moves.values():
-        restore = partial(_restore_replicas, client, move)
+        restore = partial(_restore_replicas, client, move, _pod_to_delete(cluster, move))
         what = f"replicas {move.raised} of a surge move, {move.original} again"
         await writing.each("deployment", move.deployment_key, what, restore)
     if writing.refused == before:
@@ -197,7 +230,17 @@ async def _end_moves(client: Client, namespace: str, writing: _Writing) -> None:
         await writing.each("configmap", store.key, "records of surge moves", forget)
 
 
-async def _restore_replicas(client: Client, move: MoveRecord) -> None:
+def _pod_to_delete(cluster: Cluster, move: MoveRecord) -> Pod | None:
+    """Return the new pod of a move if the ReplicaSet controller would keep it, or None."""
+    old = next((pod for pod in cluster.pods if pod.uid == move.pod_uid), None)
+    if old is None:
+        return None
+    owner = old.namespace, old.owner_name
+    new = new_pod(move, [pod for pod in cluster.pods if (pod.namespace, pod.owner_name) == owner])
+    return new if new is not None and is_kept(new) else None
+
+
+async def _restore_replicas(client: Client, move: MoveRecord, new: Pod | None) -> None:
     """Write the original replicas, unless somebody else has set them. Raises: UnavailableError."""
     scales = ScaleStore(client)
     for _ in range(TRIES_MAX):
@@ -206,6 +249,11 @@ async def _restore_replicas(client: Client, move: MoveRecord) -> None:
             return
         if not await _is_raised_by_ebb(client, move):
             return
+        if new is not None:
+            # Without the write, the new pod remains, which is Ready at least.
+            with suppress(UnavailableError):
+                lowest = cost_write(new, UNDO_COST)
+                await write_as_decided(pods(client), new.key, lowest.if_unchanged)
         with suppress(ConflictError):
             await scales.write(move.namespace, move.deployment, scale.version, move.original)
             return

@@ -23,7 +23,7 @@ from core.edge import files
 from core.model.humanize import plural
 from sim import bound, replay, trace, variants
 from sim.costs import check_prices
-from sim.history import dumps, load, prometheus, rows
+from sim.history import dumps, instances, load, prometheus, rows
 from sim.history.cluster_history import ClusterHistory
 from sim.processes import OnProgress
 from sim.replay import Choice, Outcome
@@ -85,6 +85,8 @@ def run(options: Options) -> Replayed:
         output.preload(PAGE)
     bound.check()
     document, source = _document(options.config)
+    if options.trace is not None and instances.is_trace(options.trace):
+        document = {"prices": instances.prices(options.trace), **document}
     config = parse(document, source)
     simulated = [
         *variants.columns(document, source),
@@ -147,6 +149,8 @@ def _loaded(options: Options, config: Config) -> _Loaded:
             "--days: only with --at-once; a recorded history has its own length"
         )
     if options.at_once is not None:
+        if instances.is_trace(given[0]):
+            raise click.UsageError("--at-once: not with a trace of instances that have owners")
         return _drawn(given[0], options)
     unreadable: list[str] = []
     history = _read(options, config, unreadable)
@@ -178,7 +182,8 @@ def _read(options: Options, config: Config, unreadable: list[str]) -> ClusterHis
             return dumps.read(options.dumps, unreadable, report)
         if options.prometheus is not None:
             return prometheus.read(options.prometheus, unreadable, config.node_labels(), report)
-    return rows.read(options.trace or "")
+    path = options.trace or ""
+    return instances.read(path) if instances.is_trace(path) else rows.read(path)
 
 
 def _recorded(history: ClusterHistory, options: Options, config: Config) -> _Loaded:
@@ -191,7 +196,7 @@ def _recorded(history: ClusterHistory, options: Options, config: Config) -> _Loa
         history.source,
         lambda seed: _cut(whole, options, seed),
         notes,
-        recorded if options.part == 1 else (),
+        recorded if options.part == 1 and history.nodes_recorded else (),
     )
 
 

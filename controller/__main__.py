@@ -11,19 +11,22 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from controller import names
+from controller import names, report_server
 from controller.access_review import PATCH_PODS, Access, AccessReview, is_allowed, list_access
 from controller.conditional_watch import ConditionalWatch, forbidden_note
 from controller.config_reload import ConfigReload
+from controller.decisions import DecisionLog
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
+from controller.leader_report import LeaderFacts, facts_of
 from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
 from controller.move_book import MoveBook
 from controller.mover import Mover, MoveStores, Surroundings
 from controller.publisher import Publisher
 from controller.reconciler import PodActions, Reconciler
+from controller.report_server import ReportServer
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.evictions import EvictionStore
 from controller.stores.lease import LeaseStore
@@ -39,9 +42,10 @@ from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import Part
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events, objects
-from core.edge.kube.stores.events import Events, EventType
+from core.edge.kube.stores.events import Events, EventType, Regarding
 from core.edge.kube.watch import follow
 from core.edge.logs import fields
+from core.model.node import Node
 
 Follow = Callable[[], Coroutine[Any, Any, None]]
 """Follows a kind until cancelled."""
@@ -69,7 +73,7 @@ class _Controller:
         self._namespace = os.environ.get("POD_NAMESPACE") or NAMESPACE
         self._clock, self._health = SystemClock(), http.Health()
         self._metrics = Metrics(self._namespace)
-        client.count_request = self._metrics.count_request
+        self._decisions = DecisionLog(self._clock)
         self._view = ClusterView()
         name = os.environ.get("POD_NAME") or socket.gethostname()
         timing = Timing.of(config.controller.lease_seconds)
@@ -94,9 +98,10 @@ class _Controller:
             objects.nodes(client),
             owner=name,
             metrics=self._metrics,
-            record_event=self._events.record,
+            record_event=self._record_decision,
             pod_actions=PodActions(self._deletion_costs(steady), self._evictor(steady)),
         )
+        self._reconciler.observe_writes = self._decisions.observe
         self._watches: dict[AnyKind, ConditionalWatch] = {}
         """Watches of the kinds that only some configurations need."""
         self._mover = self._surge_mover(steady)
@@ -106,7 +111,7 @@ class _Controller:
             steady,
             self._metrics,
             lambda: self._elector.leading,
-            self._mover.capture_facts,
+            self._mover.capture,
         )
         self._publisher = Publisher(PublishedStore(client, self._namespace), self._reconciler)
         self._taint_key = TaintKey(leases, config.taint_key, self._namespace)
@@ -118,11 +123,23 @@ class _Controller:
         controller = names.REPORTING
         return Events(self._client, self._clock, lost, controller=controller, instance=name)
 
+    def _record_decision(self, node: Node, action: str, reason: str) -> None:
+        self._decisions.record("Node", node.name, action, reason)
+        self._events.record(node, action, reason)
+
+    def _record_move(
+        self, regarding: Regarding, action: str, reason: str, type_: EventType
+    ) -> None:
+        name = f"{regarding['namespace']}/{regarding['name']}"
+        self._decisions.record(regarding["kind"], name, action, reason)
+        self._events.record_about(regarding, action, reason, type_)
+
     def _set_gauges(self) -> None:
         for kind in KINDS:
             age = partial(self._age_seconds, kind)
             self._metrics.watch_age.labels(kind.resource).set_function(age)
         self._metrics.is_leading = lambda: self._elector.leading
+        self._client.count_request = self._metrics.count_request
         self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
@@ -162,11 +179,12 @@ class _Controller:
         )
         surroundings = Surroundings(
             leader=self._elector.identity,
+            namespace=self._namespace,
             leading=lambda: self._elector.leading,
             why_unknown=self._why_surge_unknown,
             scale_access=self._access(PATCH_SCALE, "patch deployments/scale", clock),
             cost_access=self._access(PATCH_PODS, "patch pods", clock),
-            record_event=self._events.record_about,
+            record_event=self._record_move,
             report_forbidden=partial(self._record_about_namespace, type_=EventType.WARNING),
         )
         return Mover(self._reconciler, self._view, stores, clock, self._metrics, surroundings)
@@ -196,8 +214,10 @@ class _Controller:
             self._config.controller.metrics_listen,
             setting="controller.metricsListen",
         )
+        report = self._report_server()
         await self._taint_key.check()
         await plain.start()
+        await report.start()
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._events.run()),
@@ -220,7 +240,35 @@ class _Controller:
             await asyncio.wait({leader})
             for task in running:
                 task.cancel()
+            await report.stop()
             await plain.stop()
+
+    def _report_server(self) -> http.Server:
+        reports = ReportServer(
+            self._clock,
+            identity=self._elector.identity,
+            leader=lambda: self._elector.holder,
+            config=lambda: self._reconciler.config,
+            facts=self._facts,
+        )
+        return http.Server(
+            reports.app(),
+            f"{report_server.HOST}:{self._config.controller.report_port}",
+            limits=report_server.LIMITS,
+            setting="controller.reportPort",
+        )
+
+    def _facts(self) -> LeaderFacts | None:
+        """Return the facts of the leader; None while this replica does not lead."""
+        if not self._elector.leading:
+            return None
+        return facts_of(
+            self._reconciler.last,
+            moves=self._mover.moves,
+            decisions=self._decisions.entries,
+            stale_because=self._loop.why_stale(),
+            now_seconds=self._clock.unix_seconds(),
+        )
 
     async def _lead(self) -> None:
         await self._taint_key.record()

@@ -90,6 +90,11 @@ class Elector:
         # A process that was suspended may still run the work of the leader after its deadline.
         return self._working and self._left() > 0
 
+    @property
+    def holder(self) -> str:
+        """Return the identity of the leader as last read or written; empty if there is none."""
+        return self._observed.holder if self._observed is not None else ""
+
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Run *lead* while this replica holds the Lease, until cancelled; then release the Lease.
 

@@ -19,6 +19,7 @@ from core.drain.state import REFUSED_SECONDS_MAX, DrainState, PlannedEviction
 from core.edge.clock import Clock
 from core.edge.logs import fields
 from core.model.node import Node
+from core.model.now import Now
 
 CALLS_MAX: Final = 4
 """Maximum number of concurrent eviction calls."""
@@ -110,7 +111,8 @@ class Evictor:
         self._report_failed(planned)
 
         async def evict(eviction: PlannedEviction) -> None:
-            if node is not None and halted() is None:
+            permitted = eviction.permit.is_valid(Now(self._clock.unix_seconds()))
+            if node is not None and permitted and halted() is None:
                 await self._evict(eviction, node, record_event)
 
         try:

@@ -8,7 +8,6 @@ grows with each failure.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from controller.metrics import Metrics
@@ -20,8 +19,10 @@ from core.edge.clock import Clock
 from core.edge.decode.kinds import NODES
 from core.edge.heap import growing
 from core.edge.logs import fields
+from core.engine.beginning import Permit
 from core.engine.unschedulable import WAIT_SECONDS
-from core.model.cluster import NO_SURGE, Cluster, SurgeFacts
+from core.model.now import Now
+from core.surge.facts import AddMoves
 
 STALE_SECONDS: Final = 180
 """Maximum age of the information about each kind in a reconciliation.
@@ -40,9 +41,6 @@ CHECK_SHARE: Final = 5
 """The check whether new unschedulable pods are urgent takes at most one part in this many of the
 time."""
 
-CaptureFacts = Callable[[], Callable[[], SurgeFacts]]
-"""Returns a function that may run in any thread."""
-
 log = logging.getLogger("ebb.loop")
 
 
@@ -56,13 +54,13 @@ class Loop:
         clock: Clock,
         metrics: Metrics,
         leading: Callable[[], bool] = lambda: True,
-        capture_facts: CaptureFacts = lambda: lambda: NO_SURGE,
+        capture_moves: Callable[[], AddMoves] = lambda: lambda cluster: cluster,
     ) -> None:
         """*leading*: returns whether this replica leads, even right after a suspended process.
 
-        *capture_facts* captures what a plan needs to know of surge moves.
+        *capture_moves* captures what a plan needs to know of surge moves.
         """
-        self._capture_facts = capture_facts
+        self._capture_moves = capture_moves
         self._view, self._reconciler = view, reconciler
         self._clock, self._metrics, self._leading = clock, metrics, leading
         self._notices = Notices()
@@ -159,9 +157,9 @@ class Loop:
         with growing():
             snapshot = self._view.snapshot(self._reconciler.config.read_options)
             now = self._view.snapshot_at = self._clock.unix_seconds()
-            facts = self._capture_facts()
+            add_moves = self._capture_moves()
             report = await asyncio.to_thread(
-                lambda: self._reconciler.evaluate(_with(snapshot(), facts()), now, in_time)
+                lambda: self._reconciler.evaluate(add_moves(snapshot()), now, in_time)
             )
         if not report.found.skipped:
             self._notices.observe(report.found.snapshot)
@@ -171,7 +169,13 @@ class Loop:
                 "a reconciliation reached its time limit; later ones try the remaining nodes",
                 extra=fields(seconds=PASS_SECONDS_MAX),
             )
-        live_view = LiveView(halted, self._view.nodes.get, self._view.occupied)
+        beginning = report.found.rate_limits.beginning
+
+        def permitted() -> bool:
+            moment = Now(self._clock.unix_seconds())
+            return isinstance(beginning, Permit) and beginning.is_valid(moment)
+
+        live_view = LiveView(halted, self._view.nodes.get, self._view.occupied, permitted)
         await self._finish(asyncio.create_task(self._reconciler.carry_out(report, live_view)))
 
     async def _finish(self, writing: asyncio.Task[PassReport]) -> None:
@@ -226,8 +230,10 @@ class Loop:
             await asyncio.sleep(max(PAUSE_SECONDS, (CHECK_SHARE - 1) * took))
 
     async def _until_due(self) -> None:
-        """Wait until the interval has passed, or until a change cannot wait."""
+        """Wait until the interval has passed, a window opens, or a change cannot wait."""
         seconds = self._reconciler.config.controller.interval_seconds
+        if (opens := self._reconciler.opens_at) is not None:
+            seconds = min(seconds, max(opens - self._clock.unix_seconds(), 0))
         if self._reconciler.marks_may_block_pods:
             seconds = min(seconds, WAIT_SECONDS)
         try:
@@ -236,8 +242,3 @@ class Loop:
         except TimeoutError:
             self._view.idle_pass_started()
         self._view.wake.clear()
-
-
-def _with(cluster: Cluster, facts: SurgeFacts) -> Cluster:
-    """Return the cluster with what plans need to know of surge moves."""
-    return cluster if facts == cluster.surge else replace(cluster, surge=facts)

@@ -170,6 +170,12 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         _unremovable,
     ),
     ReportedGauge(
+        "ebb_may_begin",
+        "1 if `schedule` and `pauseUntil` let marks, surge moves and evictions begin.",
+        (),
+        lambda found: {(): not found.rate_limits.beginning.blockers},
+    ),
+    ReportedGauge(
         "ebb_protected_nodes",
         "Unmarked nodes that Ebb protects from the autoscaler's scale-down.",
         (),

@@ -7,7 +7,6 @@ write delays only its own move.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,19 +20,17 @@ from controller.stores.scales import Scale
 from controller.view import ClusterView
 from controller.writers import for_each
 from core.config.settings import Config, Mode, PodDeletionCost
-from core.config.surge import HOURLY_MAX
 from core.edge.clock import Clock
 from core.edge.kube.client import ApiError
 from core.edge.kube.stores.events import EventType, Regarding
 from core.edge.kube.stores.objects import Objects, write_as_decided
 from core.edge.logs import fields
 from core.engine.reconcile import PassResult
-from core.marks.mark import mark_of
-from core.model.cluster import NO_SURGE, SurgeFacts
+from core.model.cluster import NO_SURGE, Cluster
 from core.model.errors import EbbError, UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
-from core.surge.facts import surge_facts
+from core.surge.facts import AddMoves, with_moves
 from core.surge.objects import MANAGER, ObservedDeployment, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
@@ -45,9 +42,10 @@ from core.surge.steps import (
     SetCost,
     SetReplicas,
     Wait,
+    marked_nodes,
     next_step,
 )
-from core.writes.costs import has_move_cost, move_cost_write
+from core.writes.costs import UNDO_COST, cost_write, has_cost
 
 CALLS_MAX: Final = 4
 """Maximum number of moves that are continued at the same time."""
@@ -119,6 +117,8 @@ class Surroundings:
 
     leader: str
     """Identity of this replica, unique for each start of the program."""
+    namespace: str
+    """Namespace in which Ebb is installed."""
     leading: Callable[[], bool]
     """Returns whether this replica leads."""
     why_unknown: Callable[[], str | None]
@@ -148,6 +148,8 @@ class _Written:
     """By UID of a Deployment: the version that Ebb changed, and the Deployment afterwards."""
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
     """By the UID of a pod: the pod before and after Ebb wrote its deletion cost."""
+    costs_refused: set[str] = field(default_factory=set)
+    """UIDs of Deployments whose new pod could not get its deletion cost."""
 
     def keep(self, deployments: Collection[str], pods: Collection[str]) -> None:
         """Forget all others, given by UID."""
@@ -155,6 +157,7 @@ class _Written:
             del self.deployments[uid]
         for uid in self.pods.keys() - pods:
             del self.pods[uid]
+        self.costs_refused &= set(deployments)
 
 
 class Mover:
@@ -190,7 +193,6 @@ class Mover:
             # The deletion costs of moves must remain until their records have been read.
             self._source.moving_pods = None
         self._loaded, self._load_at = False, 0
-        self._begun: deque[int] = deque(maxlen=HOURLY_MAX)
         self._moved_from: dict[str, int] = {}
         """Number of moved pods by node, until the node is removed."""
         self._pods_pending = False
@@ -198,6 +200,11 @@ class Mover:
         self._complained: str = ""
         self._allowed = False
         """Whether RBAC allows all writes of a move."""
+
+    @property
+    def moves(self) -> Collection[MoveRecord]:
+        """Return the moves in progress."""
+        return self._book.records.moves.values()
 
     @property
     def needs_objects(self) -> bool:
@@ -247,22 +254,23 @@ class Mover:
                 with suppress(asyncio.CancelledError):
                     await wait
 
-    def capture_facts(self) -> Callable[[], SurgeFacts]:
-        """Return a function that returns what the next plan needs to know, in any thread."""
+    def capture(self) -> AddMoves:
+        """Return a function that adds to a cluster what the next plan needs to know of moves."""
         config = self._source.config
         if not config.surges:
             self._facts = NO_SURGE
-            return lambda: NO_SURGE
+            return lambda cluster: cluster
         if self._its.why_unknown() is not None:
-            return lambda: self._facts
+            return lambda cluster: replace(cluster, surge=self._facts)
         objects, records = self._view.surge_snapshot(), self._book.records
         before, self._planned_records = self._planned_records, records
 
-        def facts() -> SurgeFacts:
-            self._facts = surge_facts(objects(), records, before)
-            return self._facts
+        def add(cluster: Cluster) -> Cluster:
+            found = with_moves(cluster, objects(), records, before, self._its.namespace)
+            self._facts = found.surge
+            return found
 
-        return facts
+        return add
 
     # A turn
 
@@ -340,12 +348,11 @@ class Mover:
         moves = self._book.records.moves.values()
         objects = self._view.surge_objects_of(self._view.moving_deployments)
         pods: dict[str, list[Pod]] = {one.deployment_key: [] for one in moves}
-        for pod in self._view.pods.values():
-            key = objects.owners.get((pod.namespace, pod.owner_name))
-            if key in pods and objects.deployment_of(pod) is not None:
-                pods[key].append(pod)
-        marked = (node.name for node in self._view.nodes.values() if mark_of(node.labels))
-        return _Live(objects, pods, frozenset(marked))
+        for pod in self._view.moving_pods:
+            deployment = objects.deployment_of(pod)
+            if deployment is not None and deployment.key in pods:
+                pods[deployment.key].append(pod)
+        return _Live(objects, pods, marked_nodes(self._view.nodes.values()))
 
     async def _continue_one(self, live: _Live, config: Config, move: MoveRecord) -> None:
         """Carry out the steps of a move that are due; a failed write is retried later."""
@@ -380,8 +387,8 @@ class Mover:
                     if not await self._put(move, record):
                         return
                     move = record
-                case SetCost(pod):
-                    if not await self._set_cost(pod):
+                case SetCost(pod, cost):
+                    if not await self._set_cost(move, pod, cost):
                         self._retry()
                         return
                 case SetReplicas(deployment, replicas):
@@ -400,6 +407,7 @@ class Mover:
             pods_pending=self._pods_pending,
             allowed=config.surges and config.mode is Mode.ENFORCE,
             leader=self._its.leader,
+            cost_refused=move.uid in self._written.costs_refused,
         )
 
     def _latest_deployment(self, found: ObservedDeployment | None) -> ObservedDeployment | None:
@@ -435,15 +443,28 @@ class Mover:
 
         return await self._book.change(decide)
 
-    async def _set_cost(self, pod: Pod) -> bool:
-        """Write the deletion cost of the pod; return whether the pod has it now."""
-        write = move_cost_write(pod)
-        done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
-        result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
-        self._metrics.pod_writes.labels(write.kind, result).inc()
-        if done is None or not has_move_cost(done.stored[0]):  # an admission webhook may remove it
+    async def _set_cost(self, move: MoveRecord, pod: Pod, cost: int) -> bool:
+        """Write a deletion cost; return whether the move may continue.
+
+        A move is undone in any case. Raises: UnavailableError, unless the move is being undone.
+        """
+        write = cost_write(pod, cost)
+        try:
+            done = await write_as_decided(self._stores.pods, pod.key, write.if_unchanged)
+        except UnavailableError as fault:
+            if cost != UNDO_COST:
+                raise
+            self._note_failure(fault, pod.key)
+            done = None
+        else:
+            result = WriteResult.SUCCESS if done else WriteResult.CONFLICT
+            self._metrics.pod_writes.labels(write.kind, result).inc()
+        if done and has_cost(done.stored[0], cost):  # an admission webhook may remove it
+            self._written.pods[pod.uid] = pod, done.stored[0]
+            return True
+        if cost != UNDO_COST:
             return False
-        self._written.pods[pod.uid] = pod, done.stored[0]
+        self._written.costs_refused.add(move.uid)
         return True
 
     async def _set_replicas(self, deployment: ObservedDeployment, replicas: int) -> None:
@@ -507,14 +528,15 @@ class Mover:
         now = self._clock.unix_seconds()
 
         def plan() -> tuple[MovePlan, bool]:
+            of, own = objects(), self._its.namespace
             context = SurgeContext(
                 SurgeInput(
-                    cluster=cluster(),
+                    cluster=with_moves(cluster(), of, records, records, own),
                     plan=last.plan,
                     config=config,
-                    objects=objects(),
+                    objects=of,
                     records=records,
-                    begun=tuple(self._begun),
+                    own_namespace=own,
                     leader=self._its.leader,
                     now_seconds=now,
                 )
@@ -527,9 +549,12 @@ class Mover:
         begun: list[MoveRecord] = []
 
         def decide(records: MoveRecords) -> MoveRecords | None:
-            begun[:] = [one for one in chosen.begin if one.uid not in records.moves]
-            moves = {**records.moves, **{one.uid: one for one in begun}}
-            return replace(records, moves=moves) if begun and self._its.leading() else None
+            moment = Now(self._clock.unix_seconds())
+            permitted = (one.record for one in chosen.begin if one.permit.is_valid(moment))
+            begun[:] = [one for one in permitted if one.uid not in records.moves]
+            if not begun or not self._its.leading():
+                return None
+            return records.with_begun(begun, moment)
 
         try:
             stored = await self._book.change(decide)
@@ -542,7 +567,6 @@ class Mover:
             await self._continue(begun, config)
 
     def _report_begin(self, move: MoveRecord) -> None:
-        self._begun.append(move.begun)
         log.info(
             "a surge move begins",
             extra=fields(deployment=move.deployment_key, pod=move.pod, node=move.node),

@@ -29,5 +29,7 @@ def _notices(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     if not snapshot.autoscalers.found:
         subject = f"ConfigMap {config.cluster_autoscaler.status_key}, NodePools"
         yield subject, "no autoscaler was found, so Ebb does not know which nodes it can remove"
+    if config.lacks_prices:
+        yield "minSavings", "minSavings has no effect, because no prices are configured"
     for name in config.budgets.empty_pools(node.labels for node in snapshot.cluster.nodes):
         yield f"pool {name}", "a configured pool selects no node"

@@ -9,13 +9,21 @@ from typing import NamedTuple
 from controller.deletion_costs import DeletionCosts
 from controller.evictor import Evictor, PlannedDrain
 from controller.metrics import Metrics
-from controller.writers import NO_LIVE_VIEW, LiveView, RecordEvent, Writers, makes_schedulable
+from controller.writers import (
+    EVENT_REASONS,
+    NO_LIVE_VIEW,
+    LiveView,
+    RecordEvent,
+    Writers,
+    makes_schedulable,
+)
 from core.accounts.account import Account
 from core.config.settings import Config
 from core.drain.context import DrainInput
 from core.drain.planner import NOTHING
 from core.edge.kube.stores.objects import Objects
 from core.edge.logs import fields
+from core.engine.beginning import ALWAYS, Refusal
 from core.engine.leader_state import LeaderState
 from core.engine.planner import unlimited_time
 from core.engine.reconcile import PassResult, reconcile
@@ -27,6 +35,9 @@ from core.model.pod import Pod
 from core.writes.costs import decide_costs
 from core.writes.nodes import LeaderObservations, decide
 from core.writes.write import Write, WriteKind, prefer_no_schedule_writes, split
+
+ObserveWrites = Callable[[Iterable[tuple[str, str, str]]], None]
+"""Takes the writes on Nodes (name, reason of the Event, note) that are only reported."""
 
 log = logging.getLogger("ebb.reconciler")
 
@@ -76,6 +87,8 @@ class Reconciler:
         self.moving_pods: frozenset[str] | None = frozenset()
         """UIDs of the pods that surge moves replace; they keep the deletion cost of the move. None
         if they are unknown yet; no deletion cost is written then."""
+        self.observe_writes: ObserveWrites = lambda _: None
+        """Called after each evaluation with the writes that are only reported."""
         self.evaluated = asyncio.Event()
         """Set after each evaluation, before its writes; the task that waits for it clears it."""
         self.reconciled = asyncio.Event()
@@ -103,6 +116,12 @@ class Reconciler:
     def last(self) -> PassResult | None:
         """Return the last result since this replica started leading, or None."""
         return self._last
+
+    @property
+    def opens_at(self) -> int | None:
+        """Return the Unix second at which something may begin again, or None."""
+        beginning = self._last.rate_limits.beginning if self._last else ALWAYS
+        return beginning.until if isinstance(beginning, Refusal) else None
 
     async def tick(self, cluster: Cluster, now_seconds: int) -> PassReport:
         """Evaluate the cluster at *now_seconds* (Unix time) and write the changes."""
@@ -200,6 +219,7 @@ class Reconciler:
         wanted, reported = split(report.writes, mode)
         for write in reported:
             log.info("would write", extra=fields(node=write.key, reason=write.note))
+        self.observe_writes((one.key, EVENT_REASONS[one.kind], one.note) for one in reported)
         unschedulable = report.found.snapshot.unschedulable_nodes
         batch = await self._writers.carry_out(
             wanted, report.config.taint_key, live_view, unschedulable

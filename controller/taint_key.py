@@ -94,7 +94,7 @@ class TaintKey:
         return found == self._key
 
     def _refusal(self, found: str) -> str:
-        where = "" if self._namespace == NAMESPACE else f" --namespace {self._namespace}"
+        where = "" if self._namespace == NAMESPACE else f" --ebb-namespace {self._namespace}"
         return (
             f"is {self._key!r}, but nodes may have taints with the key {found!r}. To change the "
             "key: (1) scale the controller to 0, because an old replica would mark nodes again; "

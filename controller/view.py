@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 from core.edge.decode.inventory import Inventory
@@ -51,6 +51,10 @@ class ClusterView(Inventory):
         """Namespace and name of the Deployments with a surge move."""
         self._moving_owners: frozenset[tuple[str, str]] = frozenset()
         """Namespace and name of their ReplicaSets."""
+        # Updated with each event: to search all pods at each step of a move would block the event
+        # loop.
+        self._moving_pods: dict[str, Pod] = {}
+        """Pods of these ReplicaSets by key."""
         self.wake = asyncio.Event()
         """Set when a change cannot wait until the interval between reconciliations has passed."""
         self.became_unschedulable = asyncio.Event()
@@ -107,8 +111,24 @@ class ClusterView(Inventory):
                 if (one.namespace, one.target) in deployments
             ],
         )
-        self._moving_owners = frozenset(found.owners)
+        owners = frozenset(found.owners)
+        if owners != self._moving_owners:
+            self._moving_owners = owners
+            self._find_moving_pods()
         return found
+
+    @property
+    def moving_pods(self) -> Iterable[Pod]:
+        """Return the pods of the Deployments that `surge_objects_of` has returned last."""
+        return self._moving_pods.values()
+
+    def _find_moving_pods(self) -> None:
+        known, owners = self.pods, self._moving_owners
+        self._moving_pods = (
+            {key: pod for key, pod in known.items() if (pod.namespace, pod.owner_name) in owners}
+            if owners
+            else {}
+        )
 
     def relisted(self, kind: AnyKind) -> None:
         """Handle all objects of a new list as if they had just been added."""
@@ -117,6 +137,7 @@ class ClusterView(Inventory):
         if kind is PODS:
             self._occupants.clear()
             self._karpenter_occupants.clear()
+            self._find_moving_pods()
         if kind in (NODES, PODS):
             for key, found in self.of(kind).items():
                 self.became(kind, key, None, found)
@@ -126,12 +147,19 @@ class ClusterView(Inventory):
         if self.moving_deployments and self._is_of_move(kind, after or before):
             self.surge_changed.set()
         if kind is PODS:
+            self._update_moving_pods(key, after)
             self._update_karpenter_occupants(before, after)
             self._count_occupant(after, _occupied_by(before), _occupied_by(after))
             if after and is_unschedulable(after) and not (before and is_unschedulable(before)):
                 self._add_unchecked(key)
         elif kind is NODES and after and not (before and _may_be_removed(before)):
             self._wake_once(after.name, after.name)
+
+    def _update_moving_pods(self, key: str, after: Pod | None) -> None:
+        if after is not None and (after.namespace, after.owner_name) in self._moving_owners:
+            self._moving_pods[key] = after
+        else:
+            self._moving_pods.pop(key, None)
 
     def _is_of_move(self, kind: AnyKind, one: Any) -> bool:  # noqa: ANN401 by kind
         """Return whether an object belongs to a Deployment with a surge move."""

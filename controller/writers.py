@@ -72,9 +72,11 @@ class LiveView(NamedTuple):
     occupied: Callable[[str], bool]
     """Returns whether a pod that is not terminating keeps the node with this name from being
     empty."""
+    permitted: Callable[[], bool]
+    """Returns whether the permission to begin marks is still valid."""
 
 
-NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False)
+NO_LIVE_VIEW: Final = LiveView(lambda: None, lambda _: None, lambda _: False, lambda: True)
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +122,16 @@ class WriteBatch:
         releases = write.kind is WriteKind.REMOVE_PROTECTION and marked
         occupied = releases and self.live_view.occupied(write.key)
         return "a pod is now on the node" if occupied else None
+
+    def why_not_begun(self, write: Write[Node]) -> str | None:
+        """Return why a mark, or a NoSchedule mark, must not begin any more, or None."""
+        new = write.kind is WriteKind.SET_NO_SCHEDULE or is_new_mark(write)
+        return None if not new or self.live_view.permitted() else "nothing may begin any more"
+
+
+def is_new_mark(write: Write[Node]) -> bool:
+    """Return whether the write marks a node that has no mark yet."""
+    return write.kind is WriteKind.MARK and mark_of(write.before.labels) is None
 
 
 def makes_schedulable(write: Write[Node]) -> bool:
@@ -188,7 +200,7 @@ class Writers:
         """Return the rank of a write that can wait; lower ranks are written first."""
         # New marks keep the order of the plan. A node whose new mark was refused is in no plan for
         # a while, so it is not here.
-        if write.kind is WriteKind.MARK and mark_of(write.before.labels) is None:
+        if is_new_mark(write):
             return 1
         # A write that was refused may be refused again, and then the writes after it are dropped.
         return 2 if write.key in self._refused else 0
@@ -204,7 +216,9 @@ class Writers:
         if batch is not self._batch:
             why = "a later reconciliation has decided again"
         elif write.kind not in URGENT:
-            why = batch.why_dropped() or batch.why_not_released(write)
+            why = (
+                batch.why_dropped() or batch.why_not_released(write) or batch.why_not_begun(write)
+            )
         if why is not None:
             self._drop(batch, write, why)
         return why is None

@@ -143,9 +143,7 @@ def pod_to_schedule(pod: bytes) -> PodToSchedule | None:
     try:
         decoded_pod = _decoded(PODS.decoder.decode, pod)
         spec = decoded_pod.spec
-        return PodToSchedule(
-            head(decoded_pod.metadata), requests_of(spec, containers_of(spec), None)
-        )
+        return PodToSchedule(head(decoded_pod.metadata), requests_of(spec, containers_of(spec)))
     except (*FAULTS, InvalidInputError):
         return None
 

@@ -4,12 +4,12 @@ The scores of kube-scheduler, the order in which the ReplicaSet controller delet
 times of Cluster Autoscaler were recorded from real programs (tests/sim/recorded). The simulation
 leaves out the following, so its results do not include their effects:
 
-- kube-scheduler: preemption, affinity, topology spread (except the default constraint of
+- kube-scheduler: preemption, preferred affinity, ScheduleAnyway (except the default constraint of
   ReplicaSets by hostname), volumes, backoff of Pending pods (any change in the cluster triggers a
   retry of all), and the time that scheduling takes;
-- Cluster Autoscaler: limits and balancing of node groups, failed scale-ups, zones and their
-  shortages; a new node is Ready after one to two minutes, empty nodes are removed in batches of
-  ten, and nodes with pods one at a time;
+- Cluster Autoscaler: inter-pod constraints, limits and balancing of node groups, failed scale-ups,
+  zones and their shortages; a new node is Ready after one to two minutes, empty nodes are removed
+  in batches of ten, and nodes with pods one at a time;
 - reasons against a drain: pods of kube-system, and a duration in the annotation
   karpenter.sh/do-not-disrupt, which here blocks without end;
 - CapacityBuffers other than Ebb's own (`reserve.capacityBuffers`), for which the autoscaler adds

@@ -1,12 +1,12 @@
 """State of the simulated cluster: nodes, pods, and sums per node; no behavior of its own."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from core.capacity.usable import NOTHING, Amount
 from core.marks.mark import mark_of
-from core.model.cluster import NO_SURGE, Cluster
+from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints, Toleration
 from core.model.node import Node
 from core.model.pod import Pod
@@ -65,8 +65,8 @@ class ClusterState:
         """Time in ms since which each Pending pod has waited, by its key."""
         self.buffers: Sequence[Pod] = ()
         """Pods that CapacityBuffers request capacity for; these pods do not exist."""
-        self.surge = NO_SURGE
-        """What Ebb's plans know of surge moves."""
+        self.add_moves: Callable[[Cluster], Cluster] = lambda cluster: cluster
+        """Adds to a cluster what Ebb's plans know of surge moves."""
 
     def add_node(self, node: Node, now_ms: int) -> Pod:
         """Add a node with its agent; return the agent."""
@@ -146,7 +146,7 @@ class ClusterState:
     def snapshot(self) -> Cluster:
         """Return the cluster as the controller sees it."""
         found = Cluster.of((place.node for place in self.places.values()), self.pods.values())
-        return found if self.surge == NO_SURGE else replace(found, surge=self.surge)
+        return self.add_moves(found)
 
     def marked(self) -> Iterable[Place]:
         """Return the marked nodes."""

@@ -5,7 +5,7 @@ down). Source: kube-controller-manager's NewRSNewReplicas and reconcileOldReplic
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -15,9 +15,11 @@ from core.model.workload import REPLICA_SET
 from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
 from sim.cluster import ClusterState
 from sim.replicas import Replica, first_deleted
+from sim.scale_in import ScaleInOrder, deletion_costs
 from sim.simulated_load import Deployment
 
 NAMESPACE: Final = "work"
+APP_LABEL: Final = "app"
 QUARTER: Final = 4
 """maxSurge and maxUnavailable are the replicas divided by this number."""
 
@@ -60,7 +62,15 @@ class _Rolling:
     counted_ms: int = 0
     below_desired_ms: int = 0
     """Missing Ready pods, times milliseconds, until `counted_ms`."""
+    below_by_eviction_ms: int = 0
+    """The part of `below_desired_ms` in which replacements of evicted pods were not Ready yet."""
+    replacements: set[str] = field(default_factory=set)
+    """Pods that replace evicted pods and are not Ready yet."""
     pods: dict[str, tuple[int, Replica]] = field(default_factory=dict)
+    labels: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = {APP_LABEL: self.deployment.name}
 
     def of_revision(self, revision: int) -> list[Replica]:
         """Return the pods of one ReplicaSet."""
@@ -80,14 +90,19 @@ class _Rolling:
         self.complete = self.complete or (self.desired > 0 and not missing)
         if self.complete:
             self.below_desired_ms += missing * (now_ms - self.counted_ms)
+            evicted = min(missing, len(self.replacements))
+            self.below_by_eviction_ms += evicted * (now_ms - self.counted_ms)
         self.counted_ms = now_ms
 
 
 class Deployments:
     """Both controllers, for all Deployments of a load."""
 
-    def __init__(self, simulator: DeploymentOperations, seed: int) -> None:
-        self._simulator, self._chance = simulator, random.Random(seed)
+    def __init__(
+        self, simulator: DeploymentOperations, seed: int, order: ScaleInOrder | None = None
+    ) -> None:
+        """*order*: another tool, whose pod deletion costs are always up to date."""
+        self._simulator, self._chance, self._order = simulator, random.Random(seed), order
         self._owner: dict[str, _Rolling] = {}
         self._rolling: dict[str, _Rolling] = {}
 
@@ -118,11 +133,14 @@ class Deployments:
         rolling.revision += 1
         self._sync(rolling)
 
-    def below_desired_ms(self) -> int:
-        """Return the Ready pods that were missing, times milliseconds."""
-        for rolling in self._rolling.values():
+    def below_desired_ms(self) -> tuple[int, int]:
+        """Return the Ready pods that were missing, times milliseconds: all, and by evictions."""
+        every = self._rolling.values()
+        for rolling in every:
             rolling.count(self._simulator.now_ms())
-        return sum(rolling.below_desired_ms for rolling in self._rolling.values())
+        return sum(one.below_desired_ms for one in every), sum(
+            one.below_by_eviction_ms for one in every
+        )
 
     # For surge moves and simulated HPAs
 
@@ -131,8 +149,8 @@ class Deployments:
         return self._rolling.keys()
 
     def replicas(self, name: str) -> tuple[int, int]:
-        """Return the desired replicas, and how many of them a surge move has added."""
-        return self._rolling[name].desired, self._rolling[name].extra
+        """Return the desired replicas, and the number of Ready pods."""
+        return self._rolling[name].desired, self._rolling[name].ready()
 
     def scale(self, name: str, replicas: int, manager: str) -> None:
         """Set the replicas of a Deployment."""
@@ -146,14 +164,14 @@ class Deployments:
         rolling.desired, rolling.manager, rolling.extra = replicas, MANAGER, extra
         self._sync(rolling)
 
-    def lacks_ready_pods(self, name: str, calm_ms: int) -> bool:
-        """Return whether Ready pods are missing although only surge moves changed anything.
+    def missing_by_moves(self, name: str, calm_ms: int) -> int:
+        """Return the Ready pods that are missing although only surge moves changed anything.
 
         *calm_ms*: time after another change in which its effects may last.
         """
         rolling = self._rolling[name]
         calm = self._simulator.now_ms() - rolling.disturbed_ms > calm_ms
-        return calm and rolling.missing() > 0
+        return rolling.missing() if calm else 0
 
     def observed(self, name: str) -> ObservedDeployment:
         """Return the Deployment as the API server has it."""
@@ -201,6 +219,7 @@ class Deployments:
             return  # deleted meanwhile
         revision, replica = rolling.pods[key]
         rolling.count(self._simulator.now_ms())
+        rolling.replacements.discard(key)
         rolling.pods[key] = revision, replace(replica, ready_ms=ready_ms)
         self._simulator.state.replace_pod(replace(self._simulator.state.pods[key], ready=True))
         self._sync(rolling)
@@ -210,7 +229,10 @@ class Deployments:
         rolling = self._owner.pop(key)
         self._disturb(rolling)
         del rolling.pods[key]
+        rolling.replacements.discard(key)
+        before = set(rolling.pods)
         self._sync(rolling)
+        rolling.replacements |= rolling.pods.keys() - before
 
     def owns(self, key: str) -> bool:
         """Return whether the pod belongs to a Deployment."""
@@ -253,6 +275,9 @@ class Deployments:
     def _first(self, rolling: _Rolling, replicas: Iterable[Replica]) -> list[Replica]:
         current = [self._current(replica) for replica in replicas]
         related = [self._current(replica) for _, replica in rolling.pods.values()]
+        if self._order is not None:
+            costs = deletion_costs(self._order, self._simulator.state.places.values())
+            current = [_with_cost(replica, costs) for replica in current]
         return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
@@ -268,8 +293,10 @@ class Deployments:
             name=name,
             uid=f"{self._chance.getrandbits(64):016x}",
             created_seconds=(self._simulator.now_ms() - age_ms) // 1000,
+            labels=rolling.labels,
             requests=rolling.deployment.requests,
             placing=rolling.deployment.placing,
+            company=rolling.deployment.company,
             ties=rolling.deployment.ties or NO_DISRUPTION_FACTS,
             owner_kind=REPLICA_SET,
             owner_name=f"{rolling.deployment.name}-{rolling.revision}",
@@ -281,6 +308,14 @@ class Deployments:
     def _delete(self, rolling: _Rolling, replicas: Iterable[Replica]) -> None:
         keys = [replica.pod.key for replica in replicas]
         rolling.count(self._simulator.now_ms())
+        rolling.replacements.difference_update(keys)
         for key in keys:
             del rolling.pods[key], self._owner[key]
         self._simulator.delete(keys)
+
+
+def _with_cost(replica: Replica, costs: Mapping[str, int]) -> Replica:
+    cost = costs.get(replica.pod.key)  # Pending pods have none
+    return replace(
+        replica, pod=replace(replica.pod, deletion_cost=None if cost is None else str(cost))
+    )

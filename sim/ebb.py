@@ -179,6 +179,8 @@ class Ebb:
 
     def restart(self, config: Config) -> None:
         """Start a new leader, whose only state is what the Nodes contain."""
+        # A simulation begins at no real date, so the settings for dates have no meaning.
+        config = replace(config, schedule=(), pause_until_seconds=None)
         self.metrics = metrics = Metrics()
         self._pods = pods = _Pods(lambda: self._state, self.pod_changed)
         deletion_costs = DeletionCosts(

@@ -1,8 +1,8 @@
-"""Draw the picture of the demo: cost, evictions, Pending time and marks; needs matplotlib."""
+"""Draw pictures of simulations: that of the demo, and cost over moved pods; needs matplotlib."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from core.edge import files
 from core.model.errors import InvalidInputError
@@ -56,6 +56,47 @@ def draw(results: Mapping[str, Result], title: str, path: str) -> None:
             _line(axis, result.samples, height, color=colour)
         axis.set_title(what, loc="left", fontsize=10)
         _finish(axis)
+    _save(figure, path)
+
+
+class MovesPoint(NamedTuple):
+    """One simulation as a point of `draw_moves`."""
+
+    name: str
+    pods: int
+    """Pods that were moved or evicted."""
+    cost: float
+    line: bool
+    """It is a point of the line of Ebb."""
+
+
+def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
+    """Draw cost over moved or evicted pods. Raises: InvalidInputError."""
+    figure = _figure_class(path)(figsize=(8, 4.5), layout="constrained")
+    axis = figure.subplots()
+    ours = sorted((one for one in points if one.line), key=lambda one: one.pods)
+    axis.plot(
+        [one.pods for one in ours], [one.cost for one in ours], "o-", color=COLOURS[4],
+        label="Ebb, pods moved by surge moves",
+    )  # fmt: skip
+    for one, colour in zip((one for one in points if not one.line), COLOURS[2::-1], strict=False):
+        axis.plot([one.pods], [one.cost], "s", color=colour)
+    for one in points:
+        axis.annotate(
+            one.name, (one.pods, one.cost), (6, 6), textcoords="offset points", fontsize=9
+        )
+    axis.set_title(title, loc="left", fontsize=11)
+    axis.set_xlabel("pods moved or evicted in the day")
+    axis.set_ylabel("cost of the nodes")
+    axis.yaxis.set_major_formatter("{x:,.0f}")
+    axis.margins(x=0.12, y=0.12)
+    axis.grid(alpha=0.25)
+    axis.legend(frameon=False, fontsize=9)
+    axis.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _save(figure: "Figure", path: str) -> None:
     try:
         figure.savefig(Path(path), dpi=120)
     except (OSError, ValueError) as fault:

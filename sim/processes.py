@@ -2,7 +2,7 @@
 
 import queue
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from core.config.settings import Config
 from core.model.errors import UnavailableError
 from sim import scenario
-from sim.scenario import SCENARIOS, Scenario
+from sim.scenario import Scenario
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
@@ -39,6 +39,7 @@ class Run(NamedTuple):
 
 
 def run_all(
+    scenarios: Sequence[Scenario],
     load: SimulatedLoad,
     *,
     seed: int,
@@ -51,10 +52,10 @@ def run_all(
     *given* is the configuration of Ebb; None: the demo's own.
     Raises: UnavailableError when a process is ended.
     """
-    longest_first = reversed(SCENARIOS)
+    longest_first = reversed(scenarios)
     runs = [Run(one.name, one, load, seed, given, wire) for one in longest_first]
     results = run_each(runs, on_progress)
-    return {one.name: results[one.name] for one in SCENARIOS}
+    return {one.name: results[one.name] for one in scenarios}
 
 
 def run_each(runs: Iterable[Run], on_progress: OnProgress) -> Mapping[str, Result]:

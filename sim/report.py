@@ -61,6 +61,14 @@ RUN_METRICS: Final = (
     RunMetric("pods moved", lambda r: Fraction(r.moved)),
     RunMetric("core-hours of work lost", lambda r: Fraction(r.lost_millis_ms, MILLIS * HOUR_MS)),
     RunMetric("pod-seconds below desired", lambda r: Fraction(r.below_desired_ms, SECOND_MS)),
+    RunMetric(
+        "pod-seconds below desired by evictions",
+        lambda r: Fraction(r.below_by_eviction_ms, SECOND_MS),
+    ),
+    RunMetric(
+        "pod-seconds below desired by surge moves",
+        lambda r: Fraction(r.below_by_moves_ms, SECOND_MS),
+    ),
     BY_MARK,
     PENDING,
     RunMetric("longest Pending time, s", lambda r: Fraction(r.longest_wait_ms, SECOND_MS)),

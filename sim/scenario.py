@@ -1,4 +1,4 @@
-"""The scenarios of the demo: the same load with different components."""
+"""The scenarios of the demo and the replay: the same load with different components."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from core.config.settings import Config, Mode, PodDeletionCost
 from core.config.surge import SurgeMode
 from core.config.thresholds import Thresholds
 from extender.view import View
-from sim.autoscaler import ScaleDown
+from sim.autoscaler import ScaleDown, Timers
 from sim.bound import lp_lower_bound
 from sim.costs import price_of
 from sim.ebb import Direct, Ebb
@@ -49,6 +49,8 @@ class Scenario:
     options: SimulatorOptions = DEFAULT_OPTIONS
 
 
+AUTOSCALER: Final = Scenario("autoscaler 50%", ScaleDown.UTILIZATION)
+"""Cluster Autoscaler, which evicts the pods of nodes that are utilized below 50 %."""
 MOST_ALLOCATED: Final = Scenario(
     "MostAllocated", ScaleDown.EMPTY, options=SimulatorOptions(PACKED)
 )
@@ -58,22 +60,32 @@ MANAGED: Final = Scenario(
 )
 """Ebb where the scheduler cannot be configured, as on managed clusters."""
 WHOLE: Final = Scenario("Ebb", ScaleDown.EMPTY, Parts.WHOLE, SimulatorOptions(PACKED))
-SURGE: Final = Scenario(
-    "Ebb with surge moves", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED)
-)
+SURGE: Final = Scenario("Ebb, surge", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED))
+"""Ebb with all components, surge moves included."""
 MANAGED_SURGE: Final = Scenario(
     "Ebb, managed", ScaleDown.EMPTY, Parts.SURGE, SimulatorOptions(PACKED, extender=False)
 )
 """Ebb on a managed cluster that packs pods: without extender, with surge moves."""
 SCENARIOS: Final = (
     Scenario("nothing", ScaleDown.NEVER),
-    Scenario("autoscaler 50%", ScaleDown.UTILIZATION),
+    AUTOSCALER,
     MOST_ALLOCATED,
     MANAGED,
     WHOLE,
     MANAGED_SURGE,
     SURGE,
 )
+DEMO: Final = (AUTOSCALER, MOST_ALLOCATED, MANAGED_SURGE, WHOLE, SURGE)
+"""Scenarios of the demo; with more columns its table would not fit in a terminal of 80."""
+
+
+def with_timers(scenario: Scenario, seconds: int) -> Scenario:
+    """Return the scenario with these timers of the autoscaler's scale-down.
+
+    They stand for `--scale-down-unneeded-time` and `--scale-down-delay-after-add`.
+    """
+    timers = Timers(unneeded_ms=1000 * seconds, delay_after_add_ms=1000 * seconds)
+    return replace(scenario, options=replace(scenario.options, timers=timers))
 
 
 def configuration(parts: Parts, given: Config | None = None) -> Config:

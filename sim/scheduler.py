@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final, Protocol
 
+from core.fit.bits import set_bits
 from core.fit.filters import first_failing_filter
+from core.fit.inter_pod import PodTopology
 from core.fit.matching import tolerates
-from core.model.constraints import NodeConstraints
+from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.node import Effect
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -69,7 +71,7 @@ class Scheduler:
         In a cluster of more than SAMPLED_MIN nodes the search ends when it has found enough. The
         next search starts after the last node of this one.
         """
-        places = list(self._state.places.values())
+        places = self._admitted_by_pods(pod)
         wanted = len(places)
         if wanted > SAMPLED_MIN:
             percent = max(50 - wanted // 125, 5)
@@ -86,6 +88,17 @@ class Scheduler:
                     self._next = (start + step) % len(places)
                     break
         return feasible
+
+    def _admitted_by_pods(self, pod: Pod) -> list[Place]:
+        """Return the nodes that the required inter-pod constraints of the pods admit."""
+        places = list(self._state.places.values())
+        if pod.company == NO_POD_CONSTRAINTS:
+            return places
+        nodes = [place.node for place in places]
+        group = PodTopology(self._state.snapshot(), nodes, [pod]).group(0)
+        if group is None:
+            return places
+        return [places[at] for at in set_bits(group.admitted((1 << len(places)) - 1))]
 
     def _pod_class(self, pod: Pod) -> object:
         """Return an object that represents all pods with the same requests and constraints."""
@@ -125,8 +138,12 @@ def has_room(place: Place, pod: Pod) -> bool:
 
 
 def _spread_scores(pod: Pod, feasible: Sequence[Place]) -> list[int]:
-    """Score nodes by how few pods of the pod's ReplicaSet they have; 0 without a ReplicaSet."""
-    if pod.owner_kind != REPLICA_SET:
+    """Score nodes by how few pods of the pod's ReplicaSet they have.
+
+    The score is 0 without a ReplicaSet, and for pods with constraints of their own, which replace
+    kube-scheduler's default.
+    """
+    if pod.owner_kind != REPLICA_SET or pod.company.spread:
         return [0] * len(feasible)
     owner = pod.namespace, REPLICA_SET, pod.owner_name
     return spread(

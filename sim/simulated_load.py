@@ -11,7 +11,13 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
-from core.model.constraints import NO_NODE_CONSTRAINTS, DisruptionFacts, NodeConstraints
+from core.model.constraints import (
+    NO_NODE_CONSTRAINTS,
+    NO_POD_CONSTRAINTS,
+    DisruptionFacts,
+    NodeConstraints,
+    PodConstraints,
+)
 from core.model.node import Node
 from core.model.resources import Resources
 from core.model.workload import JOB
@@ -59,6 +65,8 @@ class Deployment:
     startup_ms: int = 10_000
     """Time from binding to readiness."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
+    company: PodConstraints = NO_POD_CONSTRAINTS
+    """Required constraints on other pods; the pods have the label `app` with the name."""
     ties: DisruptionFacts | None = None
     """Facts that block an eviction; None: there are none."""
     ages_ms: tuple[int, ...] = ()

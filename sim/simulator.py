@@ -11,7 +11,7 @@ from core.config.programs import ControllerConfig
 from core.fit.filters import first_failing_filter
 from core.marks.mark import mark_of
 from core.marks.taints import without_our_taint
-from core.model.constraints import NO_DISRUPTION_FACTS
+from core.model.constraints import HOST_LABEL, NO_DISRUPTION_FACTS
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -20,6 +20,7 @@ from sim.bound import LowerBound
 from sim.cluster import ClusterState
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
+from sim.scale_in import ScaleInOrder
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
 from sim.simulated_load import DAY_MS, Arrival, Deployment, SimulatedLoad
@@ -109,9 +110,11 @@ class Result:
     below_desired_ms: int = 0
     """Ready pods that Deployments lacked, times milliseconds; the start and the additional
     replicas of surge moves do not count."""
-    below_desired_by_moves: int = 0
-    """Samples, one every five seconds, in which a Deployment lacked Ready pods during a surge move
-    or in the minute after it, without any other cause."""
+    below_by_eviction_ms: int = 0
+    """The part of `below_desired_ms` in which replacements of evicted pods were not Ready yet."""
+    below_by_moves_ms: int = 0
+    """Ready pods that Deployments lacked during a surge move or in the minute after it, without
+    any other cause, times milliseconds; counted in samples of five seconds."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -129,6 +132,9 @@ class SimulatorOptions:
     """True if the scheduler calls the extender; a managed scheduler does not."""
     least: LowerBound | None = None
     """Function for the lower bound of the cost; None: it is not computed."""
+    scale_in: ScaleInOrder | None = None
+    """Order of another tool in which scale-ins delete pods; None: that of kube-controller-manager
+    and of the pod deletion costs of Ebb."""
 
 
 DEFAULT_OPTIONS: Final = SimulatorOptions()
@@ -152,7 +158,7 @@ class Simulator:
         scorer = compactor if options.extender else None
         self._scheduler = Scheduler(self.state, scorer, seed, options.profile)
         self._autoscaler = Autoscaler(self, scale_down, load.shapes, seed + 1, options.timers)
-        self._deployments = Deployments(self, seed + 2)
+        self._deployments = Deployments(self, seed + 2, options.scale_in)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._lives: dict[str, int] = {}
         self._endings: dict[str, int] = {}
@@ -188,7 +194,8 @@ class Simulator:
         for since in self.state.pending.values():
             self._add_wait(since)
         self.result.scale_ups = self._autoscaler.scale_ups
-        self.result.below_desired_ms = self._deployments.below_desired_ms()
+        below_ms, by_eviction_ms = self._deployments.below_desired_ms()
+        self.result.below_desired_ms, self.result.below_by_eviction_ms = below_ms, by_eviction_ms
         return self.result
 
     def _add_wait(self, since_ms: int) -> None:
@@ -254,7 +261,10 @@ class Simulator:
         name = f"node-{self._numbers:06}"
         template = self.template(shape)
         made = (self._now - age_ms) // 1000
-        node = replace(template, name=name, uid=name, ready=False, created_seconds=made)
+        labels = {**template.labels, HOST_LABEL: name}
+        node = replace(
+            template, name=name, uid=name, labels=labels, ready=False, created_seconds=made
+        )
         agent = self.state.add_node(node, self._now)
         self._capacity_millis += shape.cpu_millis
         self._prices[name] = self._price_of(node)
@@ -311,6 +321,7 @@ class Simulator:
         pod = Pod(
             namespace="work",
             name=arrival.name,
+            created_seconds=self._now // 1000,
             requests=arrival.requests,
             owner_kind=arrival.owner_kind,
             owner_name=arrival.owner_name or arrival.name,

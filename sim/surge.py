@@ -10,7 +10,7 @@ from typing import Final
 
 from core.engine.plan import Plan
 from core.model.now import Now
-from core.surge.facts import surge_facts
+from core.surge.facts import with_moves
 from core.surge.objects import HPA_MANAGER, HorizontalAutoscaler, SurgeObjects
 from core.surge.pauses import ended
 from core.surge.planner import SurgeContext, SurgeInput, plan_moves
@@ -24,7 +24,7 @@ from core.surge.steps import (
     Wait,
     next_step,
 )
-from core.writes.costs import move_cost_write
+from core.writes.costs import cost_write
 from sim.autoscaler import ScaleDown
 from sim.cluster import ClusterState
 from sim.deployments import NAMESPACE, Deployments
@@ -60,7 +60,6 @@ class SimulatedMoves:
         }
         self._data: dict[str, str] = {}
         """Content of the ConfigMap."""
-        self._begun: list[int] = []
         self._before = MoveRecords()
         """Records at the last reconciliation."""
         self.ended_ms: dict[str, int] = {}
@@ -69,8 +68,10 @@ class SimulatedMoves:
     def prepare_reconciliation(self) -> None:
         """Report what the next plan and the next deletion costs need to know."""
         records = decode(self._data).records
-        self._state.surge = surge_facts(self._objects(), records, self._before)
-        self._before = records
+        before, self._before = self._before, records
+        self._state.add_moves = lambda cluster: with_moves(
+            cluster, self._objects(), decode(self._data).records, before, own_namespace=""
+        )
         moves = records.moves.values()
         self._ebb.keep_move_costs(frozenset(move.pod_uid for move in moves))
 
@@ -80,9 +81,10 @@ class SimulatedMoves:
         if not any(True for _ in self._state.marked()):
             return
         context = self._context(plan, decode(self._data).records, now_ms)
-        for move in plan_moves(context).begin:
-            self._begun.append(move.begun)
-            self._store(decode(self._data).records.with_move(move))
+        begin = [one.record for one in plan_moves(context).begin]
+        if begin:
+            self._store(decode(self._data).records.with_begun(begin, context.now))
+        for move in begin:
             self._advance(context, move, result, now_ms)
 
     def advance(self, plan: Plan, result: Result, now_ms: int) -> None:
@@ -108,8 +110,8 @@ class SimulatedMoves:
                     return
                 case PutRecord(move):
                     self._store(records.with_move(move))
-                case SetCost(pod):
-                    self._ebb.write_pod(move_cost_write(pod))
+                case SetCost(pod, cost):
+                    self._ebb.write_pod(cost_write(pod, cost))
                 case SetReplicas(deployment, replicas):
                     extra = max(replicas - deployment.replicas, 0)
                     self._deployments.surge(deployment.name, replicas, extra)
@@ -132,11 +134,11 @@ class SimulatedMoves:
         return SurgeContext(
             SurgeInput(
                 cluster=self._state.snapshot(),
+                own_namespace="",
                 plan=plan,
                 config=self._ebb.config,
                 objects=self._objects(),
                 records=records,
-                begun=self._begun[-10_000:],
                 leader=LEADER,
                 now_seconds=now_ms // 1000,
             )
@@ -192,18 +194,19 @@ class SurgeSimulator(Simulator):
 
     def _sync_hpas(self) -> None:
         for name, hpa in self._hpas.items():
-            replicas, extra = self._deployments.replicas(name)
-            wanted = hpa.sync(replicas, extra, self.now_ms())
+            replicas, ready = self._deployments.replicas(name)
+            wanted = hpa.sync(replicas, ready, self.now_ms())
             if wanted != replicas:
                 self._deployments.scale(name, wanted, HPA_MANAGER)
 
     def _check_ready_pods(self) -> None:
-        """Count the Deployments that lack Ready pods because of a move."""
+        """Count the Ready pods that Deployments lack because of a move."""
         now_ms, ended_ms = self.now_ms(), self._moves.ended_ms
         recent = (name for name, at_ms in ended_ms.items() if now_ms - at_ms <= AFTER_MS)
         for name in {*self._moves.in_progress(), *recent}:
             calm_ms = 2 * self._startup_ms[name] + AFTER_MS
-            self.result.below_desired_by_moves += self._deployments.lacks_ready_pods(name, calm_ms)
+            missing = self._deployments.missing_by_moves(name, calm_ms)
+            self.result.below_by_moves_ms += missing * SAMPLE_MS
 
     def _advance_moves(self) -> None:
         """Advance the moves between passes, as events of Deployments and pods cause it."""

@@ -23,7 +23,7 @@ def nodes(folder: Path) -> list[tuple[str, Resources]]:
     return [
         (row["sn"], amount(_int(row, "cpu_milli", at), _int(row, "memory_mib", at),
                            1000 * _int(row, "gpu", at), PODS_PER_NODE))
-        for at, row in _rows(folder / NODES_FILE, "sn")
+        for at, row in rows(folder / NODES_FILE, "sn")
     ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ class TracePod(NamedTuple):
 def pods(folder: Path) -> list[TracePod]:
     """Return every pod, in order of creation. Raises: InvalidInputError with file and line."""
     found = []
-    for at, row in _rows(folder / PODS_FILE, "name"):
+    for at, row in rows(folder / PODS_FILE, "name"):
         created, deleted = _int(row, "creation_time", at), _int(row, "deletion_time", at)
         if deleted < created:
             raise InvalidInputError(f"{at}: deletion_time", f"{deleted} is before creation")
@@ -59,8 +59,11 @@ def drawn(folder: Path, *, seed: int, days: int, at_once: int = PODS_AT_ONCE) ->
     return bootstrap(shapes, lives, seed=seed, days=days, at_once=at_once, wave=WAVE_PERCENT)
 
 
-def _rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the location of each row and the row; names must exist and be unique."""
+def rows(path: Path, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the location of each row and the row; names must exist and be unique.
+
+    Raises: InvalidInputError with file and line.
+    """
     seen: set[str] = set()
     try:
         with path.open(newline="", encoding="utf-8") as file:

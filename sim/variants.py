@@ -29,6 +29,8 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "mode": "the simulated mode is always enforce",
     "webhook": "has no setting that affects a simulation",
     "controller": "not simulated; --interval sets the time between reconciliations",
+    "schedule": "a simulation begins at no real date",
+    "pauseUntil": "a simulation begins at no real date",
     "extender": "only its setting score is simulated",
 }
 """Sections and settings that the simulation ignores, and why."""

@@ -1,8 +1,8 @@
 """Generate Deployments that a HorizontalPodAutoscaler scales with a daily wave of load.
 
 Source: kube-controller-manager's HorizontalPodAutoscaler with its defaults: it syncs every 15 s,
-with a tolerance of 10 %. A scale-out at most doubles the replicas or adds four pods. A scale-in
-uses the highest recommendation of the last five minutes. Metrics are exact and immediate.
+with a tolerance of 10 %. A scale-out at most doubles the replicas, or sets four. A scale-in uses
+the highest recommendation of the last five minutes. Metrics are exact and immediate.
 """
 
 import random
@@ -53,6 +53,11 @@ def _level(at_ms: int) -> Fraction:
     return here * len(WAVE_PERCENT) / sum(WAVE_PERCENT)
 
 
+def scale_out_max(replicas: int) -> int:
+    """Return the most replicas that a scale-out sets at once (calculateScaleUpLimit)."""
+    return max(2 * replicas, FOUR_PODS)
+
+
 def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tuple[int, int]]:
     """Yield (start in ms, replicas) for each change of the replicas.
 
@@ -70,7 +75,7 @@ def hpa_replicas(load: Callable[[int], Fraction], until_ms: int) -> Iterator[tup
         advised.append((at_ms, advice))
         while advised[0][0] <= at_ms - STABILIZATION_MS:
             advised.popleft()
-        wanted = min(advice, max(2 * replicas, replicas + FOUR_PODS))
+        wanted = min(advice, scale_out_max(replicas))
         if wanted < replicas:
             wanted = min(max(one for _, one in advised), replicas)
         if wanted != replicas:

@@ -38,7 +38,7 @@ mode: MODE
 unneededTime: 0s
 extender: {{listen: "127.0.0.1:0", score: pack}}
 webhook: {{listen: "127.0.0.1:0", metricsListen: "127.0.0.1:0"}}
-controller: {{metricsListen: "127.0.0.1:0", interval: 1s}}
+controller: {{metricsListen: "127.0.0.1:0", reportPort: 0, interval: 1s}}
 """
 
 
@@ -148,6 +148,36 @@ async def test_controller_marks_and_protects_node(api: FakeApi, tmp_path: Path) 
         assert MARK_LABEL not in api.objects[NODES]["full"]["metadata"]["labels"]
 
 
+@pytest.mark.parametrize(("mode", "written"), [("enforce", True), ("observe", False)])
+async def test_controller_reports_decisions_and_configuration(
+    api: FakeApi, tmp_path: Path, mode: str, written: bool
+) -> None:
+    async with running("controller", api, tmp_path, mode) as program:
+        await program.said("listening")
+        listening = await program.said("listening")
+        assert listening["host"] == "127.0.0.1"
+        await program.said("writing a Node" if written else "would write")
+        report = await reported(f"http://127.0.0.1:{listening['port']}/report")
+    assert report["leader"] == report["identity"]
+    assert report["configuration"]["unneededTime"] == "0s"
+    assert report["configuration"].get("mode", "observe") == mode
+    assert report["facts"]["leadingSinceSeconds"] <= report["facts"]["reconciledAtSeconds"]
+    first = report["facts"]["decisions"][-1]
+    assert (first["kind"], first["name"], first["written"]) == ("Node", "spare", written)
+    assert first["action"] == "DrainMarked"
+
+
+async def reported(url: str) -> dict[str, Any]:
+    """Return the report of the leader once it has made a decision."""
+    async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(url) as answer:
+                report: dict[str, Any] = await answer.json()
+            if (report["facts"] or {}).get("decisions"):
+                return report
+            await asyncio.sleep(0.1)  # the report has no event to wait for
+
+
 def registered(api: FakeApi) -> dict[str, Any]:
     found: dict[str, Any] = api.documents[REGISTRATION]["webhooks"][0]["clientConfig"]
     return found
@@ -171,7 +201,7 @@ async def test_controller_exits_with_2_when_taint_key_differs_from_recorded_key(
     api: FakeApi, tmp_path: Path
 ) -> None:
     config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "taintKey": "own/new"}
-    config["controller"] = {"metricsListen": "127.0.0.1:0"}
+    config["controller"] = {"metricsListen": "127.0.0.1:0", "reportPort": 0}
     api.put_document(LEASE, {"metadata": {"annotations": {KEY_ANNOTATION: "own/old"}}})
     code, told = await ended("controller", api, tmp_path, config)
     assert code == 2, told

@@ -1,17 +1,22 @@
 """`ebb config schema` and `ebb config validate`: list settings and check configuration files."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import click
+import yaml
 
 from cli import output
 from cli.answers import SettingsSchema
 from cli.input import source
+from controller.names import CONFIG_KEY
 from core.edge import files
 from core.model.errors import ConfigError, EbbError, InvalidInputError
 
-STDIN: Final = "-"
+_YAML_LINE: Final = re.compile(r"line (\d+): ")
+_END_OF_PATH: Final = re.compile(r"[:.\[]")
+"""Character after a field in the path of a fault, such as `pools[0].name: `."""
 
 
 @click.group("config", no_args_is_help=False)
@@ -29,20 +34,47 @@ def schema(form: str) -> None:
 @command.command("validate")
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=source.FILE)
 def validate(paths: Sequence[str]) -> None:
-    """Report all errors that the programs would find in the files; - is standard input."""
+    """Report all errors that the programs would find in the files; - is standard input.
+
+    A file is an EbbConfiguration, or a ConfigMap with one in `config.yaml`.
+    """
     if faults := list(_faults(paths)):
         raise EbbError("\n".join(faults))
 
 
 def _faults(paths: Sequence[str]) -> Iterator[str]:
     for path in paths:
+        name = files.named(path)
         try:
-            if path == STDIN:
-                raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
-                files.parse_config(raw, files.named(path))
-            else:
-                files.read_config(path)
+            raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
+            config = files.embedded_config(raw, name, CONFIG_KEY)
         except (ConfigError, InvalidInputError) as fault:
             yield str(fault)
+            continue
+        try:
+            files.parse_config(config.raw, name)
+        except ConfigError as fault:
+            yield from (f"{name}: {one}" for one in _with_lines(fault.faults, config))
         else:
-            click.echo(f"{files.named(path)}: ok")
+            click.echo(f"{name}: ok")
+
+
+def _with_lines(faults: Sequence[str], config: files.Embedded) -> Iterator[str]:
+    """Yield the faults in the order of the file, each with the line of its field."""
+    try:
+        lines = files.field_lines(config.raw)
+    except yaml.YAMLError:
+        lines = {}
+    found = [(_line(fault, lines), fault) for fault in faults]
+    for line, fault in sorted(found, key=lambda one: one[0]):
+        if match := _YAML_LINE.match(fault):
+            yield f"line {int(match[1]) + config.first_line - 1}: {fault[match.end() :]}"
+        else:
+            yield f"line {line + config.first_line - 1}: {fault}" if line else fault
+
+
+def _line(fault: str, lines: Mapping[str, int]) -> int:
+    """Return the line of the field that a fault names, or of its section; 0 if it has none."""
+    parts = [match.start() for match in _END_OF_PATH.finditer(fault)]
+    named = (lines[fault[:end]] for end in reversed(parts) if fault[:end] in lines)
+    return next(named, 0)

@@ -30,7 +30,6 @@ def command() -> None:
 @command.command("node")
 @click.argument("name")
 @source.options
-@source.installed
 @output.option(NodeExplained)
 def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
     """Show everything that decides whether one node is removable."""

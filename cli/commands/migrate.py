@@ -1,12 +1,16 @@
 """`ebb migrate`: convert another tool's settings to an EbbConfiguration."""
 
+from typing import Final
+
 import click
 
 from cli.input import source
-from cli.migrate.tool import Migrated
+from cli.migrate.tool import ENFORCE, OBSERVE, Migrated
 from cli.migrate.tools import NAMES, migrate
 from core.edge import files
 from core.model.errors import ConfigError, InvalidInputError
+
+HOW_TO_ENFORCE: Final = "compare `ebb plan`, disable the other tool, then set mode: enforce"
 
 
 @click.command("migrate", help=f"Convert settings of {NAMES} to a configuration.")
@@ -28,5 +32,8 @@ def _text(name: str, migrated: Migrated) -> str:
     """Return the file's text: settings without an equivalent as comments, then the fields."""
     notes = [f"Converted from settings of {name}. Settings without an exact equivalent:"]
     notes += [f"- {note}" for note in migrated.notes]
+    if migrated.document["mode"] == ENFORCE:
+        # Two tools that drain the same nodes would get in each other's way.
+        notes.append(f"- mode: observe, although {name} acts; {HOW_TO_ENFORCE}")
     lines = "".join(f"# {note}\n" for note in notes)
-    return lines + files.as_yaml(migrated.document)
+    return lines + files.as_yaml({**migrated.document, "mode": OBSERVE})

@@ -8,14 +8,17 @@ import click
 from cli import output
 from cli.answers import Money, Planned
 from cli.explain.caveats import caveats
+from cli.explain.emptying import emptying
 from cli.input import source
 from cli.input.cluster_input import ClusterInput
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine import reconcile
+from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.cluster import Cluster
+from core.model.now import Now
 from core.policies.all import POLICIES
 
 
@@ -64,6 +67,7 @@ def command(
     )
     answer = Planned(
         plan=plan,
+        cluster_input=cluster_input,
         config=config,
         caveats=caveats(
             cluster_input.cluster,
@@ -71,7 +75,16 @@ def command(
             config,
             cluster_input.dump_time.running_nowhere,
         ),
+        emptying=emptying(
+            cluster_input.cluster,
+            plan,
+            config,
+            cluster_input.surge_objects,
+            cluster_input.namespace,
+            now,
+        ),
         money=_money(cluster_input.cluster, config, plan),
+        refused=may_begin(config, Now(now)).blockers,
     )
     output.print_answer(answer, form)
 

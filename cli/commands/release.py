@@ -1,14 +1,20 @@
 """`ebb release`: remove everything that Ebb has written; the only command that writes."""
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.input import source
+from cli.terminal import printable
 from core.edge import files
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
+
+if TYPE_CHECKING:  # the packages of the client are slow to import
+    from core.edge.kube.target import Target
 
 
 @click.command("release")
@@ -25,6 +31,7 @@ from core.model.humanize import plural
     help="with --all: key of the taints to remove; also remove its record from the Lease",
 )
 @click.option("--dry-run", is_flag=True, help="only print what would be removed")
+@click.option("--yes", is_flag=True, help="do not ask; for scripts")
 @source.live_options
 @source.installed
 @click.pass_obj
@@ -36,12 +43,15 @@ def command(  # noqa: PLR0913 one for each option
     everything: bool,
     taint_key: str | None,
     dry_run: bool,
+    yes: bool,
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
-    namespace: str,
+    ebb_namespace: str,
 ) -> None:
     """Remove what Ebb has written on nodes and pods, and nothing else.
+
+    The command names the cluster, lists what it will remove, and asks.
 
     A running controller in mode enforce marks nodes again: set mode: observe first, or uninstall.
     """
@@ -53,23 +63,63 @@ def command(  # noqa: PLR0913 one for each option
         )
     configuration = files.read_config(config)
     path = source.kubeconfig_of(kubeconfig, environment)
+    if not (dry_run or yes or (sys.stdin is not None and sys.stdin.isatty())):
+        raise InvalidInputError(
+            "release", "standard input is no terminal, so the command cannot ask; use --yes"
+        )
     # The client's packages are slow to import.
     import asyncio  # noqa: PLC0415
 
     from cli import release  # noqa: PLC0415
     from core.edge.kube.client import Client  # noqa: PLC0415
 
-    would = "would be released" if dry_run else "released"
-
-    told: Counter[str] = Counter()
-
-    def tell(kind: str, name: str, what: str) -> None:
-        print(f"{kind} {name}  {would}: {what}", flush=True)
-        told[kind] += 1
-
+    progress = _Progress(dry_run=dry_run, yes=yes)
     names = None if everything else frozenset(nodes)
+    actions = release.Actions(progress.connected, progress.passes, progress.tell)
+    request = release.Request(names, taint_key)
     connecting = Client.connect(path, context)
-    request = release.Request(names, taint_key, dry_run=dry_run)
-    sweeping = release.release(connecting, configuration, tell, namespace, request)
-    asyncio.run(sweeping)
-    print(f"{plural(told['node'], 'node')} and {plural(told['pod'], 'pod')} {would}")
+    asyncio.run(release.release(connecting, configuration, actions, ebb_namespace, request))
+    print(progress.summary())
+
+
+class _Progress:
+    """Print what is removed, and ask before."""
+
+    def __init__(self, *, dry_run: bool, yes: bool) -> None:
+        self._dry_run, self._yes = dry_run, yes
+        self._where = ""
+        self._would = ""
+        self._told: Counter[str] = Counter()
+
+    def connected(self, target: "Target") -> None:
+        """Name the cluster."""
+        self._where = str(target)
+        print(f"cluster {printable(self._where)}, {printable(target.server)}", flush=True)
+
+    def passes(self) -> Iterator[bool]:
+        """Yield True for a pass that only reports, and False for the pass that removes.
+
+        Raises: InvalidInputError if the user does not agree.
+        """
+        if self._dry_run or not self._yes:
+            yield self._begun(dry_run=True)
+            if self._dry_run or not self._told:
+                return
+            if not click.confirm(f"Release these objects in {printable(self._where)}?", err=True):
+                raise InvalidInputError("release", "not confirmed; nothing was removed")
+        yield self._begun(dry_run=False)
+
+    def _begun(self, *, dry_run: bool) -> bool:
+        self._told.clear()
+        self._would = "would be released" if dry_run else "released"
+        return dry_run
+
+    def tell(self, kind: str, name: str, what: str) -> None:
+        """Print one removal."""
+        print(f"{kind} {name}  {self._would}: {what}", flush=True)
+        self._told[kind] += 1
+
+    def summary(self) -> str:
+        """Return how many objects were, or would be, released."""
+        nodes, pods = plural(self._told["node"], "node"), plural(self._told["pod"], "pod")
+        return f"{nodes} and {pods} {self._would}"

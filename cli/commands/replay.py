@@ -31,7 +31,7 @@ FOLDER: Final = click.Path()
 
 @click.command("replay")
 @click.option(
-    "--trace", type=FOLDER, metavar="DIR", help="two CSV files in the format of `ebb demo --trace`"
+    "--trace", type=FOLDER, metavar="PATH", help="a trace in a format of `ebb demo --trace`"
 )
 @click.option(
     "--dumps",

@@ -1,7 +1,5 @@
 """`ebb status`: summarize the cluster, its marks and the leader."""
 
-from functools import partial
-
 import click
 
 from cli import output
@@ -11,8 +9,7 @@ from core.edge.clock import SystemClock
 
 
 @click.command("status")
-@partial(source.options, leader=True)
-@source.installed
+@source.options
 @output.option(overview.ClusterStatus)
 def command(cluster_input: ClusterInput, /, form: str) -> None:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.

@@ -50,6 +50,7 @@ def caveats(
     missing = () if kinds is None else _missing_in_dump(cluster, kinds)
     return (
         *_ignored_settings(config),
+        *_no_prices(config),
         *_running_nowhere(running_nowhere),
         *_empty_pools(cluster, config),
         *missing,
@@ -72,11 +73,17 @@ def _ignored_settings(config: Config) -> Iterator[Caveat]:
         "releaseThresholds": config.release_thresholds is not None,
         "usability": config.usability is not UsabilityMode.AUTO,
         "thresholds of pools": any(one.thresholds or one.release_thresholds for one in pools),
-        "prices": bool(config.prices),
+        "prices": bool(config.prices) and not config.min_savings.hourly,
     }
     if names := [name for name, is_changed in changed.items() if is_changed]:
         message = f"policy {config.policy} ignores the settings {', '.join(names)}"
         yield Caveat("ignored-settings", message)
+
+
+def _no_prices(config: Config) -> Iterator[Caveat]:
+    """Report that `minSavings` has no effect."""
+    if config.lacks_prices:
+        yield Caveat("no-prices", "minSavings has no effect, because no prices are configured")
 
 
 def _running_nowhere(pods: int) -> Iterator[Caveat]:

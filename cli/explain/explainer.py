@@ -6,7 +6,7 @@ agree.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,6 +16,7 @@ from core.capacity.reaches import Reach
 from core.config.drain import Eviction
 from core.drain.context import DrainContext, DrainInput
 from core.drain.pods import owner_of
+from core.engine.beginning import may_begin
 from core.engine.leader_state import LeaderState, observe, rate_limits
 from core.engine.limits import RemovalLimits
 from core.engine.plan import Placement, Plan
@@ -265,7 +266,13 @@ class Explainer:
     def _against_hard(self, node: Node) -> tuple[Blocker, ...]:
         if not self._config.hardens or mark_of(node.labels) is not Mark.SOFT:
             return ()
-        return no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
+        found = no_schedule_blockers(self._snapshot, {}, self._now)[node.name]
+        return (*self._refused, *found)
+
+    @cached_property
+    def _refused(self) -> Sequence[Blocker]:
+        """Return why nothing may begin now."""
+        return may_begin(self._config, self._now).blockers
 
     @cached_property
     def _drain_context(self) -> DrainContext:
@@ -284,7 +291,7 @@ class Explainer:
         if self._config.eviction is not Eviction.ENABLED:
             return ()
         found = (self._drain_context.why_not_now(pod) for pod in pods)
-        return tuple(blocker for blocker in found if blocker is not None)
+        return (*self._refused, *(blocker for blocker in found if blocker is not None))
 
     @cached_property
     def _surge_context(self) -> SurgeContext | None:
@@ -298,6 +305,7 @@ class Explainer:
                 objects=self._surge_objects,
                 records=MoveRecords(),
                 leader="",
+                own_namespace=self._own_namespace,
                 now_seconds=self._now.seconds,
             )
         )
@@ -305,10 +313,11 @@ class Explainer:
     def _surge_moves(self, name: str) -> tuple[int | None, tuple[Blocker, ...]]:
         """Return how many pods of the node would be moved, and why the others would not."""
         context = self._surge_context
-        if context is None or name not in context.marked:
+        if context is None or name not in context.on:
             return None, ()
         blockers = [context.blockers(pod) for pod in context.on[name]]
-        return sum(not found for found in blockers), tuple(chain.from_iterable(blockers))
+        waits = (*self._refused, *chain.from_iterable(blockers))
+        return sum(not found for found in blockers), waits
 
     def _if_only_removal(
         self, name: str

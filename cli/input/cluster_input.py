@@ -2,18 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from core.config.settings import Config
 from core.edge.clock import Clock
 from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
+from core.edge.kube.target import Target
 from core.model.cluster import Cluster
 from core.surge.objects import SurgeObjects
+
+if TYPE_CHECKING:  # only a live cluster has a leader
+    from controller.leader_report import LeaderFacts, Report
 
 UNREADABLE_SHOWN_MAX: Final = 5
 """Number of unreadable objects that are named; the others are counted."""
 UNREADABLE_CHARS_MAX: Final = 300
+BUILT_IN: Final = "built-in defaults (use --config for another configuration)"
+
+
+class Installation(NamedTuple):
+    """Where Ebb is installed, and what the command line uses instead of its configuration."""
+
+    namespace: str = NAMESPACE
+    config: Config | None = None
+    """Configuration of the command line; None: the one that runs in the cluster."""
+    policy: str | None = None
+    """Policy that replaces the configured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +45,22 @@ class Leader:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How Ebb runs in a live cluster."""
+
+    leader: Leader
+    report: "Report | None" = None
+    """Report of the leader; None if there is none, or it could not be read."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    @property
+    def facts(self) -> "LeaderFacts | None":
+        """Return what only the leader knows, or None."""
+        return self.report.facts if self.report is not None else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
     """A cluster, its configuration and their sources."""
@@ -39,13 +70,19 @@ class ClusterInput:
     where: str
     """Source of the cluster as text: names of files, or a kubeconfig."""
     config_from: str | None = None
-    """Path of the configuration; None for built-in defaults."""
+    """Source of the configuration: a path, the leader or the ConfigMap; None for built-in
+    defaults."""
     kinds: frozenset[str] | None = None
     """Kinds of objects in the dump; None for a live cluster, where all kinds are read."""
-    leader: Leader | None = None
-    """Leader; None if it was not requested or the cluster was read from a dump."""
+    target: Target | None = None
+    """API server of a live cluster; None for a dump."""
+    running: Running | None = None
+    """How Ebb runs in a live cluster; None for a dump."""
+    not_read: tuple[str, ...] = ()
+    """What could not be read from a live cluster, and why."""
     surge_objects: SurgeObjects | None = None
-    """Objects that surge moves depend on; None if these are disabled, or for a dump."""
+    """Objects that surge moves depend on; None if these are disabled, or for a dump without
+    Deployments and ReplicaSets."""
     namespace: str = NAMESPACE
     """Namespace in which Ebb is installed."""
     dump_time: DumpTime = field(default_factory=DumpTime)
@@ -59,10 +96,20 @@ class ClusterInput:
         return self.dump_time.estimate(self.cluster.pods, clock_seconds)
 
     @property
+    def leader(self) -> Leader | None:
+        """Return the leader; None for a dump."""
+        return self.running.leader if self.running is not None else None
+
+    @property
+    def facts(self) -> "LeaderFacts | None":
+        """Return what only the leader knows; None if it could not be read."""
+        return self.running.facts if self.running is not None else None
+
+    @property
     def origin(self) -> tuple[tuple[str, str], ...]:
         """Return rows with the sources of the cluster and of the configuration."""
-        built_in = "built-in defaults (use --config for the configuration of the programs)"
-        return ("source", self.where), ("configuration", self.config_from or built_in)
+        cluster = (("cluster", str(self.target)),) if self.target is not None else ()
+        return *cluster, ("source", self.where), ("configuration", self.config_from or BUILT_IN)
 
 
 def report_unreadable(unreadable: Sequence[str], out: TextIO) -> None:

@@ -1,24 +1,33 @@
 """Read a cluster from its API server, kind by kind, in pages; nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Final, TextIO
 
-from cli.input.cluster_input import Leader, report_unreadable
-from controller.stores.lease import LeaseStore
+from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.running import read_running
+from cli.terminal import printable
 from core.config.settings import Config
-from core.edge.decode.fields import unix_seconds
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import CLUSTER_KINDS, SURGE_KINDS, AnyKind
+from core.edge.decode.kinds import (
+    ATTACHMENTS,
+    BUDGETS,
+    CLAIMS,
+    CLUSTER_KINDS,
+    CSI_NODES,
+    NODES,
+    PODS,
+    SURGE_KINDS,
+    VOLUMES,
+    AnyKind,
+)
 from core.edge.kube.client import ApiError, Client
-from core.edge.kube.listing import Listed, Part
+from core.edge.kube.listing import ABSENT, Listed, Part
 from core.model.cluster import Cluster
-from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
-from core.surge.facts import surge_facts
+from core.surge.facts import with_moves
 from core.surge.objects import SurgeObjects
 from core.surge.records import MoveRecords
 
@@ -27,7 +36,16 @@ LIST_TRIES_MAX: Final = 3
 THROTTLED_SECONDS_MAX: Final = 10.0
 NOT_THERE: Final = 404
 """HTTP status for a kind that the cluster does not have."""
-LEASE_SECONDS_MAX: Final = 5.0
+REQUIRED: Final = frozenset((NODES, PODS))
+"""Kinds without which no command can answer; others may be missing, as in a dump."""
+WITHOUT: Final[Mapping[AnyKind, str]] = {
+    BUDGETS: "pods that one protects look evictable",
+    CLAIMS: "pods with PersistentVolumeClaims count as not movable",
+    VOLUMES: "pods with PersistentVolumeClaims count as not movable",
+    CSI_NODES: "pods with PersistentVolumeClaims count as not movable",
+    ATTACHMENTS: "volumes that are attached without a pod do not count against attach limits",
+}
+"""Consequence of a missing kind, for kinds that every cluster has."""
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
@@ -36,17 +54,13 @@ Lists = dict[AnyKind, Listed]
 
 
 async def read(
-    kubeconfig: str | None,
-    context: str | None,
-    config: Config,
-    lease: tuple[str, str] | None,
-    progress: TextIO,
-) -> tuple[Cluster, SurgeObjects | None, Leader | None]:
-    """List the cluster, and read the Lease (namespace, name) if *lease* is given.
+    kubeconfig: str | None, context: str | None, installation: Installation, progress: TextIO
+) -> ClusterInput:
+    """List the cluster, and read how Ebb runs there.
 
-    *config* has the settings that affect reading. Progress is shown on *progress*. If surge moves
-    are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does not
-    allow it, they are None.
+    Progress is shown on *progress*, and so are warnings about what could not be read. If surge
+    moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
+    not allow it, they are None.
 
     Raises: InvalidInputError for a kubeconfig that cannot be read; UnavailableError when the API
     server does not answer, or rejects a call.
@@ -56,25 +70,36 @@ async def read(
         await Client.connect(kubeconfig, context) as client,
         progress_shown(lists, progress),
     ):
-        cluster = await listed(client, lists, config)
-        surge = await _surge_objects(client, config, progress) if config.surges else None
-        leader = await _leader(client, *lease) if lease else None
+        running, used, source = await read_running(client, installation)
+        cluster = await listed(client, lists, used)
+        surge = await _surge_objects(client, used, progress) if used.surges else None
+    not_read = (*running.problems, *_not_read(lists))
+    progress.writelines(f"Warning: {printable(one)}\n" for one in not_read)
     report_unreadable(list(_refused(lists)), progress)
     if surge is not None:
-        cluster = replace(cluster, surge=surge_facts(surge, MoveRecords(), MoveRecords()))
-    return cluster, surge, leader
+        none = MoveRecords()
+        cluster = with_moves(cluster, surge, none, none, installation.namespace)
+    return ClusterInput(
+        cluster=cluster,
+        config=used,
+        config_from=source,
+        where=f"live cluster, {kubeconfig or 'in-cluster access'}",
+        target=client.target,
+        running=running,
+        not_read=not_read,
+        surge_objects=surge,
+        namespace=installation.namespace,
+    )
 
 
 async def _surge_objects(client: Client, config: Config, out: TextIO) -> SurgeObjects | None:
     inventory = Inventory()
     for kind in SURGE_KINDS:
         found = Listed()
-        try:
-            await _list(client, kind, found, Part.of(kind, config))
-        except ApiError as fault:
-            if not fault.forbidden:
-                raise
-            out.write(f"ebb: cannot read {kind.resource}, so surge moves are unknown: {fault}\n")
+        await _list(client, kind, found, Part.of(kind, config))
+        if found.absent is not None:
+            problem = f"cannot read {kind.resource}, so surge moves are unknown: {found.absent}"
+            out.write(f"Warning: {printable(problem)}\n")
             return None
         inventory.replaced(kind, found.objects, found.refused)
     return inventory.surge_snapshot()()
@@ -92,10 +117,18 @@ async def listed(client: Client, lists: Lists, config: Config) -> Cluster:
     return inventory.snapshot(config.read_options)()
 
 
+def _not_read(lists: Lists) -> Iterator[str]:
+    """Yield the kinds that could not be read, each with the reason and the consequence."""
+    for kind, found in lists.items():
+        missing = found.absent is not None and found.absent.status == NOT_THERE
+        if found.absent is None or (missing and kind.optional):
+            continue  # many clusters have no CapacityBuffers and no Karpenter
+        consequence = f", so {WITHOUT[kind]}" if kind in WITHOUT else ""
+        yield f"cannot read {kind.resource}{consequence}: {found.absent}"
+
+
 def _refused(lists: Lists) -> Iterator[str]:
     for kind, found in lists.items():
-        if found.absent is not None and found.absent.status != NOT_THERE:
-            yield f"{kind.resource}: {found.absent}"
         yield from (reason for _, reason in found.refused)
         for one in found.objects:
             if isinstance(one, Node | Pod) and one.unreadable:
@@ -103,33 +136,22 @@ def _refused(lists: Lists) -> Iterator[str]:
 
 
 async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
-    """Read one list; start again if it expires or is throttled."""
+    """Read one list; start again if it expires or is throttled.
+
+    A list that is not served or forbidden is empty, unless the kind is required.
+    """
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:
             return await listing.read(client, kind, part)
         except ApiError as fault:
+            if kind not in REQUIRED and fault.status in ABSENT:
+                listing.absent = fault
+                return None
             if fault.status not in (410, 429) or tries == LIST_TRIES_MAX:
                 raise
             wait = fault.retry_after_seconds or 0
             await asyncio.sleep(min(wait, THROTTLED_SECONDS_MAX))
     raise AssertionError("the last try returns or raises")
-
-
-async def _leader(client: Client, namespace: str, name: str) -> Leader:
-    """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
-    key = f"{namespace}/{name}"
-    try:
-        found = await LeaseStore(client, namespace, name, LEASE_SECONDS_MAX).read()
-    except UnavailableError as fault:
-        return Leader(lease=key, problem=str(fault))
-    if found is None:
-        return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
-    return Leader(
-        lease=key,
-        holder=found.holder,
-        renewed_seconds=unix_seconds(found.renewed),
-        duration_seconds=found.duration_seconds,
-    )
 
 
 @asynccontextmanager

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from cli.explain.caveats import Caveat, caveats
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
+from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
+from core.model.reason import Blocker
 
 
 class Published(NamedTuple):
@@ -67,6 +69,8 @@ class ClusterStatus:
     """Number of Pending pods."""
     unschedulable: int
     """Number of Pending pods for which Ebb searched a node and found none."""
+    refused: tuple[Blocker, ...]
+    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
     caveats: tuple[Caveat, ...]
     """Caveats about the cluster that was read."""
     now_seconds: int
@@ -155,6 +159,7 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
         published=tuple(_published(cluster_input)),
         pending=len(pending),
         unschedulable=len(evaluated - {pod for pod, _ in plan.pending}),
+        refused=tuple(may_begin(cluster_input.config, Now(now_seconds)).blockers),
         caveats=caveats(
             cluster_input.cluster,
             cluster_input.kinds,

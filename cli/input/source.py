@@ -9,14 +9,15 @@ from typing import Any, Final
 
 import click
 
-from cli.input.cluster_input import ClusterInput, report_unreadable
-from controller.names import LEASE
-from core.config.settings import Config
+from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from core.config.document import built_in
 from core.edge import files
 from core.edge.decode.dump import COMMAND, from_dumps
 from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
 from core.model.errors import InvalidInputError
+from core.surge.facts import with_moves
+from core.surge.records import MoveRecords
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """Environment variable that every container in a cluster has."""
@@ -29,37 +30,42 @@ Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
 
-def options(command: Command, *, leader: bool = False) -> Command:
+def options(command: Command) -> Command:
     """Add the options that select the cluster and the configuration.
 
     The command receives a ClusterInput. The value of --policy, if the command has this option and
-    it is given, replaces the configured policy. *leader*: for a live cluster, read the leader too.
+    it is given, replaces the configured policy.
     """
 
     @click.pass_obj
     @wraps(command)
     def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
         where = {name: given.pop(name) for name in WHERE}
-        namespace = given.pop("namespace", NAMESPACE)
-        config_from = given.pop("config")
+        namespace, path = given.pop("ebb_namespace"), given.pop("config")
+        policy = given.pop("policy", None)
         # Read only once: the file may be a pipe.
-        config = files.read_config(config_from, given.pop("policy", None))
-        cluster_input = read(
-            environment, **where, config=config, lease_namespace=namespace if leader else None
-        )
-        command(replace(cluster_input, namespace=namespace, config_from=config_from), **given)
+        config = files.read_config(path, policy) if path else None
+        installation = Installation(namespace, config, policy)
+        cluster_input = read(environment, **where, installation=installation)
+        if path:
+            cluster_input = replace(cluster_input, config_from=path)
+        command(cluster_input, **given)
 
     help_text = f"a dump written by `{COMMAND}`, plain or gzipped; - is standard input; repeatable"
     from_file = click.option(
         "--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text
     )
-    return from_file(live_options(wrapped))
+    return from_file(live_options(installed(wrapped)))
 
 
 def live_options(command: Command) -> Command:
     """Add the options of a command that needs a live cluster."""
     for name, metavar, help_text in (
-        ("--config", "FILE", "an EbbConfiguration in YAML; default: built-in settings"),
+        (
+            "--config",
+            "FILE",
+            "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in",
+        ),
         ("--context", "NAME", "context of the kubeconfig; default: its current context"),
         (
             "--kubeconfig",
@@ -75,7 +81,9 @@ def live_options(command: Command) -> Command:
 def installed(command: Command) -> Command:
     """Add the option that names the namespace of Ebb."""
     help_text = f"namespace of Ebb; default {NAMESPACE}"
-    return click.option("--namespace", default=NAMESPACE, metavar="NAME", help=help_text)(command)
+    return click.option("--ebb-namespace", default=NAMESPACE, metavar="NAME", help=help_text)(
+        command
+    )
 
 
 def read(
@@ -84,12 +92,9 @@ def read(
     from_file: Sequence[str],
     kubeconfig: str | None,
     context: str | None,
-    config: Config,
-    lease_namespace: str | None,
+    installation: Installation,
 ) -> ClusterInput:
-    """Read the cluster that the command line selects, and its leader.
-
-    *lease_namespace* is the namespace of the Lease in a live cluster; None: do not read it.
+    """Read the cluster that the command line selects.
 
     Raises: EbbError (any subclass); UsageError for options that contradict each other.
     """
@@ -98,30 +103,27 @@ def read(
     if from_file and live_only:
         raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
     if from_file:
-        return _read_dumps(from_file, config)
+        return _read_dumps(from_file, installation)
     path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
     # Importing the client takes longer than making a plan.
     import asyncio  # noqa: PLC0415
 
     from cli.input import live  # noqa: PLC0415
 
-    lease = None if lease_namespace is None else (lease_namespace, LEASE)
-    cluster, surge, leader = asyncio.run(live.read(path, context, config, lease, sys.stderr))
-    return ClusterInput(
-        cluster=cluster,
-        config=config,
-        where=f"live cluster, {path or 'in-cluster access'}"
-        + (f", context {context}" if context else ""),
-        leader=leader,
-        surge_objects=surge,
-    )
+    return asyncio.run(live.read(path, context, installation, sys.stderr))
 
 
-def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
+def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInput:
+    config = installation.config or built_in(installation.policy)
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds = from_dumps(named_dumps, config.read_options, unreadable, time)
+    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    if not config.surges:
+        surge = None
+    if surge is not None:
+        none = MoveRecords()
+        cluster = with_moves(cluster, surge, none, none, installation.namespace)
     report_unreadable(unreadable, sys.stderr)
     where = ", ".join(name for name, _ in named_dumps)
     return ClusterInput(
@@ -130,6 +132,8 @@ def _read_dumps(named: Sequence[str], config: Config) -> ClusterInput:
         where=where,
         kinds=kinds,
         dump_time=time,
+        namespace=installation.namespace,
+        surge_objects=surge,
     )
 
 

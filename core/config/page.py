@@ -27,8 +27,8 @@ POLICY_HEAD: Final = """
 ## Defaults of other policies
 
 Only ClusterThreshold uses `thresholds`, `releaseThresholds` (also those of `pools`), `usability`
-and `prices`. Other policies ignore these settings and have the following defaults. A value in the
-file takes precedence. docs/policies.md describes the rules.
+and the order of `prices`. Other policies ignore these settings and have the following defaults. A
+value in the file takes precedence. docs/policies.md describes the rules.
 
 | policy | setting | default |
 |---|---|---|

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from core.fields.structure import AT_CONTROLLER_START, refused
-from core.fields.value_types import duration, not_allowed, text, words
+from core.fields.value_types import duration, not_allowed, text, whole_number, words
 
 Address = Annotated[
     str,
@@ -20,6 +20,7 @@ File = Annotated[str, text(r"[^\n]+", "a path")]
 
 PAIR: Final = {"certFile": ["keyFile"], "keyFile": ["certFile"], "clientCAFile": ["certFile"]}
 """Fields that require other fields, for the JSON Schema keyword dependentRequired."""
+PORT_MAX: Final = 65_535
 SCORE_NAMES: Final = ("pack", "marks")
 """Scoring rules of the extender; the first is the default."""
 
@@ -104,3 +105,6 @@ class ControllerConfig:
     """Time after which another replica takes over from a leader that has died."""
     metrics_listen: Annotated[Address, AT_CONTROLLER_START] = "[::]:8081"
     """Address for probes and metrics. `[::]` is every address, IPv4 included."""
+    report_port: Annotated[int, whole_number(0, PORT_MAX), AT_CONTROLLER_START] = 8082
+    """Port on 127.0.0.1 at which `ebb` reads, through a port-forward, what only the leader knows.
+    With 0, any free port is used, which `ebb` cannot find."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from core.config.budgets import Budget, Budgets, Pool
+from core.config.schedule import Window
 from core.config.settings import API_VERSION, KIND, Config, Document
 from core.fields.structure import CONTROLLER, NAMED, RESTART, is_flattened
 
@@ -50,7 +51,8 @@ def grouped() -> Schema:
 def schema() -> Schema:
     """Return the JSON Schema of a configuration file."""
     pool = Pool(name="", node_selector=(), budget=Budget())
-    defaults = written(Config(budgets=Budgets(pools=(pool,))))
+    window = Window(start="", duration_seconds=0)
+    defaults = written(Config(budgets=Budgets(pools=(pool,)), schedule=(window,)))
     return {"$schema": DIALECT} | _with_defaults(flattened(grouped()), defaults)
 
 
@@ -72,6 +74,28 @@ def written(config: Config) -> dict[str, Any]:
     found: dict[str, Any] = _ungrouped(
         adapter().dump_python(document, mode="json", by_alias=True), grouped()
     )
+    return found
+
+
+def changed(config: Config, defaults: Config) -> dict[str, Any]:
+    """Return the policy, and the settings that differ from *defaults*, in the form of the file.
+
+    *defaults*: the configuration of a file with nothing but this policy.
+    """
+    found = _difference(written(config), written(defaults))
+    return {"apiVersion": API_VERSION, "kind": KIND, "policy": config.policy, **found}
+
+
+def _difference(given: Schema, defaults: Schema) -> Schema:
+    """Return the fields that differ; of a section that has defaults, its fields that differ."""
+    found: Schema = {}
+    for name, value in given.items():
+        default = defaults.get(name)
+        if isinstance(value, dict) and isinstance(default, dict):
+            if inner := _difference(value, default):
+                found[name] = inner
+        elif value != default:
+            found[name] = value
     return found
 
 

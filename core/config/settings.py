@@ -28,7 +28,9 @@ from pydantic_core import CoreSchema, core_schema
 from core.capacity.usable import Usability
 from core.config.budgets import Budgets, CapacityBuffers
 from core.config.drain import DrainConfig, Eviction
+from core.config.prices import PRICES_MAX, MinSavings, Price
 from core.config.programs import PAIR, ControllerConfig, ExtenderConfig, WebhookConfig
+from core.config.schedule import TIME, WINDOWS_MAX, Window
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Enter, ReleaseThresholds, Thresholds
 from core.fields.structure import (
@@ -46,7 +48,6 @@ from core.fields.structure import (
 from core.fields.value_types import (
     QUALIFIED_KEY,
     SHARE,
-    Selector,
     duration,
     number,
     quantity,
@@ -64,7 +65,6 @@ from core.policies.all import POLICIES
 
 API_VERSION: Final = "kube-ebb.io/v1alpha1"
 KIND: Final = "EbbConfiguration"
-PRICES_MAX: Final = 1000
 LEAVING_TAINTS_MAX: Final = 100
 SPREADS_MAX: Final = 10
 SKEW_MAX: Final = 10_000
@@ -178,16 +178,6 @@ class ClusterAutoscaler:
         return f"{self.status_namespace}/{self.status_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """Price of the nodes that have all these labels."""
-
-    node_selector: Selector
-    """Labels of the nodes. A node has the price of the first entry whose labels it has."""
-    price: Annotated[Fraction, number(positive=False)]
-    """Price of such a node, in any unit. Nodes without an entry cost 0."""
-
-
 class WhenUnsatisfiable(StrEnum):
     """The action of kube-scheduler if no node satisfies the constraint for a pod."""
 
@@ -260,6 +250,17 @@ class Config:
     budgets: Annotated[Budgets, FLATTENED] = field(default_factory=Budgets)
     prices: Annotated[tuple[Price, ...], BoundedList(PRICES_MAX, "{nodeSelector, price}")] = ()
     """Prices of nodes. Ebb removes the most expensive nodes first."""
+    min_savings: MinSavings = field(default_factory=MinSavings)
+    """Minimum savings of the removal of a node. Without `prices` it has no effect."""
+    schedule: Annotated[
+        tuple[Window, ...], BoundedList(WINDOWS_MAX, "{start, duration, timeZone}")
+    ] = ()
+    """Windows in which Ebb may begin marks, surge moves and evictions. While none is open, marks
+    stay, moves that have begun finish, and marks are still released. With an empty list Ebb may
+    begin them at any time."""
+    pause_until_seconds: Annotated[int, TIME] | None = None
+    """Time until which Ebb begins no mark, no surge move and no eviction, as outside of the
+    windows of `schedule`."""
     policies: Annotated[
         Any,
         GetPydanticSchema(lambda _, handler: handler.generate_schema(PolicySettings)),
@@ -294,6 +295,9 @@ class Config:
     topologySpreadConstraints."""
     deadline_seconds: Annotated[int, duration(60)] = 24 * 3600
     """A mark older than this is removed, unless the node is empty."""
+    max_job_age_seconds: Annotated[int | None, duration(never=True)] = None
+    """A node is not marked while a pod on it runs to completion, as pods of Jobs do, and is older
+    than this. Pods that have run for long mostly still run for long. `never` sets no limit."""
     no_schedule_after_seconds: Annotated[int | None, duration(never=True)] = None
     """Time after which a PreferNoSchedule mark (`soft`) becomes a NoSchedule mark (`hard`). With
     `never`, only the node that is being drained gets a NoSchedule mark."""
@@ -386,6 +390,11 @@ class Config:
         if pool is None or not (pool.thresholds or pool.release_thresholds):
             return self.leave()
         return pool.release_thresholds or self.thresholds_of(labels).leave()
+
+    @property
+    def lacks_prices(self) -> bool:
+        """Return whether `minSavings` has no effect, because there are no prices."""
+        return self.min_savings.hourly > 0 and not self.prices
 
     def price_of(self, labels: Mapping[str, str]) -> Fraction:
         """Return the price of a node with these labels: the first matching entry, or 0."""

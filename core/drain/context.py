@@ -10,6 +10,7 @@ from core.config.settings import Config
 from core.drain.budgets import Allowances
 from core.drain.pods import Owner, leaves, owner_of, why_never, why_waited_for
 from core.drain.reasons import COMES_BACK, NOT_HARD, UNSETTLED
+from core.engine.beginning import Beginning, may_begin
 from core.engine.no_schedule import Against
 from core.engine.plan import Plan
 from core.fit.matching import tolerates
@@ -71,6 +72,11 @@ class DrainContext:
             if pod.owner_name in names and (alike := self.of_owner.get(owner_of(pod))) is not None:
                 alike.append(pod)
         self.budgets = Allowances(cluster.budgets)
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """Return whether an eviction may begin now."""
+        return may_begin(self.drain_input.config, self.now)
 
     @cached_property
     def places(self) -> dict[str, dict[str, int]]:

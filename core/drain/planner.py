@@ -14,6 +14,7 @@ from core.drain.context import DrainContext, DrainInput
 from core.drain.pods import Owner, leaves, owner_of, why_waited_for
 from core.drain.reasons import INTERRUPTED, NO_PLACE, NOT_REPLACED, REFUSED, TURN
 from core.drain.state import MISSED_MAX, OBSERVE_SECONDS, DrainState, Evicted, PlannedEviction
+from core.engine.beginning import Permit, Refusal
 from core.engine.unschedulable import is_unschedulable
 from core.marks.mark import Mark, mark_of
 from core.model.humanize import plural
@@ -63,7 +64,10 @@ def plan_drain(drain_input: DrainInput, state: DrainState) -> DrainDecision:
     if not seen.node:
         return idle
     drain = _batch(context, replace(seen, progress=_progress(context, state, seen)))
-    drain = replace(drain, hard=idle.hard | {seen.node})
+    if isinstance(context.beginning, Permit):
+        drain = replace(drain, hard=idle.hard | {seen.node})
+    else:
+        drain = replace(drain, hard=idle.hard)
     late = context.now.seconds - drain.state.progress >= drain_input.config.drain.timeout_seconds
     new = any(eviction.pod.uid not in drain.state.refused for eviction in drain.evict)
     return _failed(drain) if late and not new else drain
@@ -155,7 +159,7 @@ def _with_node(context: DrainContext, state: DrainState) -> DrainState:
         same = name == state.node
         if name in failed or not context.on[name] or not context.allows_no_schedule(name):
             continue
-        if not same and not context.soft_period_over(name):
+        if not same and not _may_start(context, name):
             continue
         began, why = same and state.began, context.why_never(name)
         why = why or _why_missed(context, state, name)
@@ -166,6 +170,11 @@ def _with_node(context: DrainContext, state: DrainState) -> DrainState:
         elif began or not context.ends_by_itself(name):
             return _draining(context, state if same else state.released(failed), name, failed)
     return state.released(failed)
+
+
+def _may_start(context: DrainContext, name: str) -> bool:
+    """Return whether the drain of another node may start."""
+    return isinstance(context.beginning, Permit) and context.soft_period_over(name)
 
 
 def _why_waited(context: DrainContext, state: DrainState) -> Blocker | None:
@@ -208,6 +217,7 @@ def _progress(context: DrainContext, before: DrainState, seen: DrainState) -> in
         or seen.here != before.here
         or len(seen.evicted) < len(before.evicted)
         or _observes(context)
+        or isinstance(context.beginning, Refusal)
         or (
             context.why_not_hard(seen.node) is None
             and any(leaves(pod, context.now) for pod in context.on[seen.node])
@@ -234,6 +244,8 @@ def _failed(drain: DrainDecision) -> DrainDecision:
 
 def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
     """Decide which pods of the node to evict now, and why the others must wait."""
+    if isinstance(context.beginning, Refusal):
+        return DrainDecision(state=state, waits=tuple(context.beginning.blockers))
     pods = context.in_order(state.node)
     if (soft := context.why_not_hard(state.node)) is not None:
         return DrainDecision(state=state, waits=(soft,))
@@ -247,12 +259,12 @@ def _batch(context: DrainContext, state: DrainState) -> DrainDecision:
     whys = [why for pod in left if (why := _why_not(context, state, pod)) is not None]
     if whys and not state.began:  # a drain that fails should not have evicted any pod
         return DrainDecision(state=state, waits=tuple(whys))
-    evict, waits = _chosen(context, state, left)
+    evict, waits = _chosen(context, state, left, context.beginning)
     return DrainDecision(state=state, evict=tuple(evict), waits=tuple(waits))
 
 
 def _chosen(
-    context: DrainContext, state: DrainState, pods: Sequence[Pod]
+    context: DrainContext, state: DrainState, pods: Sequence[Pod], permit: Permit
 ) -> tuple[list[PlannedEviction], list[Blocker]]:
     """Choose as many pods as may be evicted at once."""
     limits, (nodes, namespaces, everywhere) = (
@@ -276,7 +288,8 @@ def _chosen(
         if why is not None:
             waits.append(why)
             continue
-        evict.append(PlannedEviction(pod, owner, sum(map(_serves, context.of_owner[owner]))))
+        ready = sum(map(_serves, context.of_owner[owner]))
+        evict.append(PlannedEviction(pod, owner, ready, permit))
         context.budgets.take(pod)
         namespaces[pod.namespace] += 1
         sets[owner] += 1

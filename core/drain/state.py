@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from core.drain.pods import Owner
+from core.engine.beginning import Permit
 from core.model.pod import Pod
 from core.model.reason import Blocker
 
@@ -29,6 +30,8 @@ class PlannedEviction(NamedTuple):
     owner: Owner
     ready: int
     """Number of Ready pods of its owner, including the pod, before any eviction."""
+    permit: Permit
+    """Permission to evict the pod; it may end before the eviction is sent."""
 
 
 class Evicted(NamedTuple):

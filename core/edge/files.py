@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import yaml
 
@@ -82,6 +82,65 @@ def parse_yaml(raw: bytes, source: str, *, single: bool = False) -> list[Any]:
         raise ConfigError(source, [f"{line}{problem}"]) from fault
     except (yaml.YAMLError, ValueError, RecursionError) as fault:
         raise ConfigError(source, [f"not YAML: {str(fault).splitlines()[0]}"]) from fault
+
+
+class Embedded(NamedTuple):
+    """The text of a configuration in a file."""
+
+    raw: bytes
+    first_line: int
+    """Line of the file, from 1, with the first line of the text; 1 if the text has other lines
+    than the file."""
+
+
+def embedded_config(raw: bytes, source: str, key: str) -> Embedded:
+    """Return the configuration in *raw*: the whole file, or the value of *key* in a ConfigMap.
+
+    Raises: ConfigError if the file is not YAML, or a ConfigMap without this key.
+    """
+    (document,) = parse_yaml(raw, source, single=True)
+    if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
+        return Embedded(raw, 1)
+    data = document.get("data")
+    text = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(text, str):
+        raise ConfigError(source, [f"data.{key}: missing; allowed: an EbbConfiguration as text"])
+    data_node = dict(_fields(_composed(raw)))["data"]
+    value = dict(_fields(data_node))[key]
+    block = value.style == "|"  # each line of the text is a line of the file
+    return Embedded(text.encode(), value.start_mark.line + 2 if block else 1)
+
+
+def field_lines(raw: bytes) -> Mapping[str, int]:
+    """Return the line, from 1, of every field of a YAML document that can be parsed.
+
+    Names are paths such as `budgets.maxMarked` and `pools[0].name`.
+    """
+    found: dict[str, int] = {}
+    left = [("", _composed(raw))]
+    while left:
+        path, node = left.pop()
+        if isinstance(node, yaml.SequenceNode):
+            inner = [(f"{path}[{number}]", one) for number, one in enumerate(node.value)]
+            found.update((name, one.start_mark.line + 1) for name, one in inner)
+        else:
+            inner = [(f"{path}.{name}" if path else name, one) for name, one in _fields(node)]
+            keys = node.value if isinstance(node, yaml.MappingNode) else ()
+            names = (name for name, _ in inner)
+            found.update(zip(names, (key.start_mark.line + 1 for key, _ in keys), strict=True))
+        left += inner
+    return found
+
+
+def _composed(raw: bytes) -> Any:  # noqa: ANN401 PyYAML's own types
+    return yaml.compose(raw.decode(), Loader=_Loader)
+
+
+def _fields(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    """Return the names and values of a mapping; empty for other nodes."""
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    return [(str(key.value), value) for key, value in node.value]
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:

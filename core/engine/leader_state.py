@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from core.capacity.usable import Amount
 from core.engine.arrivals import Arrivals, Counts, expected_pods
+from core.engine.beginning import Beginning, may_begin
 from core.engine.no_schedule import RecentReasons
 from core.engine.peak import Peak, RecentTemplates
 from core.engine.placement_hints import Hints
@@ -19,6 +20,7 @@ from core.marks.mark import Mark, backoff_of
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.resources import Resources
+from core.model.workload import runs_to_completion
 
 REFUSED_SECONDS: Final = 60
 """Minimum time for which a node is skipped after a write of its mark failed."""
@@ -176,6 +178,8 @@ Ends = Mapping[str, tuple[int, ...]]
 class RateLimits:
     """Limits on new marks at this moment; all times are unix seconds."""
 
+    beginning: Beginning
+    """Whether anything may begin, according to `schedule` and `pauseUntil`."""
     cooling_until: int | None = None
     """End of the cooldown after the last node was added; None if it has ended."""
     pending_until: int | None = None
@@ -190,6 +194,8 @@ class RateLimits:
     """End of the backoff by node, after the node did not empty before its deadline."""
     failed_writes: Mapping[str, int] = field(default_factory=dict)
     """End of the backoff by node, after a write of its mark failed."""
+    old_jobs: Mapping[str, str] = field(default_factory=dict)
+    """By unmarked node, a pod that runs to completion and is older than `maxJobAge`."""
     peak_excess: Mapping[str, Amount] = field(default_factory=dict)
     """Difference between the highest requests within `stabilizationWindow` and the current ones,
     by reach."""
@@ -317,6 +323,7 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
     found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
     return RateLimits(
+        beginning=may_begin(snapshot.config, now),
         cooling_until=_end(state.node_added_at, cooldown.delay_after_add_seconds, now),
         pending_until=_end(state.pod_pending_at, cooldown.delay_after_pending_seconds, now),
         mark_interval_until=_end(state.last_mark_at, budgets.mark_interval_seconds, now),
@@ -324,8 +331,27 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
         backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
         failed_writes=state.skipped_until(now),
+        old_jobs=_old_jobs(snapshot, now),
         peak_excess=state.peak.beyond_current(),
     )
+
+
+def _old_jobs(snapshot: ClusterSnapshot, now: Now) -> Mapping[str, str]:
+    """Return by unmarked node a pod that runs to completion and is older than `maxJobAge`."""
+    age_seconds = snapshot.config.max_job_age_seconds
+    if age_seconds is None:
+        return {}
+    return {
+        pod.node: pod.key
+        for pod in snapshot.cluster.pods
+        if pod.node is not None
+        and pod.node not in snapshot.marks
+        and pod.created_seconds is not None
+        and pod.occupies
+        and not pod.terminating
+        and runs_to_completion(pod)
+        and now.reached(pod.created_seconds + age_seconds)
+    }
 
 
 def _window_ends(marks: Iterable[RecordedMark], window_seconds: int) -> Ends:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from core.config.budgets import Budget
+from core.engine.beginning import ALWAYS, CLOSED, PAUSED
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.zones import SCHEDULABLE_NODE, Zones
@@ -70,7 +71,7 @@ class RemovalLimits:
         """Count the existing nodes; without *rate_limits* only the lasting limits apply."""
         budgets = snapshot.config.budgets
         self._budgets, self._survey = budgets, snapshot
-        self.rate_limits = rate_limits or RateLimits()
+        self.rate_limits = rate_limits or RateLimits(beginning=ALWAYS)
         self._for_new = (
             LASTING_UNMARKED_ONLY,
             *(() if rate_limits is None else (RATE_LIMITS, BUDGETS)),
@@ -181,6 +182,14 @@ class RemovalLimits:
         """Return a message if the zone of the node must not lose it, else None."""
         return self._zones.explain(node) if self._zones else None
 
+    def min_savings(self, node: Node) -> str | None:
+        """Return a message if the removal of the node saves too little, else None."""
+        config = self._survey.config
+        price, least = config.price_of(node.labels), config.min_savings
+        if price >= least.hourly or config.lacks_prices:
+            return None
+        return f"its price for an hour is {float(price):g}, minSavings is {float(least.hourly):g}"
+
     def min_untainted(self, node: Node) -> str | None:
         """Return a message if too few nodes without taints would remain, else None."""
         marked = node.name in self._survey.marks
@@ -269,6 +278,12 @@ ZONE_BALANCE: Final = Reason(
     "wait until nodes of the larger zones are removed; or set `balanceZones: false`",
     "no zone has more schedulable nodes than the node's zone after the planned removals",
 )
+MIN_SAVINGS: Final = Reason(
+    "min-savings",
+    "The price of the node is lower than `minSavings`, so its removal is not worth the effort.",
+    "lower `minSavings` (`perHour` or `perMonth`); or add an entry for the node to `prices`",
+    "the node costs at least `minSavings`",
+)
 COOLDOWN: Final = Reason(
     "cooldown",
     "A node was added recently. Ebb marks no node while the cluster grows.",
@@ -289,6 +304,13 @@ BACKOFF: Final = Reason(
     "see which pods remained: ebb explain node {node}; to retry at once: "
     f"kubectl annotate node {{node}} {BACKOFF_ANNOTATION}-",
     f"the time in the annotation {BACKOFF_ANNOTATION} of the node has passed",
+)
+OLD_JOB: Final = Reason(
+    "old-job",
+    "A pod on the node runs to completion and is older than `maxJobAge`. Such pods mostly still "
+    "run for long, so the node would not be empty soon.",
+    "wait until the pod completes; or raise `maxJobAge`",
+    "no pod on the node that runs to completion is older than `maxJobAge`",
 )
 MARK_REFUSED: Final = Reason(
     "mark-refused",
@@ -333,6 +355,18 @@ def _no_mark_until(until: int) -> str:
     return f"no node is marked until {timestamp(until)}"
 
 
+def _refusal(reason: Reason) -> Callable[["RemovalLimits", Node], str | Timed | None]:
+    """Return the limit that blocks new marks if nothing may begin for this reason."""
+
+    def rule(limits: RemovalLimits, _: Node) -> str | Timed | None:
+        found = (one for one in limits.rate_limits.beginning.blockers if one.reason is reason)
+        if (why := next(found, None)) is None:
+            return None
+        return why.message if why.until is None else Timed(why.message, why.until)
+
+    return rule
+
+
 def _cooldown(limits: RemovalLimits, _: Node) -> Timed | None:
     until = limits.rate_limits.cooling_until
     return Timed(f"a node was added: {_no_mark_until(until)}", until) if until else None
@@ -358,6 +392,11 @@ def _mark_refused(limits: RemovalLimits, node: Node) -> Timed | None:
     if until is None:
         return None
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
+
+
+def _old_job(limits: RemovalLimits, node: Node) -> str | None:
+    pod = limits.rate_limits.old_jobs.get(node.name)
+    return f"pod {pod} runs to completion and is older than maxJobAge" if pod else None
 
 
 def _budget_marked(scope: _Scope, count: _Count) -> str | None:
@@ -400,15 +439,20 @@ LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
 """Lasting limits for unmarked nodes, which are checked against schedulable nodes only.
 
 Marked nodes are checked against all nodes, so that one NotReady node does not release a mark."""
-LASTING_UNMARKED_ONLY: Final = _Rules(((ZONE_BALANCE, RemovalLimits.zone_balance),))
+LASTING_UNMARKED_ONLY: Final = _Rules(
+    ((MIN_SAVINGS, RemovalLimits.min_savings), (ZONE_BALANCE, RemovalLimits.zone_balance))
+)
 """Further limits that always apply to unmarked nodes."""
 RATE_LIMITS: Final = _Rules(
     (
+        (PAUSED, _refusal(PAUSED)),
+        (CLOSED, _refusal(CLOSED)),
         (COOLDOWN, _cooldown),
         (PODS_PENDING, _pods_pending),
         (SPACING, RemovalLimits.spacing),
         (BACKOFF, _backoff),
         (MARK_REFUSED, _mark_refused),
+        (OLD_JOB, _old_job),
     )
 )
 """Limits that apply to unmarked nodes in the running controller."""

@@ -22,6 +22,11 @@ def goes_by_cost(pod: Pod) -> bool:
     return pod.owner_kind == REPLICA_SET and not pod.stays_with_node and not pod.ties.gang
 
 
+def runs_to_completion(pod: Pod) -> bool:
+    """Return whether the pod ends by itself when its work is done, as pods of Jobs do."""
+    return pod.owner_kind == JOB or pod.ties.completes
+
+
 class Workload(NamedTuple):
     """The controller of pods; all ReplicaSets of a Deployment are one workload."""
 

@@ -5,18 +5,18 @@ empty soonest come first.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
 from core.config.settings import Config, Mode
+from core.engine.beginning import Beginning, Permit, Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.unschedulable import feasible_unschedulable
 from core.guards.emptiness import occupying
 from core.guards.surge import NEVER, VOLUME, why_not_replaced
-from core.marks.mark import mark_of
 from core.model.cluster import Cluster
 from core.model.humanize import timestamp
 from core.model.node_lifecycle import why_leaving
@@ -32,6 +32,7 @@ from core.surge.reasons import (
     NO_DEPLOYMENT,
     NO_PLACE,
     NOT_READY,
+    OWN,
     PENDING,
     ROLLOUT,
     STRATEGY,
@@ -40,11 +41,10 @@ from core.surge.reasons import (
     YOUNG,
 )
 from core.surge.records import MoveRecord, MoveRecords
-from core.surge.steps import DEADLINE_SECONDS_MAX, MoveView
+from core.surge.steps import DEADLINE_SECONDS_MAX, MoveView, marked_nodes
 from core.writes.costs import MOVE_COST, number_of
 
-HOUR_SECONDS: Final = 3600
-LASTING: Final = NEVER | {NO_DEPLOYMENT, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_PORT}
+LASTING: Final = NEVER | {NO_DEPLOYMENT, OWN, STRATEGY, KEEP, VOLUME, NO_PLACE, HOST_PORT}
 """Reasons that rarely end while the pod runs, so its node does not become empty by moves."""
 
 
@@ -58,20 +58,27 @@ class SurgeInput:
     config: Config
     objects: SurgeObjects
     records: MoveRecords
-    begun: Sequence[int] = ()
-    """Times at which this leader began moves, Unix seconds; those before the last hour do not
-    count."""
     leader: str
     """Identity of this replica of ebb-controller."""
+    own_namespace: str
+    """Namespace in which Ebb is installed."""
     now_seconds: int
     allowed: bool = True
     """False if Ebb is being removed, so that all moves must end."""
 
 
+class NewMove(NamedTuple):
+    """A move to begin."""
+
+    record: MoveRecord
+    permit: Permit
+    """Permission to begin the move; it may end before the record is written."""
+
+
 class MovePlan(NamedTuple):
     """The moves of a reconciliation."""
 
-    begin: tuple[MoveRecord, ...]
+    begin: tuple[NewMove, ...]
     """Moves to begin now, in this order; their records are to be written first."""
     waits: tuple[Blocker, ...]
     """Why other pods of marked nodes are not moved now."""
@@ -80,16 +87,15 @@ class MovePlan(NamedTuple):
 class SurgeContext:
     """The marked nodes, the pods on them, and all pods of these pods' Deployments."""
 
-    def __init__(self, surge_input: SurgeInput) -> None:
+    def __init__(self, surge_input: SurgeInput, nodes: Collection[str] | None = None) -> None:
+        """*nodes*: names of the nodes to empty; None: the marked nodes."""
         self.surge_input, self.now = surge_input, Now(surge_input.now_seconds)
         cluster, objects = surge_input.cluster, surge_input.objects
-        self.marked = frozenset(
-            node.name
-            for node in cluster.nodes
-            if mark_of(node.labels) is not None and why_leaving(node) is None
-        )
-        self.on: dict[str, list[Pod]] = {name: [] for name in sorted(self.marked)}
-        """Pods that keep each marked node from being empty, by node."""
+        self.marked = marked_nodes(cluster.nodes)
+        stay = [node.name for node in cluster.nodes if why_leaving(node) is None]
+        wanted = self.marked if nodes is None else nodes
+        self.on: dict[str, list[Pod]] = {name: [] for name in stay if name in wanted}
+        """Pods that keep each of these nodes from being empty, by node; without leaving nodes."""
         for name, pod in occupying(cluster, self.now, self.on):
             self.on[name].append(pod)
         moving = {record.deployment_key for record in surge_input.records.moves.values()}
@@ -107,6 +113,11 @@ class SurgeContext:
         """Return whether moves may be in progress."""
         config = self.surge_input.config
         return self.surge_input.allowed and config.surges and config.mode is Mode.ENFORCE
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """Return whether a move may begin now."""
+        return may_begin(self.surge_input.config, self.now)
 
     @cached_property
     def pods_pending(self) -> bool:
@@ -145,6 +156,9 @@ class SurgeContext:
         if deployment is None:
             owner = f"{pod.owner_kind} {pod.owner_name}" if pod.owner_kind else "nothing"
             return [*found, Blocker(NO_DEPLOYMENT, f"belongs to {owner}", pod.key)]
+        if pod.namespace == self.surge_input.own_namespace:
+            message = f"runs in Ebb's own namespace, {pod.namespace}"
+            found.append(Blocker(OWN, message, pod.key, deployment.name))
         pauses = self.surge_input.records.pauses
         found += deployment_blockers(deployment, pod, objects, pauses, self.now)
         found += self._pod_blockers(pod, deployment)
@@ -176,27 +190,29 @@ class SurgeContext:
 
 def plan_moves(context: SurgeContext) -> MovePlan:
     """Choose the moves to begin now."""
-    if not context.allowed or not context.marked:
+    if not context.allowed or not context.on:
         return MovePlan((), ())
-    return _Choice(context).plan()
+    beginning = context.beginning
+    if isinstance(beginning, Refusal):
+        return MovePlan((), tuple(beginning.blockers))
+    return _Choice(context, beginning).plan()
 
 
 class _Choice:
     """The moves chosen so far, and the limits on them."""
 
-    def __init__(self, context: SurgeContext) -> None:
-        self._context = context
+    def __init__(self, context: SurgeContext, permit: Permit) -> None:
+        self._context, self._permit = context, permit
         self._limits = context.surge_input.config.surge
         moves = context.surge_input.records.moves.values()
         self._in_namespace = Counter(move.namespace for move in moves)
         self._busy = {move.uid for move in moves}
-        now = context.now
-        recent = [at for at in context.surge_input.begun if now.before(at + HOUR_SECONDS)]
+        recent = context.surge_input.records.begun_within_hour(context.now)
         self._left = min(
-            self._limits.max_in_cluster - len(moves), self._limits.max_per_hour - len(recent)
+            self._limits.max_in_cluster - len(moves), self._limits.max_per_hour - recent
         )
         self._with_quota = set(context.surge_input.objects.quotas)
-        self._begin: list[MoveRecord] = []
+        self._begin: list[NewMove] = []
         self._waits: list[Blocker] = []
 
     def plan(self) -> MovePlan:
@@ -244,7 +260,7 @@ class _Choice:
             begun=surge_input.now_seconds,
             deadline=surge_input.now_seconds + seconds,
         )
-        self._begin.append(record)
+        self._begin.append(NewMove(record, self._permit))
         self._busy.add(deployment.uid)
         self._left -= 1
         self._in_namespace[pod.namespace] += 1

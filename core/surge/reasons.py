@@ -16,6 +16,13 @@ NO_DEPLOYMENT: Final = Reason(
     "none needed: Ebb waits until the pod terminates",
     "the pod is gone",
 )
+OWN: Final = Reason(
+    "surge-own",
+    "The pod runs in Ebb's own namespace. Ebb does not move its own pods: with the pod of the "
+    "leader it would lose its state in the middle of the move.",
+    "move it yourself: kubectl -n {namespace} rollout restart deployment {owner}",
+    "the pod is recreated on another node",
+)
 STRATEGY: Final = Reason(
     "surge-strategy",
     "The strategy of the Deployment does not allow an additional pod: it is Recreate, or its "
@@ -119,6 +126,7 @@ TURN: Final = Reason(
 )
 REASONS: Final = (
     NO_DEPLOYMENT,
+    OWN,
     STRATEGY,
     PAUSED,
     KEEP,

@@ -1,18 +1,20 @@
 """The records of surge moves, as they are stored in the ConfigMap `ebb-moves`.
 
 A record is written before the first step of a move, and removed after the last one, so any later
-leader can finish or undo the move. Pauses say until when a Deployment is left alone.
+leader can finish or undo the move. Pauses say until when a Deployment is left alone. One entry
+counts the moves that have begun within the last hour.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
-from core.config.surge import MOVES_MAX
+from core.config.surge import HOURLY_MAX, MOVES_MAX
 from core.model.json_values import printable, whole
+from core.model.now import Now
 
 CONFIG_MAP: Final = "ebb-moves"
 """Name of the ConfigMap, in Ebb's namespace."""
@@ -23,6 +25,14 @@ ENTRY_CHARACTERS_MAX: Final = 2048
 DATA_CHARACTERS_MAX: Final = 900_000
 """Maximum length of all entries; the API server accepts ConfigMaps of up to 1 MiB."""
 NAME_CHARACTERS_MAX: Final = 253
+HOUR_SECONDS: Final = 3600
+MINUTE_SECONDS: Final = 60
+CLOCKS_APART_SECONDS_MAX: Final = 300
+"""Maximum clock skew between leaders. No leader wrote a time that is further in the future."""
+MINUTES_MAX: Final = 1 + (HOUR_SECONDS + CLOCKS_APART_SECONDS_MAX) // MINUTE_SECONDS
+"""Maximum number of minutes whose moves are counted."""
+BEGUN: Final = "begun"
+"""Key of the entry that counts moves."""
 REPLICAS_MAX: Final = 2**31 - 1
 _UID: Final = r"[A-Za-z0-9._-]{1,128}"
 _KEY: Final = re.compile(rf"(move|pause)\.({_UID})")
@@ -133,6 +143,27 @@ class MoveRecords:
 
     moves: Mapping[str, MoveRecord] = field(default_factory=dict)
     pauses: Mapping[str, Pause] = field(default_factory=dict)
+    begun: Mapping[int, int] = field(default_factory=dict)
+    """Number of moves that have begun, by the start of the minute, Unix seconds."""
+
+    def begun_within_hour(self, now: Now) -> int:
+        """Return the number of moves that have begun within the last hour."""
+        return sum(self._counting(now).values())
+
+    def with_begun(self, moves: Sequence[MoveRecord], now: Now) -> "MoveRecords":
+        """Return the records with new moves, which count for an hour."""
+        begun, minute = self._counting(now), now.seconds // MINUTE_SECONDS * MINUTE_SECONDS
+        begun[minute] = begun.get(minute, 0) + len(moves)
+        return replace(self, moves={**self.moves, **{one.uid: one for one in moves}}, begun=begun)
+
+    def _counting(self, now: Now) -> dict[int, int]:
+        """Return the minutes that count: not over for an hour, and possible for any clock."""
+        length = HOUR_SECONDS + MINUTE_SECONDS
+        return {
+            minute: count
+            for minute, count in self.begun.items()
+            if now.before(minute + length) and now.reached(minute - CLOCKS_APART_SECONDS_MAX)
+        }
 
     def with_move(self, move: MoveRecord) -> "MoveRecords":
         """Return the records with a new or changed move."""
@@ -160,6 +191,9 @@ def encode(records: MoveRecords) -> dict[str, str]:
     """Return the `data` of the ConfigMap; of too many pauses those that end first are dropped."""
     moves = sorted(records.moves.items())[:MOVES_MAX]
     data = {f"move.{uid}": _json(asdict(move)) for uid, move in moves}
+    if records.begun:
+        last_minutes = sorted(records.begun.items())[-MINUTES_MAX:]
+        data[BEGUN] = _json({str(minute): count for minute, count in last_minutes})
     size = sum(map(len, data.values()))
     last = sorted(records.pauses.items(), key=lambda one: (-one[1].until, one[0]))
     for uid, pause in last[:PAUSES_MAX]:
@@ -180,7 +214,12 @@ def decode(data: Mapping[str, str]) -> Decoded:
     moves: dict[str, MoveRecord] = {}
     pauses: dict[str, Pause] = {}
     warnings = []
+    begun = _begun(data.get(BEGUN, "{}"))
+    if begun is None:
+        warnings.append(f"entry {BEGUN} is invalid and was dropped")
     for key, text in sorted(data.items()):
+        if key == BEGUN:
+            continue
         match = _KEY.fullmatch(key)
         entry = _entry(match[1], text) if match else None
         fits = len(moves) < MOVES_MAX if isinstance(entry, MoveRecord) else True
@@ -190,7 +229,8 @@ def decode(data: Mapping[str, str]) -> Decoded:
             moves[entry.uid] = entry
         elif len(pauses) < PAUSES_MAX:
             pauses[entry.uid] = entry
-    return Decoded(MoveRecords(moves=moves, pauses=pauses), tuple(warnings[:PAUSES_MAX]))
+    records = MoveRecords(moves=moves, pauses=pauses, begun=begun or {})
+    return Decoded(records, tuple(warnings[:PAUSES_MAX]))
 
 
 def _json(entry: Mapping[str, Any]) -> str:
@@ -204,6 +244,19 @@ def _entry(kind: str, text: str) -> "MoveRecord | Pause | None":
     try:
         return read(json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _begun(text: str) -> dict[int, int] | None:
+    """Return the number of moves by minute, or None if the entry is invalid."""
+    if len(text) > ENTRY_CHARACTERS_MAX:
+        return None
+    try:
+        found = json.loads(text)
+        return {
+            whole(int(minute)): min(whole(count), HOURLY_MAX) for minute, count in found.items()
+        }
+    except (ValueError, AttributeError, RecursionError):
         return None
 
 

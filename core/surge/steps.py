@@ -6,19 +6,24 @@ record. After each of them another leader may take over: the next step depends o
 and on the objects.
 
 To undo a move is to lower the replicas at any time: the ReplicaSet controller deletes pods that
-are not Ready before others, so it keeps as many Ready pods as the Deployment wants.
+are not Ready before others, so it keeps as many Ready pods as the Deployment wants. It ignores
+`minReadySeconds`. So a new pod that is Ready already gets the lowest deletion cost before that:
+otherwise the pod to move would be deleted, although the new pod may not be available.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from core.marks.mark import mark_of
+from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.surge.deployments import why_unsettled
+from core.surge.new_pods import new_pod
 from core.surge.objects import HPA_MANAGER, MANAGER, ObservedDeployment
-from core.surge.records import MoveOutcome, MoveRecord, MoveStep
-from core.writes.costs import has_move_cost
+from core.surge.records import CLOCKS_APART_SECONDS_MAX, MoveOutcome, MoveRecord, MoveStep
+from core.writes.costs import MOVE_COST, UNDO_COST, has_cost
 
 RAISE_SECONDS_MAX: Final = 60
 """Time from the record to the raised replicas; after it the move is abandoned."""
@@ -26,9 +31,6 @@ DEADLINE_SECONDS_MAX: Final = 600
 """Maximum time in which the new pod must become available."""
 ENDING_SECONDS_MAX: Final = 60
 """Time after the deadline in which Ebb waits to see which pod was deleted."""
-CLOCKS_APART_SECONDS_MAX: Final = 300
-"""Maximum clock skew between leaders. A deadline further in the future has passed: no leader wrote
-it."""
 
 
 class Wait(NamedTuple):
@@ -45,9 +47,10 @@ class PutRecord(NamedTuple):
 
 
 class SetCost(NamedTuple):
-    """Give the pod the lowest deletion cost of its ReplicaSet (core.writes.costs)."""
+    """Give the pod a deletion cost lower than all others of its ReplicaSet (core.writes.costs)."""
 
     pod: Pod
+    cost: int = MOVE_COST
 
 
 class SetReplicas(NamedTuple):
@@ -80,7 +83,7 @@ class MoveView:
     """All pods of the Deployment."""
     has_autoscaler: bool = False
     marked: Collection[str] = ()
-    """Names of the marked nodes."""
+    """Names of the marked nodes (`marked_nodes`)."""
     pods_pending: bool = False
     """Unschedulable pods exist for which Ebb keeps moves from beginning."""
     allowed: bool = True
@@ -88,6 +91,8 @@ class MoveView:
     removed."""
     leader: str = ""
     """The replica of ebb-controller that decides."""
+    cost_refused: bool = False
+    """The deletion cost of the new pod could not be written."""
 
     def pod(self, record: MoveRecord) -> Pod | None:
         """Return the pod to move, or None if it is gone or terminating."""
@@ -97,6 +102,22 @@ class MoveView:
     def remaining(self) -> Sequence[Pod]:
         """Return the pods that are not terminating."""
         return [pod for pod in self.pods if not pod.terminating]
+
+
+def marked_nodes(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the marked nodes, also of those that are leaving."""
+    # A move from a node that is leaving continues, because its pod ends soon in any case. A new
+    # pod on such a node is misplaced as on any other marked node.
+    return frozenset(node.name for node in nodes if mark_of(node.labels) is not None)
+
+
+def is_kept(new: Pod) -> bool:
+    """Return whether the ReplicaSet controller would keep the new pod of a move that is undone.
+
+    Ebb then gives it the lowest deletion cost, unless the pod has a cost of others.
+    """
+    allowed = new.deletion_cost is None or new.has_our_cost
+    return new.ready and allowed and not has_cost(new, UNDO_COST)
 
 
 def next_step(record: MoveRecord, view: MoveView, now: Now) -> NextStep:
@@ -126,7 +147,7 @@ def _raise(
     if _has_passed(record.begun + RAISE_SECONDS_MAX, now):
         return EndMove(MoveOutcome.NOT_RAISED)
     # Without the cost, the ReplicaSet controller could delete a pod on an unmarked node later.
-    if not has_move_cost(pod):
+    if not has_cost(pod, MOVE_COST):
         return SetCost(pod)
     return SetReplicas(deployment, record.raised)
 
@@ -163,8 +184,10 @@ def _taken_over(record: MoveRecord, view: MoveView, deployment: ObservedDeployme
     manager = deployment.replicas_manager
     reverted = deployment.replicas == record.original
     if view.has_autoscaler and manager in ("", HPA_MANAGER):
-        # A scale-in by the HPA deletes the pod to move once the new one is Ready.
-        moved = reverted and view.pod(record) is None
+        # A scale-in by the HPA deletes the pod to move once the new one is Ready. And it may raise
+        # the replicas again before Ebb sees that its own scale-in has deleted the pod.
+        lowered = reverted or record.outcome is MoveOutcome.MOVED
+        moved = lowered and view.pod(record) is None
         outcome = MoveOutcome.MOVED if moved else MoveOutcome.SCALED
         return EndMove(outcome, manager, reverted)
     return EndMove(MoveOutcome.INTERFERED, manager, reverted)
@@ -179,12 +202,10 @@ def _outcome(
         return MoveOutcome.POD_GONE
     if pod.owner_name != deployment.replica_set:
         return MoveOutcome.ROLLOUT
-    if _is_available(record, deployment):
-        others = [one for one in view.remaining if one.uid != record.pod_uid]
-        new = max(others, key=lambda one: (one.created_seconds or 0, one.name), default=None)
-        if new is not None:
-            found = new.node is not None and new.node not in view.marked
-            return MoveOutcome.MOVED if found else MoveOutcome.MISPLACED
+    new = new_pod(record, view.pods)
+    if new is not None and _is_available(record, deployment):
+        found = new.node is not None and new.node not in view.marked
+        return MoveOutcome.MOVED if found else MoveOutcome.MISPLACED
     return _why_undone(record, view, deployment) or (
         MoveOutcome.TIMED_OUT if _has_passed(record.deadline, now) else None
     )
@@ -215,7 +236,7 @@ def _lower(
     record: MoveRecord, view: MoveView, deployment: ObservedDeployment, now: Now
 ) -> NextStep:
     if _holds_raised(record, deployment):
-        return SetReplicas(deployment, record.original)
+        return _before_lowering(record, view, deployment)
     if deployment.replicas != record.original:
         return _taken_over(record, view, deployment)
     until = record.deadline + ENDING_SECONDS_MAX
@@ -227,7 +248,31 @@ def _lower(
     return EndMove(record.outcome)
 
 
+def _before_lowering(
+    record: MoveRecord, view: MoveView, deployment: ObservedDeployment
+) -> NextStep:
+    """Make sure that the right pod is deleted, then lower the replicas."""
+    if record.outcome is MoveOutcome.MOVED:
+        if _is_available(record, deployment):
+            return SetReplicas(deployment, record.original)
+        # A pod has become unavailable since, perhaps before another leader took over.
+        return PutRecord(replace(record, step=MoveStep.RAISED, outcome=MoveOutcome.NONE))
+    old, new = view.pod(record), new_pod(record, view.pods)
+    if (
+        old is not None
+        and new is not None
+        and new.owner_name == old.owner_name
+        and is_kept(new)
+        and not view.cost_refused
+    ):
+        return SetCost(new, UNDO_COST)
+    return SetReplicas(deployment, record.original)
+
+
 def _has_passed(moment: int, now: Now) -> bool:
-    """Return whether a time of a record has passed, or is too late for any leader's clock."""
+    """Return whether a time of a record has passed, or is too late for any leader's clock.
+
+    Such a time has passed, because no leader wrote it.
+    """
     possible = now.reached(moment - DEADLINE_SECONDS_MAX - CLOCKS_APART_SECONDS_MAX)
     return not possible or now.reached(moment)

@@ -33,6 +33,8 @@ cause this. From 1.15 on, Karpenter reads karpenter.sh/disruption-cost first. So
 and IsEmpty of sigs.k8s.io/karpenter v1.15.0."""
 MOVE_COST: Final = COST_MIN - 1
 """Cost of a pod that a surge move replaces: the lowest of its ReplicaSet."""
+UNDO_COST: Final = MOVE_COST - 1
+"""Cost of the new pod of a surge move that is undone: it is deleted before the pod to move."""
 COSTS_A_STEP: Final = 64
 """Number of different costs for nodes that were marked in the same step of time.
 
@@ -53,7 +55,7 @@ Costs = Mapping[str | None, int]
 Numbers = Mapping[str, int]
 """Rank of scale-in targets by node; the lowest rank is emptied first."""
 NOBODY: Final[Numbers] = {}
-_MOVE: Final = str(MOVE_COST)
+_OF_MOVES: Final = frozenset((str(MOVE_COST), str(UNDO_COST)))
 _COST: Final = re.compile(r"0|-[0-9]{1,64}|[1-9][0-9]{0,9}")
 COSTS: Final = range(-(2**31), 2**31)
 """The costs that Kubernetes accepts."""
@@ -79,15 +81,15 @@ def number_of(cost: str | None) -> int:
     return found if found in COSTS else 0
 
 
-def has_move_cost(pod: Pod) -> bool:
-    """Return whether the pod has the cost that Ebb writes for a surge move."""
-    return pod.has_our_cost and pod.deletion_cost == _MOVE
+def has_cost(pod: Pod, cost: int) -> bool:
+    """Return whether the pod has this cost, and Ebb has written it."""
+    return pod.has_our_cost and pod.deletion_cost == str(cost)
 
 
-def move_cost_write(pod: Pod) -> Write[Pod]:
-    """Return the write that gives the pod the lowest cost of its ReplicaSet."""
+def cost_write(pod: Pod, cost: int) -> Write[Pod]:
+    """Return the write that gives the pod a cost for a surge move: MOVE_COST or UNDO_COST."""
     keys = COST_ANNOTATION, COST_OURS_ANNOTATION
-    return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(MOVE_COST)), "")
+    return Write.of(CostKind.SET, pod, {}, dict.fromkeys(keys, str(cost)), "")
 
 
 def decide_costs(
@@ -178,7 +180,7 @@ def _to_set(pod: Pod, costs: Costs, moving: Collection[str]) -> bool:
     current = pod.deletion_cost
     if current != pod.deletion_cost_ours:
         return False
-    if current == _MOVE:
+    if current in _OF_MOVES:
         return pod.uid not in moving
     # Pods do not move, so a cost stays right until its node is marked or its mark is released.
     return current is None or _is_next(current) is not (costs[pod.node] >= NEXT_MIN)

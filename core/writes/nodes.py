@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX
 from core.config.settings import Config, Mode, Scope
 from core.engine import no_schedule
+from core.engine.beginning import Refusal, may_begin
 from core.engine.plan import Plan
 from core.engine.snapshot import ClusterSnapshot
 from core.guards.drift import unprotectable
@@ -149,6 +150,7 @@ class NodePatchPlanner:
         self._config, self._observe = config, config.mode is Mode.OBSERVE
         self._now, self._owner, self._watch = moment
         self._policy = plan.policy
+        self._refused = isinstance(may_begin(config, Now(self._now)), Refusal)
         self.order = {removal.node: removal.order for removal in plan.removals}
         self._kept = {kept.node: kept.blockers for kept in plan.kept}
         self._reserve = {one.node: (one.why,) for one in plan.reserve}
@@ -296,7 +298,7 @@ class NodePatchPlanner:
         elif no_schedule.wanted(self._against(node), after, self._age(details)) is Mark.SOFT:
             softened = mark_of(node.labels) is Mark.HARD
             yield Event.NO_SCHEDULE_BLOCKED
-        elif self._watch.long(after or 0):
+        elif self._watch.long(after or 0) and not self._refused:
             yield Event.NO_SCHEDULE_DUE
         if drifted:
             return

@@ -50,6 +50,8 @@ class ClusterHistory:
     node_lifetimes: tuple[NodeLifetime, ...]
     pod_lifetimes: tuple[PodLifetime, ...]
     notes: tuple[str, ...] = ()
+    nodes_recorded: bool = True
+    """False if the history had no nodes, so that its nodes are assumed."""
 
     @property
     def duration_ms(self) -> int:

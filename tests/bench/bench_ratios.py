@@ -2,11 +2,15 @@
 
 `python -m tests.bench.bench_ratios [SEED ...] [--days N] [--tick SECONDS] [--score NAME]
 [--order NAME] [--capacity-buffers HOW] [--window SECONDS] [--lookback SECONDS]
-[--thresholds PERCENT] [--scenario NAME] [--startup SECONDS] [--trace DIR]` simulates the demo's
-load, or that of `ebb demo --trace DIR`. It prints the ratio of Ebb's value to that of each other
-setup for each seed, and the worst ratios. `--scenario` is a variant of Ebb, such as "Ebb with
-surge moves" or "Ebb, managed". `--startup` is the time that pods of Deployments need to be Ready.
-`--capacity-buffers`, `--window` and `--lookback` set the reserve of Ebb.
+[--thresholds PERCENT] [--scenario NAME] [--max-job-age SECONDS] [--startup SECONDS]
+[--scale-down-timers SECONDS] [--trace PATH] [--part N]` simulates the demo's load, or that of
+`ebb demo --trace PATH`, or one node and one pod in N of the load. It prints the ratio of Ebb's
+value to that of each other setup for each seed, the mean ratios and the worst ratios. `--scenario`
+is a variant of Ebb, such as "Ebb, surge" or "Ebb, managed", or a rival with another order of
+scale-ins, such as "MostAllocated, KEP-5982". `--startup` is the time that pods of Deployments need
+to be Ready. `--scale-down-timers` sets `--scale-down-unneeded-time` and
+`--scale-down-delay-after-add` of the autoscaler of all setups. `--capacity-buffers`, `--window`
+and `--lookback` set the reserve of Ebb.
 """
 
 import argparse
@@ -14,19 +18,32 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from core.config.budgets import CapacityBuffers
 from core.config.programs import SCORE_NAMES, ExtenderConfig
-from core.config.settings import PodDeletionCost
+from core.config.settings import Config, PodDeletionCost
 from core.config.thresholds import Thresholds
 from sim import scenario, trace, waves
-from sim.scenario import MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE
+from sim.history import instances
+from sim.replay import part
+from sim.scale_in import ScaleInOrder
+from sim.scenario import AUTOSCALER, MOST_ALLOCATED, OWN, SCENARIOS, SHARE, WHOLE, with_timers
 from sim.simulated_load import SimulatedLoad
 from sim.simulator import Result
 
-AUTOSCALER = next(one for one in SCENARIOS if one.name == "autoscaler 50%")
+RIVALS = tuple(
+    replace(
+        MOST_ALLOCATED,
+        name=f"{MOST_ALLOCATED.name}, {order}",
+        options=replace(MOST_ALLOCATED.options, scale_in=order),
+    )
+    for order in ScaleInOrder
+)
+"""MostAllocated with the order of scale-ins of another tool, whose costs are always up to date."""
 VARIANTS = {one.name: one for one in SCENARIOS if one.ebb is not None}
+VARIANTS |= {one.name: one for one in RIVALS}
 FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
     "cost": lambda result: result.cost_ms,
     "pending": lambda result: Fraction(result.pending_ms),
@@ -35,25 +52,26 @@ FIGURES: Final[Mapping[str, Callable[[Result], Fraction]]] = {
 
 
 def ratios(ours: Result, others: Result) -> list[Fraction]:
-    """Return the results of Ebb relative to another setup."""
+    """Return the results of a variant relative to another setup."""
     return [figure(ours) / max(figure(others), Fraction(1)) for figure in FIGURES.values()]
 
 
 def line(cells: Iterable[Fraction]) -> str:
     """Format ratios as a line."""
-    return " ".join(f"{float(cell):>10.2f}" for cell in cells)
+    return " ".join(f"{float(cell):>10.3f}" for cell in cells)
 
 
-def _load(folder: Path | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
-    if folder is not None:
-        return trace.drawn(folder, seed=seed, days=days)
+def _load(path: str | None, seed: int, days: int, startup_seconds: int) -> SimulatedLoad:
+    if path is not None and instances.is_trace(path):
+        return instances.load_of_days(path, days, instances.with_prices(OWN, path))
+    if path is not None:
+        return trace.drawn(Path(path), seed=seed, days=days)
     load, startup_ms = waves.mixed(seed, days), 1000 * startup_seconds
     slower = (replace(one, startup_ms=startup_ms) for one in load.deployments)
     return replace(load, deployments=tuple(slower))
 
 
-def main() -> None:
-    """Simulate each seed and print its ratios, then the worst ratios."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seeds", nargs="*", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--days", type=int, default=2)
@@ -66,44 +84,64 @@ def main() -> None:
     )
     parser.add_argument("--window", type=int, default=default.window_seconds)
     parser.add_argument("--lookback", type=int, default=default.lookback_seconds)
-    parser.add_argument("--trace", type=Path, metavar="DIR", help="as for `ebb demo`")
+    parser.add_argument("--trace", metavar="PATH", help="as for `ebb demo`")
+    parser.add_argument("--part", type=int, default=1, metavar="N", help="as for `ebb replay`")
     parser.add_argument("--scenario", choices=VARIANTS, default=WHOLE.name)
     parser.add_argument("--startup", type=int, default=10, metavar="SECONDS")
+    parser.add_argument("--scale-down-timers", type=int, default=600, metavar="SECONDS")
+    parser.add_argument("--max-job-age", type=int, metavar="SECONDS", help="default: never")
     parser.add_argument("--thresholds", type=int, default=SHARE * 100, metavar="PERCENT")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def _config(asked: argparse.Namespace) -> Config:
     share = Fraction(asked.thresholds, 100)
     reserve = replace(
-        default,
+        OWN.budgets.reserve,
         window_seconds=asked.window,
         lookback_seconds=asked.lookback,
         capacity_buffers=CapacityBuffers(asked.capacity_buffers),
     )
-    given = replace(
+    return replace(
         OWN,
         budgets=replace(OWN.budgets, reserve=reserve),
         thresholds=Thresholds(cpu=share, memory=share),
         pod_deletion_cost=PodDeletionCost(asked.order),
         extender=ExtenderConfig(score=asked.score),
+        max_job_age_seconds=asked.max_job_age,
     )
+
+
+def main() -> None:
+    """Simulate each seed and print its ratios, then the worst ratios."""
+    asked = _arguments()
+    given = _config(asked)
+    scenarios = [
+        with_timers(one, asked.scale_down_timers)
+        for one in (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
+    ]
+    if asked.trace is not None and instances.is_trace(asked.trace):
+        given = instances.with_prices(given, asked.trace)
     head = " ".join(f"{name:>10}" for name in FIGURES)
     print(f"{'seed':<6} {'over ' + AUTOSCALER.name:^32} | {'over ' + MOST_ALLOCATED.name:^32}")
-    told = "evicted, pending by a mark, moved, samples below desired by moves"
+    told = "evicted, pending by a mark, moved, pod-seconds below desired by moves"
     print(f"{'':<6} {head} | {head} | {told}", flush=True)
     rows = []
     for seed in asked.seeds:
         load = _load(asked.trace, seed, asked.days, asked.startup)
-        load = replace(load, tick_ms=1000 * asked.tick)
-        rivals_and_ours = (AUTOSCALER, MOST_ALLOCATED, VARIANTS[asked.scenario])
+        load = replace(part(load, every=asked.part, seed=seed), tick_ms=1000 * asked.tick)
         autoscaler, packed, ours = (
-            scenario.run(one, load, seed=seed, wire=False, given=given) for one in rivals_and_ours
+            scenario.run(one, load, seed=seed, wire=False, given=given) for one in scenarios
         )
         row = [*ratios(ours, autoscaler), *ratios(ours, packed)]
         rows.append(row)
-        counts = ours.evicted, ours.pending_by_mark, ours.moved, ours.below_desired_by_moves
+        below = ours.below_by_moves_ms // 1000
+        counts = ours.evicted, ours.pending_by_mark, ours.moved, below
         told = ", ".join(map(str, counts))
         print(f"{seed:<6} {line(row[:3])} | {line(row[3:])} | {told}", flush=True)
-    worst = [max(column) for column in zip(*rows, strict=True)]
-    print(f"{'worst':<6} {line(worst[:3])} | {line(worst[3:])} |")
+    for name, of in (("mean", fmean), ("worst", max)):
+        summary = [Fraction(of(column)) for column in zip(*rows, strict=True)]
+        print(f"{name:<6} {line(summary[:3])} | {line(summary[3:])} |")
 
 
 if __name__ == "__main__":

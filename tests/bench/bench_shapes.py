@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from core.config.budgets import Budget, Budgets, Pool
-from core.config.settings import Config, PolicySettings, Price
+from core.config.prices import Price
+from core.config.settings import Config, PolicySettings
 from core.config.thresholds import Thresholds
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile

@@ -94,7 +94,7 @@ def running(
         "apiVersion": "kube-ebb.io/v1alpha1",
         "kind": "EbbConfiguration",
         **settings,
-        module: {port: plain, **section},
+        module: {port: plain, **({"reportPort": 0} if module == "controller" else {}), **section},
     }
     path = folder / f"{module}.yaml"
     path.write_bytes(orjson.dumps(config))

@@ -211,6 +211,15 @@ def test_caveat_names_settings_that_selected_policy_ignores(policy: str) -> None
             assert all(name in one.message for name in said if name != "pools")
 
 
+def test_minimum_savings_without_prices_are_reported() -> None:
+    cluster = with_autoscaler([node("a", labels={"a": "b"})], ())
+    for prices, codes in (([], ["no-prices"]), (SAID["prices"], [])):
+        given = {**HEAD, "minSavings": {"perMonth": 20}, "prices": prices}
+        for policy in POLICIES:
+            config = parse({**given, "policy": policy}, "x")
+            assert [one.code for one in caveats(cluster, None, config)] == codes
+
+
 def test_missing_autoscaler_is_reported_once() -> None:
     cluster = Cluster.of([node("a")], WHOLE[:0])
     (live,) = caveats(cluster, None, Config())

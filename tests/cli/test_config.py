@@ -32,8 +32,8 @@ def test_schema_is_printed_as_markdown_and_table() -> None:
             [HEAD + "mod: x\nmode: enforced\n", HEAD, "a: ["],
             ["1: ok"],
             [
-                "0: mode: 'enforced'; allowed: observe | enforce; did you mean enforce?",
-                "0: mod: unknown field; allowed: apiVersion, kind, mode, policy, ",
+                "0: line 3: mod: unknown field; allowed: apiVersion, kind, mode, policy, ",
+                "0: line 4: mode: 'enforced'; allowed: observe | enforce; did you mean enforce?",
                 "2: line 1: ",
             ],
             id="several errors in several files",
@@ -62,4 +62,74 @@ def test_validate_reads_standard_input() -> None:
     assert (done.returncode, done.stdout) == (0, b"standard input: ok\n")
     done = ebb("config", "validate", "-", stdin=b"kind: x")
     assert done.returncode == 2
-    assert b"ebb: standard input: kind: 'x'; allowed: EbbConfiguration" in done.stderr
+    assert b"ebb: standard input: line 1: kind: 'x'; allowed: EbbConfiguration" in done.stderr
+
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ebb-config}
+data:
+"""
+CONTENT = f"""\
+{HEAD}pools:
+- name: a
+  nodeSelector: {{a: b}}
+- name: b
+  minNodes: -1
+  nodeSelector: {{a: c}}
+thresholds:
+  cpu: 80%
+  memory: lots
+"""
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        pytest.param(
+            CONTENT, ["line 7: pools[1].minNodes: -1; ", "line 11: thresholds.memory: 'lots'; "],
+            id="fields of sections and lists",
+        ),
+        pytest.param(
+            f"{CONFIG_MAP}  config.yaml: |\n{indented(CONTENT)}",
+            ["line 12: pools[1].minNodes: -1; ", "line 16: thresholds.memory: 'lots'; "],
+            id="lines of the file of a ConfigMap",
+        ),
+        pytest.param(
+            f"{CONFIG_MAP}  config.yaml: |\n{indented(HEAD)}    a: [\n",
+            ["line 9: expected "],
+            id="invalid YAML in a ConfigMap",
+        ),
+        pytest.param(
+            json.dumps({"kind": "ConfigMap", "data": {"config.yaml": CONTENT}}),
+            ["line 7: pools[1].minNodes: -1; ", "line 11: thresholds.memory: 'lots'; "],
+            id="lines of the text in JSON",
+        ),
+        pytest.param(
+            CONFIG_MAP, ["data.config.yaml: missing; allowed: an EbbConfiguration"], id="no data"
+        ),
+        pytest.param(
+            f"{CONFIG_MAP}  other.yaml: a\n", ["data.config.yaml: missing"], id="another key"
+        ),
+        pytest.param("mode: observe", ["apiVersion: missing", "kind: missing"], id="no line"),
+        pytest.param(f"{CONFIG_MAP}  config.yaml: |\n{indented(HEAD)}", [], id="valid ConfigMap"),
+    ],
+)  # fmt: skip
+def test_validate_accepts_configmap_and_names_lines(text: str, faults: list[str]) -> None:
+    done = ebb("config", "validate", "-", stdin=text.encode())
+    told = done.stderr.decode().splitlines()
+    assert len(told) == len(faults), told
+    for line, fault in zip(told, faults, strict=True):
+        assert line.startswith(f"ebb: standard input: {fault}"), line
+    assert done.returncode == (2 if faults else 0)
+
+
+@pytest.mark.parametrize("folder", ["base"])
+def test_shipped_configmap_is_valid(folder: str) -> None:
+    done = ebb("config", "validate", f"manifests/{folder}/configmap.yaml")
+    assert (done.returncode, done.stderr) == (0, b"")

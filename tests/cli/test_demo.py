@@ -5,12 +5,19 @@ import os
 import re
 import signal
 import subprocess
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from cli.__main__ import main
+from cli.terminal import Table
+from sim import report
+from sim.scenario import DEMO
+from sim.simulated_load import HOUR_MS
+from sim.simulator import Result
 from tests.support.plan_cli import COMMAND, ROOT
+from tests.support.traces import write_trace
 
 LESS_OFTEN = """
 apiVersion: kube-ebb.io/v1alpha1
@@ -33,12 +40,24 @@ def test_demo_prints_table_and_writes_picture(
     asked = ["--days", "1", "--output", str(picture), "--config", str(rules)]
     assert main(["demo", *asked]) == 0
     told = capsys.readouterr().out
-    assert "Ebb taint: 24 of 24 h" in told
+    assert "Ebb, managed: 24 of 24 h" in told
     assert "Ebb was called over HTTP and HTTPS." in told
     rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
-    assert rows["pods Pending because of a mark"][-2:] == ["0", "0"]
-    assert rows["pods evicted"][-2:] == ["0", "0"]
+    assert rows["pods Pending because of a mark"][-3:] == ["0", "0", "0"]
+    assert rows["pods evicted"][-3:] == ["0", "0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, trace = tmp_path / "demo.png", write_trace(tmp_path)
+    asked = ["--trace", str(trace), "--no-wire", "--output", str(picture)]
+    assert main(["demo", *asked]) == 0
+    told = capsys.readouterr().out
+    assert "2 nodes, 0 Jobs, 1 Deployment" in told
+    rows = {cells[0]: cells[1:] for cells in (re.split("  +", one) for one in told.splitlines())}
+    assert rows["cost"][0] == "13"  # two nodes at 3.2 for the two hours of the trace
 
 
 @pytest.mark.parametrize(
@@ -47,6 +66,7 @@ def test_demo_prints_table_and_writes_picture(
         (["--trace", "/no/such"], "/no/such/openb_node_list_all_node.csv: No such file"),
         (["--config", "/no/such"], "/no/such: No such file"),
         (["--days", "0"], "'0' is not a number of days, 1 to 60"),
+        (["--scale-down-timers", "1m"], "'1m'; allowed: a whole number from 1 to 3,600"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
         (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
     ],
@@ -117,3 +137,9 @@ def processes(parent: int) -> list[int]:
             if int(file.read_text().rpartition(")")[2].split()[1]) == parent:
                 found.append(int(file.parent.name))
     return found
+
+
+def test_table_fits_in_terminal_of_80_columns() -> None:
+    result = Result(cost_ms=Fraction(999_999 * HOUR_MS))
+    headings, *rows = report.table({one.name: result for one in DEMO})
+    assert max(map(len, Table(*headings, rows=rows).lines(80))) <= 80

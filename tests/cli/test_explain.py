@@ -635,7 +635,7 @@ class TestFixes:
             ("pod-bare", "shop/bare"),
             ("evict-budget", "shop/db-0"),
         ]
-        home = ("--config", str(config), "--namespace", "shop")
+        home = ("--config", str(config), "--ebb-namespace", "shop")
         told = explained(capsys, file, "node", "n", *home)["notEvicted"]
         assert {one["code"] for one in told} == {"evict-own"}
         text = table(capsys, file, "node", "n", "--config", str(config))

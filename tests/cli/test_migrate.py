@@ -57,7 +57,7 @@ class TestNodeRefiner:
         ("key", "value", "expected"),
         [
             ("drainer_enabled", "False", {"mode": "observe"}),
-            ("drainer_enabled", "True", {"mode": "enforce"}),
+            ("drainer_enabled", "True", {"mode": "observe"}),
             ("drainer_enabled", "0", {"mode": "observe"}),
             ("drainer_enabled", False, {"mode": "observe"}),
             ("time_gap", "10", {"markInterval": "10m"}),
@@ -74,7 +74,7 @@ class TestNodeRefiner:
         ],
     )
     def test_key_is_converted(self, key: str, value: object, expected: dict[str, Any]) -> None:
-        policy = {"mode": "enforce", "policy": "ExcessNodes"}
+        policy = {"mode": "observe", "policy": "ExcessNodes"}
         assert made(refiner(**{key: value}))[0] == policy | expected
 
     @pytest.mark.parametrize(

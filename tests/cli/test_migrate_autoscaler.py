@@ -8,7 +8,7 @@ import yaml
 
 from tests.support.migrating import fault, made
 
-NONE = {"mode": "enforce", "policy": "NodeUtilization"}
+NONE = {"mode": "observe", "policy": "NodeUtilization"}
 FLAGS = [
     "--v=4",
     "--cloud-provider=aws",
@@ -94,7 +94,7 @@ def test_flags_are_found_in_every_format(place: str) -> None:
         ("--scale-down-unneeded-time=0", {"unneededTime": "0s"}),
         ("--scan-interval=10s --scan-interval=1m", {"controller": {"interval": "1m"}}),
         ("--scale-down-enabled=false", {"mode": "observe"}),
-        ("--scale-down-enabled", {"mode": "enforce"}),
+        ("--scale-down-enabled", {"mode": "observe"}),
         ("--skip-nodes-with-system-pods=false", {"nodeUtilization": {"keepSystem": False}}),
         ("--skip-nodes-with-system-pods --v=1", {"nodeUtilization": {"keepSystem": True}}),
         ("--skip-nodes-with-local-storage=F", {"nodeUtilization": {"keepLocalStorage": False}}),

@@ -46,7 +46,7 @@ def test_documented_pools_are_converted_from_json_and_configmap(indent: int | st
     text = json.dumps({"nodePools": POOLS}, indent=indent)
     fields, comments = made(text)
     assert fields == {
-        "mode": "enforce",
+        "mode": "observe",
         "policy": "UnderutilizedCount",
         "underutilizedCount": {
             "pools": {

@@ -23,6 +23,7 @@ from tests.support.plan_cli import (
     plan_of,
     pod,
     started,
+    without_source,
     without_warnings,
 )
 
@@ -38,22 +39,24 @@ class TestFiles:
     def test_plan_is_same_for_gzip_and_several_files(
         self, path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        whole = plan_of(capsys, "--from-file", path)
+        whole = without_source(plan_of(capsys, "--from-file", path))
         packed, nodes, rest = (tmp_path / name for name in ("all.gz", "nodes", "rest"))
         packed.write_bytes(gzip.compress(dump(*ITEMS)))
-        assert plan_of(capsys, "--from-file", str(packed)) == whole
+        assert without_source(plan_of(capsys, "--from-file", str(packed))) == whole
         nodes.write_bytes(orjson.dumps({"kind": "NodeList", "items": ITEMS[:4]}))
         rest.write_bytes(dump(*ITEMS[4:]))
-        assert plan_of(capsys, "--from-file", str(nodes), "--from-file", str(rest)) == whole
+        parts = plan_of(capsys, "--from-file", str(nodes), "--from-file", str(rest))
+        assert parts["source"] == f"{nodes}, {rest}"
+        assert without_source(parts) == whole
 
     def test_plan_reads_standard_input(
         self, path: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        whole = plan_of(capsys, "--from-file", path)
+        whole = without_source(plan_of(capsys, "--from-file", path))
         for raw in (dump(*ITEMS), gzip.compress(dump(*ITEMS))):
             done = ebb("plan", "--from-file", "-", "-o", "json", stdin=raw)
             assert (done.returncode, done.stderr) == (0, b"")
-            assert orjson.loads(done.stdout) == whole
+            assert without_source(orjson.loads(done.stdout)) == whole
 
 
 FAULTS = [
@@ -191,7 +194,8 @@ class TestTable:
         assert ["nodes", "3", "2"] in lines
         assert ["cpu", "requests,", "cores", "4.0", "4.0"] in lines
         assert "derived from the pods" in text
-        assert ["1", C, "1", A, "(1)"] in lines
+        assert ["1", C, "1", "nothing:", "pod-bare", "(1)", A, "(1)"] in lines
+        assert "nothing: some pods rarely terminate; ebb explain node NAME says why." in text
         assert any(line[:2] == ["cordoned", "1"] for line in lines)
         assert f"{D}: the node is cordoned" in text
 
@@ -325,3 +329,55 @@ class TestPrices:
         assert plan_of(capsys, "--from-file", path)["prices"] is None
         assert main(["plan", "--from-file", path]) == 0
         assert "price" not in capsys.readouterr().out
+
+
+WHEN = """\
+apiVersion: kube-ebb.io/v1alpha1
+kind: EbbConfiguration
+eviction: enabled
+noScheduleAfter: 1h
+schedule:
+- {start: "0 0 29 2 *", duration: 1m}
+pauseUntil: "9999-12-31T23:59:59Z"
+"""
+
+
+@pytest.fixture
+def refusing(path: str, tmp_path: Path) -> list[str]:
+    config = tmp_path / "when.yaml"
+    config.write_text(WHEN)
+    return ["--from-file", path, "--config", str(config)]
+
+
+END = "nothing begins until 9999-12-31 23:59:59 UTC"
+
+
+def test_plan_and_status_say_until_when_nothing_begins(
+    refusing: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *refusing]) == 0
+    table = capsys.readouterr().out
+    assert f"No mark, surge move or eviction begins now (paused): {END}.\n" in table
+    assert "begins now (schedule): nothing begins until 20" in table
+    assert main(["status", *refusing]) == 0
+    assert END in capsys.readouterr().out
+    for command in ("plan", "status"):
+        assert main([command, *refusing, "-o", "json"]) == 0
+        found = orjson.loads(capsys.readouterr().out)["nothingBegins"]
+        assert [one["code"] for one in found] == ["paused", "schedule"]
+        assert found[0] == {"code": "paused", "message": END, "until": 253_402_300_799}
+        assert main([command, *refusing[:2], "-o", "json"]) == 0
+        assert orjson.loads(capsys.readouterr().out)["nothingBegins"] == []
+
+
+def test_explanation_says_until_when_nothing_begins(
+    refusing: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "node", C, *refusing, "-o", "json"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    for section in ("rateLimits", "notEvicted"):
+        assert [one["code"] for one in found[section][:2]] == ["paused", "schedule"]
+        assert found[section][0]["message"] == END
+        assert "pauseUntil" in found[section][0]["fix"]
+    assert main(["explain", "node", C, *refusing]) == 0
+    assert END in capsys.readouterr().out

@@ -128,7 +128,7 @@ def test_status_lists_buffers_published_by_ebb_apart_from_other_buffers(
 def test_status_accepts_buffers_only_in_namespace_of_ebb(
     published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["status", *published, "-o", "json", "--namespace", "shop"]) == 0
+    assert main(["status", *published, "-o", "json", "--ebb-namespace", "shop"]) == 0
     status = orjson.loads(capsys.readouterr().out)
     assert [one["accepted"] for one in status["published"]] == [0, 0, 0, 9]
 

@@ -1,5 +1,9 @@
 """`ebb release`, the only command that writes, over a real socket."""
 
+import asyncio
+import os
+import pty
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,17 +29,86 @@ from core.marks.wellknown import (
     TAINT_KEY,
 )
 from core.surge.records import CONFIG_MAP, MoveRecords, MoveStep, encode
-from tests.cli.test_source import run
+from tests.cli.test_source import run as run_any
 from tests.support.fake_api import FakeApi
 from tests.support.fake_deployments import NAMESPACE as MOVING
-from tests.support.fake_deployments import deployment_object
+from tests.support.fake_deployments import FakeDeployments, deployment_object, nodes_of
 from tests.support.fake_objects import KUBECONFIG, key_of, node_object, pod_object
+from tests.support.plan_cli import COMMAND, ROOT, ebb
 from tests.support.surge import make_record
 
 pytestmark = pytest.mark.mutate
 
 RECORDED = Path(__file__).parent / "recorded" / "by_one_program.json"
 POD_PATH = "/api/v1/namespaces/default/pods/{}"
+
+
+async def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run `ebb` as a script does; return its output without the first line, the cluster."""
+    code, out, err = await run_any(capsys, *arguments, "--yes")
+    first, _, rest = out.partition("\n")
+    assert first.startswith("cluster it, http://127.0.0.1:")
+    return code, rest, err
+
+
+def typed(answer: bytes, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `ebb` with a terminal as standard input, on which a user types *answer*."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    try:
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "problem"),
+    [
+        (b"y\n", 0, ""),
+        (b"n\n", 2, "ebb: release: not confirmed; nothing was removed\n"),
+        (b"\x04", 2, "ebb: not confirmed; nothing was changed\n"),
+    ],
+)
+async def test_release_lists_objects_and_asks(
+    api: FakeApi, kubeconfig: str, answer: bytes, code: int, problem: str
+) -> None:
+    arguments = ("release", "--all", "--kubeconfig", kubeconfig)
+    done = await asyncio.to_thread(typed, answer, *arguments)
+    listed = done.stdout.splitlines()
+    assert listed[0] == f"cluster it, {api.url}"
+    assert listed[1].startswith("node n1  would be released: ")
+    assert done.returncode == code
+    assert done.stderr.startswith("Release these objects in it? [y/N]: ")
+    assert done.stderr.endswith(problem)
+    assert is_clean(api, "n1") is (code == 0)
+    assert ("node n1  released: " in done.stdout) is (code == 0)
+
+
+async def test_release_does_not_ask_when_there_is_nothing_to_remove(
+    api: FakeApi, kubeconfig: str
+) -> None:
+    done = await asyncio.to_thread(typed, b"", "release", "n3", "--kubeconfig", kubeconfig)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"cluster it, {api.url}\n0 nodes and 0 pods would be released\n"
+
+
+async def test_release_refuses_to_run_unasked_without_terminal(
+    api: FakeApi, kubeconfig: str
+) -> None:
+    done = await asyncio.to_thread(ebb, "release", "--all", "--kubeconfig", kubeconfig)
+    problem = b"standard input is no terminal, so the command cannot ask; use --yes"
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"ebb: release: " + problem + b"\n"
+    assert not api.calls
 
 
 def forbid(api: FakeApi, words: str, *, times: int, status: int = 403) -> None:
@@ -93,7 +166,7 @@ def kubeconfig(api: FakeApi, tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--namespace", "elsewhere"))])
+@pytest.fixture(params=[(NAMESPACE, ()), ("elsewhere", ("--ebb-namespace", "elsewhere"))])
 def installed(request: pytest.FixtureRequest, kubeconfig: str) -> tuple[str, tuple[str, ...]]:
     """Return Ebb's namespace, and the options that name the cluster and the namespace."""
     home, told = request.param
@@ -401,8 +474,10 @@ async def test_release_rejects_invalid_arguments(
     arguments: tuple[str, ...],
     problem: str,
 ) -> None:
-    code, out, err = await run(capsys, "release", *arguments, "--kubeconfig", kubeconfig)
-    assert (code, out, err) == (2, "", problem)
+    given = ("release", *arguments, "--yes", "--kubeconfig", kubeconfig)
+    code, out, err = await run_any(capsys, *given)
+    assert (code, err) == (2, problem)
+    assert out in ("", f"cluster it, {api.url}\n")
     assert api.count("patch") == 0
 
 
@@ -565,7 +640,9 @@ async def test_release_stops_when_permission_is_missing(
     assert api.count("patch") == FORBIDDEN_MAX
 
 
-def moving(api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3) -> str:
+def moving(
+    api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int = 3, pod_uid: str = "old"
+) -> str:
     """Add a Deployment whose replicas a surge move has raised from 2 to 3; return its key."""
     found = deployment_object("web", replicas)
     owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
@@ -573,7 +650,12 @@ def moving(api: FakeApi, home: str, *, manager: str = "kube-ebb", replicas: int 
     api.put("deployments", found)
     api.documents[f"/apis/apps/v1/namespaces/{MOVING}/deployments/web"] = found
     record = make_record(
-        namespace=MOVING, uid="uid-web", original=2, raised=3, step=MoveStep.RAISED
+        namespace=MOVING,
+        uid="uid-web",
+        original=2,
+        raised=3,
+        step=MoveStep.RAISED,
+        pod_uid=pod_uid,
     )
     data = encode(MoveRecords(moves={"uid-web": record}))
     api.put("configmaps", {"metadata": {"name": CONFIG_MAP, "namespace": home}, "data": data})
@@ -601,6 +683,18 @@ async def test_release_all_ends_surge_moves(
     assert f"deployment {key}  released: replicas 3 of a surge move, 2 again" in out
     assert api.objects["deployments"][key]["spec"]["replicas"] == after
     assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
+
+
+async def test_release_all_lets_new_pod_of_move_be_deleted(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    home, where = installed
+    deployments = FakeDeployments(api)
+    deployments.create("web", "n1", "n2", "n2")
+    moving(api, home, pod_uid="uid-pod-1")
+    assert (await run(capsys, "release", "--all", *where))[0] == 0
+    deployments.step()
+    assert nodes_of(deployments.pods("web")) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize("resource", ["configmaps", "deployments/scale"])

@@ -20,6 +20,7 @@ from sim.report import RunMetric
 from sim.variants import EMPTY
 from tests.support.plan_cli import dump, node, pod
 from tests.support.recorder import Json, written
+from tests.support.traces import write_trace
 
 HOURS = 2
 HOUR_MS = 3_600_000
@@ -91,6 +92,20 @@ def test_prices_are_rejected_when_they_match_no_simulated_node(
     for command in (["replay", "--dumps", folder], ["demo", "--days", "1"]):
         assert main([*command, "--config", file]) == 2
         assert f"{file}: prices: every simulated node" in capsys.readouterr().err
+
+
+def test_trace_of_instances_is_compared_by_prices_of_its_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(write_trace(tmp_path))
+    assert main(["replay", "--trace", file, "--seeds", "1", "-o", "json"]) == 0
+    found = orjson.loads(capsys.readouterr().out)
+    nothing = found["variants"][0]
+    mean = {one["name"]: one["mean"] for one in nothing["metrics"]}
+    assert mean["cost"] == pytest.approx(3.2 * mean["node-hours"])
+    assert found["recorded"] == []
+    assert main(["replay", "--trace", file, "--at-once", "5"]) == 2
+    assert "--at-once: not with a trace of instances" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,15 @@ from cli.input.live import progress_shown
 from cli.input.source import kubeconfig_of
 from controller.names import LEASE as LEASE_NAME
 from core.edge.clock import micro_time
-from core.edge.decode.kinds import BUFFERS, NODES, PODS, STATUSES, Kind
+from core.edge.decode.kinds import (
+    BUFFERS,
+    CLUSTER_KINDS,
+    NODES,
+    PODS,
+    STATUSES,
+    AnyKind,
+    Kind,
+)
 from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.listing import Listed
 from core.edge.kube.names import NAMESPACE
@@ -27,6 +35,11 @@ from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.plan_cli import ebb
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
+DENIED = "API server answered 403: the fake API says 403"
+NO_REPORT = (
+    "Warning: cannot read the report of the leader pod-a, so its delays, peaks, cooldowns, moves "
+    "and decisions are unknown: API server answered 404: Invalid response status\n"
+)
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 
 
@@ -70,7 +83,7 @@ class TestLive:
         assert plan["before"]["requests"]["cpu"] == PODS_COUNT
         pages = [call for call in api.calls if call.resource == "pods"]
         assert len(pages) == 3
-        assert {call.verb for call in api.calls} == {"list"}
+        assert {call.verb for call in api.calls} == {"get", "list"}
         found = await seen(capsys, kubeconfig, "explain", "pod", f"default/p{PODS_COUNT - 1:04}")
         assert found["node"] == f"n{(PODS_COUNT - 1) % 12:02}"
         found = await seen(capsys, kubeconfig, "explain", "node", "n03")
@@ -86,7 +99,9 @@ class TestLive:
             "renewTime": micro_time(renewed),
         }
         api.put_document(LEASE, {"metadata": {"name": LEASE_NAME}, "spec": spec})
-        assert (await seen(capsys, kubeconfig, "status"))["leader"] == {
+        status, out, err = await run(capsys, "status", "--kubeconfig", kubeconfig, "-o", "json")
+        assert (status, err) == (0, NO_REPORT)
+        assert json.loads(out)["leader"] == {
             "lease": f"{NAMESPACE}/{LEASE_NAME}",
             "holder": "pod-a_12",
             "renewed": renewed,
@@ -100,9 +115,15 @@ class TestLive:
         leader = (await seen(capsys, kubeconfig, "status"))["leader"]
         assert "the Lease does not exist" in leader["problem"]
         api.fail_next("get", 403)
-        leader = (await seen(capsys, kubeconfig, "status", "--namespace", "other"))["leader"]
+        told = ["status", "--ebb-namespace", "other", "--kubeconfig", kubeconfig, "-o", "json"]
+        status, out, err = await run(capsys, *told)
+        leader = json.loads(out)["leader"]
         assert leader["lease"] == f"other/{LEASE_NAME}"
         assert "403" in leader["problem"]
+        assert (status, err) == (
+            0,
+            f"Warning: cannot read the Lease other/{LEASE_NAME}: {DENIED}\n",
+        )
 
     async def test_list_is_restarted_when_continue_token_expires(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
@@ -143,8 +164,45 @@ class TestLive:
         api.denied.add("capacitybuffers")
         code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
         assert code == 0
-        told = "API server answered 403: the fake API says 403"
-        assert err == f"ebb: cannot read: capacitybuffers: {told}\n"
+        assert err == f"Warning: cannot read capacitybuffers: {DENIED}\n"
+
+    @pytest.mark.parametrize("status", [403, 404])
+    async def test_only_nodes_and_pods_are_required(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], status: int
+    ) -> None:
+        required = {NODES.resource, PODS.resource}
+        others = [kind for kind in CLUSTER_KINDS if kind.resource not in required]
+        if status == 403:
+            api.denied = {kind.resource for kind in others}
+        else:
+            api.served = {kind.path for kind in (NODES, PODS)}
+        given = ("plan", "--kubeconfig", kubeconfig, "-o", "json")
+        code, out, err = await run(capsys, *given)
+        assert code == 0
+        found = json.loads(out)
+        assert found["before"]["nodes"] == 12
+        told = [line.removeprefix("Warning: ") for line in err.splitlines()]
+        assert told == found["notRead"]
+        told = [line for line in told if not line.startswith("cannot read the ConfigMap ")]
+        named = [line.split()[2].rstrip(",:") for line in told]
+        expected = [one for one in others if status == 403 or not one.optional]
+        assert named == [one.resource for one in expected]
+        assert "cannot read poddisruptionbudgets, so pods that one protects look evict" in err
+
+    @pytest.mark.parametrize("kind", [NODES, PODS])
+    async def test_forbidden_nodes_or_pods_are_error(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str], kind: AnyKind
+    ) -> None:
+        api.denied.add(kind.resource)
+        code, out, err = await run(capsys, "plan", "--kubeconfig", kubeconfig)
+        assert (code, out, err) == (2, "", f"ebb: {DENIED}\n")
+
+    async def test_lists_outside_cluster_are_compressed(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        await seen(capsys, kubeconfig, "plan")
+        asked = {(call.verb, call.headers["Accept-Encoding"]) for call in api.calls}
+        assert asked == {("list", "gzip"), ("get", "identity")}
 
     async def test_unreadable_pods_are_reported_and_block_removal_of_their_node(
         self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
@@ -190,7 +248,8 @@ class TestContexts:
         return f"{other}:{kubeconfig}"
 
     @pytest.mark.parametrize(
-        "command", [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all"]]
+        "command",
+        [["plan"], ["status"], ["explain", "node", "n03"], ["release", "--all", "--yes"]],
     )
     async def test_context_option_selects_context_of_several_files(
         self, api: FakeApi, two: str, command: list[str]
@@ -206,7 +265,9 @@ class TestContexts:
         done = await asyncio.to_thread(
             ebb, "status", "-o", "json", "--context", "it", KUBECONFIG=two
         )
-        assert json.loads(done.stdout)["source"] == f"live cluster, {two}, context it"
+        found = json.loads(done.stdout)
+        assert found["source"] == f"live cluster, {two}"
+        assert found["cluster"] == {"server": api.url, "context": "it", "cluster": "it"}
         assert api.count("list")
 
     async def test_unknown_context_is_reported_in_one_line(self, two: str) -> None:
@@ -289,7 +350,7 @@ class TestKubeconfig:
             kubeconfig_of(None, environment)
 
     @pytest.mark.parametrize(
-        ("arguments", "dump"), [(["plan"], True), (["release", "--all"], False)]
+        ("arguments", "dump"), [(["plan"], True), (["release", "--all", "--yes"], False)]
     )
     def test_error_suggests_dump_when_command_accepts_dump(
         self, arguments: list[str], dump: bool, tmp_path: Path

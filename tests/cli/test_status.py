@@ -10,7 +10,7 @@ import pytest
 
 from cli.__main__ import main
 from cli.forms.text import text
-from cli.input.cluster_input import ClusterInput, Leader
+from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.input.overview import summarize
 from core.config.settings import Config
 from core.marks.mark import Details, encode_details
@@ -230,7 +230,7 @@ def leads(renewed: int | None, holder: str = "pod-a", problem: str | None = None
         lease="ns/l", holder=holder, renewed_seconds=renewed, duration_seconds=15, problem=problem
     )
     cluster = Cluster.of([builders.node("n")], [])
-    found = ClusterInput(cluster=cluster, config=Config(), where="w", leader=leader)
+    found = ClusterInput(cluster=cluster, config=Config(), where="w", running=Running(leader))
     shown = text(summarize(found, NOW))
     (line,) = [line for line in shown.splitlines() if line.startswith("leader")]
     return line.removeprefix("leader").strip()

@@ -8,7 +8,8 @@ from controller.metrics import Metrics
 from controller.reconciler import Reconciler
 from core.accounts.account import Account
 from core.config.budgets import Budget, Budgets, Pool
-from core.config.settings import Config, Price
+from core.config.prices import Price
+from core.config.settings import Config
 from core.edge.decode.kinds import KINDS
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import reconcile

@@ -215,3 +215,17 @@ async def test_change_is_noticed_when_mounted_volume_is_swapped(tmp_path: Path) 
         link.symlink_to("two")
         await seen.wait()
         task.cancel()
+
+
+async def test_pause_in_changed_file_applies_from_next_pass(running: Running) -> None:
+    pod = builders.pod("p", "m", 1, 1)
+    running.view.changed(NODES, replace(running.view.nodes["n"], name="m"))
+    running.view.changed(PODS, pod)
+    text = HEAD + "unneededTime: 0s\nheadroom: 0\ncooldown: {delayAfterAdd: 0s}\n"
+    for more, codes in (("", []), ("pauseUntil: 1970-01-01T01:00:00Z\n", ["paused"]), ("", [])):
+        running.path.write_text(text + more)
+        await running.config_reload.reload()
+        cluster = running.view.snapshot(running.controller.config.read_options)()
+        found = running.controller.evaluate(cluster, 0).found
+        assert [why.code for why in found.rate_limits.beginning.blockers] == codes
+        assert running.controller.opens_at == (3600 if codes else None)

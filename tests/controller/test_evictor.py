@@ -14,6 +14,7 @@ from controller.reconciler import PodActions, Reconciler
 from controller.stores.evictions import EvictionAnswer, EvictionResult
 from controller.writers import NO_LIVE_VIEW
 from core.config.drain import DrainConfig, Eviction
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain.state import OBSERVE_SECONDS, REFUSED_SECONDS_MIN
@@ -380,3 +381,22 @@ async def test_node_whose_write_fails_does_not_block_evictions_of_another() -> N
     await world.ticks(3, 3)
     assert len(world.api.requested) == 3
     assert ("patch", "n3") in world.nodes.log
+
+
+async def test_no_pod_is_evicted_after_permit_has_ended() -> None:
+    """The window closes between the decision and the eviction."""
+    window = Window(start="0 * * * *", duration_seconds=60)
+    world = World(replace(CONFIG, schedule=(window,)), pods=1)
+    await world.until_draining()
+    world.clock.seconds += 3
+    nodes = [world.nodes.node(name) for name in world.nodes.nodes]
+    cluster = Cluster.of(nodes, world.pods.values())
+    report = world.controller.evaluate(cluster, world.clock.unix_seconds())
+    world.clock.seconds = NOW + 60
+    await world.controller.carry_out(report, NO_LIVE_VIEW)
+    assert world.api.requested == []
+    await world.ticks(3)
+    assert (world.api.requested, world.mark) == ([], "hard"), "marks stay"
+    world.clock.seconds = NOW + 3600
+    await world.ticks(2)
+    assert world.api.requested == ["p0"]

@@ -22,6 +22,7 @@ from controller.reconciler import PassReport, Reconciler
 from controller.view import ClusterView
 from controller.writers import WRITERS_MAX
 from core.config.programs import ControllerConfig
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
 from core.marks.mark import Mark, guard_of
@@ -448,3 +449,29 @@ async def test_garbage_collector_is_disabled_during_pass(
     world.controller.before = look
     await world.loop.step()
     assert (seen, gc.isenabled()) == ([False], True)
+
+
+async def test_pass_starts_when_pause_ends_before_interval() -> None:
+    world = World()
+    world.controller.config = replace(CONFIG, pause_until_seconds=5)
+    world.controller.before = lambda: setattr(world.clock, "seconds", 5)
+    async with world.running():
+        world.view.wake.set()
+        await _until(lambda: world.marked() == len(NAMES) - 1)
+    assert world.controller.passes == 2
+    assert world.controller.opens_at is None
+
+
+async def test_no_mark_is_written_after_window_has_closed() -> None:
+    """The window closes between the decision and the writes."""
+    world = World()
+    window = Window(start="* * * * *", duration_seconds=60)
+    last = Window(start="0 0 1 1 *", duration_seconds=60)
+    for made, marks in ((last, 0), (window, len(NAMES) - 1)):
+        world.controller.config = replace(CONFIG, schedule=(made,))
+        world.clock.seconds = 58
+        await world.until_due()
+        world.controller.before = lambda: setattr(world.clock, "seconds", 61)
+        await world.loop.step()
+        assert world.marked() == marks
+        world.controller.before = lambda: None

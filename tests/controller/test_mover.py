@@ -26,6 +26,7 @@ from controller.mover import (
 from controller.stores.move_records import MoveRecordStore
 from controller.stores.scales import ScaleStore
 from controller.view import ClusterView
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, PodDeletionCost, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
@@ -33,6 +34,8 @@ from core.edge.decode.kinds import NODES, PODS, SURGE_KINDS
 from core.edge.kube.client import Client
 from core.edge.kube.stores.objects import pods
 from core.engine import reconcile
+from core.model.cluster import Cluster
+from core.model.node import Effect, Taint
 from core.surge.records import CONFIG_MAP, MoveOutcome
 from tests.support import builders
 from tests.support.builders import UNLIMITED
@@ -111,6 +114,7 @@ class World:
             self.metrics,
             Surroundings(
                 leader=leader,
+                namespace=OURS,
                 leading=lambda: self.leading(),  # noqa: PLW0108 tests replace it
                 why_unknown=lambda: self.unknown,
                 scale_access=access("scale"),
@@ -271,6 +275,26 @@ async def test_moves_end_when_configuration_forbids_them(world: World, config: C
     assert nodes_of(world.deployments.pods("web")) == ["n1"]
 
 
+@pytest.mark.parametrize("failure", [0, 403, 500])
+@pytest.mark.parametrize("others", [0, 2])
+async def test_pod_remains_when_move_is_undone_before_new_pod_is_available(
+    others: int, failure: int
+) -> None:
+    async with made() as world:
+        world.deployments.create("web", "n1", *["n1"] * others)
+        world.deployments.start_available = False
+        await world.turns(3)
+        if failure:
+            world.api.fail_next("patch", failure)
+        world.config = DISABLED
+        await world.turns(8)
+        world.check_as_wanted("web", 1 + others)
+        assert world.outcomes() == {"stopped": 1}
+        # If the cost cannot be written, the new pod remains, which is Ready at least.
+        remaining = ["n1"] * others + ["n2" if failure else "n1"]
+        assert nodes_of(world.deployments.pods("web")) == remaining
+
+
 async def test_replicas_are_restored_when_new_pod_never_becomes_ready(world: World) -> None:
     world.deployments.start_ready = False
     world.deployments.create("web", "n1")
@@ -312,8 +336,25 @@ async def test_value_of_another_writer_stays(world: World, replicas: int) -> Non
     assert world.deployments.replicas("web") == replicas
     assert world.moves == []
     assert world.outcomes() == {"interfered": 1}
-    (pause,) = world.data.values()
-    assert orjson.loads(pause)["manager"] == ("argocd" if replicas == 1 else "")
+    assert orjson.loads(world.data["pause.uid-web"])["manager"] == (
+        "argocd" if replicas == 1 else ""
+    )
+
+
+async def test_other_moves_continue_when_a_new_pod_is_unschedulable(world: World) -> None:
+    world.deployments.start_available = False
+    world.deployments.create("a", "n1")
+    await world.turns(3)
+    world.deployments.node = ""
+    world.deployments.create("b", "n1")
+    await world.turns(4)
+    assert world.outcomes() == {"unschedulable": 1}
+    assert (world.deployments.replicas("a"), world.deployments.replicas("b")) == (2, 1)
+    world.deployments.let_be_available()
+    world.deployments.node = "n2"
+    world.deployments.create("c", "n1")
+    await world.turns(8)
+    assert world.outcomes() == {"unschedulable": 1, "moved": 2}
 
 
 async def test_only_the_failed_move_waits_when_a_write_fails(world: World) -> None:
@@ -352,7 +393,7 @@ async def test_change_of_others_to_records_is_read_again(world: World) -> None:
     await world.turns()
     world.check_as_wanted("web", 1)
     assert world.outcomes() == {"moved": 1}
-    assert set(world.data) <= {"pause.uid-web"}
+    assert set(world.data) <= {"begun", "pause.uid-web"}
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
@@ -421,6 +462,38 @@ async def test_former_leader_stops_writing(world: World) -> None:
     assert world.writes() == []
 
 
+async def test_new_leader_counts_moves_that_the_previous_one_has_begun(world: World) -> None:
+    world.config = replace(CONFIG, surge=replace(CONFIG.surge, max_per_hour=1))
+    world.deployments.create("a", "n1")
+    world.deployments.create("b", "n1")
+    await world.turns(10)
+    assert world.outcomes() == {"moved": 1}
+    world.start("second")
+    await world.turns(3)
+    assert world.moves == []
+    world.clock.seconds += 3660
+    await world.turns(10)
+    assert world.outcomes() == {"moved": 1}, "of the second leader"
+
+
+async def test_move_is_finished_when_its_node_is_leaving(world: World) -> None:
+    world.deployments.start_available = False
+    world.deployments.create("web", "n1")
+    await world.turns(3)
+    leaving = Taint("ToBeDeletedByClusterAutoscaler", "1", Effect.NO_SCHEDULE)
+    node = world.view.nodes["n1"]
+    world.view.changed(NODES, replace(node, taints=(*node.taints, leaving)))
+    await world.turns(3)
+    assert len(world.moves) == 1
+    world.deployments.let_be_available()
+    await world.turns(5)
+    world.check_as_wanted("web", 1)
+    assert world.outcomes() == {"moved": 1}
+    world.deployments.create("b", "n1")
+    await world.turns(3)
+    assert world.moves == [], "no move begins"
+
+
 async def test_removed_node_reports_its_moved_pods(world: World) -> None:
     world.deployments.create("a", "n1")
     world.deployments.create("b", "n1")
@@ -436,11 +509,11 @@ async def test_plan_knows_moving_replica_sets(world: World) -> None:
     world.deployments.create("web", "n1")
     await world.turn()
     world.sync()
-    facts = world.mover.capture_facts()()
+    facts = world.mover.capture()(Cluster.of((), ())).surge
     assert facts.allowed == facts.moving == {(NAMESPACE, "web-1")}
     await world.turns()
-    assert world.mover.capture_facts()().moving == {(NAMESPACE, "web-1")}, "it had one before"
-    assert world.mover.capture_facts()().moving == frozenset()
+    added = [world.mover.capture()(Cluster.of((), ())).surge.moving for _ in range(2)]
+    assert added == [{(NAMESPACE, "web-1")}, frozenset()], "it had one before"
 
 
 async def test_task_reacts_to_changes_and_due_steps(world: World) -> None:
@@ -457,3 +530,28 @@ async def test_task_reacts_to_changes_and_due_steps(world: World) -> None:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     world.check_as_wanted("web", 1)
+
+
+async def test_move_finishes_after_its_window_has_closed(world: World) -> None:
+    """Another move does not begin."""
+    window = Window(start="0 0 * * *", duration_seconds=60)
+    world.config = replace(CONFIG, schedule=(window,))
+    world.deployments.create("web", "n1")
+    await world.turn()
+    assert world.events == [BEGAN]
+    world.deployments.create("db", "n1")
+    world.clock.seconds = NOW + 60
+    await world.turns()
+    assert world.outcomes() == {"moved": 1}
+    world.check_as_wanted("web", 1)
+    assert nodes_of(world.deployments.pods("db")) == ["n1"]
+    world.config = CONFIG
+    await world.turns()
+    assert world.outcomes() == {"moved": 2}
+
+
+async def test_no_move_begins_during_pause(world: World) -> None:
+    world.config = replace(CONFIG, pause_until_seconds=NOW + 3600)
+    world.deployments.create("web", "n1")
+    await world.turns()
+    assert (world.events, world.writes()) == ([], [])

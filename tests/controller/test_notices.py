@@ -2,11 +2,13 @@
 
 import logging
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from controller.notices import Notices
 from core.config.budgets import Budget, Budgets, NodeRequirement, Operator, Pool
+from core.config.prices import MinSavings
 from core.config.settings import Config
 from core.engine.snapshot import ClusterSnapshot
 from core.model.cluster import Cluster
@@ -30,6 +32,19 @@ def test_each_notice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.message for record in caplog.records] == [
         "no autoscaler was found, so Ebb does not know which nodes it can remove",
         "a configured pool selects no node",
+    ]
+
+
+def test_minimum_savings_without_prices_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = replace(ONE, node_pools=(NodePool(name="general"),))
+    notices, savings = Notices(), MinSavings(per_hour=Fraction(1))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            notices.observe(ClusterSnapshot(cluster, Config(min_savings=savings)))
+    assert [record.message for record in caplog.records] == [
+        "minSavings has no effect, because no prices are configured"
     ]
 
 

@@ -57,7 +57,7 @@ async def test_another_recorded_key_is_rejected_with_ordered_steps(
         message = str(fault.value)
         assert message.startswith(f"taintKey: is {NEW!r}, ")
         assert "\n" not in message
-        where = "" if namespace == NAMESPACE else " --namespace elsewhere"
+        where = "" if namespace == NAMESPACE else " --ebb-namespace elsewhere"
         steps = "scale", f"`ebb release --all --taint-key {OLD}{where}`", "start all programs"
         places = [message.index(step) for step in steps]
         assert places == sorted(places)

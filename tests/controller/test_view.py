@@ -17,8 +17,10 @@ from core.edge.decode.kinds import (
     CLAIMS,
     CLUSTER_KINDS,
     CSI_NODES,
+    DEPLOYMENTS,
     NODES,
     PODS,
+    REPLICA_SETS,
     VOLUMES,
     Kind,
 )
@@ -43,7 +45,10 @@ from core.model.read_options import READ_DEFAULTS
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, CsiNode, Volume
 from core.model.workload import DAEMON_SET
+from core.surge.listed import ListedDeployment, ListedReplicaSet
 from tests.support.builders import marked, node
+from tests.support.surge import deployment
+from tests.support.surge import make_pod as owned_pod
 
 pytestmark = pytest.mark.mutate
 
@@ -432,3 +437,38 @@ def test_unreadable_volume_does_not_make_view_stale() -> None:
     watched.feeds[VOLUMES].refused("v", "spec: bad")
     assert watched.view.freshness.why_stale(watched.clock.now, 180) is None
     assert watched.view.of(VOLUMES) == {}
+
+
+REPLICA_SET_NAMES = st.sampled_from(["web-1", "web-2", "db-1", "job"])
+POD_EVENTS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from("abcd"), REPLICA_SET_NAMES),
+    st.tuples(st.just("delete"), st.sampled_from("abcd"), st.none()),
+    st.tuples(st.just("relist"), st.just(""), st.none()),
+    st.tuples(st.just("move"), st.sampled_from(["", "web", "db"]), st.none()),
+)
+
+
+@given(st.lists(POD_EVENTS, max_size=20))
+def test_moving_pods_are_those_of_a_search_of_all_pods(
+    events: list[tuple[str, str, str | None]],
+) -> None:
+    view = ClusterView()
+    for name in ("web", "db"):
+        observed = deployment(name)
+        view.changed(DEPLOYMENTS, ListedDeployment(observed=observed))
+    for name, of in (("web-1", "web"), ("web-2", "web"), ("db-1", "db")):
+        one = ListedReplicaSet(namespace="d", name=name, deployment=of, deployment_uid=f"uid-{of}")
+        view.changed(REPLICA_SETS, one)
+    moving = ""
+    for event, name, owner in events:
+        if event == "add":
+            view.changed(PODS, owned_pod(name, of=owner or ""))
+        elif event == "delete":
+            view.deleted(PODS, f"d/{name}")
+        elif event == "relist":
+            view.replaced(PODS, list(view.pods.values()))
+        else:
+            moving = name
+            view.surge_objects_of(frozenset({("d", moving)}) if moving else frozenset())
+        expected = {pod.key for pod in view.pods.values() if pod.owner_name[:-2] == moving}
+        assert {pod.key for pod in view.moving_pods} == (expected if moving else set())

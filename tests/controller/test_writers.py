@@ -48,6 +48,7 @@ class World:
         self.updates: dict[str, Node] = {}
         """Nodes that the watches updated after the writes were decided."""
         self.occupied: set[str] = set()
+        self.permitted = True
         self.writers = Writers(self.api, self.metrics, self.tell)
 
     def tell(self, node: Node, reason: str, note: str) -> None:
@@ -67,7 +68,9 @@ class World:
         halted: Callable[[], str | None] = lambda: None,
         closed: Container[str] = (),
     ) -> WriteBatch:
-        sight = LiveView(halted, self.updates.get, self.occupied.__contains__)
+        sight = LiveView(
+            halted, self.updates.get, self.occupied.__contains__, lambda: self.permitted
+        )
         return await self.writers.carry_out(writes, TAINT_KEY, sight, closed)
 
     def written(self, kind: WriteKind) -> list[str]:
@@ -464,3 +467,14 @@ async def test_batch_reports_failures_when_api_is_down() -> None:
     assert len(batch.failed) == len(NAMES)
     with pytest.raises(UnavailableError):
         await world.api.write(world.write(WriteKind.MARK, "n000"), "1")
+
+
+async def test_nothing_begins_after_permission_has_ended() -> None:
+    """All other writes are made."""
+    world = World()
+    world.permitted = False
+    writes = [world.write(kind, name) for kind, name in zip(WriteKind, NAMES, strict=False)]
+    await world.carry_out(writes)
+    missing = {kind for kind in WriteKind if not world.written(kind)}
+    assert missing - {WriteKind.REPAIR_TAINTS} == {WriteKind.MARK, WriteKind.SET_NO_SCHEDULE}
+    assert world.count(WriteResult.DROPPED) == 2

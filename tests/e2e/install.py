@@ -98,6 +98,7 @@ def config(*, mode: Mode = Mode.OBSERVE, **more: Any) -> Json:
     """
     controller = {
         "metricsListen": f"{LOOPBACK}:{free_port()}",
+        "reportPort": free_port(),
         "interval": "1s" if mode is Mode.ENFORCE else "1h",
         "leaseDuration": "6s",
         **more.pop("controller", {}),

@@ -26,6 +26,9 @@ POOL_LABEL: Final = "karpenter.sh/nodepool"
 FINALIZER: Final = "karpenter.sh/termination"
 TAKEN_SECONDS: Final = 90.0
 """An empty node is found within 10 s, validated after 15 s, and drained for at least 5 s."""
+EMPTY: Final = "WhenEmpty"
+BALANCED: Final = "Balanced"
+"""Policy that also replaces or removes nodes with pods, if the savings justify the disruption."""
 TYPE: Final = "m-4x"
 KEPT: Final = {"cpu": "100m", "memory": "10Mi"}
 """Resources that Karpenter reserves on a node; with it nodes have the shape of the load."""
@@ -75,10 +78,10 @@ def karpenter(plane: Plane) -> Iterator[None]:
         plane.kubectl("delete", "-f", str(crds))
 
 
-def set_pool(api: Api, after: str = LATE) -> None:
-    """Create the NodePool, or change after which time it removes empty nodes."""
+def set_pool(api: Api, after: str = LATE, policy: str = EMPTY) -> None:
+    """Create the NodePool, or change after which time and by which policy it removes nodes."""
     disruption = {
-        "consolidationPolicy": "WhenEmpty",
+        "consolidationPolicy": policy,
         "consolidateAfter": after,
         "budgets": [{"nodes": "100%"}],
     }

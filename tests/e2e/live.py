@@ -5,22 +5,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from core.surge.objects import HPA_MANAGER
 from sim.autoscaler import ScaleDown
+from sim.scale_in import ScaleInOrder
 from tests.e2e.api import Api, Json, RefusedError
-from tests.e2e.karpenter import set_pool
-from tests.e2e.objects import DEPLOYMENTS, JOBS, LIFE, NODES, PODS, node
+from tests.e2e.karpenter import EMPTY, set_pool
+from tests.e2e.objects import AUTOSCALERS, DEPLOYMENTS, JOBS, LIFE, NODES, PODS, node
 from tests.e2e.observer import Observer, Outcome
 from tests.e2e.plane import until
-from tests.e2e.standin import TIMERS, StandIn
+from tests.e2e.standin import TIMERS, CostWriter, StandIn
 
 LOADS = Path(__file__).parent / "load"
+ZONE = "topology.kubernetes.io/zone"
 AROUND_SECONDS = 30.0
-"""Extra time to build the initial state before second 0."""
+"""Extra time in which nodes and pods are watched, for slow machines."""
 WORD_SECONDS = 30.0
+HPA_WINDOW_SECONDS = 10
+"""A thirtieth of the default stabilization window of HPAs, as of all times of the loads."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,27 @@ class Event:
     second: float
     event: str
     app: str
-    cpu: int
-    memory: int
-    life: float
-    replicas: int
+    cpu: int = 0
+    memory: int = 0
+    life: float = 0.0
+    replicas: int = 0
+    pod_spec: Json = field(default_factory=dict)
+    """Further fields of the spec of the pods."""
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """The shape of all nodes."""
+
+    cpu: str = "4"
+    memory: str = "16Gi"
+    zones: int = 0
+    """Number of zones; 0: nodes have no label for their zone."""
+
+    def node(self, number: int) -> Json:
+        """Return a Node by its number."""
+        labels = {ZONE: f"zone-{number % self.zones}"} if self.zones else {}
+        return node(f"n-{number:02}", cpu=self.cpu, memory=self.memory, labels=labels)
 
 
 @dataclass(frozen=True)
@@ -44,6 +66,7 @@ class Load:
     nodes: int = 40
     seconds: float = 480.0
     unneeded: float = 20.0
+    shape: NodeShape = NodeShape()
 
     @classmethod
     def named(cls, name: str) -> "Load":
@@ -94,21 +117,24 @@ Start = Callable[[Api, Observer, Load], Autoscaler | None]
 """Type of a function that starts an autoscaler; it returns None if that runs by itself."""
 
 
-def stand_in(how: ScaleDown) -> Start:
-    """Return a function that starts the stand-in autoscaler in this mode."""
-    return lambda api, observer, load: StandIn(
-        api, observer, how, replace(TIMERS, unneeded_ms=round(1000 * load.unneeded))
-    )
+def stand_in(how: ScaleDown, order: ScaleInOrder | None = None) -> Start:
+    """Return a function that starts the stand-in autoscaler in this mode.
+
+    *order*: another tool, whose pod deletion costs are written; None: none are.
+    """
+
+    def start(api: Api, observer: Observer, load: Load) -> StandIn:
+        if order is not None:
+            CostWriter(api, observer, order).start()
+        timers = replace(TIMERS, unneeded_ms=round(1000 * load.unneeded))
+        return StandIn(api, observer, how, timers, load.shape.node)
+
+    return start
 
 
-def karpenter_takes(api: Api, _: Observer, load: Load) -> None:
-    """Enable the removal of empty nodes by Karpenter."""
-    set_pool(api, f"{load.unneeded:.0f}s")
-
-
-def _add_nodes(api: Api, count: int) -> None:
-    for number in range(count):
-        api.create(NODES, node(f"n-{number:02}"))
+def karpenter_takes(policy: str = EMPTY) -> Start:
+    """Return a function that enables the removal of nodes by Karpenter with this policy."""
+    return lambda api, _, load: set_pool(api, f"{load.unneeded:.0f}s", policy)
 
 
 def play(
@@ -117,17 +143,22 @@ def play(
     autoscaler: Start,
     say: Callable[[str], None] = lambda _: None,
     begin: Callable[[], None] = lambda: None,
-    add: Callable[[Api, int], object] = _add_nodes,
+    add: Callable[[Api, int], object] | None = None,
 ) -> Outcome:
     """Add the nodes, run the load, and return the outcome.
 
     *say* receives progress. At second 0, when the initial state exists, the autoscaler starts and
-    *begin* is called; before that, all nodes would look unneeded.
+    *begin* is called; before that, all nodes would look unneeded. *add* adds nodes; None: they are
+    created as Node objects.
     """
-    add(api, load.nodes)
+    if add is not None:
+        add(api, load.nodes)
+    else:
+        for number in range(load.nodes):
+            api.create(NODES, load.shape.node(number))
     observer = Observer(api)
     for path in (NODES, PODS):
-        seconds = load.seconds + AROUND_SECONDS
+        seconds = load.seconds - load.events[0].second + AROUND_SECONDS
         threading.Thread(target=observer.follow, args=(path, seconds), daemon=True).start()
     until(lambda: len(observer.nodes) == load.nodes, "all nodes are observed")
     drive = _Drive(api, load, observer, say)
@@ -149,6 +180,7 @@ class _Drive:
         self._waiting = deque(load.events)
         self._start = time.monotonic() - self._waiting[0].second + 1
         self._next_word = 0.0
+        self._replicas: dict[str, int] = {}
 
     def until(self, end: float, autoscaler: Autoscaler | None = None) -> None:
         """Run the load until that second."""
@@ -170,6 +202,11 @@ class _Drive:
     def _happen(self, second: float) -> None:
         while self._waiting and self._waiting[0].second <= second:
             event = self._waiting.popleft()
+            if event.event in ("deploy", "scale"):
+                # Like an HPA, write replicas only if they change: a surge move may have added one.
+                if self._replicas.get(event.app) == event.replicas:
+                    continue
+                self._replicas[event.app] = event.replicas
             try:
                 _happen(self._api, event, self._observer)
             except RefusedError as fault:
@@ -192,11 +229,16 @@ def _happen(api: Api, event: Event, observer: Observer) -> None:
             spec = {
                 "replicas": event.replicas,
                 "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], **event.pod_spec},
+                },
             }
             api.create(DEPLOYMENTS, {"metadata": {"name": event.app}, "spec": spec})
+            api.create(AUTOSCALERS, _autoscaler(event.app))
         case "scale":
-            api.merge(f"{DEPLOYMENTS}/{event.app}", {"spec": {"replicas": event.replicas}})
+            path = f"{DEPLOYMENTS}/{event.app}/scale?fieldManager={HPA_MANAGER}"
+            api.merge(path, {"spec": {"replicas": event.replicas}})
         case "kill":
             with observer.lock:
                 oldest = _oldest(observer.pods.values(), event.app)
@@ -204,6 +246,14 @@ def _happen(api: Api, event: Event, observer: Observer) -> None:
                 api.delete(f"{PODS}/{oldest}")
         case unknown:
             raise AssertionError(unknown)
+
+
+def _autoscaler(app: str) -> Json:
+    """Return an HPA; without a metrics API, it changes no replicas, and the load does instead."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": app}
+    window = {"stabilizationWindowSeconds": HPA_WINDOW_SECONDS}
+    spec = {"scaleTargetRef": target, "maxReplicas": 1000, "behavior": {"scaleDown": window}}
+    return {"metadata": {"name": app}, "spec": spec}
 
 
 def _oldest(pods: Iterable[Json], app: str) -> str:

@@ -8,8 +8,10 @@ from tests.e2e.api import Api, Json
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 LIFE = "e2e.kube-ebb.io/life"
+START = "e2e.kube-ebb.io/start"
 DETAILS = '{"since":1700000000,"deadline":4000000000,"owner":"e2e","policy":"p","reason":"r"}'
 TAINT = {"key": TAINT_KEY, "value": "1700000000", "effect": "PreferNoSchedule"}
 THEIRS = {"key": "example.org/theirs", "value": "1", "effect": "NoSchedule"}
@@ -68,7 +70,7 @@ def add_nodes(api: Api, *names: str, **how: Any) -> None:
 
 def clear(api: Api) -> None:
     """Delete the workloads, pods and Nodes of a test."""
-    for path in (DEPLOYMENTS, JOBS):
+    for path in (AUTOSCALERS, DEPLOYMENTS, JOBS):
         api.delete(path, propagationPolicy="Background")
     api.delete(PODS, gracePeriodSeconds=0)
     api.wait(PODS, lambda found: not found)

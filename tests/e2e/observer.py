@@ -76,7 +76,8 @@ class Observer:
         self._created: dict[str, float] = {}
         self._last = 0.0
         self._evictions = 0
-        self.counting = self._ended = False
+        self.counting = False
+        self.ended = threading.Event()
 
     def follow(self, path: str, seconds: float) -> None:
         """Watch one kind for *seconds*."""
@@ -88,7 +89,7 @@ class Observer:
         except AssertionError:
             return
         except HTTPError as fault:
-            if not self._ended:
+            if not self.ended.is_set():
                 self.outcome.faults.append(f"{path} was not watched to the end: {fault}")
 
     def begin(self) -> None:
@@ -102,7 +103,8 @@ class Observer:
         """Stop counting."""
         with self.lock:
             self._tick()
-            self.counting, self._ended = False, True
+            self.counting = False
+            self.ended.set()
             self.outcome.nodes = len(self.nodes)
             self.outcome.evicted = evictions(self._api) - self._evictions
             for name in self.outcome.waits.keys() & self.pods.keys():

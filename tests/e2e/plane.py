@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
+from core.config.programs import ControllerConfig
 from core.edge.http import SCRAPE_SECONDS
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
@@ -29,7 +30,12 @@ START_SECONDS = 60
 STOP_SECONDS = 20
 POLL_SECONDS = 0.05
 """Interval for polling programs that have no event."""
+HPA_SYNC_SECONDS = 1
+HPA_WINDOW_SECONDS = 8
+"""Stabilization window of HorizontalPodAutoscalers without `behavior`; the default is 300 s."""
 ROOT = Path(__file__).parents[2]
+FORWARDED: Final = ("ebb-controller-a", "ebb-controller-b")
+"""Names of pods whose report port kwok forwards to a process."""
 PORTS: Final = range(20_000, 32_000)
 """Ports below the ephemeral range of Linux, so that a client cannot take one before a program
 listens on it."""
@@ -123,6 +129,10 @@ class Plane:
         self.programs: list[Program] = []
         self.audit = folder / "audit.log"
         self._serving = self.authority.sign("apiserver", "kube-apiserver", hosts=(LOOPBACK,))
+        self.kubelet_port = free_port()
+        """Port at which kwok serves port-forwards of pods, as a kubelet does."""
+        self.forwards = {name: free_port() for name in FORWARDED}
+        """Loopback port of the process that stands for a pod, by the name of the pod."""
         self.admin = self.user("admin", group="system:masters")
         self.api = self.api_as(self.admin)
         self.apiserver = self._apiserver()
@@ -315,6 +325,8 @@ class Plane:
             "audit-policy-file": policy,
             "audit-log-path": self.audit,
             "max-requests-inflight": 1000,
+            "kubelet-client-certificate": self.admin.certificate,
+            "kubelet-client-key": self.admin.key,
         }
         command = [str(self.bin / "kube-apiserver")]
         command += [f"--{name}={value}" for name, value in options.items()]
@@ -333,6 +345,8 @@ class Plane:
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--controllers=*,-node-ipam-controller",
+            f"--horizontal-pod-autoscaler-sync-period={HPA_SYNC_SECONDS}s",
+            f"--horizontal-pod-autoscaler-downscale-stabilization={HPA_WINDOW_SECONDS}s",
         ]
 
     def _kwok(self) -> list[str]:
@@ -340,10 +354,35 @@ class Plane:
             str(self.bin / "kwok"),
             f"--kubeconfig={self.kubeconfig('kwok')}",
             f"--config={Path(__file__).parent / 'stages.yaml'}",
+            f"--config={self._write_forwards()}",
+            f"--node-port={self.kubelet_port}",
+            f"--tls-cert-file={self._serving.certificate}",
+            f"--tls-private-key-file={self._serving.key}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
         ]
+
+    def _write_forwards(self) -> Path:
+        """Write kwok's port-forwards: one from the report port of each pod to its process."""
+        report_port = ControllerConfig().report_port
+        path = self.folder / "forwards.yaml"
+        documents = [
+            {
+                "apiVersion": "kwok.x-k8s.io/v1alpha1",
+                "kind": "ClusterPortForward",
+                "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchNames": [name]},
+                    "forwards": [
+                        {"ports": [report_port], "target": {"address": LOOPBACK, "port": port}}
+                    ],
+                },
+            }
+            for name, port in self.forwards.items()
+        ]
+        path.write_text(yaml.safe_dump_all(documents))
+        return path
 
 
 class Ebb:
@@ -383,7 +422,7 @@ class Ebb:
 
     def metric(self, series: str) -> float:
         """Return the current value of a series, or 0 if it does not exist."""
-        return self._metrics().get(series, 0.0)
+        return self.metrics().get(series, 0.0)
 
     def metric_sum(self, name: str, label: str) -> float:
         """Return the sum of the series of a metric with a label, written `name="value"`.
@@ -392,13 +431,14 @@ class Ebb:
         """
         values = [
             value
-            for series, value in self._metrics().items()
+            for series, value in self.metrics().items()
             if series.startswith(f"{name}{{") and label in series
         ]
         assert values, f"no series of {name} has {label}"
         return sum(values)
 
-    def _metrics(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
+        """Return the current values of all series."""
         time.sleep(max(0.0, self._told_anew - time.monotonic()))
         status, text = self.get("/metrics")
         self._told_anew = time.monotonic() + SCRAPE_SECONDS

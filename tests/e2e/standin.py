@@ -6,20 +6,25 @@ Node objects that kwok makes Ready.
 
 import heapq
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 
+from urllib3.exceptions import HTTPError
+
 from core.edge.decode.kinds import BUFFERS as BUFFER_KIND
 from core.edge.decode.kinds import NODES as NODE_KIND
 from core.edge.decode.kinds import PODS as POD_KIND
 from core.edge.decode.kinds import TEMPLATES as TEMPLATE_KIND
+from core.marks.wellknown import COST_ANNOTATION
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
 from sim.autoscaler import TO_BE_DELETED, Autoscaler, ScaleDown, Timers
 from sim.cluster import DAEMON_REQUESTS, ClusterState, Place
+from sim.scale_in import ScaleInOrder, deletion_costs
 from sim.simulated_load import amount
 from tests.e2e.api import Api, Json, RefusedError
 from tests.e2e.objects import NODES, node
@@ -37,25 +42,85 @@ TIMERS = Timers(
 """Timers, shortened like those of the recorded runs."""
 SHAPE = amount(4000, 16_384, 0, 110) + DAEMON_REQUESTS
 """Shape of the nodes of tests.e2e.objects, plus the DaemonSet requests of the simulation."""
+COSTS_SECONDS = 2.0
+"""Time between two writes of pod deletion costs by CostWriter."""
+NewNode = Callable[[int], Json]
+"""Type of a function that returns a new Node by its number."""
 SEED = 1
 TRIES_MAX = 5
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
+
+
+def read_state(observer: Observer, state: ClusterState) -> dict[str, float]:
+    """Read nodes and pods into the state; return the creation times of the pods by name."""
+    nodes, pods, since = observer.seen()
+    places = {one.name: Place(one, 0, one.allocatable) for one in map(_decoded, nodes)}
+    found = (POD_KIND.read(json.dumps(one).encode()) for one in pods)
+    state.pods = {pod.key: pod for pod in found if pod is not None}
+    for pod in state.pods.values():
+        if place := places.get(pod.node or ""):
+            place.free -= pod.requests
+            place.pods[pod.key] = pod
+    state.places = places
+    return since
+
+
+def _decoded(node: Json) -> Node:
+    return NODE_KIND.read(json.dumps(node).encode())
+
+
+class CostWriter(threading.Thread):
+    """Writes pod deletion costs in the order of another tool, as a controller of its own."""
+
+    def __init__(self, api: Api, observer: Observer, order: ScaleInOrder) -> None:
+        super().__init__(daemon=True)
+        self._api, self._observer, self._order = api, observer, order
+
+    def run(self) -> None:
+        """Write the costs that have changed, until the observer has stopped counting."""
+        while not self._observer.ended.wait(COSTS_SECONDS):
+            state = ClusterState()
+            read_state(self._observer, state)
+            costs = deletion_costs(self._order, state.places.values())
+            for key, cost in costs.items():
+                if (
+                    state.pods[key].deletion_cost != str(cost)
+                    and not self._observer.ended.is_set()
+                ):
+                    self._write(key, cost)
+
+    def _write(self, key: str, cost: int) -> None:
+        annotations = {COST_ANNOTATION: str(cost)}
+        try:
+            self._api.merge(POD_KIND.path_of(key), {"metadata": {"annotations": annotations}})
+        except RefusedError as fault:
+            if fault.status != 404:  # deleted meanwhile
+                raise
+        except HTTPError:
+            if not self._observer.ended.is_set():  # otherwise the API server has ended too
+                raise
 
 
 class StandIn:
     """An autoscaler with one scale-down mode; `act` drives it."""
 
     def __init__(
-        self, api: Api, observer: Observer, how: ScaleDown, timers: Timers = TIMERS
+        self,
+        api: Api,
+        observer: Observer,
+        how: ScaleDown,
+        timers: Timers = TIMERS,
+        new_node: NewNode = lambda number: node(f"n-{number:02}"),
     ) -> None:
-        self._api, self._observer = api, observer
+        self._api, self._observer, self._new_node = api, observer, new_node
         self.state = ClusterState()
         self._begin = time.monotonic()
         self._numbers = count(len(observer.nodes))
         self._order = count()
         self._later: list[tuple[int, int, Callable[[], None]]] = []
         self._refused: set[str] = set()
-        self._autoscaler = Autoscaler(self, how, (SHAPE,), SEED, timers)
+        shape = _decoded(new_node(0)).allocatable + DAEMON_REQUESTS
+        self._autoscaler = Autoscaler(self, how, (shape,), SEED, timers)
         self.after(0, self._scan)
 
     def act(self) -> float:
@@ -102,21 +167,12 @@ class StandIn:
 
     def _look(self) -> None:
         """Update the state from the observer."""
-        nodes, pods, since = self._observer.seen()
-        state = self.state
-        state.places = {
-            found.name: Place(found, 0, found.allocatable)
-            for found in (NODE_KIND.read(json.dumps(one).encode()) for one in nodes)
+        since = read_state(self._observer, self.state)
+        self.state.pending = {
+            pod.key: round(1000 * (since[pod.name] - self._begin))
+            for pod in self.state.pods.values()
+            if pod.node is None
         }
-        found = [POD_KIND.read(json.dumps(one).encode()) for one in pods]
-        state.pods = {pod.key: pod for pod in found if pod is not None}
-        state.pending = {}
-        for pod in state.pods.values():
-            if pod.node is None:
-                state.pending[pod.key] = round(1000 * (since[pod.name] - self._begin))
-            elif place := state.places.get(pod.node):
-                place.free -= pod.requests
-                place.pods[pod.key] = pod
 
     # The methods of sim.autoscaler.AutoscalerOperations
 
@@ -177,8 +233,9 @@ class StandIn:
 
     def new_node(self, shape: Resources) -> str:
         """Create a Node."""
-        name = f"n-{next(self._numbers):02}"
-        self._api.create(NODES, node(name))
+        made = self._new_node(next(self._numbers))
+        name = str(made["metadata"]["name"])
+        self._api.create(NODES, made)
         until(lambda: name in self._observer.nodes, f"{name} is observed")
         empty = shape - DAEMON_REQUESTS
         self.state.places[name] = Place(Node(name=name, allocatable=empty), 0, empty)

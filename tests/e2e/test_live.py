@@ -38,7 +38,7 @@ def test_cluster_shrinks_without_evictions_when_load_falls(
         extender = start_extender(plane, score="pack").wait_ready()
         with scheduling(plane, stanza(port_of(extender)), profile=shipped_profile()):
             begun = int(api.get(EVENTS)["metadata"]["resourceVersion"])
-            outcome = play(api, load, karpenter_takes, add=add_empty)
+            outcome = play(api, load, karpenter_takes(), add=add_empty)
         with capsys.disabled():
             print(f"\n{HEAD}\n{outcome.line()}")
         extender.stop()

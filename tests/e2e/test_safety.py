@@ -161,7 +161,9 @@ def test_release_all_removes_everything_when_programs_are_paused(
     for stopped in programs:  # the controller would mark the nodes again
         stopped.program.send(signal.SIGSTOP)
     try:
-        done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("admin-release")))
+        done = ebb(
+            "release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("admin-release"))
+        )
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.splitlines()[-1] == b"2 nodes and 0 pods released"
         nodes = api.get(NODES)["items"]

@@ -7,8 +7,10 @@ opt-out, so the replacement is scheduled there.
 import json
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,13 @@ from core.marks.wellknown import KEEP_ANNOTATION, MARK_LABEL
 from core.surge.records import CONFIG_MAP
 from tests.e2e.api import APPLY, Api, Json
 from tests.e2e.install import CONTROLLER_ACCOUNT, Start, apply, overlay, remove, starting
-from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, add_nodes
-from tests.e2e.plane import Ebb, Plane, until
+from tests.e2e.objects import DEPLOYMENTS, NODES, PODS, START, add_nodes
+from tests.e2e.plane import HPA_WINDOW_SECONDS, Ebb, Plane, until
+from tests.e2e.pod_metrics import PodMetrics, ready, serving_pod_metrics
 from tests.e2e.test_manifests import asked_by, rights_of
 from tests.support.plan_cli import ebb
 
+AUTOSCALERS = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -65,17 +69,22 @@ def start(plane: Plane) -> Iterator[Start]:
 def cluster(api: Api) -> Iterator[Api]:
     """Return the API; remove the records, budgets and quotas after the test."""
     yield api
+    api.delete(AUTOSCALERS)
     api.delete(BUDGETS)
     api.delete(QUOTAS)
     api.merge(RECORDS, {"data": None})
 
 
-def deploy(api: Api, replicas: int = 1, **spec: Any) -> None:
-    """Run a Deployment on node a with a budget of 100 %, and add node b."""
+def deploy(api: Api, replicas: int = 1, *, start: str = "0s", **spec: Any) -> None:
+    """Run a Deployment on node a with a budget of 100 %, and add node b.
+
+    *start*: time until a pod is Ready.
+    """
     add_nodes(api, "a")
     labels = {"app": "web"}
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "100m"}}}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    metadata = {"labels": labels, "annotations": {START: start}}
+    template = {"metadata": metadata, "spec": {"containers": [container]}}
     made = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
     api.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {**made, **spec}})
     budget = {"selector": {"matchLabels": labels}, "minAvailable": "100%"}
@@ -87,13 +96,6 @@ def deploy(api: Api, replicas: int = 1, **spec: Any) -> None:
 def available(found: Mapping[str, Json]) -> int:
     count: int = found["web"].get("status", {}).get("availableReplicas", 0)
     return count
-
-
-def ready(found: Json) -> bool:
-    conditions = found["status"].get("conditions") or ()
-    return "deletionTimestamp" not in found["metadata"] and any(
-        (one["type"], one["status"]) == ("Ready", "True") for one in conditions
-    )
 
 
 def nodes_of(found: Mapping[str, Json]) -> list[str]:
@@ -113,20 +115,29 @@ def moves(api: Api) -> list[Json]:
     return [json.loads(text) for key, text in data(api).items() if key.startswith("move.")]
 
 
+def pauses(api: Api) -> list[Json]:
+    return [json.loads(text) for key, text in data(api).items() if key.startswith("pause.")]
+
+
 def is_marked(api: Api) -> bool:
     return MARK_LABEL in api.get(f"{NODES}/a")["metadata"]["labels"]
 
 
 @contextmanager
-def never_below(plane: Plane, wanted: int) -> Iterator[None]:
-    """Check that at no moment fewer pods are Ready than the owner wants."""
-    samples: list[int] = []
+def never_below(plane: Plane, wanted: int, most: int | None = None) -> Iterator[None]:
+    """Check that at no moment fewer pods are Ready than the owner wants.
+
+    There are at most so many pods; the default is one more, the maxSurge of the Deployment.
+    """
+    samples: list[tuple[int, int]] = []
     ended = threading.Event()
     api = plane.api_as(plane.admin)
 
     def sample() -> None:
         while not ended.wait(0.05):
-            samples.append(sum(map(ready, api.get(PODS)["items"])))
+            pods = api.get(PODS)["items"]
+            left = sum("deletionTimestamp" not in one["metadata"] for one in pods)
+            samples.append((sum(map(ready, pods)), left))
 
     thread = threading.Thread(target=sample)
     thread.start()
@@ -136,7 +147,8 @@ def never_below(plane: Plane, wanted: int) -> Iterator[None]:
         ended.set()
         thread.join()
     assert len(samples) > 10
-    assert min(samples) >= wanted
+    assert min(count for count, _ in samples) >= wanted
+    assert max(count for _, count in samples) <= (most or wanted + 1)
 
 
 def moved(api: Api, count: int = 1) -> None:
@@ -189,39 +201,64 @@ def test_nothing_is_moved_when_surge_is_disabled(plane: Plane, cluster: Api, sta
     assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
 
 
-@pytest.mark.parametrize("applied", [False, True])
-def test_value_of_writer_that_sets_replicas_back_stays(
-    plane: Plane, cluster: Api, start: Start, *, applied: bool
+def apply_replicas(api: Api, replicas: int) -> None:
+    """Apply a manifest with `spec.replicas`, as Argo CD does."""
+    found = api.get(WEB)["spec"]
+    container = {"name": "main", "image": "none"}
+    template = {"metadata": found["template"]["metadata"], "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": found["selector"], "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    path = f"{WEB}?fieldManager=argocd-controller&force=true"
+    api.call("PATCH", path, {**body, "spec": spec}, content=APPLY)
+
+
+@pytest.mark.parametrize(
+    ("applied", "value"), [(False, 1), (True, 1), (False, 3)], ids=["scaled", "applied", "more"]
+)
+def test_value_of_another_writer_stays(
+    plane: Plane, cluster: Api, start: Start, *, applied: bool, value: int
 ) -> None:
     deploy(cluster, minReadySeconds=3)
-    with never_below(plane, 1):
+    with never_below(plane, 1, most=max(value, 2)):
         start()
         until(lambda: replicas(cluster) == 2, "the replicas are raised")
         if applied:
-            manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1}}
-            path = f"{WEB}?fieldManager=argocd-controller&force=true"
-            full = cluster.get(WEB)
-            body = {
-                **manifest,
-                "metadata": {"name": "web"},
-                "spec": {
-                    "replicas": 1,
-                    "selector": full["spec"]["selector"],
-                    "template": {
-                        "metadata": full["spec"]["template"]["metadata"],
-                        "spec": {"containers": [{"name": "main", "image": "none"}]},
-                    },
-                },
-            }
-            cluster.call("PATCH", path, body, content=APPLY)
+            apply_replicas(cluster, value)
         else:
-            cluster.merge(f"{WEB}/scale", {"spec": {"replicas": 1}})
+            cluster.merge(f"{WEB}/scale", {"spec": {"replicas": value}})
         until(lambda: not moves(cluster), "the move ends")
-        cluster.wait(PODS, lambda found: len(found) == 1)
-        assert replicas(cluster) == 1
-    (pause,) = (json.loads(text) for text in data(cluster).values())
+        cluster.wait(PODS, lambda found: len(found) == value)
+        assert replicas(cluster) == value
+    (pause,) = pauses(cluster)
     assert pause["times"] == 1
-    assert pause["manager"]
+    assert pause["manager"] or value != 1
+
+
+def test_replicas_stay_when_gitops_tool_sets_them_back_at_each_step(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    deploy(cluster, minReadySeconds=2)
+    ended = threading.Event()
+    tool = plane.api_as(plane.admin)
+
+    def set_back() -> None:
+        while not ended.wait(0.1):
+            if replicas(tool) != 1:
+                apply_replicas(tool, 1)
+
+    thread = threading.Thread(target=set_back)
+    thread.start()
+    try:
+        with never_below(plane, 1):
+            start()
+            until(lambda: pauses(cluster), "the Deployment is left alone")
+            until(lambda: not moves(cluster), "the move ends")
+            cluster.wait(PODS, lambda found: len(found) == 1)
+    finally:
+        ended.set()
+        thread.join()
+    assert replicas(cluster) == 1
+    assert [pause["manager"] for pause in pauses(cluster)] == ["argocd-controller"]
 
 
 def test_replicas_are_restored_when_new_pod_never_becomes_ready(
@@ -300,8 +337,8 @@ def test_moves_end_when_surge_is_disabled_halfway(
         controller.configure(surge={"mode": "disabled"})
         until(lambda: not moves(cluster), "the move ends")
         assert replicas(cluster) == 1
-        # Both pods are Ready, so the pod with the deletion cost is deleted.
-        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["b"]
+        # Both pods are Ready, but the new one has not been for 20 s.
+        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
 
 
 def test_move_ends_when_node_is_released_halfway(plane: Plane, cluster: Api, start: Start) -> None:
@@ -312,7 +349,7 @@ def test_move_ends_when_node_is_released_halfway(plane: Plane, cluster: Api, sta
         cluster.merge(f"{NODES}/a", {"metadata": {"annotations": {KEEP_ANNOTATION: "true"}}})
         until(lambda: not moves(cluster), "the move ends")
         assert replicas(cluster) == 1
-        cluster.wait(PODS, lambda found: len(found) == 1)
+        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
     assert controller.metric('ebb_surge_moves_total{outcome="node_released"}') == 1
 
 
@@ -320,15 +357,38 @@ def test_move_ends_when_rollout_begins_and_rollout_finishes(
     plane: Plane, cluster: Api, start: Start
 ) -> None:
     deploy(cluster, minReadySeconds=5)
-    with never_below(plane, 1):
+    with never_below(plane, 1, most=3):
         start()
         until(lambda: replicas(cluster) == 2, "the replicas are raised")
         template = {"metadata": {"annotations": {"version": "2"}}}
         cluster.merge(WEB, {"spec": {"template": template}})
         until(lambda: replicas(cluster) == 1, "the replicas are restored")
         until(lambda: not moves(cluster), "the move ends")
-        cluster.wait(PODS, lambda found: [*map(version, found.values())] == ["2"])
+        cluster.wait(PODS, partial(all_have_version, "2"))
     assert replicas(cluster) == 1
+
+
+def test_rollout_undo_after_a_move_restores_the_template_only(
+    plane: Plane, cluster: Api, start: Start
+) -> None:
+    deploy(cluster)
+    with never_below(plane, 1):
+        start()
+        moved(cluster)
+        for command, expected in (("", "2"), ("undo", "1")):
+            if command:
+                plane.kubectl("rollout", command, "deployment/web")
+            else:
+                template = {"metadata": {"annotations": {"version": expected}}}
+                cluster.merge(WEB, {"spec": {"template": template}})
+            cluster.wait(PODS, partial(all_have_version, expected))
+    assert replicas(cluster) == 1
+    assert moves(cluster) == []
+    assert not [key for key in cluster.get(WEB)["metadata"]["annotations"] if "ebb" in key]
+
+
+def all_have_version(expected: str, found: Mapping[str, Json]) -> bool:
+    return [*map(version, found.values())] == [expected]
 
 
 def version(found: Json) -> str:
@@ -342,9 +402,112 @@ def test_release_restores_replicas_of_killed_controller(
     deploy(cluster, minReadySeconds=20)
     with never_below(plane, 1):
         killed_when(start(), lambda: replicas(cluster) == 2)
-        done = ebb("release", "--all", "--kubeconfig", str(plane.kubeconfig("release")))
+        done = ebb("release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
         assert done.returncode == 0, done.stderr
         told = b"deployment default/web  released: replicas 2 of a surge move, 1 again"
         assert told in done.stdout
         assert (replicas(cluster), data(cluster)) == (1, {})
-        cluster.wait(PODS, lambda found: len(found) == 1)
+        assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]
+
+
+@pytest.fixture(scope="module")
+def metrics(plane: Plane) -> Iterator[PodMetrics]:
+    with serving_pod_metrics(plane) as found:
+        yield found
+
+
+def autoscale(api: Api, least: int, most: int, *, behavior: Json | None = None) -> None:
+    """Create an HPA whose target is half of the requests: 50m of a pod; wait until it acts."""
+    target = {"type": "Utilization", "averageUtilization": 50}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": least,
+        "maxReplicas": most,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        **({"behavior": behavior} if behavior else {}),
+    }
+    api.create(AUTOSCALERS, {"metadata": {"name": "web"}, "spec": spec})
+    api.wait(AUTOSCALERS, lambda found: found["web"].get("status", {}).get("currentMetrics"))
+
+
+def counts(api: Api, seconds: float, until_true: Callable[[list[int]], Any]) -> list[int]:
+    """Return the values of the replicas one after the other, until a condition is true."""
+    values = [replicas(api)]
+
+    def seen() -> Any:
+        if (now := replicas(api)) != values[-1]:
+            values.append(now)
+        return until_true(values)
+
+    until(seen, f"replicas, now {values}", seconds)
+    return values
+
+
+def lasts(seconds: float) -> Callable[[list[int]], bool]:
+    """Return a condition that is true after the replicas have not changed for so long."""
+    seen: tuple[int, float] = 0, 0.0
+
+    def reached(values: list[int]) -> bool:
+        nonlocal seen
+        if seen[0] != len(values):
+            seen = len(values), time.monotonic()
+        return time.monotonic() - seen[1] > seconds
+
+    return reached
+
+
+def test_hpa_raises_replicas_again_for_its_window_after_a_move(
+    plane: Plane, cluster: Api, start: Start, metrics: PodMetrics
+) -> None:
+    """The HPA counts the additional replica while the new pod starts and is not measured yet."""
+    deploy(cluster, 2, start="3s")
+    metrics.load_millis = 100
+    autoscale(cluster, 1, 4)
+    with never_below(plane, 2):
+        controller = start()
+        values = counts(cluster, 60, lambda values: values[-3:] == [2, 3, 2] and len(values) == 5)
+    assert values == [2, 3, 2, 3, 2]
+    assert controller.metric('ebb_surge_moves_total{outcome="moved"}') == 1
+    assert not moves(cluster), "at most one move for each window"
+
+
+def test_hpa_with_behavior_does_not_raise_replicas_again(
+    plane: Plane, cluster: Api, start: Start, metrics: PodMetrics
+) -> None:
+    deploy(cluster, 2, start="3s")
+    metrics.load_millis = 100
+    autoscale(cluster, 1, 4, behavior={"scaleDown": {"stabilizationWindowSeconds": 8}})
+    with never_below(plane, 2):
+        start()
+        until(lambda: replicas(cluster) == 3, "the replicas are raised")
+        assert counts(cluster, 60, lasts(HPA_WINDOW_SECONDS)) == [3, 2]
+    assert "b" in nodes_of({one["metadata"]["name"]: one for one in cluster.get(PODS)["items"]})
+
+
+def test_hpa_keeps_additional_replica_when_it_is_within_tolerance(
+    plane: Plane, cluster: Api, start: Start, metrics: PodMetrics
+) -> None:
+    """With ten replicas, one more is a change of less than the tolerance of a tenth."""
+    deploy(cluster, 10, start="3s")
+    metrics.load_millis = 500
+    autoscale(cluster, 1, 20)
+    with never_below(plane, 10):
+        start()
+        until(lambda: replicas(cluster) == 11, "the replicas are raised")
+        assert counts(cluster, 60, lasts(2 * HPA_WINDOW_SECONDS)) == [11, 10, 11]
+
+
+def test_hpa_at_its_minimum_ends_a_move_before_new_pod_is_ready(
+    plane: Plane, cluster: Api, start: Start, metrics: PodMetrics
+) -> None:
+    deploy(cluster, 2, start="5s")
+    metrics.load_millis = 20
+    autoscale(cluster, 2, 4)
+    with never_below(plane, 2):
+        controller = start()
+        until(
+            lambda: controller.metric('ebb_surge_moves_total{outcome="scaled"}') == 1,
+            "the HPA ends the move",
+        )
+    assert (replicas(cluster), moves(cluster)) == (2, [])
+    cluster.wait(PODS, lambda found: nodes_of(found) == ["a", "a"])

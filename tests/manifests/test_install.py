@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from controller.names import LEASE
+from core.config.budgets import CapacityBuffers
 from core.config.document import parse
 from core.config.settings import Config, Mode
 from core.edge.kube.names import NAMESPACE
@@ -225,6 +226,9 @@ def test_section_on_managed_clusters_matches_example() -> None:
     config = find(render("managed"), "ConfigMap", "ebb-config")["data"]["config.yaml"]
     for setting in re.findall(r"`(\w+: \{.*?\})`", text):
         assert setting in config
+    found = parse(yaml.safe_load(config), "managed")
+    assert found.surges, "surge moves and the deletion costs that they need are enabled"
+    assert found.budgets.reserve.capacity_buffers is CapacityBuffers.ENABLED
     assert of_kind(render("managed"), "Service") == of_kind(render(""), "Service"), "no extender"
 
 

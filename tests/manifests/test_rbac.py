@@ -1,14 +1,17 @@
 """RBAC: a table of all rules, so that a new permission must be added here too."""
 
+import re
 from typing import Any
 
 import pytest
+import yaml
 
+from controller.names import CONFIG_MAP as CONFIGURATION
 from controller.names import LEASE
 from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, Kind
 from core.edge.kube.names import NAMESPACE
 from core.surge.records import CONFIG_MAP
-from tests.manifests.kustomize import Json, find, of_kind, render
+from tests.manifests.kustomize import ROOT, Json, find, of_kind, render
 from tests.manifests.test_objects import EVERYTHING
 from webhook import names
 
@@ -69,8 +72,17 @@ ROLES: dict[tuple[str, str], list[Rule]] = {
         ("", "podtemplates", (), ("create", "delete")),
         ("autoscaling.x-k8s.io", "capacitybuffers", (), ("create", "patch", "delete")),
     ],
+    (NAMESPACE, "ebb-viewer"): [
+        (LEASES, "leases", (LEASE,), ("get",)),
+        ("", "configmaps", (CONFIGURATION,), ("get",)),
+        ("", "pods", (), ("get",)),
+        ("", "pods/portforward", (), ("get", "create")),
+    ],
     (NAMESPACE, "ebb-controller-moves"): [("", "configmaps", (CONFIG_MAP,), ("get", "update"))],
 }
+
+FOR_PEOPLE = ("Role", "ebb-viewer")
+"""The Role that operators bind to the people who run `ebb`."""
 
 
 @pytest.fixture(params=EVERYTHING, ids=lambda name: name or "base")
@@ -115,7 +127,8 @@ def test_every_role_is_bound_to_one_existing_serviceaccount(objects: list[Json])
     roles, bindings = of_kind(objects, "Role", "ClusterRole"), of_kind(objects, "RoleBinding")
     bindings += of_kind(objects, "ClusterRoleBinding")
     bound = {(item["roleRef"]["kind"], item["roleRef"]["name"]) for item in bindings}
-    assert {(role["kind"], role["metadata"]["name"]) for role in roles} <= bound
+    found = {(role["kind"], role["metadata"]["name"]) for role in roles}
+    assert found - bound == {FOR_PEOPLE}
 
 
 def permissions(objects: list[Json], account: str) -> list[Rule]:
@@ -198,8 +211,21 @@ def test_replicas_may_be_written_only_with_surge_component(name: str) -> None:
         for group, resource, _, verbs in rules(role)
         if group == "apps" and set(verbs) - set(FOLLOW)
     }
-    assert held == ({"ebb-controller-surge"} if name == "surge" else set())
+    assert held == ({"ebb-controller-surge"} if name in ("surge", "managed") else set())
 
 
 def test_records_of_moves_remain_when_component_is_applied_again() -> None:
     assert "data" not in find(render("surge"), "ConfigMap", CONFIG_MAP)
+
+
+def test_documented_clusterrole_allows_all_lists_of_commands() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    (text,) = (
+        one
+        for one in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+        if "ebb-cluster-viewer" in one
+    )
+    rules = yaml.safe_load(text)["rules"]
+    assert all(rule["verbs"] == ["list"] for rule in rules)
+    found = {(rule["apiGroups"][0], one) for rule in rules for one in rule["resources"]}
+    assert found == {followed(kind)[:2] for kind in KINDS}

@@ -140,3 +140,10 @@ def test_scale_in_empties_marked_nodes_when_deletion_cost_is_set(
     following = {one.node for one in world.state.pods.values() if one.deletion_cost is not None}
     assert len(following) == (0 if order is PodDeletionCost.DISABLED else 2), "of twelve nodes"
     assert not following & {one.node.name for one in marked}
+
+
+def test_missing_pods_count_by_eviction_until_replacements_are_ready() -> None:
+    world = Counted(load(of((0, 4), restarts=(20 * MINUTE_MS,))), ScaleDown.NEVER, None, 1)
+    world.after(10 * MINUTE_MS, lambda: world.evict(world.pods()[0]))
+    result = world.run()
+    assert (result.below_by_eviction_ms, result.below_desired_ms) == (10_000, 20_000)

@@ -41,7 +41,7 @@ from tests.support.builders import UNLIMITED, marked, node, pod
 from tests.support.faults import Day, Fault, Trouble
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.replay import Replay
-from tests.support.restraints import BUDGETS, PACE
+from tests.support.restraints import BUDGETS, PACE, paced
 from tests.support.standing import Standing
 from tests.support.strategies import clusters, unmarked
 
@@ -109,7 +109,7 @@ def zones_out_of_step() -> Cluster:
 
 @settings(max_examples=200)
 @given(partly_going(), configs(), PACE)
-@example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), RateLimits())
+@example(zones_out_of_step(), Config(budgets=replace(UNLIMITED, balance_zones=True)), paced())
 def test_plan_never_exceeds_threshold_or_budget(
     cluster: Cluster, config: Config, held: RateLimits
 ) -> None:

@@ -5,52 +5,21 @@ first two used Cluster Autoscaler 1.36; the others used the stand-in autoscaler 
 and a kube-scheduler with MostAllocated. Timers were shortened, new nodes were ready at once.
 """
 
-from collections import defaultdict
 from statistics import mean
 
 import pytest
 
 from sim.autoscaler import ScaleDown
 from sim.scoring import DEFAULT, PACKED, Profile
-from sim.simulated_load import Arrival, Deployment, SimulatedLoad, amount
 from sim.simulator import Simulator, SimulatorOptions
 from tests.e2e.live import Load
-from tests.e2e.standin import SHAPE, TIMERS
+from tests.e2e.standin import TIMERS
+from tests.support.simulated import simulated
 
 BEGIN_MS = 20_000
 """Time when counting begins; before it, the initial state is built."""
+
 SEEDS = range(1, 6)
-
-
-def simulated(load: Load) -> SimulatedLoad:
-    """Return the recorded events as a load of the simulation."""
-    jobs, wanted, requests = [], defaultdict(list), {}
-    for number, one in enumerate(sorted(load.events, key=lambda event: event.second)):
-        at_ms = BEGIN_MS + round(1000 * one.second)
-        asked = amount(one.cpu, one.memory, 0)
-        if one.event == "job":
-            jobs.append(Arrival(at_ms, f"job-{number:05}", asked, max(1, round(1000 * one.life))))
-            continue
-        if one.event == "deploy":
-            requests[one.app] = asked
-        if one.event in ("deploy", "scale"):
-            wanted[one.app].append((at_ms, one.replicas))
-    restarts = {
-        app: tuple(
-            BEGIN_MS + round(1000 * one.second)
-            for one in load.events
-            if (one.event, one.app) == ("kill", app)
-        )
-        for app in requests
-    }
-    deployments = tuple(
-        Deployment(app, asked, tuple(wanted[app]), restarts=restarts[app], startup_ms=1000)
-        for app, asked in requests.items()
-    )
-    end_ms = BEGIN_MS + round(1000 * load.seconds)
-    return SimulatedLoad(
-        "recorded", (SHAPE,) * load.nodes, tuple(jobs), end_ms, 1000, {}, deployments
-    )
 
 
 class Counted(Simulator):

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 from core.capacity.usable import Usability
 from core.config.budgets import Budget, Budgets, Cooldown, Reserve
-from core.config.settings import Config, Price, UsabilityMode
+from core.config.prices import Price
+from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.marks.mark import Details, encode_details
 from core.marks.taints import desired_taints

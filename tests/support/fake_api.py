@@ -15,6 +15,7 @@ from aiohttp import web
 from core.edge.decode import kinds
 from core.edge.decode.kinds import KINDS
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
+from tests.support.forwards import Forward
 
 NODES, PODS = kinds.NODES.resource, kinds.PODS.resource
 SWALLOW = web.Response()
@@ -29,6 +30,8 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     path: str = ""
+    user: str = ""
+    """Common name of the client certificate; empty without one."""
 
 
 def _is_asked_for(one: Json, request: web.Request) -> bool:
@@ -37,6 +40,13 @@ def _is_asked_for(one: Json, request: web.Request) -> bool:
     name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
     metadata = one["metadata"]
     return namespace in (None, metadata.get("namespace")) and name in ("", metadata["name"])
+
+
+def _common_name(request: web.Request) -> str:
+    """Return the common name of the client certificate; empty without one."""
+    assert request.transport is not None
+    found = request.transport.get_extra_info("peercert") or {}
+    return "".join(value for ((name, value),) in found.get("subject", ()) if name == "commonName")
 
 
 @dataclass(eq=False)
@@ -85,6 +95,8 @@ class FakeApi:
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
         """Resources that are answered with 403."""
+        self.forwards: dict[str, Forward] = {}
+        """Port-forwards by namespace/name of the pod."""
         self.scaled: Callable[[Json], None] = lambda _: None
         """Called with each Deployment whose replicas were written."""
         self.url = ""
@@ -115,6 +127,7 @@ class FakeApi:
                 for route in (within, f"{within}/{{name}}"):
                     app.router.add_route("*", route, partial(self._object, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
+        app.router.add_get(f"{pods}/{{name}}/portforward", self._forward)
         app.router.add_route("*", f"{pods}/{{name}}", self._pod)
         deployments = kinds.in_namespace(kinds.DEPLOYMENTS.path, "{namespace}")
         app.router.add_route("*", f"{deployments}/{{name}}/scale", self._scale)
@@ -249,8 +262,9 @@ class FakeApi:
         self, verb: str, request: web.Request, resource: str = NODES
     ) -> web.Response | None:
         async with self._news:
+            headers, user = dict(request.headers), _common_name(request)
             self.calls.append(
-                Call(verb, resource, dict(request.query), dict(request.headers), request.path)
+                Call(verb, resource, dict(request.query), headers, request.path, user)
             )
             self._news.notify_all()
         fault = self._faults[verb].popleft() if self._faults[verb] else None
@@ -315,6 +329,17 @@ class FakeApi:
             return await self._document(request)
         return await self._object(kinds.PODS, request)
 
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        """Open a port-forward to a pod."""
+        fault = await self._note("portforward", request, "pods/portforward")
+        if fault is not None:
+            return fault
+        if "pods/portforward" in self.denied:
+            return failure(403)
+        info = request.match_info
+        found = self.forwards.get(f"{info['namespace']}/{info['name']}")
+        return failure(404) if found is None else await found.answer(request)
+
     async def _scale(self, request: web.Request) -> web.Response:
         """Read or merge-patch the scale of a Deployment."""
         verb, sent = request.method.lower(), orjson.loads(await request.read() or b"{}")
@@ -364,7 +389,9 @@ class FakeApi:
         if len(found) > limit:
             meta["continue"] = f"page-{next(self._tokens)}"
             self._pages[meta["continue"]] = (version, found[limit:])
-        return json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
+        answer = json({"kind": f"{kind.name}List", "metadata": meta, "items": found[:limit]})
+        answer.enable_compression()  # if the client accepts it
+        return answer
 
     async def _watch(self, kind: kinds.Kind[Any, Any], request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])

@@ -38,11 +38,14 @@ class FakeDeployments:
         self.node = "n2"
         """Node of new pods; empty: they are unschedulable."""
         self.start_ready = True
+        self.start_available = True
+        """False: new pods are Ready, but not for `minReadySeconds`."""
         self.quota = ""
         """Message with which the API server rejects new pods; empty if it accepts them."""
         self.ready: list[int] = []
         """Number of Ready pods of all Deployments after each step."""
         self._numbers = itertools.count(1)
+        self._unavailable: set[str] = set()
 
     def create(self, name: str, *nodes: str, **spec: Any) -> None:
         """Create a Deployment with one Ready pod on each of the nodes."""
@@ -64,7 +67,7 @@ class FakeDeployments:
         return [
             one
             for one in self.api.objects["pods"].values()
-            if one["metadata"]["ownerReferences"][0]["name"] == f"{name}-1"
+            if any(of["name"] == f"{name}-1" for of in one["metadata"].get("ownerReferences", ()))
         ]
 
     def deployment(self, name: str) -> Json:
@@ -90,11 +93,13 @@ class FakeDeployments:
         name, wanted = found["metadata"]["name"], found["spec"]["replicas"]
         pods = self.pods(name)
         for _ in range(0 if self.quota else wanted - len(pods)):
-            self._add_pod(name, self.node, ready=self.start_ready and bool(self.node))
+            made = self._add_pod(name, self.node, ready=self.start_ready and bool(self.node))
+            if not self.start_available:
+                self._unavailable.add(made)
         for one in sorted(pods, key=_rank)[: max(len(pods) - wanted, 0)]:
             self.api.remove("pods", f"{NAMESPACE}/{one['metadata']['name']}")
 
-    def _add_pod(self, name: str, node: str, *, ready: bool) -> None:
+    def _add_pod(self, name: str, node: str, *, ready: bool) -> str:
         number = next(self._numbers)
         owner = {"kind": "ReplicaSet", "name": f"{name}-1", "controller": True}
         unschedulable = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
@@ -117,6 +122,8 @@ class FakeDeployments:
             },
         }
         self.api.put("pods", pod)
+        made: str = pod["metadata"]["name"]
+        return made
 
     def _update(self, found: Json) -> None:
         changed = deepcopy(found)
@@ -127,16 +134,25 @@ class FakeDeployments:
             "observedGeneration": found["metadata"]["generation"],
             "replicas": len(pods),
             "updatedReplicas": len(pods),
-            "availableReplicas": sum(map(_is_ready, pods)),
+            "availableReplicas": sum(map(self._is_available, pods)),
             "conditions": [failure] if self.quota and missing else [],
         }
         if changed != found:
             self.api.put("deployments", changed)
 
+    def let_be_available(self) -> None:
+        """Let the time `minReadySeconds` pass."""
+        self.start_available = True
+        self._unavailable.clear()
+
+    def _is_available(self, pod: Json) -> bool:
+        return _is_ready(pod) and pod["metadata"]["name"] not in self._unavailable
+
 
 def _is_ready(pod: Json) -> bool:
     return any(
-        one["type"] == "Ready" and one["status"] == "True" for one in pod["status"]["conditions"]
+        one["type"] == "Ready" and one["status"] == "True"
+        for one in pod["status"].get("conditions", ())
     )
 
 

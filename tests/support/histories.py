@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from core.config.budgets import CLOCKS_APART_SECONDS_MAX, BackoffConfig, Cooldown, Reserve
+from core.config.schedule import Window
 from core.config.settings import Config
 from core.engine.planner import unlimited_time
 from core.marks.wellknown import BACKOFF_ANNOTATION
@@ -47,6 +49,18 @@ COUNTED = CountedPools(
 DISABLED = CountedPools(
     pool_label="pool",
     pools={name: counting.counted(enabled=False) for name in ("batch", "general", "gpu", "")},
+)
+
+
+SCHEDULES = (
+    (),
+    (),
+    (),
+    (Window(start="*/7 * * * *", duration_seconds=60),),
+    (
+        Window(start="* * * * *", duration_seconds=60),
+        Window(start="30 15 12 1 *", duration_seconds=3600, time_zone=ZoneInfo("Asia/Kolkata")),
+    ),
 )
 
 
@@ -118,6 +132,8 @@ def config(chance: random.Random) -> Config:
         budgets=timed,
         unneeded_time_seconds=chance.choice((0, 15, 100)),
         no_schedule_after_seconds=chance.choice((None, 0, 30)),
+        schedule=chance.choice(SCHEDULES),
+        pause_until_seconds=chance.choice((None, None, None, EPOCH + 65)),
     )
 
 

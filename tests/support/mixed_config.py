@@ -8,9 +8,12 @@ from typing import Any
 
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, NodeRequirement, Operator, Pool
-from core.config.settings import Config, Price, UsabilityMode
+from core.config.prices import MinSavings, Price
+from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
+from core.engine.beginning import ALWAYS, CLOSED, Refusal
 from core.engine.leader_state import RateLimits
+from core.model.reason import Blocker
 from tests.support.builders import MB, THESIS_USABILITY, UNLIMITED
 from tests.support.reference_fit import ZONE
 from tests.support.restraints import window
@@ -32,6 +35,7 @@ def config(chance: random.Random) -> Config:
         ),
         budgets=budgets(chance),
         prices=chance.choice(((), PRICES)),
+        min_savings=chance.choice(SAVINGS),
     )
 
 
@@ -39,6 +43,14 @@ PRICES = (
     Price(node_selector=(("pool", "gpu"),), price=Fraction(9)),
     Price(node_selector=((ZONE, "a"),), price=Fraction(3)),
     Price(node_selector=(("pool", "batch"),), price=Fraction(7, 2)),
+)
+
+
+SAVINGS = (
+    MinSavings(),
+    MinSavings(),
+    MinSavings(per_hour=Fraction(3)),
+    MinSavings(per_hour=Fraction(1), per_month=Fraction(3 * 730 + 1)),
 )
 
 
@@ -102,12 +114,15 @@ def rate_limits(chance: random.Random, keys: Sequence[str] = ()) -> RateLimits |
     if chance.random() < 0.6:
         return None
     return RateLimits(
+        beginning=REFUSED if chance.random() < 0.1 else ALWAYS,
         cooling_until=9 if chance.random() < 0.1 else None,
         **window({"": chance.randint(0, 2), "batch": chance.randint(0, 1)}),
         backing_off=chance.choice(({}, {"n00": 7})),
         peak_excess={key: chance.choice(RESERVES) for key in ("", *keys)},
+        old_jobs=chance.choice(({}, {}, {"n01": "work/job", "n02": "work/job"})),
         failed_writes=chance.choice(({}, {f"n{n:02}": 9 for n in range(0, 30, 2)})),
     )
 
 
+REFUSED = Refusal((Blocker(CLOSED, "nothing begins until 9", until=9),))
 RESERVES = (Amount(0, 0), Amount(1500, 0), Amount(500, 2000 * MB))

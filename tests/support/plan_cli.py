@@ -80,6 +80,11 @@ def plan_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
     return found
 
 
+def without_source(plan: Json) -> Json:
+    """Return a plan without the names of the files that it was made from."""
+    return {name: one for name, one in plan.items() if name not in ("source", "configuration")}
+
+
 COMMAND = (sys.executable, "-m", "cli")
 
 

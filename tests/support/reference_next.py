@@ -53,7 +53,7 @@ def following(
 
 
 def is_scaled(pod: Pod) -> bool:
-    """Return whether the ReplicaSet controller may delete the pod alone; not a member of a gang."""
+    """Return whether a scale-in may delete the pod; it does not delete one pod of a gang."""
     return pod.owner_kind == "ReplicaSet" and not (pod.daemon or pod.mirror or pod.ties.gang)
 
 

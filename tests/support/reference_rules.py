@@ -299,9 +299,16 @@ class Counts:
                 return True
         if is_marked(node):
             return False
-        if self.config.budgets.balance_zones and self.unbalances(node):
+        unbalances = self.config.budgets.balance_zones and self.unbalances(node)
+        if unbalances or self.saves_too_little(node):
             return True
         return self.rate_limits is not None and self.too_fast(node, scopes, self.rate_limits)
+
+    def saves_too_little(self, node: Node) -> bool:
+        """Return whether the node costs less than the minimum savings, if there are prices."""
+        price, least = price_of(self.config, node), self.config.min_savings
+        little = price < least.per_hour or 730 * price < least.per_month
+        return bool(self.config.prices) and little and self.mutant != "savings are ignored"
 
     def is_at_minimum(self, node: Node) -> bool:
         """Return whether the node's group is at the minimum size that its autoscaler has."""
@@ -362,9 +369,15 @@ class Counts:
         self, node: Node, scopes: list[tuple[str, "Budget", list[Node]]], rate_limits: "RateLimits"
     ) -> bool:
         """Return whether a rate limit delays the node."""
+        if rate_limits.beginning.blockers and self.mutant != "refusals are ignored":
+            return True
         if rate_limits.cooling_until or rate_limits.pending_until:
             return True
-        if node.name in rate_limits.backing_off or node.name in rate_limits.failed_writes:
+        old_jobs = {} if self.mutant == "old Jobs do not matter" else rate_limits.old_jobs
+        if any(
+            node.name in found
+            for found in (rate_limits.backing_off, rate_limits.failed_writes, old_jobs)
+        ):
             return True
         for name, budget, members in scopes:
             new = len([n for n in self.gone if n in members and not is_marked(n)])

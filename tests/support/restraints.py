@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Budgets, Limit, Pool
+from core.engine.beginning import ALWAYS
 from core.engine.leader_state import RateLimits
 from tests.support.builders import MB, UNLIMITED
 
@@ -46,8 +47,13 @@ ENDS = st.fixed_dictionaries({"": st.integers(0, 3)}, optional={"a": st.integers
 RESERVES = st.sampled_from((Amount(0, 0), Amount(1500, 0), Amount(500, 4000 * MB)))
 
 
+def paced(**limits: Any) -> RateLimits:
+    """Return rate limits at a time at which marks may begin."""
+    return RateLimits(beginning=ALWAYS, **limits)
+
+
 def _pace(marks: dict[str, Any], **rest: Any) -> RateLimits:
-    return RateLimits(**marks, **rest)
+    return paced(**marks, **rest)
 
 
 PACE = st.builds(

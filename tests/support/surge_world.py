@@ -17,7 +17,6 @@ from core.surge.steps import (
     Wait,
     next_step,
 )
-from core.writes.costs import MOVE_COST
 from sim.replicas import Replica, first_deleted
 from tests.support.surge import NOW, deployment, make_pod, make_record
 
@@ -44,12 +43,14 @@ class MoveWorld:
     manager: str = "kubectl"
     version: int = 1
     created: int = 0
+    available: set[str] = field(default_factory=set)
+    """Pods that have been Ready for minReadySeconds."""
 
     def __post_init__(self) -> None:
         self.replicas = self.wanted
         self.controller()
-        for pod in self.pods.values():
-            self.ready(pod.name)
+        self.become_ready()
+        self.become_available()
 
     # The ReplicaSet controller
 
@@ -70,6 +71,7 @@ class MoveWorld:
         order = first_deleted(replicas, replicas, 1000 * self.now_seconds)
         for one in order[: max(len(self.pods) - wanted, 0)]:
             del self.pods[one.pod.name]
+        self.available &= self.pods.keys()
         assert len(self.pods) <= max(self.wanted + self.max_surge, 0)
 
     def ready(self, name: str) -> None:
@@ -105,6 +107,16 @@ class MoveWorld:
         for name in self.pods:
             self.ready(name)
 
+    def become_available(self) -> None:
+        self.available |= {pod.name for pod in self.pods.values() if pod.ready}
+
+    def become_unready(self) -> None:
+        """Fail the readiness probe of the newest pod."""
+        name = max(self.pods, default=None)
+        if name is not None:
+            self.pods[name] = replace(self.pods[name], ready=False)
+            self.available.discard(name)
+
     # Ebb
 
     def observed(self) -> ObservedDeployment | None:
@@ -118,7 +130,7 @@ class MoveWorld:
             max_surge=self.max_surge,
             pods=many,
             updated=many,
-            available=self.ready_count(),
+            available=len(self.available),
         )
 
     def view(self) -> MoveView:
@@ -137,7 +149,7 @@ class MoveWorld:
     def begin(self) -> bool:
         """Write the record of a move of the pod on the marked node, if it may be moved."""
         found, records = self.observed(), self.records()
-        pods = [pod for pod in self.pods.values() if pod.node == "m" and pod.ready]
+        pods = [pod for pod in self.pods.values() if pod.node == "m"]
         if found is None or why_unsettled(found) is not None or not pods:
             return False
         pause = records.pauses.get(found.uid)
@@ -171,9 +183,10 @@ class MoveWorld:
                 return False
             case PutRecord(changed):
                 self.data = encode(self.records().with_move(changed))
-            case SetCost(pod):
-                cost = str(MOVE_COST)
-                self.pods[pod.name] = replace(pod, deletion_cost=cost, deletion_cost_ours=cost)
+            case SetCost(pod, cost):
+                self.pods[pod.name] = replace(
+                    pod, deletion_cost=str(cost), deletion_cost_ours=str(cost)
+                )
             case SetReplicas(seen, replicas):
                 self.set_replicas(seen, replicas)
             case EndMove() as end:
@@ -185,7 +198,8 @@ class MoveWorld:
         """Write `scale` for Ebb; a version that is not current is a conflict."""
         assert seen.version == str(self.version)
         assert replicas - self.wanted in (0, 1)
-        ready = self.ready_count()
+        ready, available = self.ready_count(), len(self.available)
         self.replicas, self.manager, self.version = replicas, MANAGER, self.version + 1
         self.controller()
         assert self.ready_count() >= min(ready, self.wanted)
+        assert len(self.available) >= min(available, self.wanted)

@@ -29,9 +29,9 @@ def _document(answer: Answer) -> dict[str, Any] | list[Any]:
         case Planned():
             document = plan.document(answer)
         case NodeExplained():
-            document = explain.node(answer.answer, answer.status)
+            document = explain.node(answer)
         case PodExplained():
-            document = explain.pod(answer.answer)
+            document = explain.pod(answer)
         case ClusterStatus():
             document = status.document(answer)
         case Reasons():

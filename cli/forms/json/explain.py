@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.answers import NodeExplained, PodExplained
+from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
+from cli.forms.json import leader
 from cli.forms.json.plan import DIGITS
 from cli.input.mark_status import MarkStatus
 from core.capacity.reaches import Reach
@@ -12,11 +14,15 @@ from core.config.settings import API_VERSION
 from core.model.reason import Blocker, Reason
 
 
-def node(answer: NodeAnswer, status: MarkStatus) -> dict[str, Any]:
+def node(explained: NodeExplained) -> dict[str, Any]:
     """Return the explanation of a node as a JSON document."""
+    answer, status = explained.answer, explained.status
+    facts = explained.cluster_input.facts
     return {
         "apiVersion": API_VERSION,
         "kind": "NodeExplanation",
+        **leader.origin(explained.cluster_input),
+        "knownToLeader": leader.about_node(facts, answer.node.name),
         "node": answer.node.name,
         "verdict": verdict(answer),
         "mark": mark(status),
@@ -89,12 +95,14 @@ def _texts(reason: Reason) -> dict[str, str]:
     return {"meaning": reason.meaning, "fix": reason.fix, "endsWhen": reason.lifted}
 
 
-def pod(answer: PodAnswer) -> dict[str, Any]:
+def pod(explained: PodExplained) -> dict[str, Any]:
     """Return the explanation of a pod as a JSON document."""
+    answer = explained.answer
     one, node_answer = answer.pod, answer.node_answer
     return {
         "apiVersion": API_VERSION,
         "kind": "PodExplanation",
+        **leader.origin(explained.cluster_input),
         "pod": one.key,
         "node": one.node,
         "pending": one.node is None,

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from cli.answers import Money, Planned
 from cli.explain.caveats import Caveat
+from cli.explain.emptying import Emptying
+from cli.forms.json import leader
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
@@ -27,6 +29,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
+        **leader.origin(answer.cluster_input),
         "policy": plan.policy,
         **_rule(answer),
         "usability": _derived(plan),
@@ -39,6 +42,7 @@ def document(answer: Planned) -> dict[str, Any]:
                 "node": removal.node,
                 "order": removal.order,
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
+                "emptiedBy": _emptying(answer.emptying[removal.node]),
             }
             for removal in plan.removals
         ],
@@ -50,7 +54,22 @@ def document(answer: Planned) -> dict[str, Any]:
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
         "prices": _money(answer.money) if answer.money else None,
+        "nothingBegins": refused(answer.refused),
     }
+
+
+def _emptying(one: Emptying) -> dict[str, Any]:
+    return {
+        "moves": one.moves,
+        "completion": one.completing,
+        "turnover": one.turnover,
+        "staying": [_reason(blocker) for blocker in one.staying],
+    }
+
+
+def refused(blockers: Sequence[Blocker]) -> list[dict[str, Any]]:
+    """Return why no mark, surge move or eviction may begin now, and until when (Unix seconds)."""
+    return [{"code": one.code, "message": one.message, "until": one.until} for one in blockers]
 
 
 def buffers(plan: Plan) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from rich.console import Console
 from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
+from cli.forms.text import leader
 from cli.forms.text.reaches import in_percent
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
@@ -41,7 +42,11 @@ def write_node(explained: NodeExplained, out: Console) -> None:
         _write_reasons(title, blockers, answer.node.name, out)
     if answer.placements or answer.unassigned:
         say(out, "", _moves(answer))
-    say(out, "", NOT_CONSIDERED)
+    facts = explained.cluster_input.facts
+    if facts is None:
+        say(out, "", NOT_CONSIDERED)
+    else:
+        leader.write_about_node(facts, answer.node.name, explained.now_seconds, out)
 
 
 def write_pod(explained: PodExplained, out: Console) -> None:

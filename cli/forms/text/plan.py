@@ -1,7 +1,7 @@
 """The plan as text: totals, removable nodes in order, and why the others are not removable."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import takewhile
 from typing import Final
@@ -9,21 +9,26 @@ from typing import Final
 from rich.console import Console
 
 from cli.answers import Money, Planned
+from cli.explain.emptying import Emptying
 from cli.forms.text import buffers, reaches
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text
 from core.engine.plan import Plan, Removal, UnremovableNode
 from core.model.humanize import plural
 from core.model.quantity import format_bytes, format_millis
+from core.model.reason import Blocker
 from core.policies.all import POLICIES
 from core.policies.policy import PolicyMetric
 
 TARGETS_SHOWN: Final = 3
+NONE: Final = "-"
 
 
 def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
     plan = answer.plan
+    if answer.cluster_input.target is not None:
+        say(out, Table("", "", rows=answer.cluster_input.origin, left=(0, 1)), "")
     say(out, summary(plan))
     say(out, "")
     if plan.reaches:
@@ -37,12 +42,21 @@ def write(answer: Planned, out: Console) -> None:
         say(out, f"Marked, but no longer removable: {', '.join(plan.marked_infeasible)}")
     if answer.money:
         say(out, _prices(answer.money))
+    for blocker in answer.refused:
+        say(out, refusal(blocker))
     if metrics := _metrics_per_object(plan):
         say(out, "", metrics)
-    say(out, "", _removals(plan.removals, out.width) if plan.removals else "No node is removable.")
+    say(out, "", _removals(answer, out.width) if plan.removals else "No node is removable.")
+    for line in _legend(answer):
+        say(out, line)
     if plan.kept:
         say(out, "", _unremovable(plan.kept))
     buffers.write(plan.buffers, out)
+
+
+def refusal(blocker: Blocker) -> str:
+    """Return the sentence that nothing may begin now, with the reason code."""
+    return f"No mark, surge move or eviction begins now ({blocker.code}): {blocker.message}."
 
 
 def _rule(answer: Planned) -> str:
@@ -116,19 +130,49 @@ def _cores(cpu_millis: int) -> str:
     return f"{cpu_millis / 1000:,.1f}"
 
 
-def _removals(removals: Sequence[Removal], width: int) -> Table:
+def _removals(answer: Planned, width: int) -> Table:
     """Return the table of removals; target nodes move below the row if names are too wide."""
     headings = "order", "removable node", "pods"
-    removal_rows = [((str(one.order), one.node, str(len(one.placements))), list(_targets(one)))
-             for one in removals]  # fmt: skip
-    rows = [(*cells, ", ".join(f"{to} ({pods})" if pods else to for to, pods in targets) or "-")
-            for cells, targets in removal_rows]  # fmt: skip
-    beside = Table(*headings, "would fit on", rows=rows, left=(1, 3))
+    removal_rows = [((str(one.order), one.node, str(len(one.placements))),
+                     _emptied_by(answer.emptying[one.node]), list(_targets(one)))
+                     for one in answer.plan.removals]  # fmt: skip
+    rows = [(*cells, by, _joined(f"{to} ({pods})" if pods else to for to, pods in targets))
+            for cells, by, targets in removal_rows]  # fmt: skip
+    beside = Table(*headings, "emptied by", "would fit on", rows=rows, left=(1, 3, 4))
     if beside.width <= width:
         return beside
-    below = (row for cells, targets in removal_rows
-             for row in (cells, *(("", f" -> {to}", pods) for to, pods in targets)))  # fmt: skip
+    below = (row for cells, by, targets in removal_rows
+             for row in (cells, *([("", f" by {by}", "")] if by != NONE else []),
+                         *(("", f" -> {to}", pods) for to, pods in targets)))  # fmt: skip
     return Table(*headings, rows=below, left=(1,))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(parts) or NONE
+
+
+def _emptied_by(one: Emptying) -> str:
+    """Return what would empty a node, or the most frequent reason why nothing will."""
+    if one.staying:
+        code, count = Counter(blocker.code for blocker in one.staying).most_common(1)[0]
+        return f"nothing: {code} ({count})"
+    counts = (one.moves or 0, "moves"), (one.completing, "completion"), (one.turnover, "turnover")
+    return _joined(f"{name} ({count})" for count, name in counts if count)
+
+
+def _legend(answer: Planned) -> Iterator[str]:
+    """Explain what empties nodes, as far as it occurs in the table."""
+    found = answer.emptying.values()
+    if any(one.moves for one in found):
+        yield "moves: surge moves replace the pods."
+    if any(one.completing for one in found):
+        yield "completion: the pods run to completion."
+    if any(one.turnover for one in found):
+        yield "turnover: rollouts and scale-ins delete the pods."
+    if any(one.staying for one in found):
+        yield "nothing: some pods rarely terminate; ebb explain node NAME says why."
+    if answer.config.surges and any(one.moves is None for one in found):
+        yield "Surge moves are unknown, because Deployments and ReplicaSets were not read."
 
 
 def _targets(removal: Removal) -> Iterator[tuple[str, str]]:

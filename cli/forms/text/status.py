@@ -5,7 +5,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.explain.reasons import REASONS
-from cli.forms.text import buffers, reaches
+from cli.forms.text import buffers, leader, reaches
 from cli.forms.text.plan import summary
 from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
@@ -34,16 +34,18 @@ def write(status: ClusterStatus, out: Console) -> None:
             say(out, f"and {more:,} more; -o json lists all of them")
     if status.reasons:
         say(out, "", _reasons(status))
+    running = status.cluster_input.running
+    if running is not None and running.report is not None:
+        leader.write(running.report, status.now_seconds, out)
     buffers.write(status.plan.buffers, out)
     buffers.write_published(status.published, out)
 
 
 def _head(status: ClusterStatus) -> Table:
-    leader = status.cluster_input.leader
-    leads = (
-        _leader(leader, status.now_seconds) if leader else "unknown: a dump does not contain it"
-    )
-    rows = [*status.cluster_input.origin, ("leader", leads)]
+    known = status.cluster_input.leader
+    leads = _leader(known, status.now_seconds) if known else "unknown: a dump does not contain it"
+    refused = ((blocker.code, blocker.message) for blocker in status.refused)
+    rows = [*status.cluster_input.origin, ("leader", leads), *refused]
     if status.pending:
         pending = f"{status.pending:,}, of which {status.unschedulable:,} fit on no node"
         rows.append(("Pending pods", pending))

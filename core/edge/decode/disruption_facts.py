@@ -8,17 +8,17 @@ import msgspec
 
 from core.edge.decode.byte_lru import ByteBoundedCache
 from core.edge.decode.containers import Containers
-from core.edge.decode.fields import NAME_MAX, NULL_BYTES, unix_seconds
+from core.edge.decode.fields import NAME_MAX, unix_seconds
 from core.edge.decode.in_tree import disk_of, mount_of
 from core.edge.decode.objects import (
     NO_ANNOTATIONS,
+    Condition,
     PodAnnotations,
     PodObject,
     PodSpec,
     Volume,
 )
 from core.edge.decode.pod_limits import VOLUMES_MAX
-from core.edge.decode.requests import pending_resizes
 from core.guards.drainability import NOTES
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.constraints import NO_DISRUPTION_FACTS, ClaimUse, DisruptionFacts, InlineDisk
@@ -41,9 +41,16 @@ OVERDUE_SECONDS: Final = 30
 
 
 def disruption_facts_of(
-    obj: PodObject, containers: Containers, volumes: Sequence[Volume], labels: Mapping[str, str]
+    obj: PodObject,
+    containers: Containers,
+    volumes: Sequence[Volume],
+    labels: Mapping[str, str],
+    resizes: Sequence[Condition],
 ) -> DisruptionFacts:
-    """Return the facts about a pod; volumes beyond VOLUMES_MAX are ignored."""
+    """Return the facts about a pod; volumes beyond VOLUMES_MAX are ignored.
+
+    *resizes*: conditions of `pending_resizes`.
+    """
     claims: list[ClaimUse] = []
     local: list[str] = []
     disks: list[InlineDisk] = []
@@ -64,7 +71,7 @@ def disruption_facts_of(
     if annotations is not None or REMOVAL_DISABLED in labels:
         notes = _notes(annotations or NO_ANNOTATIONS, labels)
     shared = _shared_facts(tuple(local), completes=_completes(obj.spec, containers))
-    resized, gang = _resize_deferred(obj), _gang(obj.spec)
+    resized, gang = bool(resizes) and any(map(_is_deferred, resizes)), _gang(obj.spec)
     if not (claims or disks or notes or resized or gang or obj.metadata.deletion_timestamp):
         return shared
     return DisruptionFacts(
@@ -91,11 +98,9 @@ def _gang(spec: PodSpec) -> str:
     return "/".join(part[:NAME_MAX] for part in parts if part)
 
 
-def _resize_deferred(obj: PodObject) -> bool:
-    """Return whether the kubelet defers a resize until the node has room (KEP-1287); rare."""
-    raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
-    found = pending_resizes(raw)
-    return bool(found) and any(one.reason == DEFERRED and one.status == "True" for one in found)
+def _is_deferred(resize: Condition) -> bool:
+    """Return whether the kubelet defers a resize until the node has room (KEP-1287)."""
+    return resize.reason == DEFERRED and resize.status == "True"
 
 
 def _completes(spec: PodSpec, containers: Containers) -> bool:

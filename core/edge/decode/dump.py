@@ -2,13 +2,22 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from core.edge.decode.dump_time import DumpTime
 from core.edge.decode.fields import FAULTS, Bytes, join, strictly, where_of
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.json_depth import legible
-from core.edge.decode.kinds import BY_NAME, CLUSTER_KINDS, NODES, PODS, AnyKind, Object
+from core.edge.decode.kinds import (
+    BY_NAME,
+    CLUSTER_KINDS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    AnyKind,
+    Object,
+)
 from core.edge.decode.objects import (
     HEAD_DECODER,
     LINES_DECODER,
@@ -21,6 +30,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.read_options import ReadOptions
+from core.surge.objects import SurgeObjects
 
 COMMAND: Final = (
     f"kubectl get {','.join(kind.short for kind in CLUSTER_KINDS if kind.in_dumps)} -A -o json"
@@ -35,13 +45,23 @@ LIST: Final = "List"
 _TEXT: Final = re.compile(rb"\S")
 
 
+class Dumped(NamedTuple):
+    """The content of dumps."""
+
+    cluster: Cluster
+    kinds: frozenset[str]
+    """Names of the kinds that the dumps contain."""
+    surge_objects: SurgeObjects | None
+    """The objects that surge moves depend on; None without Deployments and ReplicaSets."""
+
+
 def from_dumps(
     dumps: Sequence[tuple[str, bytes]],
     options: ReadOptions,
     refused: list[str],
     time: DumpTime | None = None,
-) -> tuple[Cluster, frozenset[str]]:
-    """Merge dumps, given as (source, bytes), into a Cluster; return it and the kinds they contain.
+) -> Dumped:
+    """Merge dumps, given as (source, bytes).
 
     An object that cannot be decoded is replaced by a placeholder, and its name, field and fault
     are added to *refused*. *time* collects times of the dumps. A dump without pods is rejected:
@@ -59,7 +79,10 @@ def from_dumps(
     for name, one in found:
         if one is not None:
             _add(inventory, BY_NAME[name], one, sources)
-    return inventory.snapshot(options)(), names
+    surge = {DEPLOYMENTS.name, REPLICA_SETS.name} <= names
+    return Dumped(
+        inventory.snapshot(options)(), names, inventory.surge_snapshot()() if surge else None
+    )
 
 
 def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:

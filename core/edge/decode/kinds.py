@@ -373,5 +373,5 @@ SURGE_KINDS: Final[tuple[AnyKind, ...]] = (
 )  # fmt: skip
 """The kinds that only surge moves need; without them no move begins."""
 KINDS: Final[tuple[AnyKind, ...]] = (*CLUSTER_KINDS, *SURGE_KINDS)
-BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in CLUSTER_KINDS}
+BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}
 """The kinds that are read from dumps."""

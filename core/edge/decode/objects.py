@@ -381,6 +381,9 @@ class PodStatus(Struct):
     resources: Annotated[msgspec.Raw, REQUESTS] = NULL
 
 
+NO_STATUS: Final = PodStatus()
+
+
 class PodObject(Struct):
     metadata: PodMeta
     spec: PodSpec = msgspec.field(default_factory=PodSpec)

@@ -1,6 +1,6 @@
 """Decode Pods into core.model.pod; errors name the field only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from sys import intern
 from typing import Final
@@ -21,17 +21,21 @@ from core.edge.decode.objects import (
     CONDITIONS,
     FINISHED,
     NO_ANNOTATIONS,
+    NO_STATUS,
     OWNERS,
     PRESENT_LIST,
     VOLUMES,
+    Condition,
     PodMeta,
     PodObject,
     PodSpec,
+    PodStatus,
     ready_as_sent,
 )
-from core.edge.decode.requests import requests_of
+from core.edge.decode.requests import pending_resizes, requests_of
 from core.model.constraints import (
     HOST_USERS,
+    NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     OS_LABEL,
     RESTARTS_ALL,
@@ -75,9 +79,12 @@ _READY: Final = b'"Ready"'
 
 def pod(obj: PodObject) -> Pod | None:
     """Create a Pod; None for finished and gated pods. Raises: InvalidInputError with the field."""
-    meta, spec = obj.metadata, obj.spec
-    if obj.status is not None and (obj.status.phase in FINISHED or _gated(spec)):
+    meta, spec, status = obj.metadata, obj.spec, obj.status or NO_STATUS
+    if status.phase in FINISHED or (obj.status is not None and _gated(spec)):
         return None
+    # Most pods have no pending resize: their conditions are searched, not decoded.
+    conditions = bytes(status.conditions)
+    resizes = pending_resizes(conditions)
     namespace = shared(meta.namespace or "default", "metadata.namespace")
     owner_kind, owner_name = _owner(meta)
     annotations, containers = meta.annotations or NO_ANNOTATIONS, containers_of(spec)
@@ -86,14 +93,14 @@ def pod(obj: PodObject) -> Pod | None:
     resident = (daemon or mirror) and bool(spec.node_name)
     labels = templates.labels(bytes(meta.labels))
     placing, company, unsupported, ties, too_much = _wants(
-        obj, containers, namespace, labels, resident=resident
+        obj, containers, namespace, labels, resizes, resident=resident
     )
     found = Pod(
         namespace=namespace,
         name=checked(meta.name, "metadata.name"),
         uid=meta.uid,
         node=shared(spec.node_name, "spec.nodeName") if spec.node_name else None,
-        requests=requests_of(spec, containers, obj.status),
+        requests=requests_of(spec, containers, status, resizes),
         placing=_for_kubelet(placing, spec, containers),
         scheduler=_scheduler(spec.scheduler_name),
         labels=labels,
@@ -107,9 +114,9 @@ def pod(obj: PodObject) -> Pod | None:
         company=company,
         own_spread=bytes(spec.topology_spread_constraints) not in NO_SPREAD,
         ties=ties,
-        nominated_node=_nominated_node(obj),
-        unschedulable=not spec.node_name and _unschedulable(obj),
-        ready=bool(spec.node_name) and _ready(obj),
+        nominated_node=_nominated_node(spec, status),
+        unschedulable=not spec.node_name and _unschedulable(conditions),
+        ready=bool(spec.node_name) and _ready(conditions),
         terminating=meta.deletion_timestamp is not None,
         created_seconds=unix_seconds(meta.creation_timestamp),
         deletion_cost=_cost(annotations.cost),
@@ -117,19 +124,18 @@ def pod(obj: PodObject) -> Pod | None:
     )
     blocks = len(meta.labels) + len(spec.node_selector) + len(spec.affinity)
     blocks += len(spec.tolerations) + len(spec.topology_spread_constraints)
-    items = len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
-    items += len(found.requests.extended)
+    items = len(found.requests.extended)
+    if ties is not NO_DISRUPTION_FACTS:
+        items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
     if blocks > SMALL_BYTES or items > SMALL_ITEMS:
         few_bytes(found, KEPT_BYTES_MAX)
     return found
 
 
-def _nominated_node(obj: PodObject) -> str:
+def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
     """Return the node that kube-scheduler has nominated for a Pending pod; usually empty."""
-    name = obj.status.nominated_node_name if obj.status is not None else None
-    if not name or obj.spec.node_name:
-        return ""
-    return shared(name, "status.nominatedNodeName")
+    name = status.nominated_node_name
+    return shared(name, "status.nominatedNodeName") if name and not spec.node_name else ""
 
 
 def _gated(spec: PodSpec) -> bool:
@@ -186,6 +192,7 @@ def _wants(
     containers: Containers,
     namespace: str,
     labels: Mapping[str, str],
+    resizes: Sequence[Condition],
     *,
     resident: bool,
 ) -> Wants:
@@ -207,7 +214,7 @@ def _wants(
         asked = templates.ports_only(ports, too_much)
     else:
         asked = _pod_constraints(obj, namespace, template, ports, resident=resident)
-    ties = disruption_facts_of(obj, containers, volumes, labels)
+    ties = disruption_facts_of(obj, containers, volumes, labels, resizes)
     unsupported = _unsupported(spec, asked.unsupported, ties)
     annotations = obj.metadata.annotations
     if KUEUE_LABEL in labels or (annotations is not None and annotations.needs_topology):
@@ -221,29 +228,25 @@ def _cost(written: str | None) -> str | None:
     return written if written is None else written[:COST_CHARS_MAX]
 
 
-def _unschedulable(obj: PodObject) -> bool:
+def _unschedulable(conditions: bytes) -> bool:
     """Return whether the scheduler reported the pod as unschedulable."""
-    if obj.status is None:
-        return False
-    conditions = CONDITIONS.read(obj.status.conditions, "status.conditions") or ()
     return any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
-        for one in conditions
+        for one in CONDITIONS.read(conditions, "status.conditions") or ()
     )
 
 
-def _ready(obj: PodObject) -> bool:
+def _ready(conditions: bytes) -> bool:
     """Return whether the kubelet reported the pod as Ready; False for invalid conditions."""
-    raw = bytes(obj.status.conditions) if obj.status is not None else NULL_BYTES
-    if _READY not in raw:
-        return False
-    if (ready := ready_as_sent(raw)) is not None:
+    if (ready := ready_as_sent(conditions)) is not None:
         return ready
+    if _READY not in conditions:
+        return False
     try:
-        conditions = CONDITIONS.read(raw, "") or ()
+        found = CONDITIONS.read(conditions, "") or ()
     except InvalidInputError:
         return False
-    return any(one.type == "Ready" and one.status == "True" for one in conditions)
+    return any(one.type == "Ready" and one.status == "True" for one in found)
 
 
 def _for_kubelet(
@@ -285,8 +288,9 @@ def _pod_constraints(
 ) -> templates.Constraints:
     """Return the pod's constraints on other pods; most pods have none."""
     spec = obj.spec
-    too_much = pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
-    if too_much:
+    if ports and (
+        too_much := pod_limits.over("host ports", len(ports), pod_limits.HOST_PORTS_MAX)
+    ):
         return templates.ports_only(ports, too_much)
     affinity, spreads = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
     if resident:
@@ -301,13 +305,13 @@ def _pod_constraints(
 
 def _unsupported(spec: PodSpec, asked: tuple[str, ...], ties: DisruptionFacts) -> tuple[str, ...]:
     """Return the fields with constraints that Ebb cannot evaluate."""
-    found = list(asked)
+    found = asked
     if ties.disks:
-        found.append(VOLUMES_FIELD)
+        found += (VOLUMES_FIELD,)
     if ties.claims:
-        found.append(CLAIMS_FIELD)
+        found += (CLAIMS_FIELD,)
     if PRESENT_LIST.read(spec.resource_claims, "spec.resourceClaims"):
-        found.append(DEVICES_FIELD)
+        found += (DEVICES_FIELD,)
     if spec.scheduler_name and spec.scheduler_name not in KNOWN:
-        found.append(SCHEDULER_FIELD)
-    return tuple(found)
+        found += (SCHEDULER_FIELD,)
+    return found

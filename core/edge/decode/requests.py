@@ -15,6 +15,7 @@ from core.edge.decode.fields import NULL, NULL_BYTES, read_amounts
 from core.edge.decode.objects import (
     AMOUNTS,
     CONDITIONS,
+    NO_STATUS,
     REQUESTS,
     RESOURCE_BYTES_MAX,
     STATUSES,
@@ -31,7 +32,6 @@ INFEASIBLE: Final = "Infeasible"
 _RESOURCES: Final = b'esources":'
 """End of the keys `resources` and `allocatedResources`."""
 _NO_PAIR: Final = NULL_BYTES, NULL_BYTES
-_NO_STATUS: Final = PodStatus()
 
 Allocation = tuple[str, bytes, bytes]
 """Name of a container, its actual resources, and its allocated resources, from the status."""
@@ -47,9 +47,16 @@ _SHAPES: Final = ByteBoundedCache[Shape, Resources]()
 _SAME_AMOUNTS: Final = ByteBoundedCache[Resources, Resources]()
 
 
-def requests_of(spec: PodSpec, containers: Containers, status: PodStatus | None) -> Resources:
-    """Return the requests of a pod. Raises: InvalidInputError with the field."""
-    status = status or _NO_STATUS
+def requests_of(
+    spec: PodSpec,
+    containers: Containers,
+    status: PodStatus = NO_STATUS,
+    resizes: Sequence[Condition] = (),
+) -> Resources:
+    """Return the requests of a pod. Raises: InvalidInputError with the field.
+
+    *resizes*: conditions of `pending_resizes`.
+    """
     key = (
         (containers.main, containers.init),
         (
@@ -58,7 +65,7 @@ def requests_of(spec: PodSpec, containers: Containers, status: PodStatus | None)
         ),
         _pair(spec.overhead, spec.resources),
         _pair(status.resources, status.allocated_resources),
-        _infeasible(bytes(status.conditions)),
+        bool(resizes) and any(one.reason == INFEASIBLE for one in resizes),
     )
     return _SHAPES[key] or _made(key)
 
@@ -82,12 +89,6 @@ def _allocations(raw: msgspec.Raw, field: str) -> tuple[Allocation, ...]:
             for one in STATUSES.read(raw, field) or ()
         ]
     )
-
-
-def _infeasible(conditions: bytes) -> bool:
-    """Return whether the kubelet rejected a resize as infeasible; this is rare."""
-    found = pending_resizes(conditions)
-    return bool(found) and any(one.reason == INFEASIBLE for one in found)
 
 
 def pending_resizes(conditions: bytes) -> Sequence[Condition]:

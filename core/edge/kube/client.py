@@ -6,6 +6,8 @@ not used: they would cost seconds and gigabytes in a large cluster.
 
 import asyncio
 import re
+import tempfile
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -21,12 +23,16 @@ from core.edge.clock import Clock, SystemClock
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
-from core.edge.kube.credentials import BEARER, FromPlugin, follow_token
+from core.edge.kube.credentials import BEARER, FromPlugin, Pair, follow_token
+from core.edge.kube.target import Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
 CONNECTIONS_MAX: Final = 64
 """Maximum number of concurrent calls and watches; further ones wait for a connection."""
+RETIRED_MAX: Final = 1
+"""Number of sessions with a previous client certificate that are kept open: a certificate lasts
+longer than a watch."""
 CALL_TRIES_MAX: Final = 3
 """Maximum number of tries of a call while the server answers 429."""
 CALL_RETRY_SECONDS_MIN: Final = 1.0
@@ -94,14 +100,21 @@ class Client:
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
+        target: Target | None = None,
     ) -> None:
         self._api, self._plugin, self._sleep = api, plugin, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
         self.count_request: Callable[[str, str], None] = lambda *_: None
         """Counts a request, given its verb and the code of its answer."""
+        self._retired: deque[aiohttp.ClientSession] = deque()
+        """Sessions with a previous client certificate, whose watches may still be open."""
+        if plugin is not None:
+            plugin.reconnect = self._use_certificate
+        self.target = target or Target(str(api.configuration.host))
         api.user_agent = USER_AGENT
-        # Decompression of a large list costs more than it saves inside a cluster.
-        api.set_default_header("Accept-Encoding", "identity")  # type: ignore[no-untyped-call]
+        # Decompression of a large list costs more than it saves inside a cluster. Outside, where
+        # there is a context, the list of 150,000 pods would be 475 MB.
+        self._list_encoding = "gzip" if self.target.context else "identity"
 
     @classmethod
     async def connect(
@@ -118,6 +131,7 @@ class Client:
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
         plugin: FromPlugin | None = None
+        target: Target | None = None
         try:
             if paths is None:
                 config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -131,12 +145,12 @@ class Client:
                 )
                 # Headers of the session, because a default header of the package has one value.
                 settings.client_session_kwargs = {"headers": access.impersonation}
-                file = access.token_file
+                file, target = access.token_file, access.target
                 if access.plugin_run is not None:
                     plugin = FromPlugin(access.plugin_run, clock)
             if file is not None:
                 follow_token(file, settings)
-            return cls(client.ApiClient(settings), plugin=plugin)
+            return cls(client.ApiClient(settings), plugin=plugin, target=target)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
@@ -148,6 +162,28 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self._api.close()  # type: ignore[no-untyped-call]
+        for session in self._retired:
+            await session.close()
+
+    async def _renew_credentials(self) -> None:
+        if self._plugin is None:
+            return
+        await self._plugin.renew(self._api.configuration)
+        while len(self._retired) > RETIRED_MAX:
+            await self._retired.popleft().close()
+
+    def _use_certificate(self, pair: Pair) -> None:
+        """Use a client certificate for all new connections. Raises: OSError, ValueError."""
+        rest = self._api.rest_client
+        with tempfile.NamedTemporaryFile() as file:
+            # The ssl module needs a file. Without a password it would prompt for one.
+            file.write(pair.certificate + b"\n" + pair.key)
+            file.flush()
+            rest.ssl_context.load_cert_chain(file.name, password="")
+        if rest.pool_manager is not None:
+            # Idle connections of the session would still use the previous certificate.
+            self._retired.append(rest.pool_manager)
+            rest.pool_manager = None  # the package creates it again with the next call
 
     async def page(
         self,
@@ -170,7 +206,10 @@ class Client:
         }
 
         async def once() -> bytes:
-            return await self._read(await self._call("GET", path, query=query))
+            encoding = self._list_encoding
+            return await self._read(
+                await self._call("GET", path, query=query, accept_encoding=encoding)
+            )
 
         # Retry a later page: a list of hundreds of pages that restarts each time might never end.
         return await self._while_throttled(once, CALL_TRIES_MAX if token else 1)
@@ -198,6 +237,41 @@ class Client:
         async with asyncio.timeout(min(CALL_SECONDS_MAX, self.silence_seconds_max)):
             seconds = WATCH_SECONDS + CALL_SECONDS_MAX
             return await self._call("GET", path, query=query, seconds_max=seconds)
+
+    async def web_socket(
+        self, path: str, query: Mapping[str, str], protocol: str, *, message_bytes_max: int
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; the caller closes it.
+
+        Raises: ApiError with the status if the server does not accept it; UnavailableError without
+        an answer.
+        """
+        # The package has no WebSocket of its own in this client. Its session has the TLS context,
+        # the headers for impersonation and the proxy of the environment.
+        await self._renew_credentials()
+        prepared = await self._api.param_serialize(
+            "GET", path, None, list(query.items()), {}, None, auth_settings=[BEARER]
+        )
+        url, headers = prepared[1], prepared[2]
+        rest, settings = self._api.rest_client, self._api.configuration
+        if rest.pool_manager is None:  # the package creates it with the first call
+            rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 there is no other way
+        opening = rest.pool_manager.ws_connect(
+            url,
+            protocols=(protocol,),
+            headers=headers,
+            max_msg_size=message_bytes_max,
+            proxy=settings.proxy,
+            proxy_headers=settings.proxy_headers,
+            server_hostname=settings.tls_server_name,
+        )
+        try:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                return await opening
+        except aiohttp.WSServerHandshakeError as fault:
+            raise ApiError(fault.status, fault.message) from fault
+        except (TimeoutError, aiohttp.ClientError, OSError) as fault:
+            raise _unreachable(fault) from fault
 
     async def ask(
         self,
@@ -254,17 +328,14 @@ class Client:
         query: Mapping[str, str | None] | None = None,
         body: Mapping[str, Any] | None = None,
         seconds_max: float = CALL_SECONDS_MAX,
+        accept_encoding: str = "identity",
     ) -> aiohttp.ClientResponse:
-        """Make a call. Raises: ApiError and related errors for all failures of the call.
-
-        Raises: InvalidInputError if new credentials cannot be used by a running program.
-        """
+        """Make a call. Raises: ApiError and related errors for all failures of the call."""
         given = [(name, value) for name, value in (query or {}).items() if value is not None]
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "Accept-Encoding": accept_encoding}
         if method == "PATCH":
             headers["Content-Type"] = MERGE_PATCH
-        if self._plugin is not None:
-            await self._plugin.renew(self._api.configuration)
+        await self._renew_credentials()
         code = NO_ANSWER
         try:
             prepared = await self._api.param_serialize(

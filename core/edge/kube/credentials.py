@@ -1,8 +1,10 @@
 """Credentials that change while a program runs: token files, and answers of exec plugins."""
 
 import asyncio
+import base64
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from core.edge.clock import Clock
 from core.edge.kube import plugin
@@ -15,6 +17,15 @@ EARLY_SECONDS: Final = 10
 """Time before the expiration of credentials at which the plugin is run again."""
 RUN_AFTER_SECONDS_MIN: Final = 10.0
 """Minimum time between two runs of a plugin, regardless of clocks and of answers with 401."""
+
+CERTIFICATE_FIELDS: Final = ("client-certificate-data", "client-key-data")
+
+
+class Pair(NamedTuple):
+    """A client certificate and its key in PEM."""
+
+    certificate: bytes
+    key: bytes
 
 
 def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package's own
@@ -43,11 +54,10 @@ class FromPlugin:
     Source: plugin/pkg/client/auth/exec of client-go.
     """
 
-    # With a new client certificate, client-go opens new connections. Ebb's programs exit instead,
-    # so that a supervisor restarts them.
-
     def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
+        self.reconnect: Callable[[Pair], None] = lambda _: None
+        """Called with each new client certificate. Raises: OSError, ValueError."""
         self._run_at = clock.monotonic_seconds()
         self._rejected = False
         self._running: asyncio.Task[None] | None = None
@@ -60,7 +70,7 @@ class FromPlugin:
         """Run the plugin if it is due, or wait for a current run; set the token in *settings*.
 
         Raises: UnavailableError if the plugin fails; the previous token then remains in use until
-        the next run. InvalidInputError if the plugin returns another certificate.
+        the next run. A new client certificate is used for new connections.
         """
         if self._running is None and self._due():
             self._running = asyncio.create_task(self._run_again(settings))
@@ -82,9 +92,17 @@ class FromPlugin:
             raise UnavailableError(str(fault)) from fault
         finally:
             self._running, self._run_at = None, self._clock.monotonic_seconds()
-        if run.certificate != before.certificate:
-            problem = "returned a new client certificate; restart the program to use it"
-            raise InvalidInputError(f"plugin {before.given['command']}", problem)
+        if run.certificate is not None and run.certificate != before.certificate:
+            self._use_certificate(run)
         self._run, self._rejected = run, False
         if token := run.fields.get("token"):
             settings.api_key[BEARER] = f"Bearer {token}"
+
+    def _use_certificate(self, run: plugin.PluginRun) -> None:
+        """Use a new client certificate. Raises: UnavailableError if it is invalid."""
+        try:
+            certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
+            self.reconnect(Pair(certificate, key))
+        except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
+            problem = "returned a client certificate that cannot be used"
+            raise UnavailableError(f"plugin {run.given['command']}: {problem}") from fault

@@ -15,6 +15,7 @@ import yaml
 
 from core.edge.kube import plugin
 from core.edge.kube.shape import FILES, LISTS, check_chosen, checked
+from core.edge.kube.target import Target
 from core.model.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
@@ -27,6 +28,8 @@ HEADER_SIGNS: Final = "!#$&'*+^`|"
 @dataclass(frozen=True, slots=True)
 class Access:
     """The server and the user of a kubeconfig."""
+
+    target: Target
 
     document: dict[str, Any]
     """The merged files, with the chosen context as current, and credentials instead of a
@@ -62,7 +65,8 @@ async def load(kubeconfig: str, context: str | None) -> Access:
     user = _named(whole, "user", chosen.get("user"))
     run = await _run_plugin(user, cluster)
     file = None if "auth-provider" in user else user.get("tokenFile")
-    return Access(whole, Path(file) if file else None, run, _impersonation(user))
+    target = Target(cluster["server"], whole["current-context"], chosen["cluster"])
+    return Access(target, whole, Path(file) if file else None, run, _impersonation(user))
 
 
 async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.PluginRun | None:

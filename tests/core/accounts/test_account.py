@@ -13,7 +13,8 @@ from core.accounts.pools import NodeState, pool_figures
 from core.accounts.savings import CREDIT_SECONDS_MAX, HOUR_SECONDS
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Pool
-from core.config.settings import Config, Price
+from core.config.prices import Price
+from core.config.settings import Config
 from core.engine.leader_state import LeaderState
 from core.engine.reconcile import PassResult, reconcile
 from core.marks.wellknown import GUARD_ANNOTATION

@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 
 from core.capacity.usable import Amount
-from core.config.settings import Config, Price, UsabilityMode
+from core.config.prices import Price
+from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState

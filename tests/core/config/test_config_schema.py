@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from core.config import schema as config_schema
-from core.config.document import parse
+from core.config.document import built_in, parse
 from core.config.page import page
-from core.config.schema import Schema, restart_needed, schema, written
+from core.config.schema import Schema, changed, restart_needed, schema, written
 from core.config.settings import Config
 from core.fields.structure import CONTROLLER, EXTENDER, WEBHOOK
 from core.model.errors import ConfigError
@@ -28,6 +28,9 @@ NOT_IN_SCHEMA = (
     re.compile(r"allowed: at least (thresholds\.|utilization)"),  # two fields are compared
     re.compile(r"allowed: (first at most max|another host:port than)"),  # so are these
     re.compile(r"allowed: a text that no other pool has$"),  # so are entries of a list
+    re.compile(r"allowed: a cron expression"),  # the schema has the form of a field only
+    re.compile(r"allowed: the name of an IANA time zone"),  # the schema has no list of them
+    re.compile(r"allowed: a time with its offset"),  # nor a calendar
     re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number
@@ -156,6 +159,18 @@ def test_config_survives_round_trip(document: Any) -> None:
     assert parse(written(config), "x") == config
 
 
+@LAW
+@given(DOCUMENTS)
+def test_changed_settings_are_enough_to_restore_config(document: Any) -> None:
+    assume(not faults(document))
+    config = parse(document, "x")
+    assert parse(changed(config, built_in(config.policy)), "x") == config
+
+
+def test_changed_settings_are_empty_for_defaults() -> None:
+    assert changed(Config(), Config()) == {**HEAD, "policy": Config().policy}
+
+
 def test_every_setting_has_description_and_allowed_values() -> None:
     for one in config_schema.settings():
         assert one.schema.get("description"), one.path
@@ -178,6 +193,7 @@ def test_restart_is_needed_only_for_settings_read_once() -> None:
         "clusterAutoscaler": {"statusNamespace": "autoscaler"},
         "controller.leaseDuration": "20s",
         "controller.metricsListen": "127.0.0.1:2",
+        "controller.reportPort": 8083,
     }
     assert list(others) == read_once(CONTROLLER)
     for path, value in others.items():

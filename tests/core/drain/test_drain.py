@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.config.budgets import BackoffConfig
 from core.config.drain import DrainConfig, Eviction
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.drain import planner
@@ -1018,3 +1019,49 @@ def test_drain_empties_node_when_nothing_blocks_it(
             memory, watched = DrainState(), 0
     assert len(pods) == count
     assert all(one.node == "open" for one in pods.values())
+
+
+# Times at which nothing may begin
+
+PAUSED = replace(CONFIG, pause_until_seconds=NOW + 1000)
+SOFT = marked_node("m", value="soft", age=100)
+
+
+def test_no_drain_starts_while_nothing_may_begin() -> None:
+    for nodes in ((M, OPEN), (SOFT, OPEN)):
+        inputs = drain_input(A, nodes=nodes, config=PAUSED)
+        found = plan_drain(inputs, DrainState())
+        assert (found.state.node, found.evict, failed(found)) == ("", (), {})
+        assert found.hard == ({"m"} if nodes[0] is M else frozenset()), "marks stay as they are"
+        found = plan_drain(replace(inputs, now_seconds=NOW + 1000), DrainState())
+        assert found.state.node == "m"
+        assert found.hard == {"m"}
+
+
+def test_no_pod_is_evicted_while_nothing_may_begin() -> None:
+    """The drain neither fails meanwhile nor ends; it continues afterwards."""
+    memory = replace(BEGAN, left=frozenset({Owner("d", "ReplicaSet", "before")}))
+    inputs = drain_input(A, B, config=PAUSED)
+    for second in (0, 99, 999):
+        found = plan_drain(replace(inputs, now_seconds=NOW + second), memory)
+        assert (evicted_pods(found), codes(found), failed(found)) == ([], {"paused"}, {})
+        assert {one.until for one in found.waits} == {NOW + 1000}
+        memory = found.state
+    found = plan_drain(replace(inputs, now_seconds=NOW + 1000), memory)
+    assert evicted_pods(found) == ["a", "b"]
+    assert all(one.permit.is_valid(Now(NOW + 1000)) for one in found.evict)
+
+
+def test_drain_fails_while_nothing_may_begin_when_evicted_pod_is_not_replaced() -> None:
+    inputs = drain_input(B, make_pod("rest", "open"), config=PAUSED)
+    assert failed(plan_drain(replace(inputs, now_seconds=NOW + 99), evicted(A))) == {}
+    found = plan_drain(replace(inputs, now_seconds=NOW + 100), evicted(A))
+    assert failed(found) == {"m": "evict-not-replaced"}
+
+
+def test_permit_of_eviction_ends_with_its_window() -> None:
+    window = Window(start="0 0 * * *", duration_seconds=60)
+    (one,) = plan_drain(
+        drain_input(A, config=replace(CONFIG, schedule=(window,))), DrainState()
+    ).evict
+    assert one.permit.until == NOW + 60

@@ -17,6 +17,7 @@ from core.model.cluster import Cluster
 from core.model.node import Effect, Node, Taint
 from core.model.node_groups import AutoscalerStatus, NodeGroup, NodePool
 from tests.support.builders import config, marked, node, pod
+from tests.support.restraints import paced
 
 pytestmark = pytest.mark.mutate
 
@@ -80,7 +81,7 @@ def test_unpublished_group_has_no_minimum() -> None:
     assert [one for one in found if one.startswith("a")] == ["a0", "a1", "a2"]
 
 
-@pytest.mark.parametrize("held", [None, RateLimits()])
+@pytest.mark.parametrize("held", [None, paced()])
 def test_marked_nodes_count_as_gone(held: RateLimits | None) -> None:
     first, second, *others = group("a", 5)
     nodes = [marked(first, Mark.SOFT, 1), marked(second, Mark.HARD, 2), *others, KEEPER]
@@ -117,6 +118,6 @@ def test_not_scalable_node_gets_no_scale_down_protection() -> None:
     for scope in (Scope.ALL, Scope.EMPTY):
         guard = replace(PLAIN.scale_down_protection, scope=scope)
         asked = replace(PLAIN, scale_down_protection=guard)
-        found = protected_unmarked(ClusterSnapshot(cluster, asked), (), RateLimits())
+        found = protected_unmarked(ClusterSnapshot(cluster, asked), (), paced())
         assert "s1" not in found
         assert ("d1" in found) is (scope is Scope.ALL)

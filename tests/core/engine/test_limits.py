@@ -1,6 +1,7 @@
 """Limits on removals: one row per limit, and what a leader remembers between passes."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -9,9 +10,11 @@ import pytest
 
 from core.capacity.usable import NOTHING, Amount, Usability
 from core.config.budgets import BackoffConfig, Budget, Budgets, Cooldown, Limit, Pool
+from core.config.prices import MinSavings, Price
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
+from core.engine.beginning import CLOSED, PAUSED, Refusal
 from core.engine.leader_state import LeaderState, RateLimits, observe
 from core.engine.limits import RemovalLimits
 from core.engine.plan import Plan
@@ -19,10 +22,16 @@ from core.engine.planner import HEADROOM, LIMIT, NO_ROOM, TIME_BOX
 from core.engine.snapshot import UNREACHED, ClusterSnapshot
 from core.engine.zones import ZONE_LABEL
 from core.marks.mark import Mark
-from core.marks.wellknown import BACKOFF_ANNOTATION, MARK_LABEL
+from core.marks.wellknown import BACKOFF_ANNOTATION, KEEP_ANNOTATION, MARK_LABEL
 from core.model.buffers import Buffer
 from core.model.cluster import Cluster
-from core.model.constraints import HOST_LABEL, NodeConstraints, Requirement, SelectorTerm
+from core.model.constraints import (
+    HOST_LABEL,
+    DisruptionFacts,
+    NodeConstraints,
+    Requirement,
+    SelectorTerm,
+)
 from core.model.humanize import timestamp
 from core.model.node import Effect, Node, Taint
 from core.model.now import Now
@@ -39,7 +48,7 @@ from tests.support.builders import (
     node,
     pod,
 )
-from tests.support.restraints import window
+from tests.support.restraints import paced, window
 
 pytestmark = pytest.mark.mutate
 
@@ -92,22 +101,22 @@ SOME_MARKED = Cluster.of(
             "no-pool",
         ),
         (SIX, {"cluster": Budget(max_marked=Limit(2))}, None, 5, "last-node"),
-        (SIX, {"cluster": Budget(max_marked=Limit(2))}, RateLimits(), 2, "budget-marked"),
-        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(3))}, RateLimits(), 3, "budget-marked"),
-        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(1))}, RateLimits(), 2, "budget-marked"),
-        (SIX, {"cluster": Budget(max_marked=Limit(0))}, RateLimits(), 0, "budget-marked"),
-        (SIX, {"cluster": Budget(max_in_window=Limit(3))}, RateLimits(), 3, "budget-window"),
+        (SIX, {"cluster": Budget(max_marked=Limit(2))}, paced(), 2, "budget-marked"),
+        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(3))}, paced(), 3, "budget-marked"),
+        (SOME_MARKED, {"cluster": Budget(max_marked=Limit(1))}, paced(), 2, "budget-marked"),
+        (SIX, {"cluster": Budget(max_marked=Limit(0))}, paced(), 0, "budget-marked"),
+        (SIX, {"cluster": Budget(max_in_window=Limit(3))}, paced(), 3, "budget-window"),
         (
             SIX,
             {"cluster": Budget(max_in_window=Limit(3))},
-            RateLimits(**window({"": 2})),
+            paced(**window({"": 2})),
             1,
             "budget-window",
         ),
         (
             SIX,
             {"pools": (replace(A, budget=Budget(max_in_window=Limit(None, Fraction(1, 2)))),)},
-            RateLimits(**window({"": 2, "a": 2})),
+            paced(**window({"": 2, "a": 2})),
             1,
             "budget-window",
         ),
@@ -122,25 +131,26 @@ SOME_MARKED = Cluster.of(
             "min-untainted-nodes",
         ),
         (SIX, {"mark_interval_seconds": 600}, None, 5, "last-node"),
-        (SIX, {"mark_interval_seconds": 600}, RateLimits(), 1, "mark-interval"),
+        (SIX, {"mark_interval_seconds": 600}, paced(), 1, "mark-interval"),
         (
             SIX,
             {"mark_interval_seconds": 600},
-            RateLimits(mark_interval_until=1),
+            paced(mark_interval_until=1),
             0,
             "mark-interval",
         ),
         (
             SOME_MARKED,
             {"mark_interval_seconds": 600},
-            RateLimits(mark_interval_until=1),
+            paced(mark_interval_until=1),
             2,
             "mark-interval",
         ),
-        (SIX, {}, RateLimits(cooling_until=1), 0, "cooldown"),
-        (SOME_MARKED, {}, RateLimits(pending_until=1), 2, "pods-pending"),
-        (SIX, {}, RateLimits(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
-        (SIX, {}, RateLimits(failed_writes={"n0": 2000, "n1": 2000}), 4, "mark-refused"),
+        (SIX, {}, paced(cooling_until=1), 0, "cooldown"),
+        (SOME_MARKED, {}, paced(pending_until=1), 2, "pods-pending"),
+        (SIX, {}, paced(backing_off={"n0": 2000, "n1": 2000}), 4, "backoff"),
+        (SIX, {}, paced(failed_writes={"n0": 2000, "n1": 2000}), 4, "mark-refused"),
+        (SIX, {}, paced(old_jobs={"n0": "d/job", "n1": "d/job"}), 4, "old-job"),
         (Cluster.of(in_zones("aabb"), [TINY]), {"balance_zones": True}, None, 3, "last-node"),
         (Cluster.of(in_zones("aaabbc"), [TINY]), {"balance_zones": True}, None, 5, "last-node"),
         (
@@ -160,11 +170,58 @@ def test_limit_stops_next_removal_and_is_reported(
     assert code in codes(cluster, settings, held)
 
 
+COSTS = {"a": 3, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("savings", "priced", "removed"),
+    [
+        (MinSavings(), COSTS, ["n0", "n1", "n2"]),
+        (MinSavings(per_hour=Fraction(2)), COSTS, ["n0", "n1"]),
+        (MinSavings(per_hour=Fraction(201, 100)), COSTS, ["n0"]),
+        (MinSavings(per_month=Fraction(2 * 730)), COSTS, ["n0", "n1"]),
+        (MinSavings(per_month=Fraction(2 * 730 + 1)), COSTS, ["n0"]),
+        (MinSavings(per_hour=Fraction(3), per_month=Fraction(1)), COSTS, ["n0"]),
+        (MinSavings(per_hour=Fraction(1), per_month=Fraction(4 * 730)), COSTS, []),
+        (MinSavings(per_hour=Fraction(2)), {}, ["n0", "n1", "n2"]),
+    ],
+)
+def test_node_is_marked_when_its_price_reaches_minimum_savings(
+    savings: MinSavings, priced: Mapping[str, int], removed: list[str]
+) -> None:
+    """Nodes without a price save nothing; without any price there is no limit."""
+    shapes = ["a", "b", "c", "d"]
+    nodes = [node(f"n{number}", labels={"type": name}) for number, name in enumerate(shapes)]
+    kept = replace(nodes[3], annotations={KEEP_ANNOTATION: "true"})
+    prices = tuple(
+        Price(node_selector=(("type", name),), price=Fraction(price))
+        for name, price in priced.items()
+    )
+    settings = replace(config(), prices=prices, min_savings=savings)
+    found = reconcile.plan(Cluster.of([*nodes[:3], kept], []), settings)
+    assert sorted(one.node for one in found.removals) == removed
+    for one in found.kept[:-1]:
+        assert [why.code for why in one.blockers] == ["min-savings"]
+        assert "minSavings is" in one.blockers[0].message
+    marks = [marked(one, Mark.SOFT, 1) for one in nodes[:3]]
+    found = reconcile.plan(Cluster.of([*marks, kept], []), settings)
+    assert len(found.removals) == 3, "marked nodes keep their marks"
+
+
 def test_limits_are_reported_in_fixed_order() -> None:
     spent = Budget(max_marked=Limit(0), max_in_window=Limit(0), min_nodes=6, min_untainted_nodes=7)
     settings = config(cluster=spent, pools=(replace(A, budget=spent),))
     held = RateLimits(
-        cooling_until=90, pending_until=3, mark_interval_until=4, backing_off={"n0": 9}
+        beginning=Refusal(
+            (
+                Blocker(CLOSED, "nothing begins until 7", until=7),
+                Blocker(PAUSED, "nothing begins until 8", until=8),
+            )
+        ),
+        cooling_until=90,
+        pending_until=3,
+        mark_interval_until=4,
+        backing_off={"n0": 9},
     )
     limits = RemovalLimits(ClusterSnapshot(SIX, settings), held)
     assert [(one.code, one.message) for one in limits.blockers(SIX.nodes[0])] == [
@@ -174,6 +231,8 @@ def test_limits_are_reported_in_fixed_order() -> None:
         ),
         ("min-nodes", "the cluster would have 5 schedulable nodes, fewer than minNodes: 6"),
         ("min-nodes", "pool a would have 5 schedulable nodes, fewer than minNodes: 6"),
+        ("paused", "nothing begins until 8"),
+        ("schedule", "nothing begins until 7"),
         ("cooldown", "a node was added: no node is marked until 1970-01-01 00:01:30 UTC"),
         (
             "pods-pending",
@@ -201,10 +260,10 @@ def test_limits_are_reported_in_fixed_order() -> None:
 @pytest.mark.parametrize(
     ("held", "reported"),
     [
-        (RateLimits(), []),
-        (RateLimits(**window({"": 1})), ["g0", "x"]),
-        (RateLimits(**window({"": 1}, unreached={"": 1})), ["x"]),
-        (RateLimits(**window({"": 2}, unreached={"": 1})), ["g0", "x"]),
+        (paced(), []),
+        (paced(**window({"": 1})), ["g0", "x"]),
+        (paced(**window({"": 1}, unreached={"": 1})), ["x"]),
+        (paced(**window({"": 2}, unreached={"": 1})), ["g0", "x"]),
     ],
 )
 def test_marks_on_unreached_nodes_do_not_limit_other_nodes(
@@ -496,7 +555,7 @@ def test_mark_interval_starts_with_mark_or_failed_drain() -> None:
 
 
 def test_mark_interval_applies_after_new_mark_in_same_pass() -> None:
-    limits = RemovalLimits(ClusterSnapshot(SOME_MARKED, config(**INTERVAL)), RateLimits())
+    limits = RemovalLimits(ClusterSnapshot(SOME_MARKED, config(**INTERVAL)), paced())
     *_, new, other = SOME_MARKED.nodes
     for one in (new, SOME_MARKED.nodes[0]):
         limits.count_removal(one)
@@ -715,7 +774,7 @@ def test_backoff_is_read_from_node_annotation() -> None:
 def test_backoff_message_gives_reason(written: str, why: str) -> None:
     one = node("n0", annotations={BACKOFF_ANNOTATION: written})
     snapshot = ClusterSnapshot(Cluster.of([one, node("n1")], []), config())
-    (found,) = RemovalLimits(snapshot, RateLimits(backing_off={"n0": 2000})).blockers(one)
+    (found,) = RemovalLimits(snapshot, paced(backing_off={"n0": 2000})).blockers(one)
     assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 
@@ -764,11 +823,7 @@ def test_demand_ignores_daemon_and_filler_pods() -> None:
 def test_default_budgets_limit_marks_to_one_tenth_of_nodes() -> None:
     assert Budgets().cluster.max_marked is not None
     assert (
-        len(
-            removed_nodes(
-                Cluster.of(empty_nodes(100), []), Config(budgets=Budgets()), RateLimits()
-            )
-        )
+        len(removed_nodes(Cluster.of(empty_nodes(100), []), Config(budgets=Budgets()), paced()))
         == 10
     )
 
@@ -1089,3 +1144,41 @@ def test_daemon_pod_may_be_unevaluable() -> None:
     odd = replace(pod("odd", "n0", 10, 10, daemon=True), unsupported=("spec.volumes",))
     cluster = Cluster.of(empty_nodes(2), [odd, pod("p", "n1", 100, 100)])
     assert removed_nodes(cluster, config()) == ["n0"]
+
+
+JOB: dict[str, Any] = {"owner_kind": "Job", "owner_name": "job", "created_seconds": NOW}
+COMPLETES = DisruptionFacts(completes=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "age", "blocks"),
+    [
+        ({}, 1800, True),
+        ({"owner_kind": "Workflow", "ties": COMPLETES}, 1800, True),
+        ({}, None, False),
+        ({"owner_kind": "ReplicaSet"}, 1800, False),
+        ({"created_seconds": None}, 1800, False),
+        ({"terminating": True}, 1800, False),
+        ({"daemon": True}, 1800, False),
+    ],
+)
+def test_node_is_not_marked_when_its_job_is_too_old(
+    changes: dict[str, Any], age: int | None, blocks: bool
+) -> None:
+    settings = replace(config(), max_job_age_seconds=age)
+    cluster = Cluster.of(empty_nodes(3), [replace(pod("job", "n0", 1, 1), **{**JOB, **changes})])
+    young = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1799)
+    assert not young.rate_limits.old_jobs
+    old = reconcile.reconcile(cluster, settings, young.state, NOW + 1800)
+    assert old.rate_limits.old_jobs == ({"n0": "d/job"} if blocks else {})
+    found = {why.code for one in old.plan.kept if one.node == "n0" for why in one.blockers}
+    assert ("old-job" in found) is blocks
+    assert not blocks or (young.requeue_at is not None and young.requeue_at <= NOW + 1800)
+
+
+def test_marked_node_stays_marked_when_its_jobs_are_old() -> None:
+    settings = replace(config(), max_job_age_seconds=1800)
+    nodes = [marked(node("n0"), Mark.SOFT, NOW), *empty_nodes(3)[1:]]
+    cluster = Cluster.of(nodes, [replace(pod("job", "n0", 1, 1), **JOB)])
+    found = reconcile.reconcile(cluster, settings, LeaderState(), NOW + 1800)
+    assert "n0" in {one.node for one in found.plan.removals}

@@ -2,6 +2,7 @@
 
 import gc
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,20 +11,24 @@ import pytest
 from cli.explain.reasons import NOT_HARDENED, NOT_RELEASED, NOT_REMOVABLE
 from core.capacity.usable import Amount
 from core.config.budgets import BackoffConfig, Budgets, Cooldown, Reserve
-from core.config.settings import Config
+from core.config.settings import Config, Mode
+from core.engine.beginning import Refusal, may_begin
 from core.engine.leader_state import LeaderState
 from core.engine.planner import LIMIT
 from core.engine.pod_index import PodIndex
 from core.engine.reconcile import PassResult, reconcile
-from core.marks.mark import Mark
+from core.marks.mark import Mark, mark_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
 from core.model.humanize import timestamp
+from core.model.node import Node
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
+from core.writes.nodes import LeaderObservations, decide
+from core.writes.write import Write, WriteKind
 from tests.support import builders, histories, mixed
 from tests.support.builders import UNLIMITED, node, pod
 from tests.support.histories import AHEAD, EPOCH, LOOKS, SECONDS, TIMED, WAITS, changed, config
@@ -76,9 +81,35 @@ def test_every_reason_occurs_in_histories_and_ends_when_announced() -> None:
     assert "hard-new-leader" in ends
 
 
+def test_nothing_begins_in_histories_while_it_is_refused() -> None:
+    """Marks are still released, and protection and repairs continue."""
+    refused: Counter[str] = Counter()
+    for seed in range(50):
+        settings, steps = histories.history(seed)
+        settings = replace(settings, mode=Mode.ENFORCE)
+        last: PassResult | None = None
+        for cluster, now, _, in_time in steps:
+            memory = last.state if last else LeaderState()
+            last = reconcile(cluster, settings, memory, now, in_time=in_time, last=last)
+            seen = LeaderObservations(last.watched_seconds, last.no_schedule_blockers)
+            writes = decide(cluster, last.plan, settings, now_seconds=now, owner="me", watch=seen)
+            beginning = may_begin(settings, Now(now))
+            assert last.rate_limits.beginning == beginning
+            if isinstance(beginning, Refusal):
+                refused.update(one.kind for one in writes if not is_repeated(one))
+    assert not refused.keys() & {WriteKind.MARK, WriteKind.SET_NO_SCHEDULE}
+    assert refused[WriteKind.RELEASE_MARK] > 5
+    assert refused[WriteKind.SET_PREFER_NO_SCHEDULE] > 0
+
+
+def is_repeated(one: Write[Node]) -> bool:
+    """Return whether the write repairs the details of an existing mark."""
+    return one.kind is WriteKind.MARK and mark_of(one.before.labels) is not None
+
+
 ENDING = {
     "unneeded-time", "cooldown", "pods-pending", "mark-interval", "backoff", "mark-refused",
-    "budget-window", "reserve",
+    "budget-window", "reserve", "paused", "schedule",
 }  # fmt: skip
 """Reasons that end by time alone. Reasons against NoSchedule marks persist after their end."""
 

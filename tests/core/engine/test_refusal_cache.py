@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from core.config.settings import Config, Price
+from core.config.prices import Price
+from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.mark import Mark

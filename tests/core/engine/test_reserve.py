@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from core.config.budgets import Budget, CapacityBuffers, Pool, Reserve
-from core.config.settings import Config, Mode, Price, ScaleDownProtection, Scope
+from core.config.prices import Price
+from core.config.settings import Config, Mode, ScaleDownProtection, Scope
 from core.engine.arrivals import (
     BUCKETS_MAX,
     SHAPES_MAX,

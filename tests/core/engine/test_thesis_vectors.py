@@ -5,7 +5,8 @@ from fractions import Fraction
 import pytest
 
 from core.capacity.usable import Amount, Usability, usable_capacity
-from core.config.settings import Config, Price
+from core.config.prices import Price
+from core.config.settings import Config
 from core.engine import reconcile
 from core.engine.leader_state import LeaderState
 from core.engine.snapshot import ClusterSnapshot

@@ -18,6 +18,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("revert"), st.none()),
     st.tuples(st.just("autoscale"), st.integers(1, 5)),
     st.tuples(st.just("become ready"), st.none()),
+    st.tuples(st.just("become available"), st.none()),
+    st.tuples(st.just("become unready"), st.none()),
     st.tuples(st.just("lose pod"), st.none()),
     st.tuples(st.just("mark"), st.booleans()),
     st.tuples(st.just("allow"), st.booleans()),
@@ -40,6 +42,8 @@ HAPPENS: Mapping[str, Callable[[MoveWorld, Any], None]] = {
     "revert": lambda world, _: world.scale(world.wanted, "argocd"),
     "autoscale": lambda world, replicas: world.scale(replicas, HPA_MANAGER),
     "become ready": lambda world, _: world.become_ready(),
+    "become available": lambda world, _: world.become_available(),
+    "become unready": lambda world, _: world.become_unready(),
     "lose pod": lambda world, _: world.delete_pod(),
     "mark": lambda world, marked: setattr(world, "marked", marked),
     "allow": lambda world, allowed: setattr(world, "allowed", allowed),
@@ -71,17 +75,19 @@ def test_every_record_ends_and_others_decide_replicas(
     assert world.replicas == world.wanted or not world.exists
 
 
-@given(st.integers(0, 12), st.integers(1, 4), st.booleans())
+@given(st.integers(0, 12), st.integers(1, 4), st.booleans(), st.booleans())
 def test_move_is_finished_or_undone_when_leader_dies_at_any_write(
-    writes: int, replicas: int, starts: bool
+    writes: int, replicas: int, starts: bool, available: bool
 ) -> None:
     world = MoveWorld(wanted=replicas)
     assert world.begin()
     world.lead(writes)
     if starts:
         world.become_ready()
+    if available:
+        world.become_available()
     world.leader = "b"
     end(world)
     assert not world.records().moves
     assert world.replicas == world.wanted == len(world.pods)
-    assert world.ready_count() >= replicas
+    assert len(world.available) >= replicas

@@ -22,10 +22,10 @@ from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.volumes import CLAIMS_FIELD, Claim, Volume, build_cluster
-from core.surge.facts import surge_facts
+from core.surge.facts import with_moves
 from core.surge.objects import SurgeObjects
 from core.surge.records import MoveRecords, MoveStep
-from core.writes.costs import COST_MIN, MOVE_COST, cost_of, decide_costs, move_cost_write
+from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
 from tests.support.builders import UNLIMITED, marked, node
 from tests.support.configurations import HEAD
 from tests.support.surge import NOW, deployment, make_pod, make_record
@@ -57,28 +57,76 @@ def test_nodes_whose_pods_can_all_be_moved_come_first_when_surge_is_enabled() ->
     assert removed(ON, pods)[:3] == ["b", "d", "a"]
 
 
+NO_RECORDS = MoveRecords()
+
+
+def facts(
+    objects: SurgeObjects, records: MoveRecords = NO_RECORDS, before: MoveRecords = NO_RECORDS
+) -> SurgeFacts:
+    return with_moves(Cluster.of((), ()), objects, records, before, own_namespace="ours").surge
+
+
 @pytest.mark.parametrize(
     ("changes", "allowed"),
     [({}, True), ({"strategy": "Recreate"}, False), ({"max_surge": 0}, False),
-     ({"paused": True}, False), ({"keep": True}, False), ({"available": 0}, True)],
+     ({"paused": True}, False), ({"keep": True}, False), ({"available": 0}, True),
+     ({"namespace": "ours"}, False)],
 )  # fmt: skip
 def test_replica_set_allows_moves_when_its_deployment_consents(
     changes: dict[str, Any], *, allowed: bool
 ) -> None:
     objects = SurgeObjects(deployments={"d/web": deployment(**changes)})
-    found = surge_facts(objects, MoveRecords(), MoveRecords())
+    found = facts(objects)
     assert found.allowed == ({("d", "web-1")} if allowed else set())
 
 
 def test_facts_have_moves_of_this_and_the_last_pass() -> None:
     objects = SurgeObjects(deployments={"d/web": deployment()})
     move = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
-    during = surge_facts(objects, move, MoveRecords())
+    during = facts(objects, move)
     assert during.moving == {("d", "web-1")}
     assert during.replaced == {"d/old"}
-    after = surge_facts(objects, MoveRecords(), move)
+    after = facts(objects, before=move)
     assert after.moving == {("d", "web-1")}
     assert not after.replaced
+
+
+@pytest.mark.parametrize(
+    ("pending", "without"),
+    [
+        pytest.param({}, ["new"], id="new pod"),
+        pytest.param({"unschedulable": False}, [], id="not tried yet"),
+        pytest.param({"owner_name": "other-1"}, [], id="of others"),
+        pytest.param({"terminating": True}, [], id="terminating"),
+        pytest.param({"created_seconds": NOW - 7200}, [], id="older than another pod"),
+    ],
+)
+def test_plan_does_not_see_new_pod_of_a_move_when_it_is_unschedulable(
+    pending: dict[str, Any], without: list[str]
+) -> None:
+    new = {"ready": False, "unschedulable": True, "created_seconds": NOW, **pending}
+    pods = [make_pod(name) for name in ("a", "b", "old")] + [make_pod("new", None, **new)]
+    of = SurgeObjects(deployments={"d/web": deployment()}, owners={("d", "web-1"): "d/web"})
+    records = MoveRecords().with_move(make_record(step=MoveStep.RAISED))
+    cluster = Cluster.of([node("m"), node("n")], pods)
+    found = with_moves(cluster, of, records, NO_RECORDS, "ours")
+    assert {pod.name for pod in cluster.pods if pod not in found.pods} == set(without)
+    assert found.surge.replaced == (set() if without else {"d/old"})
+    assert len(with_moves(cluster, of, NO_RECORDS, records, "ours").pods) == 4, "no move"
+
+
+def test_new_pod_that_is_unschedulable_starts_no_cooldown() -> None:
+    nodes, old = [node("m", 1000), node("n", 1000)], make_pod("old", "m")
+    new = make_pod("new", None, ready=False, unschedulable=True)
+    of = SurgeObjects(
+        deployments={"d/web": deployment(replicas=2)}, owners={("d", "web-1"): "d/web"}
+    )
+    move = make_record(step=MoveStep.RAISED, original=1, raised=2)
+    first = reconcile.reconcile(Cluster.of(nodes, [old]), ON, LeaderState(), NOW)
+    for records, pending_at in ((MoveRecords().with_move(move), None), (NO_RECORDS, NOW + 10)):
+        cluster = with_moves(Cluster.of(nodes, [old, new]), of, records, NO_RECORDS, "ours")
+        second = reconcile.reconcile(cluster, ON, first.state, NOW + 10, last=first)
+        assert second.state.pod_pending_at == pending_at
 
 
 def test_replaced_pod_needs_no_room_when_its_new_pod_exists() -> None:
@@ -104,8 +152,8 @@ USUAL, LOWEST = str(cost_of(MARKED, TAINT_KEY)), str(MOVE_COST)
 
 
 def test_cost_of_move_is_below_all_others() -> None:
-    assert MOVE_COST < COST_MIN
-    write = move_cost_write(make_pod("old"))
+    assert UNDO_COST < MOVE_COST < COST_MIN
+    write = cost_write(make_pod("old"), MOVE_COST)
     assert write.annotations == dict.fromkeys((COST_ANNOTATION, COST_OURS_ANNOTATION), LOWEST)
 
 
@@ -114,10 +162,11 @@ def test_cost_of_move_is_below_all_others() -> None:
     [("m", {"uid-old"}, None), ("m", set(), USUAL), ("n", {"uid-old"}, "removed")],
     ids=["moving", "move has ended", "mark released"],
 )
+@pytest.mark.parametrize("cost", [LOWEST, str(UNDO_COST)])
 def test_cost_of_move_is_replaced_when_pod_is_not_moved(
-    on: str, moving: set[str], written: str | None
+    on: str, moving: set[str], written: str | None, cost: str
 ) -> None:
-    pod = make_pod("old", on, deletion_cost=LOWEST, deletion_cost_ours=LOWEST)
+    pod = make_pod("old", on, deletion_cost=cost, deletion_cost_ours=cost)
     cluster = Cluster.of((MARKED, node("n")), (pod,))
     writes = decide_costs(cluster, TAINT_KEY, moving=moving, enabled=True)
     costs = [write.annotations[COST_ANNOTATION] or "removed" for write in writes]

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from core.config.schedule import Window
 from core.config.settings import Config, Mode, UsabilityMode
 from core.config.surge import SurgeConfig, SurgeMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
+from core.engine.beginning import ALWAYS
 from core.guards.drainability import DO_NOT_DISRUPT, SAFE_TO_EVICT
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.cluster import Cluster
@@ -17,8 +19,9 @@ from core.model.constraints import DisruptionFacts, HostPort, PodConstraints
 from core.model.node import Node
 from core.model.pod import Pod
 from core.surge.objects import HorizontalAutoscaler, ResourceQuota, SurgeObjects, resolved_surge
-from core.surge.planner import MovePlan, SurgeContext, SurgeInput, plan_moves
+from core.surge.planner import MovePlan, NewMove, SurgeContext, SurgeInput, plan_moves
 from core.surge.records import MoveRecords, Pause
+from core.surge.steps import marked_nodes
 from tests.support import builders
 from tests.support.builders import UNLIMITED, node
 from tests.support.surge import NOW, deployment, make_pod, make_record
@@ -33,6 +36,7 @@ CONFIG = Config(
 POD = make_pod("old")
 OTHERS = make_pod("a", "n"), make_pod("b", "n")
 HPA = HorizontalAutoscaler(namespace="d", name="hpa", target="web", replicas_max=3)
+OURS = "ebb-system"
 QUOTA = ResourceQuota(namespace="d", name="q", hard={"pods": 3}, used={"pods": 3})
 
 
@@ -68,10 +72,26 @@ def chosen(
         objects=of or objects(),
         records=records or MoveRecords(),
         leader="a",
+        own_namespace=OURS,
         now_seconds=NOW,
         **changes,
     )
     return plan_moves(SurgeContext(surge_input))
+
+
+def test_own_pod_is_not_moved() -> None:
+    pods = [replace(pod, namespace=OURS) for pod in (POD, *OTHERS)]
+    of = SurgeObjects(
+        deployments={f"{OURS}/web": deployment(namespace=OURS)},
+        owners={(OURS, "web-1"): f"{OURS}/web"},
+    )
+    assert codes(chosen(pods, of)) == {"surge-own"}
+
+
+def test_no_move_begins_on_leaving_node_but_moves_continue_there() -> None:
+    leaving = replace(marked_node("m"), deleting=True)
+    assert chosen(nodes=[leaving, node("n")]) == MovePlan((), ())
+    assert marked_nodes([leaving, node("n")]) == {"m"}
 
 
 def codes(found: MovePlan) -> set[str]:
@@ -80,12 +100,12 @@ def codes(found: MovePlan) -> set[str]:
 
 
 def test_pod_on_marked_node_is_moved() -> None:
-    assert chosen() == MovePlan((make_record(),), ())
+    assert chosen() == MovePlan((NewMove(make_record(), ALWAYS),), ())
 
 
 def test_deadline_is_progress_deadline_of_deployment_when_it_is_shorter() -> None:
     found = chosen(of=objects(deployment(progress_deadline_seconds=120)))
-    assert found.begin == (make_record(deadline=NOW + 120),)
+    assert found.begin == (NewMove(make_record(deadline=NOW + 120), ALWAYS),)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +210,7 @@ def test_deployment_is_left_alone_until_its_pause_ends() -> None:
 def test_deployment_has_one_move_at_a_time() -> None:
     two = (POD, make_pod("z"), OTHERS[0])
     found = chosen(two)
-    assert [move.pod for move in found.begin] == ["old"]
+    assert [move.record.pod for move in found.begin] == ["old"]
     assert [blocker.code for blocker in found.waits] == ["surge-under-way"]
     records = MoveRecords().with_move(make_record())
     assert codes(chosen(two, records=records)) == {"surge-under-way"}
@@ -227,16 +247,17 @@ def of_each(*nodes: str) -> list[Pod]:
 @pytest.mark.parametrize(
     ("limits", "begun", "moves"),
     [
-        ({}, [], 4),
-        ({"max_in_cluster": 3}, [], 3),
-        ({"max_in_namespace": 2}, [], 2),
-        ({"max_per_hour": 3}, [NOW - 3600, NOW - 3599, NOW], 1),
+        ({}, {}, 4),
+        ({"max_in_cluster": 3}, {}, 3),
+        ({"max_in_namespace": 2}, {}, 2),
+        ({"max_per_hour": 3}, {NOW - 3660: 9, NOW - 3600: 1, NOW: 1, NOW + 301: 9}, 1),
     ],
 )
-def test_moves_keep_limits(limits: Any, begun: list[int], moves: int) -> None:
+def test_moves_keep_limits(limits: Any, begun: dict[int, int], moves: int) -> None:
     config = replace(CONFIG, surge=replace(CONFIG.surge, **limits))
     pods = of_each("m", "m", "m", "m")
-    found = chosen(pods, objects(*DEPLOYMENTS), config=config, begun=begun)
+    records = MoveRecords(begun=begun)
+    found = chosen(pods, objects(*DEPLOYMENTS), config=config, records=records)
     assert len(found.begin) == moves
     assert len(found.waits) == 4 - moves
 
@@ -252,7 +273,7 @@ def test_nodes_that_are_empty_soonest_come_first() -> None:
     nodes = [*map(marked_node, "abc"), node("n"), node("o")]
     pods = [*of_each("a", "b", "b", "c"), make_pod("job", "a", of="job", owner_kind="Job")]
     found = chosen(pods, objects(*DEPLOYMENTS), nodes=nodes)
-    assert [move.node for move in found.begin] == ["c", "b", "b", "a"]
+    assert [move.record.node for move in found.begin] == ["c", "b", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -261,3 +282,19 @@ def test_nodes_that_are_empty_soonest_come_first() -> None:
 )
 def test_max_surge_is_rounded_up(max_surge: int | str, replicas: int, pods: int) -> None:
     assert resolved_surge(max_surge, replicas) == pods
+
+
+def test_no_move_begins_while_nothing_may_begin() -> None:
+    window = Window(start="30 0 * * *", duration_seconds=60)
+    found = chosen(config=replace(CONFIG, schedule=(window,)))
+    assert not found.begin
+    assert [(one.code, one.until) for one in found.waits] == [("schedule", NOW + 1800)]
+    found = chosen(config=replace(CONFIG, pause_until_seconds=NOW + 1))
+    assert [(one.code, one.until) for one in found.waits] == [("paused", NOW + 1)]
+    assert chosen(config=replace(CONFIG, pause_until_seconds=NOW)).begin
+
+
+def test_permit_of_move_ends_with_its_window() -> None:
+    window = Window(start="0 0 * * *", duration_seconds=60)
+    (move,) = chosen(config=replace(CONFIG, schedule=(window,))).begin
+    assert move.permit.until == NOW + 60

@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config.surge import MOVES_MAX
+from core.model.now import Now
 from core.surge.records import (
     DATA_CHARACTERS_MAX,
+    HOUR_SECONDS,
+    MINUTES_MAX,
     PAUSES_MAX,
     MoveRecords,
     Pause,
@@ -20,7 +23,9 @@ from tests.support.surge import NOW, make_record
 
 RECORD = make_record()
 PAUSE = Pause("d", "web", "uid-web", NOW + 600, 2, "argocd", NOW)
-BOTH = MoveRecords(moves={"uid-web": RECORD}, pauses={"uid-web": PAUSE})
+BOTH = MoveRecords(
+    moves={"uid-web": RECORD}, pauses={"uid-web": PAUSE}, begun={NOW - 60: 3, NOW: 1}
+)
 
 
 def test_records_are_read_as_written() -> None:
@@ -80,6 +85,25 @@ def test_records_keep_their_bounds() -> None:
     assert len(found.pauses) == PAUSES_MAX
     assert "u1999" in found.pauses
     assert "u0000" not in found.pauses
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"x": 1}', '{"-60": 1}', '{"60": -1}', '{"60": 1.5}', "[" * 2000]
+)
+def test_count_of_moves_is_dropped_with_warning_when_it_is_invalid(text: str) -> None:
+    records, warnings = decode({**encode(BOTH), "begun": text})
+    assert records == replace(BOTH, begun={})
+    assert warnings == ("entry begun is invalid and was dropped",)
+
+
+def test_moves_are_counted_for_an_hour_in_a_bounded_entry() -> None:
+    records = MoveRecords(begun={NOW + 301: 7, NOW - 3660: 7})
+    for at in range(NOW, NOW + 2 * HOUR_SECONDS, 30):
+        records = records.with_begun([make_record()], Now(at))
+        assert decode(encode(records)).records == records
+        assert len(records.begun) <= MINUTES_MAX
+    assert records.begun_within_hour(Now(NOW + 2 * HOUR_SECONDS)) == 120
+    assert records.begun_within_hour(Now(NOW + 4 * HOUR_SECONDS)) == 0
 
 
 def test_more_records_than_allowed_are_dropped_when_read() -> None:

@@ -19,7 +19,7 @@ from core.surge.steps import (
     Wait,
     next_step,
 )
-from core.writes.costs import MOVE_COST
+from core.writes.costs import MOVE_COST, UNDO_COST
 from tests.support.surge import NOW, deployment, make_pod, make_record
 
 COST: dict[str, Any] = {"deletion_cost": str(MOVE_COST), "deletion_cost_ours": str(MOVE_COST)}
@@ -164,9 +164,50 @@ def test_move_is_no_fight_when_hpa_lowers_replicas(pods: Any, outcome: MoveOutco
     assert step(RAISED, view) == EndMove(outcome, HPA_MANAGER, reverted=True)
 
 
+@pytest.mark.parametrize(
+    ("pods", "outcome"),
+    [((OLD, NEW), MoveOutcome.SCALED), ((NEW,), MoveOutcome.MOVED)],
+    ids=["old pod remains", "old pod ended"],
+)
+def test_move_has_succeeded_when_hpa_raises_replicas_again_at_once(
+    pods: Any, outcome: MoveOutcome
+) -> None:
+    view = seen({"replicas": 4, "replicas_manager": HPA_MANAGER}, *pods, has_autoscaler=True)
+    assert step(LOWERING, view) == EndMove(outcome, HPA_MANAGER)
+
+
 def test_replicas_are_lowered_on_version_that_was_read() -> None:
     found = deployment(**FOUR, version="9")
     assert step(LOWERING, seen({}, OLD, NEW, deployment=found)) == SetReplicas(found, 3)
+
+
+UNDONE = replace(LOWERING, outcome=MoveOutcome.NODE_RELEASED)
+LOWEST: dict[str, Any] = {"deletion_cost": str(UNDO_COST), "deletion_cost_ours": str(UNDO_COST)}
+
+
+def test_new_pod_that_is_ready_is_deleted_first_when_move_is_undone() -> None:
+    assert step(UNDONE, seen(STARTING, OLD, NEW)) == SetCost(NEW, UNDO_COST)
+    done = step(UNDONE, seen(STARTING, OLD, replace(NEW, **LOWEST)))
+    assert done == SetReplicas(deployment(**STARTING), 3)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(seen(STARTING, OLD, replace(NEW, ready=False)), id="new pod not Ready"),
+        pytest.param(seen(STARTING, OLD), id="no new pod"),
+        pytest.param(seen(STARTING, make_pod("c", "n"), NEW), id="old pod gone"),
+        pytest.param(seen(STARTING, OLD, replace(NEW, owner_name="web-2")), id="rollout"),
+        pytest.param(seen(STARTING, OLD, replace(NEW, deletion_cost="7")), id="cost of others"),
+        pytest.param(seen(STARTING, OLD, NEW, cost_refused=True), id="cost refused"),
+    ],
+)
+def test_replicas_are_lowered_at_once_when_new_pod_needs_or_gets_no_cost(view: MoveView) -> None:
+    assert step(UNDONE, view) == SetReplicas(deployment(**STARTING), 3)
+
+
+def test_move_waits_again_when_new_pod_is_not_available_any_more() -> None:
+    assert step(LOWERING, seen(STARTING, OLD, NEW)) == PutRecord(RAISED)
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,21 @@ def with_mark(value: str, *taints: Taint) -> Node:
         (CONFIG, node(None, BACKED_OFF), (), False, [WriteKind.REMOVE_BACKOFF]),
         (HARD, with_mark("soft", OURS), (POD,), True, [WriteKind.SET_NO_SCHEDULE]),
         (replace(HARD, no_schedule_after_seconds=61), with_mark("soft", OURS), (POD,), True, []),
+        (replace(HARD, pause_until_seconds=NOW + 1), with_mark("soft", OURS), (POD,), True, []),
+        (
+            replace(HARD, pause_until_seconds=NOW + 1),
+            with_mark("soft", OURS),
+            (POD,),
+            False,
+            [WriteKind.RELEASE_MARK],
+        ),
+        (
+            replace(HARD, pause_until_seconds=NOW),
+            with_mark("soft", OURS),
+            (POD,),
+            True,
+            [WriteKind.SET_NO_SCHEDULE],
+        ),
         (HARD, with_mark("soft", OURS), (POD, LOGS), True, []),
         (HARD, with_mark("hard", HARD_TAINT), (POD,), True, []),
         (

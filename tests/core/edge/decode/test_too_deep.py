@@ -203,7 +203,7 @@ def test_dump_is_decoded_whatever_its_depth() -> None:
     refused: list[str] = []
     nodes = orjson.dumps({"kind": "NodeList", "items": [node_object("n")]})
     pods = page(written("a"), written("bad", WIDE))
-    cluster, _ = from_dumps([("nodes", nodes), ("pods", pods)], READ_DEFAULTS, refused)
+    cluster = from_dumps([("nodes", nodes), ("pods", pods)], READ_DEFAULTS, refused).cluster
     assert [(pod.name, pod.node, pod.unreadable) for pod in cluster.pods] == [
         ("a", "n", ""),
         ("bad", "n", ""),

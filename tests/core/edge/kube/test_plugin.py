@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from core.edge.kube.client import Client
 from core.edge.kube.credentials import EARLY_SECONDS, RUN_AFTER_SECONDS_MIN
 from core.edge.kube.stores.objects import nodes
 from core.edge.kube.watch import follow
-from core.model.errors import InvalidInputError, UnavailableError
+from core.model.errors import UnavailableError
+from tests.e2e.pki import Authority
 from tests.support.clock import START, FakeClock
 from tests.support.fake_api import NODES, FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object
@@ -45,10 +47,12 @@ class Plugin:
     def runs(self) -> int:
         return len((self.folder / "asked").read_text().splitlines())
 
-    def kubeconfig(self, api: FakeApi) -> str:
+    def kubeconfig(self, api: FakeApi, ca: Path | None = None) -> str:
         document: dict[str, Any] = yaml.safe_load(KUBECONFIG.format(url=api.url))
         entry = {"command": "./plugin", "apiVersion": VERSION}
         document["users"][0]["user"] = {"exec": entry}
+        if ca is not None:
+            document["clusters"][0]["cluster"]["certificate-authority"] = str(ca)
         file = self.folder / "kubeconfig"
         file.write_text(yaml.safe_dump(document))
         return str(file)
@@ -158,19 +162,47 @@ class TestPlugin:
         assert {call.headers["Authorization"] for call in self.api.calls} == {"Bearer second"}
         assert self.plugin.runs == 2
 
-    async def test_program_ends_only_when_plugin_returns_another_certificate(self) -> None:
-        self.plugin.answers(**certificate("first"), expirationTimestamp=ENDS)
+    async def test_plugin_with_unusable_certificate_is_reported(self) -> None:
+        self.plugin.answers(token="first", expirationTimestamp=ENDS)
         async with await self.connected() as client:
             self.clock.seconds = ENDS_SECONDS
+            self.plugin.answers(**certificate("not PEM"))
+            with pytest.raises(UnavailableError, match=r"client certificate that cannot be used$"):
+                await nodes(client).get("n")
+
+
+async def test_new_certificate_of_plugin_is_used_for_new_connections(tmp_path: Path) -> None:
+    authority, plugin, clock = Authority(tmp_path), Plugin(tmp_path), FakeClock(START)
+    server = authority.sign("server", "server", hosts=("127.0.0.1",))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
+    context.load_cert_chain(server.certificate, server.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def answers(name: str, **status: str) -> None:
+        signed = authority.sign(name, name)
+        pair = signed.certificate.read_text(), signed.key.read_text()
+        plugin.answers(clientCertificateData=pair[0], clientKeyData=pair[1], **status)
+
+    api = FakeApi()
+    await api.start(tls=context)
+    api.put(NODES, node_object("n"))
+    try:
+        answers("first", expirationTimestamp=ENDS)
+        file = plugin.kubeconfig(api, authority.certificate)
+        async with await Client.connect(file, None, clock) as client:
+            seen = Seen(kinds.NODES)
+            watching = asyncio.create_task(follow(client, kinds.NODES, seen))
+            await api.watched(NODES)
+            answers("second")
+            clock.seconds = ENDS_SECONDS
             await nodes(client).get("n")
-            assert self.plugin.runs == 2
-            self.plugin.answers(**certificate("second"))
-            for _ in range(2):
-                self.clock.seconds += RUN_AFTER_SECONDS_MIN
-                with pytest.raises(
-                    InvalidInputError, match=r"^plugin .*: returned a new client cert"
-                ):
-                    await follow(client, kinds.NODES, Seen(kinds.NODES))
+            assert api.calls[-1].user == "second"
+            assert api.streams, "the watch with the first certificate stays open"
+            watching.cancel()
+            await asyncio.wait({watching})
+        assert {call.user for call in api.calls[:-1]} == {"first"}
+    finally:
+        await api.stop()
 
 
 SEVERAL = """

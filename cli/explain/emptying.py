@@ -1,0 +1,85 @@
+"""Say what would empty each removable node: surge moves, its pods by themselves, or nothing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.config.settings import Config
+from core.engine.plan import Plan
+from core.guards.drainability import long_lived_reasons
+from core.guards.emptiness import occupying
+from core.model.cluster import Cluster
+from core.model.now import Now
+from core.model.pod import Pod
+from core.model.reason import Blocker
+from core.model.workload import JOB
+from core.surge.objects import SurgeObjects
+from core.surge.planner import LASTING, SurgeContext, SurgeInput
+from core.surge.records import MoveRecords
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emptying:
+    """The pods that keep a node from being empty, by what ends them."""
+
+    moves: int | None
+    """Pods that surge moves would replace sooner or later; None if these are disabled, or if the
+    objects that they depend on are unknown."""
+    completing: int
+    """Other pods that run to completion."""
+    turnover: int
+    """Other pods that rollouts and scale-ins delete."""
+    staying: tuple[Blocker, ...]
+    """Why other pods rarely terminate by themselves: one reason for each pod."""
+
+
+def emptying(
+    cluster: Cluster,
+    plan: Plan,
+    config: Config,
+    objects: SurgeObjects | None,
+    own_namespace: str,
+    now_seconds: int,
+) -> dict[str, Emptying]:
+    """Return by removable node what would empty it; *objects*: see ClusterInput."""
+    names = frozenset(removal.node for removal in plan.removals)
+    now, surge = Now(now_seconds), None
+    if objects is not None and config.surges:
+        surge_input = SurgeInput(
+            cluster=cluster,
+            plan=plan,
+            config=config,
+            objects=objects,
+            records=MoveRecords(),
+            leader="",
+            own_namespace=own_namespace,
+            now_seconds=now_seconds,
+        )
+        surge = SurgeContext(surge_input, names)
+    on: dict[str, list[Pod]] = {name: [] for name in names}
+    for name, pod in occupying(cluster, now, names):
+        on[name].append(pod)
+    return {name: _emptying(pods, surge, now) for name, pods in on.items()}
+
+
+def _emptying(pods: Iterable[Pod], surge: SurgeContext | None, now: Now) -> Emptying:
+    moves = completing = turnover = 0
+    staying: list[Blocker] = []
+    for pod in pods:
+        if surge is not None and _can_be_moved(surge, pod):
+            moves += 1
+        elif reasons := long_lived_reasons((pod,), now):
+            staying.append(reasons[0])
+        elif pod.owner_kind == JOB or pod.ties.completes:
+            completing += 1
+        else:
+            turnover += 1
+    return Emptying(
+        moves=None if surge is None else moves,
+        completing=completing,
+        turnover=turnover,
+        staying=tuple(staying),
+    )
+
+
+def _can_be_moved(surge: SurgeContext, pod: Pod) -> bool:
+    return not any(blocker.reason in LASTING for blocker in surge.blockers(pod))

@@ -1,0 +1,123 @@
+"""What only the leader knows, as text: rate limits in force, moves, decisions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from cli.terminal import Table, say
+from controller.leader_report import Decision, LeaderFacts, Report
+from core.model.humanize import duration, plural
+from core.model.quantity import format_bytes, format_millis
+
+ROWS_SHOWN: Final = 10
+"""Rows of each table; -o json has the others."""
+NOT_YET_KNOWN: Final[Mapping[str, str]] = {
+    "unneededTime": "for how long nodes have been candidates",
+    "stabilizationWindow": "peak demand",
+    "cooldown.delayAfterPending": "which pods were unschedulable before",
+    "budgets.window": "marks of nodes that have been removed since",
+    "reserve.lookback": "how many pods to expect",
+}
+"""Description of the fact whose time span a setting defines."""
+
+
+def write(report: Report, now_seconds: int, out: Console) -> None:
+    """Write the facts of the leader."""
+    facts = report.facts
+    if facts is None:
+        return
+    say(out, "", Table("known to the leader", "", rows=_rows(facts, now_seconds), left=(0, 1)))
+    if facts.moves:
+        moves = [
+            (one.deployment, one.pod, one.node, one.step, _left(one.deadline_seconds, now_seconds))
+            for one in facts.moves
+        ]
+        headings = "surge move of", "pod", "from node", "step", "deadline"
+        _table(headings, moves, out)
+    decisions = [
+        (
+            f"{_ago(one.at_seconds, now_seconds)} ago",
+            _action(one),
+            f"{one.kind} {one.name}",
+            one.reason,
+        )
+        for one in facts.decisions
+    ]
+    _table(("decided", "action", "object", "reason"), decisions, out)
+
+
+def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
+    """Write what the leader knows about one node."""
+    rows = [
+        ("delay", f"unneededTime ends in {_left(one.until_seconds, now_seconds)}")
+        for one in facts.delays
+        if one.node == node
+    ]
+    rows += [
+        ("skipped", f"for {_left(one.until_seconds, now_seconds)}: its mark could not be written")
+        for one in facts.skipped_nodes
+        if one.node == node
+    ]
+    rows += _limits(facts, now_seconds)
+    rows += [
+        (f"{_ago(one.at_seconds, now_seconds)} ago", f"{_action(one)}: {one.reason}")
+        for one in facts.decisions
+        if (one.kind, one.name) == ("Node", node)
+    ][:ROWS_SHOWN]
+    rows = rows or [("delay", "none: nothing that only the leader knows keeps it from a mark")]
+    say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
+
+
+def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+    if facts.leading_since_seconds is not None:
+        yield "leading for", _ago(facts.leading_since_seconds, now_seconds)
+    if facts.reconciled_at_seconds is not None:
+        yield "last reconciliation", f"{_ago(facts.reconciled_at_seconds, now_seconds)} ago"
+    if facts.stale_because:
+        yield "cannot reconcile", facts.stale_because
+    if delays := facts.delays:
+        nodes = plural(len(delays) + facts.delays_omitted, "node")
+        ends = [_left(one.until_seconds, now_seconds) for one in (delays[0], delays[-1])]
+        when = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+        yield "delays", f"unneededTime of {nodes} ends in {when}"
+    yield from _limits(facts, now_seconds)
+    for skipped in facts.skipped_nodes[:ROWS_SHOWN]:
+        wait = _left(skipped.until_seconds, now_seconds)
+        yield "skipped", f"{skipped.node} for {wait}: its mark could not be written"
+    for unknown in facts.not_yet_known:
+        about = NOT_YET_KNOWN.get(unknown.setting, "")
+        wait = _left(unknown.until_seconds, now_seconds)
+        yield "not yet known", f"{about} ({unknown.setting}): complete in {wait}".lstrip()
+
+
+def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+    """Yield what delays the marks of all nodes, or of the nodes of a reach."""
+    for cooldown in facts.cooldowns:
+        wait = _left(cooldown.until_seconds, now_seconds)
+        yield "cooldown", f"no new marks for {wait} ({cooldown.setting})"
+    for peak in facts.peaks[:ROWS_SHOWN]:
+        amount = f"{format_millis(peak.cpu_millis)} CPU, {format_bytes(peak.memory_bytes)} memory"
+        wait = _left(peak.until_seconds, now_seconds)
+        yield "peak demand", f"{amount} above current requests in {peak.reach}, for {wait}"
+
+
+def _action(one: Decision) -> str:
+    return one.action if one.written else f"{one.action} (only reported)"
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], out: Console) -> None:
+    if not rows:
+        return
+    say(out, "", Table(*headings, rows=rows[:ROWS_SHOWN], left=range(len(headings))))
+    if len(rows) > ROWS_SHOWN:
+        say(out, f"and {len(rows) - ROWS_SHOWN:,} more; -o json lists all of them")
+
+
+def _ago(at_seconds: int, now_seconds: int) -> str:
+    """Return the time since a moment, at least 0: the clocks of two machines may differ."""
+    return duration(max(0, now_seconds - at_seconds))
+
+
+def _left(until_seconds: int, now_seconds: int) -> str:
+    return duration(max(0, until_seconds - now_seconds))

@@ -1,0 +1,136 @@
+"""Read how Ebb runs in a live cluster: its leader, the leader's report and its configuration."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from cli.input.cluster_input import Installation, Leader, Running
+from controller.leader_report import PATH, REPORT_BYTES_MAX, Report
+from controller.names import CONFIG_KEY, CONFIG_MAP, LEASE
+from controller.stores.lease import LeaseStore
+from core.config.document import built_in, parse
+from core.config.settings import Config
+from core.edge import files
+from core.edge.decode.fields import unix_seconds
+from core.edge.kube import port_forward
+from core.edge.kube.client import Client, answered
+from core.model.errors import ConfigError, UnavailableError
+
+CALL_SECONDS_MAX: Final = 5.0
+HOLDERS_MAX: Final = 2
+"""Number of replicas that are asked: the holder of the Lease, and the leader that it names."""
+UNKNOWN: Final = "its delays, peaks, cooldowns, moves and decisions are unknown"
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_CONFIG_MAP: Final = msgspec.json.Decoder(_ConfigMap)
+_REPORT: Final = msgspec.json.Decoder(Report)
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What could not be read so far."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def cannot(self, what: str, fault: Exception) -> None:
+        """Record that something could not be read."""
+        problem = "; ".join(str(fault).splitlines())
+        self.problems.append(f"cannot read {what}: {problem}")
+
+
+async def read_running(
+    client: Client, installation: Installation
+) -> tuple[Running, Config, str | None]:
+    """Return how Ebb runs in the cluster, the configuration to use, and its source.
+
+    The configuration is that of the command line, the leader or the ConfigMap, or built in. The
+    source is None for the first and the last of these.
+    """
+    namespace, given, policy = installation
+    findings = _Findings()
+    leader = await _leader(client, namespace, findings)
+    config_map = f"ConfigMap {namespace}/{CONFIG_MAP}"
+    stored = await _stored(client, namespace, config_map, policy, findings)
+    report = None
+    if leader.holder:
+        port = (stored or Config()).controller.report_port
+        report = await _report(client, namespace, leader.holder, port, findings)
+    used, source = given, None
+    if used is None and report is not None:
+        used, source = _in_force(report, policy, findings), f"leader {report.identity}"
+    if used is None and stored is not None:
+        used, source = stored, config_map
+    if used is None:
+        used, source = built_in(policy), None
+    return Running(leader, report, tuple(findings.problems)), used, source
+
+
+def _in_force(report: Report, policy: str | None, findings: _Findings) -> Config | None:
+    """Return the configuration of the leader; None if this version cannot read it."""
+    try:
+        return parse(report.configuration, f"leader {report.identity}", policy)
+    except ConfigError as fault:
+        findings.cannot(f"the configuration of the leader (version {report.version})", fault)
+        return None
+
+
+async def _leader(client: Client, namespace: str, findings: _Findings) -> Leader:
+    """Read the Lease of the leader; a failure becomes `Leader.problem`, not an error."""
+    key = f"{namespace}/{LEASE}"
+    try:
+        found = await LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX).read()
+    except UnavailableError as fault:
+        findings.cannot(f"the Lease {key}", fault)
+        return Leader(lease=key, problem=str(fault))
+    if found is None:
+        return Leader(lease=key, problem="the Lease does not exist: no controller has run yet")
+    return Leader(
+        lease=key,
+        holder=found.holder,
+        renewed_seconds=unix_seconds(found.renewed),
+        duration_seconds=found.duration_seconds,
+    )
+
+
+async def _stored(
+    client: Client, namespace: str, name: str, policy: str | None, findings: _Findings
+) -> Config | None:
+    """Return the configuration in the ConfigMap; None if there is none that can be used."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
+    try:
+        raw = await client.find(path, seconds_max=CALL_SECONDS_MAX, tries_max=1)
+        if raw is None:
+            return None
+        content = (answered(_CONFIG_MAP, raw).data or {}).get(CONFIG_KEY, "")
+        return files.parse_config(content.encode(), f"{name}, {CONFIG_KEY}", policy)
+    except (ConfigError, UnavailableError) as fault:
+        findings.cannot(f"the {name}", fault)
+        return None
+
+
+async def _report(
+    client: Client, namespace: str, holder: str, port: int, findings: _Findings
+) -> Report | None:
+    """Return the report of the leader; a follower names the leader to ask instead."""
+    for _ in range(HOLDERS_MAX):
+        pod = holder.rpartition("_")[0] or holder
+        try:
+            raw = await port_forward.get(
+                client, namespace, pod, port, PATH, bytes_max=REPORT_BYTES_MAX
+            )
+            report = answered(_REPORT, raw)
+        except UnavailableError as fault:
+            findings.cannot(f"the report of the leader {pod}, so {UNKNOWN}", fault)
+            return None
+        if report.leading:
+            return report
+        if report.leader in ("", holder):
+            break
+        holder = report.leader
+    findings.problems.append(f"no replica leads at the moment, so {UNKNOWN}")
+    return None

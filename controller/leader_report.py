@@ -1,0 +1,254 @@
+"""Define the report of what only the leader knows, and build it from the leader's state.
+
+Times are in Unix seconds. docs/support-policy.md says when a field may change.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from controller.decisions import Decision as LoggedDecision
+from core.capacity.usable import Amount
+from core.config.settings import API_VERSION, Config
+from core.engine.leader_state import LeaderState, watched_until
+from core.engine.reconcile import PassResult
+from core.model.now import Now
+from core.surge.records import MoveRecord
+
+KIND: Final = "LeaderReport"
+PATH: Final = "/report"
+DELAYS_MAX: Final = 10_000
+"""Maximum number of nodes whose delay is reported; the delays that end first are reported."""
+REPORT_BYTES_MAX: Final = 8 * 1024**2
+"""Maximum size of a report that a client accepts."""
+
+
+class _Part(msgspec.Struct, rename="camel", kw_only=True):
+    """A part of the report."""
+
+
+class Delay(_Part):
+    """A candidate for removal that is not marked before its unneeded time ends."""
+
+    node: str
+    since_seconds: int
+    """Time since which the node has been a candidate without interruption."""
+    until_seconds: int
+    """First second in which the node can be marked."""
+
+
+class PeakDemand(_Part):
+    """Requests of a reach that were higher within `stabilizationWindow` than they are now."""
+
+    reach: str
+    """Name of the reach."""
+    cpu_millis: int
+    """Difference of the highest CPU requests to the current ones."""
+    memory_bytes: int
+    until_seconds: int
+    """Time at which the last sample above the current requests leaves the window."""
+
+
+class Cooldown(_Part):
+    """A time without new marks."""
+
+    setting: str
+    """Path of the setting that causes it."""
+    until_seconds: int
+
+
+class SkippedNode(_Part):
+    """A node that is skipped, because its mark could not be written."""
+
+    node: str
+    until_seconds: int
+
+
+class Move(_Part):
+    """A surge move in progress."""
+
+    deployment: str
+    """Namespace and name."""
+    pod: str
+    node: str
+    step: str
+    begun_seconds: int
+    deadline_seconds: int
+
+
+class Decision(_Part):
+    """A decision; see controller.decisions."""
+
+    at_seconds: int
+    kind: str
+    name: str
+    action: str
+    reason: str
+    written: bool
+
+
+class Unknown(_Part):
+    """A fact that a new leader does not know completely yet."""
+
+    setting: str
+    """Path of the setting whose time span the fact needs."""
+    until_seconds: int
+    """Time at which this leader has observed the cluster for the whole time span."""
+
+
+class LeaderFacts(_Part):
+    """What the leader has observed and decided since it started leading."""
+
+    leading_since_seconds: int | None = None
+    """Time of its first reconciliation; None before it."""
+    reconciled_at_seconds: int | None = None
+    stale_because: str | None = None
+    """Reason why its view of the cluster is too old to reconcile, or None."""
+    delays: list[Delay] = []
+    delays_omitted: int = 0
+    peaks: list[PeakDemand] = []
+    cooldowns: list[Cooldown] = []
+    skipped_nodes: list[SkippedNode] = []
+    moves: list[Move] = []
+    decisions: list[Decision] = []
+    """The last decisions, newest first."""
+    not_yet_known: list[Unknown] = []
+
+
+class Report(_Part):
+    """The answer of one replica; only the leader has facts."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    version: str = ""
+    """Version of Ebb."""
+    at_seconds: int = 0
+    identity: str = ""
+    """Identity of the replica that answers."""
+    leader: str = ""
+    """Identity of the leader as this replica knows it; empty if there is none."""
+    leading: bool = False
+    configuration: dict[str, Any] = {}
+    """Settings in force that differ from the defaults, in the form of the file."""
+    facts: LeaderFacts | None = None
+
+
+def facts_of(
+    last: PassResult | None,
+    *,
+    moves: Iterable[MoveRecord],
+    decisions: Sequence[LoggedDecision],
+    stale_because: str | None,
+    now_seconds: int,
+    delays_max: int = DELAYS_MAX,
+) -> LeaderFacts:
+    """Return the facts of a leader; *last* is its last reconciliation, or None before it."""
+    made = LeaderFacts(
+        stale_because=stale_because,
+        moves=[_move(one) for one in sorted(moves, key=lambda one: one.deployment_key)],
+        decisions=[_decision(one) for one in reversed(decisions)],
+    )
+    if last is None:
+        return made
+    config, now = last.snapshot.config, Now(now_seconds)
+    delays = sorted(_delays(last, now_seconds), key=lambda one: (one.until_seconds, one.node))
+    return msgspec.structs.replace(
+        made,
+        leading_since_seconds=last.state.first_pass_at,
+        reconciled_at_seconds=last.at,
+        delays=delays[:delays_max],
+        delays_omitted=max(0, len(delays) - delays_max),
+        peaks=list(_peaks(last)),
+        cooldowns=list(_cooldowns(last, now_seconds)),
+        skipped_nodes=[
+            SkippedNode(node=name, until_seconds=until)
+            for name, until in sorted(last.state.skipped_until(now).items())
+        ],
+        not_yet_known=list(_not_yet_known(last.state, config, now_seconds)),
+    )
+
+
+def _delays(last: PassResult, now_seconds: int) -> Iterator[Delay]:
+    """Yield the candidates whose unneeded time has not passed; empty nodes need not wait."""
+    seconds, snapshot = last.snapshot.config.unneeded_time_seconds, last.snapshot
+    for node, since in last.state.candidates.items():
+        until = snapshot.policy_type.due_at(since, seconds)
+        if until > now_seconds and node in snapshot.non_empty_nodes:
+            yield Delay(node=node, since_seconds=since, until_seconds=until)
+
+
+def _peaks(last: PassResult) -> Iterator[PeakDemand]:
+    names = {one.key: one.name for one in last.snapshot.reaches.all}
+    window = last.snapshot.config.budgets.stabilization_window_seconds
+    for key, beyond in sorted(last.rate_limits.peak_excess.items()):
+        if beyond.cpu_millis or beyond.memory_bytes:
+            yield PeakDemand(
+                reach=names.get(key, key),
+                cpu_millis=beyond.cpu_millis,
+                memory_bytes=beyond.memory_bytes,
+                until_seconds=_last_above(last.state.peak.looks[key]) + window,
+            )
+
+
+def _last_above(samples: Sequence[tuple[int, Amount]]) -> int:
+    """Return the time of the last sample above the current requests."""
+    *earlier, current = samples
+    return max((at for at, _ in earlier), default=current[0])
+
+
+def _cooldowns(last: PassResult, now_seconds: int) -> Iterator[Cooldown]:
+    limits = last.rate_limits
+    for setting, until in (
+        ("cooldown.delayAfterAdd", limits.cooling_until),
+        ("cooldown.delayAfterPending", limits.pending_until),
+        ("markInterval", limits.mark_interval_until),
+    ):
+        if until is not None and until > now_seconds:
+            yield Cooldown(setting=setting, until_seconds=until)
+
+
+def _not_yet_known(state: LeaderState, config: Config, now_seconds: int) -> Iterator[Unknown]:
+    """Yield the settings whose time span is longer than this leader has observed the cluster."""
+    since, budgets = state.first_pass_at, config.budgets
+    if since is None:
+        return
+    spans = [
+        ("unneededTime", since + config.unneeded_time_seconds),
+        ("stabilizationWindow", since + budgets.stabilization_window_seconds),
+        ("cooldown.delayAfterPending", since + budgets.cooldown.delay_after_pending_seconds),
+        # Marks of nodes that have left are on no Node any more.
+        ("budgets.window", since + budgets.window_seconds),
+    ]
+    counting = state.arrivals.counting_since
+    counted = watched_until(state, budgets.reserve.window_seconds)
+    if counting is not None and counted is not None:
+        end = max(counted, counting + budgets.reserve.lookback_seconds)
+        spans.append(("reserve.lookback", end))
+    yield from (
+        Unknown(setting=setting, until_seconds=until)
+        for setting, until in spans
+        if until > now_seconds
+    )
+
+
+def _move(one: MoveRecord) -> Move:
+    return Move(
+        deployment=one.deployment_key,
+        pod=one.pod,
+        node=one.node,
+        step=one.step.value,
+        begun_seconds=one.begun,
+        deadline_seconds=one.deadline,
+    )
+
+
+def _decision(one: LoggedDecision) -> Decision:
+    return Decision(
+        at_seconds=one.at,
+        kind=one.kind,
+        name=one.name,
+        action=one.action,
+        reason=one.reason,
+        written=one.written,
+    )

@@ -1,0 +1,108 @@
+"""Decide whether anything may begin now: a mark, a surge move, an eviction, a NoSchedule mark.
+
+This is the only module that evaluates `schedule` and `pauseUntil`. The planner, surge moves,
+evictions and the writes to Nodes ask it. What begins needs a Permit, so code that forgets to ask
+does not type-check. Whatever has begun may finish, and marks may be released, at any time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from core.config.schedule import Window
+from core.config.settings import Config
+from core.model.humanize import timestamp
+from core.model.now import Now
+from core.model.reason import Blocker, Reason
+
+MERGED_MAX: Final = 16
+"""Maximum number of windows that follow one another without a gap and count as one."""
+
+PAUSED: Final = Reason(
+    "paused",
+    "Ebb is paused by `pauseUntil`. It begins no mark, no surge move and no eviction.",
+    "wait; or remove `pauseUntil` from the configuration",
+    "the time in `pauseUntil` has come",
+)
+CLOSED: Final = Reason(
+    "schedule",
+    "No window of `schedule` is open. Ebb begins no mark, no surge move and no eviction.",
+    "wait; or add a window to `schedule`",
+    "the next window opens",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The permission to begin something now; only `may_begin` gives it."""
+
+    until: int | None = field(default=None, compare=False)
+    """Unix second from which the permission must be asked for again; None if it never ends."""
+
+    @property
+    def blockers(self) -> Sequence[Blocker]:
+        """Return no reasons, as for a Refusal without any."""
+        return ()
+
+    def is_valid(self, now: Now) -> bool:
+        """Return whether the permission still holds."""
+        return self.until is None or now.before(self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reasons why nothing may begin now, at least one."""
+
+    blockers: Sequence[Blocker]
+
+    @property
+    def until(self) -> int | None:
+        """Return the Unix second before which nothing may begin; None if it is unknown."""
+        return max((one.until for one in self.blockers if one.until is not None), default=None)
+
+
+Beginning = Permit | Refusal
+ALWAYS: Final = Permit()
+"""The permission without `schedule` and `pauseUntil`."""
+
+
+def may_begin(config: Config, now: Now) -> Beginning:
+    """Return the permission to begin something now, or why nothing may begin."""
+    blockers = (*_paused(config, now), *_closed(config.schedule, now))
+    if blockers:
+        return Refusal(blockers)
+    until = _open_until(config.schedule, now.seconds)
+    if until is not None:
+        now.before(until)  # the answer may change then
+    return Permit(until)
+
+
+def _paused(config: Config, now: Now) -> Iterator[Blocker]:
+    until = config.pause_until_seconds
+    if until is not None and now.before(until):
+        yield Blocker(PAUSED, f"nothing begins until {timestamp(until)}", until=until)
+
+
+def _closed(windows: Sequence[Window], now: Now) -> Iterator[Blocker]:
+    at = now.seconds
+    if not windows or _open_until(windows, at) is not None:
+        return
+    starts = [start for one in windows if (start := one.next_start(at)) is not None]
+    if not starts:
+        yield Blocker(CLOSED, "no window opens again")
+    elif now.before(until := min(starts)):
+        yield Blocker(CLOSED, f"nothing begins until {timestamp(until)}", until=until)
+
+
+def _open_until(windows: Sequence[Window], at: int) -> int | None:
+    """Return until when windows are open without a gap; None if none is open at *at*.
+
+    After MERGED_MAX windows a further one may follow.
+    """
+    until: int | None = None
+    for _ in range(MERGED_MAX):
+        later = [end for one in windows if (end := one.open_until(until or at)) is not None]
+        if not later:
+            break
+        until = max(later)
+    return until

@@ -1,0 +1,271 @@
+"""Read a trace of instances with owners as a history: the instances of an app are a ReplicaSet.
+
+The format is that of the DLRM trace of 2025 (alibaba/clusterdata, cluster-trace-gpu-v2025). The
+trace has no nodes. The file instance_types.json beside it lists shapes of nodes with their prices,
+in the format of Karpenter's provider for kwok.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
+from core.edge.files import read_dump
+from core.model.errors import InvalidInputError
+from core.model.node import Node
+from core.model.pod import Pod
+from core.model.quantity import parse_quantity, whole
+from core.model.resources import Resources
+from core.model.workload import REPLICA_SET
+from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
+from sim.history.load import load_of
+from sim.simulated_load import DAY_MS, TICK_MS, SimulatedLoad, amount
+from sim.trace import rows
+
+TYPES_FILE: Final = "instance_types.json"
+TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+TYPES_BYTES_MAX: Final = 16 * 1024**2
+AMOUNT_MAX: Final = 10**6
+"""Highest number of cores, GiB or GPUs of an instance."""
+SECONDS_MAX: Final = 10**9
+HEAD: Final = {"apiVersion": API_VERSION, "kind": KIND}
+PRICE_PLACES: Final = 6
+"""Decimal places of a price."""
+SPARE: Final = Fraction(1, 10)
+"""Nodes at the start beyond those that first-fit decreasing fills: kube-scheduler packs worse."""
+MIB_PER_GIB: Final = 1024
+NOTES: Final = (
+    "the trace has no nodes: they are of the types in instance_types.json that fit every instance",
+    "instances with GPU fit on no such node",
+    "max_instance_per_node and requests for network cards are ignored",
+)
+
+
+class NodeType(NamedTuple):
+    """A shape of nodes."""
+
+    name: str
+    allocatable: Resources
+    price: Fraction
+    """Hourly price on demand."""
+
+
+class Instance(NamedTuple):
+    """A row of the trace; times in milliseconds."""
+
+    name: str
+    app: str
+    requests: Resources
+    created_ms: int | None
+    """None: before the start of the trace."""
+    scheduled_ms: int | None
+    deleted_ms: int | None
+    """None: after the end of the trace."""
+
+
+class _Requirement(msgspec.Struct):
+    key: str
+    values: list[str] = []
+
+
+class _Offering(msgspec.Struct, rename="pascal"):
+    price: float
+    requirements: list[_Requirement] = []
+
+
+class _Type(msgspec.Struct, rename="camel"):
+    name: str
+    offerings: list[_Offering]
+    architecture: str
+    operating_systems: list[str]
+    resources: dict[str, str]
+
+
+def is_trace(path: str) -> bool:
+    """Return whether the path is a trace of this format: a file, where others are folders."""
+    return Path(path).is_file()
+
+
+def read(path: str) -> ClusterHistory:
+    """Read the trace and the types. Raises: InvalidInputError with file and line."""
+    instances = list(_instances(Path(path)))
+    begins_ms = min((one.created_ms for one in instances if one.created_ms is not None), default=0)
+    times = (time for one in instances for time in (one.created_ms, one.deleted_ms))
+    ends_ms = max((time for time in times if time is not None), default=0)
+    types = node_types(path, instances)
+    first = [one.requests for one in instances if one.created_ms is None and _needs_no_gpu(one)]
+    chosen, count = min(
+        ((one, _packed(first, one.allocatable)) for one in types),
+        key=lambda choice: (choice[1] * choice[0].price, choice[0].name),
+    )
+    names = [chosen.name] * (count + -(-count * SPARE // 1)) + [one.name for one in types]
+    allocatable = {one.name: one.allocatable for one in types}
+    lifetimes = (
+        NodeLifetime(
+            node=Node(
+                name=f"node-{number:05}", allocatable=allocatable[name], labels={TYPE_LABEL: name}
+            ),
+            # The autoscaler can add nodes of every type, so a node of each type ends the history.
+            begins_ms=ends_ms if number >= len(names) - len(types) else begins_ms,
+            ends_ms=ends_ms,
+        )
+        for number, name in enumerate(names)
+    )
+    return check(
+        ClusterHistory(
+            source=path,
+            begins_ms=begins_ms,
+            ends_ms=ends_ms,
+            node_lifetimes=tuple(lifetimes),
+            pod_lifetimes=tuple(_lifetime(one, begins_ms) for one in instances),
+            notes=NOTES,
+            nodes_recorded=False,
+        )
+    )
+
+
+def load_of_days(path: str, days: int, config: Config) -> SimulatedLoad:
+    """Return the first days of the trace as a load. Raises: InvalidInputError."""
+    load = load_of(read(path), config).load
+    return replace(load, duration_ms=min(load.duration_ms, days * DAY_MS), tick_ms=TICK_MS)
+
+
+def with_prices(config: Config, path: str) -> Config:
+    """Return the configuration with the prices of the types, unless it has prices.
+
+    Raises: InvalidInputError.
+    """
+    if config.prices:
+        return config
+    return replace(config, prices=parse({**HEAD, "prices": prices(path)}, path).prices)
+
+
+def prices(path: str) -> list[dict[str, object]]:
+    """Return the entries of the setting `prices` for the types. Raises: InvalidInputError."""
+    types = node_types(path, list(_instances(Path(path))))
+    return [
+        {
+            "nodeSelector": {TYPE_LABEL: one.name},
+            "price": f"{float(one.price):.{PRICE_PLACES}f}",
+        }
+        for one in types
+    ]
+
+
+def node_types(path: str, instances: Iterable[Instance]) -> list[NodeType]:
+    """Return the types for Linux that fit every instance without GPU, by name.
+
+    Raises: InvalidInputError.
+    """
+    file = str(Path(path).with_name(TYPES_FILE))
+    try:
+        listed = msgspec.json.decode(read_dump(file, TYPES_BYTES_MAX), type=list[_Type])
+    except msgspec.MsgspecError as fault:
+        raise InvalidInputError(file, str(fault)) from fault
+    shapes = {one.requests for one in instances if _needs_no_gpu(one)}
+    found = [
+        NodeType(one.name, allocatable, price)
+        for one in listed
+        if (one.architecture, one.operating_systems) == ("amd64", ["linux"])
+        and all(shape.fits_in(allocatable := _allocatable(one, file)) for shape in shapes)
+        and (price := _on_demand(one)) is not None
+    ]
+    if not found or not shapes:
+        problem = "no type for linux and amd64 with an on-demand price fits every instance"
+        raise InvalidInputError(file, problem)
+    return sorted(found)
+
+
+def _on_demand(of: _Type) -> Fraction | None:
+    prices = [
+        one.price
+        for one in of.offerings
+        if any(each.values == ["on-demand"] for each in one.requirements) and one.price > 0
+    ]
+    return Fraction(str(min(prices))) if prices else None
+
+
+def _allocatable(of: _Type, file: str) -> Resources:
+    try:
+        cpu, memory, pods = (of.resources.get(name, "0") for name in ("cpu", "memory", "pods"))
+        return Resources(round(1000 * parse_quantity(cpu)), whole(memory), 0, whole(pods))
+    except InvalidInputError as fault:
+        raise InvalidInputError(f"{file}: {of.name}", fault.problem) from fault
+
+
+def _instances(path: Path) -> Iterator[Instance]:
+    for at, row in rows(path, "instance_sn"):
+        app = row.get("app_name") or ""
+        if not app:
+            raise InvalidInputError(f"{at}: app_name", "missing")
+        cpu, memory, gpu = (
+            _number(row, f"{name}_request", at, AMOUNT_MAX) or 0
+            for name in ("cpu", "memory", "gpu")
+        )
+        created, scheduled, deleted = (
+            _milliseconds(row, f"{name}_time", at)
+            for name in ("creation", "scheduled", "deletion")
+        )
+        if created is not None and deleted is not None and deleted < created:
+            raise InvalidInputError(f"{at}: deletion_time", "is before creation_time")
+        requests = amount(round(1000 * cpu), round(MIB_PER_GIB * memory), round(1000 * gpu))
+        yield Instance(row["instance_sn"], app, requests, created, scheduled, deleted)
+
+
+def _milliseconds(row: Mapping[str, str], field: str, at: str) -> int | None:
+    seconds = _number(row, field, at, SECONDS_MAX)
+    return None if seconds is None else round(1000 * seconds)
+
+
+def _number(row: Mapping[str, str], field: str, at: str, most: int) -> Fraction | None:
+    text = row.get(field) or ""
+    if not text:
+        return None
+    digits = text.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdecimal()) or Fraction(text) > most:
+        problem = f"{text!r:.40} is not a number from 0 to {most}"
+        raise InvalidInputError(f"{at}: {field}", problem)
+    return Fraction(text)
+
+
+def _needs_no_gpu(instance: Instance) -> bool:
+    return not instance.requests.extended
+
+
+def _lifetime(instance: Instance, begins_ms: int) -> PodLifetime:
+    created_ms = begins_ms if instance.created_ms is None else instance.created_ms
+    scheduled_ms = created_ms if instance.scheduled_ms is None else instance.scheduled_ms
+    pod = Pod(
+        namespace="work",
+        name=instance.name,
+        requests=instance.requests,
+        owner_kind=REPLICA_SET,
+        owner_name=instance.app,
+    )
+    return PodLifetime(
+        pod=pod,
+        begins_ms=created_ms,
+        bound_ms=max(scheduled_ms, created_ms),
+        ends_ms=instance.deleted_ms,
+    )
+
+
+def _packed(pods: Sequence[Resources], shape: Resources) -> int:
+    """Return how many nodes of a shape first-fit decreasing fills with these pods, at least 1."""
+    least = min((pod.cpu_millis for pod in pods), default=0)
+    full, open_nodes = 0, [shape]
+    for pod in sorted(pods, key=lambda one: (-one.cpu_millis, -one.memory_bytes)):
+        index = next((i for i, free in enumerate(open_nodes) if pod.fits_in(free)), None)
+        if index is None:
+            open_nodes.append(shape)
+            index = len(open_nodes) - 1
+        open_nodes[index] -= pod
+        if open_nodes[index].cpu_millis < least:
+            del open_nodes[index]
+            full += 1
+    return full + sum(free != shape for free in open_nodes) or 1

@@ -1,0 +1,62 @@
+"""Simulate the scale-in of the load `wide`: how many nodes are left, with Ebb and with rivals.
+
+`python -m tests.bench.bench_wide FILE [--thresholds PERCENT]` reads a file of tests/e2e/wide.py.
+Times are thirty times those of the live loop, so all timers have their defaults. The fewest nodes
+are those for which a solver finds an assignment of the pods that remain.
+"""
+
+import argparse
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from core.config.thresholds import Thresholds
+from sim import scenario
+from sim.scenario import MANAGED_SURGE, MOST_ALLOCATED, OWN, SURGE
+from tests.bench.bench_ratios import RIVALS
+from tests.bench.fewest_nodes import fewest_nodes
+from tests.e2e.live import Load
+from tests.e2e.wide import SCALE_IN, remaining, wide
+from tests.support.simulated import begin_ms, simulated
+
+SLOWER: Final = 30
+TICK_MS: Final = 10_000
+MINUTES: Final = (40, 120, 200)
+"""Times after the scale-in; Karpenter's benchmark allows 40 minutes."""
+MS_PER_MINUTE: Final = 60_000
+
+
+def slower(load: Load) -> Load:
+    """Return the load with the times of a real cluster."""
+    events = (replace(one, second=SLOWER * one.second) for one in load.events)
+    return replace(load, events=tuple(events), seconds=SLOWER * load.seconds)
+
+
+def main() -> None:
+    """Search for the fewest nodes, then simulate each setup."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--thresholds", type=int, default=95, metavar="PERCENT")
+    asked = parser.parse_args()
+    load = slower(wide(asked.file))
+    bound, fewest = fewest_nodes(remaining(asked.file), load.shape)
+    print(f"lower bound by requests: {bound} nodes; the solver finds {fewest}", flush=True)
+    share = Fraction(asked.thresholds, 100)
+    given = replace(OWN, thresholds=Thresholds(cpu=share, memory=share))
+    simulated_load = replace(simulated(load), tick_ms=TICK_MS)
+    scaled_ms = begin_ms(load) + round(1000 * SLOWER * SCALE_IN)
+    times = ", ".join(f"{minutes} min" for minutes in MINUTES)
+    print(f"{'':40} nodes after {times}; Pending pod-seconds, pods moved")
+    for one in (MOST_ALLOCATED, *RIVALS, MANAGED_SURGE, SURGE):
+        result = scenario.run(one, simulated_load, seed=1, wire=False, given=given)
+        left = [
+            next(s.nodes for s in result.samples if s.at_ms >= scaled_ms + at * MS_PER_MINUTE)
+            for at in MINUTES
+        ]
+        shown = ", ".join(f"{nodes} ({nodes / fewest:.2f})" for nodes in left)
+        print(f"{one.name:40} {shown}; {result.pending_ms // 1000}, {result.moved}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

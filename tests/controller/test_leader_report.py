@@ -1,0 +1,205 @@
+"""The leader's report: what it contains, and how it is served on a real socket."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+import orjson
+import pytest
+
+from controller.decisions import DECISIONS_MAX, REASON_CHARACTERS_MAX, DecisionLog
+from controller.leader_report import PATH, LeaderFacts, Report, facts_of
+from controller.report_server import CACHE_SECONDS, HOST, LIMITS, ReportServer
+from core.config.document import parse
+from core.config.settings import API_VERSION, KIND, Config
+from core.edge import http
+from core.engine.leader_state import LeaderState
+from core.engine.reconcile import PassResult, reconcile
+from core.model.cluster import Cluster
+from core.surge.records import MoveRecord
+from tests.support.builders import node, pod
+from tests.support.clock import FakeClock
+
+NOW = 1_767_225_600
+DOCUMENT = {
+    "apiVersion": API_VERSION,
+    "kind": KIND,
+    "unneededTime": "10m",
+    "stabilizationWindow": "5m",
+    "reserve": {"window": "1m", "lookback": "2m"},
+    "budgets": {"window": "1m"},
+    "cooldown": {"delayAfterAdd": "3m", "delayAfterPending": "0s"},
+}
+CONFIG = parse(DOCUMENT, "test")
+NODES = [node(name, 4000, 4000) for name in ("a", "b", "c")]
+PODS = [pod("p1", "a", 100, 100), pod("p2", "b", 100, 100), pod("big", "c", 3000, 3000)]
+
+
+def reconciled(pods: Any = PODS, nodes: Any = NODES, last: PassResult | None = None) -> PassResult:
+    now = NOW if last is None else last.at + 60
+    state = LeaderState() if last is None else last.state
+    return reconcile(Cluster.of(nodes, pods), CONFIG, state, now)
+
+
+def facts(last: PassResult | None, now: int = NOW, **changed: Any) -> LeaderFacts:
+    given = {"moves": [], "decisions": [], "stale_because": None, **changed}
+    return facts_of(last, now_seconds=now, **given)
+
+
+class TestFacts:
+    def test_delays_end_after_unneeded_time(self) -> None:
+        found = facts(reconciled())
+        assert [(one.node, one.since_seconds, one.until_seconds) for one in found.delays] == [
+            ("a", NOW, NOW + 601),
+            ("b", NOW, NOW + 601),
+            ("c", NOW, NOW + 601),
+        ]
+        assert facts(reconciled(), NOW + 601).delays == []
+
+    def test_delays_omit_empty_nodes(self) -> None:
+        assert [one.node for one in facts(reconciled(PODS[1:])).delays] == ["b", "c"]
+
+    def test_delays_are_bounded(self) -> None:
+        found = facts(reconciled(), delays_max=2)
+        assert [one.node for one in found.delays] == ["a", "b"]
+        assert found.delays_omitted == 1
+
+    def test_peak_lasts_until_window_has_passed(self) -> None:
+        first = reconciled()
+        second = reconciled(PODS[:2], last=first)
+        peaks = facts(second, NOW + 60).peaks
+        assert {(one.cpu_millis, one.until_seconds) for one in peaks} == {(3000, NOW + 300)}
+        assert facts(first).peaks == []
+
+    def test_cooldown_ends_with_delay_after_add(self) -> None:
+        first = reconciled(nodes=NODES[:2], pods=PODS[:2])
+        second = reconciled(last=first)
+        (cooldown,) = facts(second, NOW + 60).cooldowns
+        assert cooldown.setting == "cooldown.delayAfterAdd"
+        assert cooldown.until_seconds == NOW + 60 + 180
+
+    @pytest.mark.parametrize(
+        ("after", "settings"),
+        [
+            (
+                0,
+                ["unneededTime", "stabilizationWindow", "budgets.window", "reserve.lookback"],
+            ),
+            (61, ["unneededTime", "stabilizationWindow", "reserve.lookback"]),
+            (121, ["unneededTime", "stabilizationWindow"]),
+            (301, ["unneededTime"]),
+            (601, []),
+        ],
+    )
+    def test_new_leader_names_what_it_does_not_know_yet(
+        self, after: int, settings: list[str]
+    ) -> None:
+        found = facts(reconciled(), NOW + after)
+        assert [one.setting for one in found.not_yet_known] == settings
+        assert found.leading_since_seconds == NOW
+
+    def test_facts_are_empty_before_first_reconciliation(self) -> None:
+        found = facts(None, stale_because="nodes are unknown")
+        assert found == LeaderFacts(stale_because="nodes are unknown")
+
+    def test_moves_name_deployment_and_step(self) -> None:
+        record = MoveRecord(
+            namespace="shop", deployment="web", uid="u", original=2, raised=3, pod="web-1",
+            pod_uid="pu", node="a", leader="me", begun=NOW - 5, deadline=NOW + 600,
+        )  # fmt: skip
+        (move,) = facts(reconciled(), moves=[record]).moves
+        assert (move.deployment, move.pod, move.node) == ("shop/web", "web-1", "a")
+        assert (move.step, move.deadline_seconds) == ("recorded", NOW + 600)
+
+
+class TestDecisions:
+    def test_log_keeps_last_decisions_with_bounded_reasons(self) -> None:
+        log = DecisionLog(FakeClock(NOW))
+        for number in range(DECISIONS_MAX + 5):
+            log.record("Node", f"n{number}", "DrainMarked", "r" * 1000)
+        assert len(log.entries) == DECISIONS_MAX
+        assert log.entries[-1].name == f"n{DECISIONS_MAX + 4}"
+        assert len(log.entries[0].reason) == REASON_CHARACTERS_MAX
+        assert log.entries[0].at == NOW
+
+    def test_reported_write_is_added_once_until_it_disappears(self) -> None:
+        log = DecisionLog(FakeClock(NOW))
+        write = ("n", "DrainMarked", "the cluster can do without it")
+        for batch in ([write], [write], [], [write]):
+            log.observe(batch)
+        assert [one.written for one in log.entries] == [False, False]
+
+
+class _Replica:
+    """A replica of the controller that serves its report."""
+
+    def __init__(self) -> None:
+        self.clock, self.config = FakeClock(NOW), CONFIG
+        self.facts: LeaderFacts | None = None
+        self.built = 0
+        reports = ReportServer(
+            self.clock,
+            identity="me_1",
+            leader=lambda: "other_2",
+            config=lambda: self.config,
+            facts=self._facts,
+        )
+        self.server = http.Server(reports.app(), f"{HOST}:0", limits=LIMITS)
+
+    def _facts(self) -> LeaderFacts | None:
+        self.built += 1
+        return self.facts
+
+    async def get(self, path: str = PATH) -> tuple[int, bytes]:
+        url = f"http://{HOST}:{self.server.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.read()
+
+    async def report(self) -> Report:
+        status, body = await self.get()
+        assert status == 200
+        return msgspec.json.decode(body, type=Report)
+
+
+@pytest.fixture
+async def replica() -> AsyncIterator[_Replica]:
+    made = _Replica()
+    await made.server.start()
+    yield made
+    await made.server.stop()
+
+
+class TestServer:
+    async def test_follower_names_leader(self, replica: _Replica) -> None:
+        found = await replica.report()
+        assert (found.identity, found.leader, found.leading) == ("me_1", "other_2", False)
+        assert found.facts is None
+
+    async def test_leader_reports_facts_and_configuration(self, replica: _Replica) -> None:
+        replica.facts = facts(reconciled())
+        found = await replica.report()
+        assert (found.leading, found.facts) == (True, replica.facts)
+        assert found.at_seconds == NOW
+        assert parse(found.configuration, "report") == CONFIG
+
+    async def test_report_is_cached_briefly_and_follows_changed_configuration(
+        self, replica: _Replica
+    ) -> None:
+        await replica.report()
+        await replica.report()
+        assert replica.built == 1
+        replica.config = Config()
+        replica.clock.seconds += CACHE_SECONDS
+        defaults = {"apiVersion": API_VERSION, "kind": KIND, "policy": Config().policy}
+        assert (await replica.report()).configuration == defaults
+        assert replica.built == 2
+
+    async def test_server_has_no_other_resource(self, replica: _Replica) -> None:
+        assert (await replica.get("/"))[0] == 404
+        assert (await replica.get("/metrics"))[0] == 404
+
+    def test_report_names_units_and_kind(self) -> None:
+        found = orjson.loads(msgspec.json.encode(Report(facts=facts(reconciled()))))
+        assert (found["apiVersion"], found["kind"]) == (API_VERSION, "LeaderReport")
+        assert set(found["facts"]["delays"][0]) == {"node", "sinceSeconds", "untilSeconds"}
