@@ -140,6 +140,7 @@ class _Controller:
             self._metrics.watch_age.labels(kind.resource).set_function(age)
         self._client.count_request = self._metrics.count_request
         self._metrics.is_leading = lambda: self._elector.leading
+        self._client.count_request = self._metrics.count_request
         self._metrics.leader.set_function(self._metrics.is_leading)
 
     def _deletion_costs(self, clock: Clock) -> DeletionCosts:
