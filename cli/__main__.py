@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Final
 
 import click
@@ -20,12 +21,14 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "show which nodes are removable, and why the others are not",
     "explain": "explain why a node is removable or not, or where a pod can run",
     "status": "summarize nodes, marks, Pending pods, reasons and the leader",
-    "reasons": "list all reason codes with their meaning and fix",
+    "reasons": "list all reason codes, or explain some, with their meaning and fix",
     "config": "print the configuration schema, or validate a configuration",
     "migrate": "convert another tool's settings to a configuration",
     "release": "remove everything that Ebb has written; the only command that writes",
     "demo": "simulate one day of a cluster in five variants",
     "replay": "simulate a cluster's history under every mode and policy, and recommend one",
+    "completion": "print a script with which a shell completes commands and options",
+    "version": "show the version",
 }
 """One-line help of each command, in the order of the help.
 
@@ -33,6 +36,8 @@ The command NAME is the object `command` in the module cli.commands.NAME.
 """
 COMPLETE: Final = "_EBB_COMPLETE"
 """Environment variable by which a shell requests completions; its name follows click's rules."""
+PLUGIN: Final = "kubectl-ebb"
+"""Name of the program as a plugin of kubectl, which runs it as `kubectl ebb`."""
 FAULT: Final = 2
 ESCAPED: Final = "ebb-escaped"
 """Error handler that escapes characters which the encoding of standard output does not have."""
@@ -55,13 +60,7 @@ class _Commands(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:  # noqa: FBT001 click's
     if requested:
-        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 rarely needed
-
-        try:
-            version_text = version("kube-ebb")
-        except PackageNotFoundError:
-            version_text = "(version unknown: run from a tree that is not installed)"
-        click.echo(f"ebb {version_text}")
+        ctx.invoke(import_module("cli.commands.version").command)
         ctx.exit()
 
 
@@ -85,8 +84,8 @@ def ebb() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ebb` with the arguments *argv*; None means those of the process.
 
-    Returns the exit code: 0; 2 after an error, which is one line on standard error; 130 after
-    Ctrl-C. A command line that is not valid is an error too.
+    Returns the exit code: 0; 1 after findings, with --exit-code; 2 after an error, which is one
+    line on standard error; 130 after Ctrl-C. A command line that is not valid is an error too.
     """
     if sys.stderr is None:  # the parent process has closed it
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 open while the command runs
@@ -123,7 +122,7 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     if requested := environment.get(COMPLETE):
         return shell_complete(ebb, {"obj": environment}, "ebb", COMPLETE, requested)
     try:
-        with ebb.make_context("ebb", arguments, obj=environment) as context:
+        with ebb.make_context(_name(), arguments, obj=environment) as context:
             ebb.invoke(context)
     except click.exceptions.Exit as exited:
         return exited.exit_code
@@ -134,6 +133,11 @@ def _run(arguments: list[str], environment: Mapping[str, str]) -> int:
     except EbbError as fault:
         return _error(str(fault))
     return 0
+
+
+def _name() -> str:
+    """Return the name of the program as its user types it."""
+    return "kubectl ebb" if Path(sys.argv[0]).name == PLUGIN else "ebb"
 
 
 def _usage_error(fault: click.UsageError) -> int:

@@ -11,6 +11,7 @@ from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
+from cli.nodes import NodeRow
 from core.config.settings import Config
 from core.engine.plan import Plan
 from core.model.reason import Blocker
@@ -33,6 +34,15 @@ class Money(NamedTuple):
         return self.before - self.removed
 
 
+class View(NamedTuple):
+    """How a command shows the rows of its answer."""
+
+    label_columns: tuple[str, ...] = ()
+    """Labels of nodes that are shown as columns."""
+    sort_by: str = "order"
+    no_headers: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """Answer of `ebb plan`."""
@@ -48,6 +58,11 @@ class Planned:
     """Cost before and after the plan; None if no prices are configured."""
     refused: Sequence[Blocker]
     """Why nothing may begin now; empty if marks, moves and evictions may begin."""
+    now_seconds: int
+    """Time of the cluster that was read, in Unix seconds."""
+    rows: Sequence[NodeRow]
+    """The nodes of the plan."""
+    view: View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +81,14 @@ class PodExplained:
 
     answer: PodAnswer
     cluster_input: ClusterInput
+    now_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """Answer of `ebb reasons`: all reason codes."""
+    """Answer of `ebb reasons`: reason codes in the order of the answer."""
+
+    codes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from cli.answers import Answer, Planned, Reasons, Replayed, SettingsSchema
-from cli.input.overview import ClusterStatus
-from core.edge import files
+if TYPE_CHECKING:  # help must be fast
+    from cli.answers import Answer
 
 
 class Form(NamedTuple):
@@ -19,28 +18,34 @@ class Form(NamedTuple):
     module: str
     """Module of the format, imported when the format is requested."""
     help: str
-    of: tuple[type, ...] = ()
-    """Answer types that the format can write; empty: all."""
+    of: tuple[str, ...] = ()
+    """Names of the answer types that the format can write; empty: all."""
 
 
+FINDINGS: Final = 1
+"""Exit code of a command with findings, if --exit-code is given."""
 TABLE: Final = "table"
 FORMS: Final = (
     Form(TABLE, "cli.forms.text", "table: for people"),
+    Form("wide", "cli.forms.wide", "wide: a row for each node", of=("Planned",)),
     Form("json", "cli.forms.json", "json: for programs"),
+    Form("yaml", "cli.forms.yaml", "yaml: as json"),
+    Form("csv", "cli.forms.csv", "csv: as wide", of=("Planned",)),
+    Form("name", "cli.forms.name", "name: removable nodes", of=("Planned",)),
     Form(
         "markdown",
         "cli.forms.markdown",
         "markdown: the page in docs/",
-        of=(Reasons, SettingsSchema),
+        of=("Reasons", "SettingsSchema"),
     ),
-    Form("html", "cli.forms.html", "html: one self-contained page", of=(Replayed,)),
+    Form("html", "cli.forms.html", "html: one self-contained page", of=("Replayed",)),
 )
 
 
 def option(
-    answer: type, default: str = TABLE
+    answer: str, default: str = TABLE
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that selects the output format of *answer*."""
+    """Return the option that selects the output format of the answer type of that name."""
     forms = [form for form in FORMS if not form.of or answer in form.of]
     return click.option(
         "-o",
@@ -53,20 +58,33 @@ def option(
     )
 
 
-def print_answer(answer: Answer, form: str) -> None:
+def exit_code_option(help_text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option with which a command exits with FINDINGS."""
+    return click.option("--exit-code", is_flag=True, help=f"exit with {FINDINGS} {help_text}")
+
+
+def exit_if(found: bool) -> None:  # noqa: FBT001 a condition
+    """End the command with the exit code for findings."""
+    if found:
+        click.get_current_context().exit(FINDINGS)
+
+
+def print_answer(answer: "Answer", form: str) -> None:
     """Print an answer in the named format; the warnings of a table go to standard error."""
     text = _module(form).text(answer)
     # JSON has the warnings in its document.
-    if form == TABLE and isinstance(answer, Planned | ClusterStatus):
+    if form in (TABLE, "wide", "csv", "name"):
         from cli.terminal import printable  # noqa: PLC0415 not needed for JSON
 
-        for caveat in answer.caveats:
+        for caveat in getattr(answer, "caveats", ()):
             print(f"Warning: {printable(caveat.message)}", file=sys.stderr)
     sys.stdout.write(text)
 
 
-def write_answer(answer: Answer, form: str, path: str) -> None:
+def write_answer(answer: "Answer", form: str, path: str) -> None:
     """Write an answer to a file. Raises: InvalidInputError."""
+    from core.edge import files  # noqa: PLC0415 help must be fast
+
     files.write_text(path, _module(form).text(answer))
 
 

@@ -50,7 +50,8 @@ class Table:
     """Rows without borders; words are never broken, so that names can be copied.
 
     Text columns shrink in a narrow terminal, at most to their longest word. If that is not enough,
-    the table is wider than the terminal.
+    the last column moves below each row. Only a name that is wider than the terminal makes the
+    table wider.
     """
 
     def __init__(
@@ -67,6 +68,11 @@ class Table:
         self._headings, self._left, self._names_above = headings, left, names_above
         self._rows = [tuple(map(printable, row)) for row in rows]
 
+    def without_headings(self) -> "Table":
+        """Return the table without its headings; columns keep their order."""
+        none = [""] * len(self._headings)
+        return Table(*none, rows=self._rows, left=self._left, names_above=self._names_above)
+
     @property
     def width(self) -> int:
         """Return the width without any wrapping."""
@@ -79,12 +85,37 @@ class Table:
         if above:
             sizes[0] = cell_len(self._headings[0])
         sizes = self._fitted(sizes, width)
+        if not above and self._needs_last_below(sizes, width):
+            yield from self._lines_with_last_below(sizes[:-1], width)
+            return
         if any(self._headings):
             yield from self._row(self._headings, sizes)
         for cells in self._rows:
             if above:
                 yield cells[0]
             yield from self._row(("", *cells[1:]) if above else cells, sizes)
+
+    def _needs_last_below(self, sizes: Sequence[int], width: int) -> bool:
+        """Return whether the row fits the terminal only without its last column.
+
+        A name in the last column may not fit there, or the column may be too narrow for text.
+        """
+        last = len(sizes) - 1
+        if last not in self._left or not last or not any(self._headings):
+            return False
+        words = (word for row in self._rows for word in row[last].split())
+        longest = max(map(cell_len, words), default=0)
+        over = _width(sizes) > width >= _width(sizes[:-1])
+        return (over or sizes[last] < longest) and longest <= width - len(GAP)
+
+    def _lines_with_last_below(self, sizes: Sequence[int], width: int) -> Iterator[str]:
+        """Yield the lines with the last column below each row."""
+        *headings, below = self._headings
+        yield from self._row((*headings, ""), (*sizes, 0))
+        yield f"{GAP}{below}"
+        for *cells, last in self._rows:
+            yield from self._row((*cells, ""), (*sizes, 0))
+            yield from (f"{GAP}{line}" for line in _wrapped(last, width - len(GAP)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for number, line in enumerate(self.lines(options.max_width)):

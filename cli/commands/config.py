@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command("schema")
-@output.option(SettingsSchema, "json")
+@output.option("SettingsSchema", "json")
 def schema(form: str) -> None:
     """Print every setting; as JSON Schema by default, for editors and charts."""
     output.print_answer(SettingsSchema(), form)

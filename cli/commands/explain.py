@@ -30,7 +30,7 @@ def command() -> None:
 @command.command("node")
 @click.argument("name")
 @source.options
-@output.option(NodeExplained)
+@output.option("NodeExplained")
 def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
     """Show everything that decides whether one node is removable."""
     now = cluster_input.now_seconds(SystemClock())
@@ -49,17 +49,42 @@ def node(cluster_input: ClusterInput, /, name: str, form: str) -> None:
 
 
 @command.command("pod")
-@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("name", metavar="[NAMESPACE/]NAME")
 @source.options
-@output.option(PodExplained)
-def pod(cluster_input: ClusterInput, /, name: str, form: str) -> None:
+@click.option("-n", "--namespace", metavar="NAME", help="namespace of the pod")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="find the pod by its name in all namespaces"
+)
+@output.option("PodExplained")
+def pod(
+    cluster_input: ClusterInput,
+    /,
+    *,
+    name: str,
+    namespace: str | None,
+    all_namespaces: bool,
+    form: str,
+) -> None:
     """Show whether one pod is movable, and which nodes it could run on."""
-    answer = _explainer(cluster_input, cluster_input.now_seconds(SystemClock())).pod(name)
+    now = cluster_input.now_seconds(SystemClock())
+    if namespace is not None and "/" not in name:
+        name = f"{namespace}/{name}"
+    elif all_namespaces and "/" not in name:
+        name = _only_pod(name, cluster_input) or name
+    answer = _explainer(cluster_input, now).pod(name)
     if answer is None and "/" not in name:
         raise _without_namespace(name, cluster_input)
     if answer is None:
         raise _unknown("pod", name, [pod.key for pod in cluster_input.cluster.pods])
-    output.print_answer(PodExplained(answer=answer, cluster_input=cluster_input), form)
+    output.print_answer(
+        PodExplained(answer=answer, cluster_input=cluster_input, now_seconds=now), form
+    )
+
+
+def _only_pod(name: str, cluster_input: ClusterInput) -> str | None:
+    """Return the key of the only pod with this name in any namespace, or None."""
+    keys = [pod.key for pod in cluster_input.cluster.pods if pod.name == name]
+    return keys[0] if len(keys) == 1 else None
 
 
 def _explainer(cluster_input: ClusterInput, now_seconds: int) -> Explainer:
@@ -79,7 +104,7 @@ def _without_namespace(name: str, cluster_input: ClusterInput) -> InvalidInputEr
     ]
     hint = f"; did you mean {', '.join(same_name)}?" if same_name else ""
     return InvalidInputError(
-        f"pod {name}", f"the namespace is missing; allowed: NAMESPACE/NAME{hint}"
+        f"pod {name}", f"the namespace is missing; allowed: NAMESPACE/NAME, or -n{hint}"
     )
 
 

@@ -1,25 +1,30 @@
 """`ebb plan`: compute which nodes are removable together, and why the others are not."""
 
-from dataclasses import replace
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import click
 
 from cli import output
-from cli.answers import Money, Planned
-from cli.explain.caveats import caveats
-from cli.explain.emptying import emptying
 from cli.input import source
-from cli.input.cluster_input import ClusterInput
-from core.config.settings import Config
-from core.edge.clock import SystemClock
-from core.engine import reconcile
-from core.engine.beginning import may_begin
-from core.engine.plan import Plan
-from core.fields.value_types import SHARE_ALLOWED, read_share
-from core.model.cluster import Cluster
-from core.model.now import Now
-from core.policies.all import POLICIES
+
+if TYPE_CHECKING:  # help must be fast
+    from fractions import Fraction
+
+    from cli.input.cluster_input import ClusterInput
+
+
+def _policy(text: str) -> str:
+    from cli.plan import NAMES  # noqa: PLC0415 policies are slow to import
+
+    name: str = click.Choice(NAMES).convert(text, None, None)
+    return name
+
+
+def _policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names that a shell offers."""
+    from cli.plan import NAMES  # noqa: PLC0415
+
+    return [name for name in NAMES if name.startswith(incomplete)]
 
 
 def _count(text: str) -> int:
@@ -28,11 +33,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _share(text: str) -> Fraction:
-    try:
-        return read_share(text)
-    except ValueError as fault:
-        raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
+def _share(text: str) -> "Fraction":
+    from cli.plan import share  # noqa: PLC0415 settings are slow to import
+
+    return share(text)
 
 
 THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after the removals"
@@ -42,78 +46,58 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 @source.options
 @click.option(
     "--policy",
-    type=click.Choice([*POLICIES]),
+    type=_policy,
+    shell_complete=_policies,
+    metavar="NAME",
     help="use this policy instead of the configured one",
 )
 @click.option("--max-removals", type=_count, metavar="N", help="plan at most N removals")
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"CPU {THRESHOLD_HELP}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {THRESHOLD_HELP}")
-@output.option(Planned)
-def command(
-    cluster_input: ClusterInput,
+@click.option("-l", "--selector", metavar="LABELS", help="show only nodes that have these labels")
+@click.option(
+    "-L",
+    "--label-columns",
+    multiple=True,
+    metavar="KEY",
+    help="labels of nodes as columns, with commas or repeated; for -o wide and csv",
+)
+@click.option(
+    "--sort-by",
+    default="order",
+    metavar="COLUMN",
+    show_default=True,
+    help="order of the rows of -o wide, csv and name",
+)
+@click.option("--no-headers", is_flag=True, help="for -o wide and csv: print no headings")
+@output.exit_code_option("if a node is removable")
+@output.option("Planned")
+def command(  # noqa: PLR0913 one for each option
+    cluster_input: "ClusterInput",
     /,
+    *,
     max_removals: int | None,
-    max_cpu: Fraction | None,
-    max_memory: Fraction | None,
+    max_cpu: "Fraction | None",
+    max_memory: "Fraction | None",
+    selector: str | None,
+    label_columns: tuple[str, ...],
+    sort_by: str,
+    no_headers: bool,
+    exit_code: bool,
     form: str,
 ) -> None:
     """Show which nodes are removable together, and why the others are not; read-only."""
-    # Only the controller's leader knows how long nodes have been candidates. This command assumes
-    # that `unneededTime` has passed for all of them.
-    config = _limited(cluster_input.config, max_cpu, max_memory)
-    now = cluster_input.now_seconds(SystemClock())
-    plan = reconcile.plan(
-        cluster_input.cluster, config, removals_max=max_removals, now_seconds=now
-    )
-    answer = Planned(
-        plan=plan,
-        cluster_input=cluster_input,
-        config=config,
-        caveats=caveats(
-            cluster_input.cluster,
-            cluster_input.kinds,
-            config,
-            cluster_input.dump_time.running_nowhere,
-        ),
-        emptying=emptying(
-            cluster_input.cluster,
-            plan,
-            config,
-            cluster_input.surge_objects,
-            cluster_input.namespace,
-            now,
-        ),
-        money=_money(cluster_input.cluster, config, plan),
-        refused=may_begin(config, Now(now)).blockers,
+    from cli.answers import View  # noqa: PLC0415 the engine is slow to import
+    from cli.plan import planned  # noqa: PLC0415
+
+    columns = tuple(key for keys in label_columns for key in keys.split(",") if key)
+    answer = planned(
+        cluster_input,
+        removals_max=max_removals,
+        cpu=max_cpu,
+        memory=max_memory,
+        label_selector=selector,
+        view=View(columns, sort_by, no_headers),
     )
     output.print_answer(answer, form)
-
-
-def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
-    """Return the configuration with the thresholds of the command line.
-
-    `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
-    """
-    own = config.thresholds
-    thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
-    if thresholds == own:
-        return config
-    budgets = config.budgets
-    pools = tuple(
-        pool if pool.thresholds else replace(pool, release_thresholds=None)
-        for pool in budgets.pools
-    )
-    return replace(
-        config,
-        thresholds=thresholds,
-        release_thresholds=None,
-        budgets=replace(budgets, pools=pools),
-    )
-
-
-def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:
-    if not config.prices:
-        return None
-    prices = {node.name: config.price_of(node.labels) for node in cluster.nodes}
-    removed = (prices[removal.node] for removal in plan.removals)
-    return Money(sum(prices.values(), Fraction()), sum(removed, Fraction()))
+    output.exit_if(exit_code and bool(answer.plan.removals))

@@ -1,13 +1,26 @@
-"""`ebb reasons`: list every reason code; docs/reasons.md is its output."""
+"""`ebb reasons`: explain reason codes; docs/reasons.md is its output."""
+
+import difflib
+from collections.abc import Sequence
 
 import click
 
 from cli import output
 from cli.answers import Reasons
+from cli.explain.reasons import REASONS
+from core.model.errors import InvalidInputError
 
 
 @click.command("reasons")
-@output.option(Reasons)
-def command(form: str) -> None:
-    """List all reason codes with their meaning and the cheapest fix."""
-    output.print_answer(Reasons(), form)
+@click.argument("codes", metavar="[CODE]...", nargs=-1)
+@output.option("Reasons")
+def command(codes: Sequence[str], form: str) -> None:
+    """Explain reason codes with their meaning and the cheapest fix; without CODE, all of them."""
+    for code in codes:
+        if code not in REASONS:
+            near = difflib.get_close_matches(code, REASONS, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise InvalidInputError(f"reason {code}", f"unknown{meant} `ebb reasons` lists all")
+    if codes and form == "markdown":
+        raise click.UsageError("-o markdown: prints all codes, so it takes no CODE")
+    output.print_answer(Reasons(tuple(codes) or tuple(REASONS)), form)

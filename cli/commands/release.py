@@ -10,6 +10,7 @@ import click
 from cli.input import source
 from cli.terminal import printable
 from core.edge import files
+from core.edge.kube.target import Overrides
 from core.model.errors import InvalidInputError
 from core.model.humanize import plural
 
@@ -48,6 +49,7 @@ def command(  # noqa: PLR0913 one for each option
     context: str | None,
     config: str | None,
     ebb_namespace: str,
+    overrides: Overrides,
 ) -> None:
     """Remove what Ebb has written on nodes and pods, and nothing else.
 
@@ -77,7 +79,7 @@ def command(  # noqa: PLR0913 one for each option
     names = None if everything else frozenset(nodes)
     actions = release.Actions(progress.connected, progress.passes, progress.tell)
     request = release.Request(names, taint_key)
-    connecting = Client.connect(path, context)
+    connecting = Client.connect(path, context, overrides=overrides)
     asyncio.run(release.release(connecting, configuration, actions, ebb_namespace, request))
     print(progress.summary())
 

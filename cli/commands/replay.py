@@ -6,7 +6,6 @@ from typing import Any, Final
 import click
 
 from cli import output
-from cli.answers import Replayed
 from cli.input import source
 
 DAYS_MAX: Final = 60
@@ -87,7 +86,7 @@ FOLDER: Final = click.Path()
 @click.option(
     "--recommend", type=FOLDER, metavar="FILE", help="also write the recommended configuration"
 )
-@output.option(Replayed)
+@output.option("Replayed")
 def command(form: str, **given: Any) -> None:  # noqa: ANN401 options of several types
     """Simulate a cluster's history under every mode and policy; read-only."""
     from cli import replay  # noqa: PLC0415 slow to import

@@ -1,23 +1,30 @@
 """`ebb status`: summarize the cluster, its marks and the leader."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from cli import output
-from cli.input import overview, source
-from cli.input.cluster_input import ClusterInput
-from core.edge.clock import SystemClock
+from cli.input import source
+
+if TYPE_CHECKING:  # help must be fast
+    from cli.input.cluster_input import ClusterInput
 
 
 @click.command("status")
 @source.options
-@output.option(overview.ClusterStatus)
-def command(cluster_input: ClusterInput, /, form: str) -> None:
+@output.exit_code_option("if no replica leads, or a mark is overdue or has a wrong taint")
+@output.option("ClusterStatus")
+def command(cluster_input: "ClusterInput", /, *, exit_code: bool, form: str) -> None:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
     Pending pods that fit on no node (pendingPods.unschedulable in -o json) do not include
     DaemonSet pods, pods that Ebb cannot evaluate, and pods with a priority below -10: Ebb
     searches no node for them.
     """
-    output.print_answer(
-        overview.summarize(cluster_input, cluster_input.now_seconds(SystemClock())), form
-    )
+    from cli.input import overview  # noqa: PLC0415 the engine is slow to import
+    from core.edge.clock import SystemClock  # noqa: PLC0415
+
+    status = overview.summarize(cluster_input, cluster_input.now_seconds(SystemClock()))
+    output.print_answer(status, form)
+    output.exit_if(exit_code and status.needs_attention)

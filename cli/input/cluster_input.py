@@ -44,6 +44,13 @@ class Leader:
     duration_seconds: int = 0
     problem: str | None = None
 
+    def leads(self, now_seconds: int) -> bool:
+        """Return whether a replica holds the Lease and has renewed it in time."""
+        renewed = self.renewed_seconds
+        return bool(self.holder) and (
+            renewed is not None and now_seconds - renewed <= self.duration_seconds
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

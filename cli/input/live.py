@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
 from cli.input.running import read_running
@@ -24,6 +24,7 @@ from core.edge.decode.kinds import (
 )
 from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import ABSENT, Listed, Part
+from core.edge.kube.target import Overrides
 from core.model.cluster import Cluster
 from core.model.node import Node
 from core.model.pod import Pod
@@ -53,8 +54,20 @@ Lists = dict[AnyKind, Listed]
 """Objects read so far, by kind."""
 
 
+class Connecting(NamedTuple):
+    """How to connect to an API server; see `Client.connect`."""
+
+    kubeconfig: str | None
+    context: str | None
+    overrides: Overrides
+
+    async def client(self) -> Client:
+        """Connect. Raises: as `Client.connect`."""
+        return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
+
+
 async def read(
-    kubeconfig: str | None, context: str | None, installation: Installation, progress: TextIO
+    connecting: Connecting, installation: Installation, progress: TextIO
 ) -> ClusterInput:
     """List the cluster, and read how Ebb runs there.
 
@@ -67,7 +80,7 @@ async def read(
     """
     lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
     async with (
-        await Client.connect(kubeconfig, context) as client,
+        await connecting.client() as client,
         progress_shown(lists, progress),
     ):
         running, used, source = await read_running(client, installation)
@@ -83,7 +96,7 @@ async def read(
         cluster=cluster,
         config=used,
         config_from=source,
-        where=f"live cluster, {kubeconfig or 'in-cluster access'}",
+        where=f"live cluster, {connecting.kubeconfig or 'in-cluster access'}",
         target=client.target,
         running=running,
         not_read=not_read,

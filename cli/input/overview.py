@@ -76,6 +76,14 @@ class ClusterStatus:
     now_seconds: int
 
     @property
+    def needs_attention(self) -> bool:
+        """Return whether no replica leads, or marks are overdue or have wrong taints."""
+        leader = self.cluster_input.leader
+        leaderless = leader is not None and not leader.leads(self.now_seconds)
+        wrong = any(one.overdue or not one.taints_correct for one in self.marked)
+        return leaderless or wrong or bool(self.left_over_taints)
+
+    @property
     def counts(self) -> tuple[Count, ...]:
         """Return how many nodes are in each state; a node may be in several."""
         marked = self.marked

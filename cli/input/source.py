@@ -1,31 +1,28 @@
-"""Read the cluster that the command line selects: a live one, or dumps (files with objects)."""
+"""The options that select a cluster; `cli.input.reader` reads it."""
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
-from core.config.document import built_in
-from core.edge import files
-from core.edge.decode.dump import COMMAND, from_dumps
-from core.edge.decode.dump_time import DumpTime
 from core.edge.kube.names import NAMESPACE
+from core.edge.kube.target import Overrides
 from core.model.errors import InvalidInputError
-from core.surge.facts import with_moves
-from core.surge.records import MoveRecords
+
+# Help must be fast, so this module imports neither settings nor decoders.
 
 IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 """Environment variable that every container in a cluster has."""
+_DURATION: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8}(?:\.\d{1,3})?)s?)?")
 FILE: Final = click.Path(allow_dash=True)
 """Path that shells complete; whether the file exists is checked when it is read."""
-OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
-WHERE: Final = ("from_file", "kubeconfig", "context")
-"""Options that become arguments of `read`."""
+WHERE: Final = (
+    "from_file", "kubeconfig", "context", "ebb_namespace", "config", "overrides",
+)  # fmt: skip
+"""Options that become arguments of `reader.read`."""
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
@@ -40,18 +37,17 @@ def options(command: Command) -> Command:
     @click.pass_obj
     @wraps(command)
     def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
-        where = {name: given.pop(name) for name in WHERE}
-        namespace, path = given.pop("ebb_namespace"), given.pop("config")
-        policy = given.pop("policy", None)
-        # Read only once: the file may be a pipe.
-        config = files.read_config(path, policy) if path else None
-        installation = Installation(namespace, config, policy)
-        cluster_input = read(environment, **where, installation=installation)
-        if path:
-            cluster_input = replace(cluster_input, config_from=path)
-        command(cluster_input, **given)
+        # Settings and decoders are slow to import.
+        from cli.input import reader  # noqa: PLC0415
 
-    help_text = f"a dump written by `{COMMAND}`, plain or gzipped; - is standard input; repeatable"
+        where = {name: given.pop(name) for name in WHERE}
+        where["policy"] = given.pop("policy", None)
+        command(reader.read(environment, reader.Where(**where)), **given)
+
+    help_text = (
+        "a dump: objects from `kubectl get KINDS -A -o json`, plain or gzipped; - is standard "
+        "input; repeatable"
+    )
     from_file = click.option(
         "--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text
     )
@@ -59,23 +55,53 @@ def options(command: Command) -> Command:
 
 
 def live_options(command: Command) -> Command:
-    """Add the options of a command that needs a live cluster."""
-    for name, metavar, help_text in (
+    """Add the options of a command that needs a live cluster.
+
+    The command receives `overrides` instead of the options that replace parts of the kubeconfig.
+    """
+
+    @wraps(command)
+    def wrapped(*values: Any, **given: Any) -> None:  # noqa: ANN401 by option
+        user, groups = given.pop("as_user"), given.pop("as_groups")
+        if groups and user is None:
+            raise click.UsageError("--as-group: needs --as")
+        overrides = Overrides(user, groups, given.pop("request_timeout"))
+        command(*values, overrides=overrides, **given)
+
+    for names, metavar, kind, help_text in (
+        (("--request-timeout",), "30s", _seconds, "timeout of each call; default: that of Ebb"),
+        (("--as-group", "as_groups"), "GROUP", None, "group to impersonate; repeatable"),
+        (("--as", "as_user"), "USER", None, "user to impersonate"),
         (
-            "--config",
+            ("--config",),
             "FILE",
+            FILE,
             "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in",
         ),
-        ("--context", "NAME", "context of the kubeconfig; default: its current context"),
+        (("--context",), "NAME", None, "context of the kubeconfig; default: its current context"),
         (
-            "--kubeconfig",
+            ("--kubeconfig",),
             "FILE",
+            FILE,
             "read a live cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster access)",
         ),
     ):
-        kind = FILE if metavar == "FILE" else None
-        command = click.option(name, type=kind, metavar=metavar, help=help_text)(command)
-    return command
+        several = "as_groups" in names
+        option = click.option(*names, type=kind, metavar=metavar, multiple=several, help=help_text)
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a duration as in kubectl; a number without a unit is seconds.
+
+    Raises: BadParameter.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise click.BadParameter(f"{text!r:.80}; allowed: a duration such as 30s or 1m30s")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def installed(command: Command) -> Command:
@@ -83,57 +109,6 @@ def installed(command: Command) -> Command:
     help_text = f"namespace of Ebb; default {NAMESPACE}"
     return click.option("--ebb-namespace", default=NAMESPACE, metavar="NAME", help=help_text)(
         command
-    )
-
-
-def read(
-    environment: Environment,
-    *,
-    from_file: Sequence[str],
-    kubeconfig: str | None,
-    context: str | None,
-    installation: Installation,
-) -> ClusterInput:
-    """Read the cluster that the command line selects.
-
-    Raises: EbbError (any subclass); UsageError for options that contradict each other.
-    """
-    live_only = [f"--{name}" for name, given in
-                 (("kubeconfig", kubeconfig), ("context", context)) if given]  # fmt: skip
-    if from_file and live_only:
-        raise click.UsageError(f"{live_only[0]}: not allowed with --from-file")
-    if from_file:
-        return _read_dumps(from_file, installation)
-    path = kubeconfig_of(kubeconfig, environment, OR_A_DUMP)
-    # Importing the client takes longer than making a plan.
-    import asyncio  # noqa: PLC0415
-
-    from cli.input import live  # noqa: PLC0415
-
-    return asyncio.run(live.read(path, context, installation, sys.stderr))
-
-
-def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInput:
-    config = installation.config or built_in(installation.policy)
-    named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
-    unreadable: list[str] = []
-    time = DumpTime()
-    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
-    if not config.surges:
-        surge = None
-    if surge is not None:
-        none = MoveRecords()
-        cluster = with_moves(cluster, surge, none, none, installation.namespace)
-    report_unreadable(unreadable, sys.stderr)
-    where = ", ".join(name for name, _ in named_dumps)
-    return ClusterInput(
-        cluster=cluster,
-        config=config,
-        where=where,
-        kinds=kinds,
-        dump_time=time,
-        namespace=installation.namespace,
-        surge_objects=surge,
     )
 
 

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -143,7 +143,7 @@ def _fields(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
     return [(str(key.value), value) for key, value in node.value]
 
 
-def as_yaml(document: Mapping[str, Any]) -> str:
+def as_yaml(document: Mapping[str, Any] | Sequence[Any]) -> str:
     """Format a document so that `parse_yaml` can read it."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=CONFIG_BYTES_MAX)
 

@@ -44,6 +44,24 @@ def duration(seconds: int) -> str:
     return f"{seconds} s"
 
 
+def age(seconds: int) -> str:
+    """Format a duration as kubectl does in tables: 90s, 5m30s, 3h20m, 3d2h, 200d."""
+    # Source: HumanDuration in k8s.io/apimachinery/pkg/util/duration.
+    seconds = max(0, seconds)
+    for below, unit, name, smaller, rest in (
+        (2 * MINUTE, 1, "s", 1, ""),
+        (10 * MINUTE, MINUTE, "m", 1, "s"),
+        (3 * HOUR, MINUTE, "m", 1, ""),
+        (8 * HOUR, HOUR, "h", MINUTE, "m"),
+        (2 * DAY, HOUR, "h", 1, ""),
+        (8 * DAY, DAY, "d", HOUR, "h"),
+    ):
+        if seconds < below:
+            more = seconds % unit // smaller if rest else 0
+            return f"{seconds // unit}{name}" + (f"{more}{rest}" if more else "")
+    return f"{seconds // DAY}d"
+
+
 def timestamp(unix_seconds: int, now_seconds: int | None = None) -> str:
     """Format a time in UTC, and its distance from now if *now_seconds* is given."""
     try:

@@ -413,7 +413,7 @@ class TestNames:
             (
                 "pod",
                 "c1",
-                "namespace is missing; allowed: NAMESPACE/NAME; did you mean shop/c1?",
+                "namespace is missing; allowed: NAMESPACE/NAME, or -n; did you mean shop/c1?",
             ),
             (
                 "pod",
@@ -692,9 +692,11 @@ class TestFixes:
 
 def test_pod_name_without_namespace_is_rejected_with_suggestion(path: str) -> None:
     done = ebb("explain", "pod", "a1", "--from-file", path)
-    told = (
-        b"ebb: pod a1: the namespace is missing; allowed: NAMESPACE/NAME; did you mean shop/a1?\n"
-    )
+    told = b"ebb: pod a1: the namespace is missing; allowed: NAMESPACE/NAME, or -n; "
+    told += b"did you mean shop/a1?\n"
     assert (done.returncode, done.stderr) == (2, told)
     done = ebb("explain", "pod", "no-such", "--from-file", path)
-    assert done.stderr == b"ebb: pod no-such: the namespace is missing; allowed: NAMESPACE/NAME\n"
+    assert (
+        done.stderr
+        == b"ebb: pod no-such: the namespace is missing; allowed: NAMESPACE/NAME, or -n\n"
+    )

@@ -8,6 +8,7 @@ from typing import IO
 
 import orjson
 import pytest
+import yaml
 
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, without_warnings
 
@@ -68,9 +69,12 @@ class TestImports:
         assert "click" in found  # shows that the names of modules were printed
         assert not found & HEAVY
 
-    @pytest.mark.parametrize("asked", ["--help", "--version"])
-    def test_help_and_version_do_not_import_pydantic(self, asked: str) -> None:
-        assert "pydantic" not in imported(asked)
+    @pytest.mark.parametrize(
+        "asked", [["--help"], ["--version"], ["version"], ["plan", "--help"], ["status", "--help"]]
+    )
+    def test_help_and_version_import_no_settings_and_no_engine(self, asked: list[str]) -> None:
+        found = imported(*asked)
+        assert not found & {"pydantic", "msgspec", "yaml", "rich", "core.engine", "core.config"}
 
     @pytest.mark.parametrize("command", [["plan"], ["status"], ["explain", "pod", "shop/c1"]])
     def test_commands_import_no_client_when_cluster_is_read_from_dump(
@@ -87,12 +91,74 @@ class TestImports:
         assert ours == {"cli.__main__", "core.model", "core.model.errors"}
 
 
+class TestConventions:
+    """The conventions of kubectl."""
+
+    def test_version_is_option_and_command(self) -> None:
+        asked = [ebb(one) for one in ("version", "--version")]
+        assert {done.returncode for done in asked} == {0}
+        assert len({done.stdout for done in asked}) == 1
+        assert asked[0].stdout.startswith(b"ebb ")
+
+    def test_usage_names_kubectl_when_program_is_its_plugin(self, tmp_path: Path) -> None:
+        plugin = tmp_path / "kubectl-ebb"
+        plugin.write_text("import sys; from cli.__main__ import main; sys.exit(main())")
+        done = subprocess.run(
+            [sys.executable, plugin, "plan", "--no"],
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+        assert done.returncode == 2
+        assert b"Usage: kubectl ebb plan" in done.stderr
+
+    @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+    def test_completion_script_is_printed(self, shell: str) -> None:
+        done = ebb("completion", shell)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"_EBB_COMPLETE" in done.stdout
+
+    def test_reasons_explains_named_codes(self) -> None:
+        done = ebb("reasons", "no-room", "headroom", "-o", "json")
+        assert [one["code"] for one in orjson.loads(done.stdout)] == ["no-room", "headroom"]
+        done = ebb("reasons", "no-rom")
+        told = b"ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all\n"
+        assert (done.returncode, done.stderr) == (2, told)
+
+    @pytest.mark.parametrize("command", [["status"], ["explain", "pod", "shop/c1"]])
+    def test_yaml_has_fields_of_json(self, command: list[str], path: str) -> None:
+        given = [*command, "--from-file", path, "-o"]
+        found = yaml.safe_load(ebb(*given, "yaml").stdout)
+        document = orjson.loads(ebb(*given, "json").stdout)
+        assert found.keys() == document.keys()
+        assert found["units"] == document["units"]
+        assert isinstance(document["time"], int)
+
+    def test_exit_code_is_1_for_findings_only_if_asked(self, path: str) -> None:
+        given = ("plan", "--from-file", path)
+        assert ebb(*given).returncode == 0
+        found = orjson.loads(ebb(*given, "-o", "json").stdout)["removals"]
+        assert ebb(*given, "--exit-code").returncode == (1 if found else 0)
+        assert ebb(*given, "--max-removals", "0", "--exit-code").returncode == 0
+
+    def test_pod_is_found_by_namespace_option_or_in_all_namespaces(self, path: str) -> None:
+        for given in (["c1", "-n", "shop"], ["c1", "-A"], ["shop/c1", "-n", "other"]):
+            done = ebb("explain", "pod", *given, "--from-file", path, "-o", "json")
+            assert orjson.loads(done.stdout)["pod"] == "shop/c1"
+        done = ebb("explain", "pod", "c1", "-n", "other", "--from-file", path)
+        assert done.returncode == 2
+        assert b"pod other/c1: not found" in done.stderr
+
+
 class TestUnwritableOutput:
     COMMANDS = (
         ["--help"],
         ["plan", "--help"],
         ["plan", "--from-file", "DUMP"],
         ["plan", "--from-file", "DUMP", "-o", "json"],
+        ["plan", "--from-file", "DUMP", "-o", "csv"],
+        ["plan", "--from-file", "DUMP", "-o", "wide"],
         ["explain", "pod", "shop/c1", "--from-file", "DUMP"],
         ["status", "--from-file", "DUMP"],
         ["reasons", "-o", "markdown"],
@@ -178,10 +244,12 @@ class TestCompletion:
         ("words", "offered"),
         [
             (["re"], ["reasons", "release", "replay"]),
+            (["completion", ""], ["bash", "fish", "zsh"]),
+            (["plan", "--policy", "Ex"], ["ExcessNodes"]),
             (["explain", ""], ["node", "pod"]),
             (["config", ""], ["schema", "validate"]),
             (["plan", "--max-"], ["--max-removals", "--max-cpu", "--max-memory"]),
-            (["reasons", "-o", ""], ["table", "json", "markdown"]),
+            (["reasons", "-o", ""], ["table", "json", "yaml", "markdown"]),
             (["plan", "-o", "j"], ["json"]),
         ],
     )

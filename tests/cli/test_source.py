@@ -237,6 +237,33 @@ class TestLive:
         assert json.loads(done.stdout)["source"] == f"live cluster, {kubeconfig}"
         assert api.count("list")
 
+    async def test_user_and_group_of_command_line_are_impersonated(
+        self, api: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        given = ("--as", "ann", "--as-group", "dev", "--request-timeout", "30s")
+        await seen(capsys, kubeconfig, "plan", *given)
+        headers = ("Impersonate-User", "Impersonate-Group")
+        asked = {tuple(call.headers[name] for name in headers) for call in api.calls}
+        assert asked == {("ann", "dev")}
+
+    @pytest.mark.parametrize(
+        ("given", "problem"),
+        [
+            (["--as-group", "dev"], "--as-group: needs --as"),
+            (["--request-timeout", "soon"], "'soon'; allowed: a duration such as 30s or 1m30s"),
+        ],
+    )
+    async def test_invalid_connection_option_is_rejected(
+        self,
+        kubeconfig: str,
+        capsys: pytest.CaptureFixture[str],
+        given: list[str],
+        problem: str,
+    ) -> None:
+        code, _, err = await run(capsys, "plan", "--kubeconfig", kubeconfig, *given)
+        assert code == 2
+        assert err.rstrip().endswith(problem)
+
 
 class TestContexts:
     @pytest.fixture

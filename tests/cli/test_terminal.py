@@ -71,7 +71,8 @@ def test_table_contains_every_word_once_and_unbroken(
     rows: list[tuple[list[str], int, list[str]]], width: int
 ) -> None:
     table = made(*((" ".join(a), str(n), " ".join(b)) for a, n, b in rows))
-    shown = sorted(" ".join(list(table.lines(width))[1:]).split())
+    words = " ".join(table.lines(width)).split()
+    shown = sorted(word for word in words if word not in {"name", "number", "text"})
     assert shown == sorted(word for a, n, b in rows for word in (*a, str(n), *b))
 
 

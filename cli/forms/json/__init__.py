@@ -20,24 +20,25 @@ from core.config.schema import schema
 
 def text(answer: Answer) -> str:
     """Return an answer as indented JSON."""
-    return orjson.dumps(_document(answer), option=orjson.OPT_INDENT_2).decode() + "\n"
+    return orjson.dumps(document(answer), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def _document(answer: Answer) -> dict[str, Any] | list[Any]:
-    document: dict[str, Any] | list[Any]
+def document(answer: Answer) -> dict[str, Any] | list[Any]:
+    """Return the fields of an answer."""
+    found: dict[str, Any] | list[Any]
     match answer:
         case Planned():
-            document = plan.document(answer)
+            found = plan.document(answer)
         case NodeExplained():
-            document = explain.node(answer)
+            found = explain.node(answer)
         case PodExplained():
-            document = explain.pod(answer)
+            found = explain.pod(answer)
         case ClusterStatus():
-            document = status.document(answer)
-        case Reasons():
-            document = explain.codes()
+            found = status.document(answer)
+        case Reasons(codes):
+            found = explain.codes(codes)
         case SettingsSchema():
-            document = schema()
+            found = schema()
         case Replayed():
-            document = replay.document(answer)
-    return document
+            found = replay.document(answer)
+    return found

@@ -21,7 +21,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "NodeExplanation",
-        **leader.origin(explained.cluster_input),
+        **leader.origin(explained.cluster_input, explained.now_seconds),
         "knownToLeader": leader.about_node(facts, answer.node.name),
         "node": answer.node.name,
         "verdict": verdict(answer),
@@ -102,7 +102,7 @@ def pod(explained: PodExplained) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "PodExplanation",
-        **leader.origin(explained.cluster_input),
+        **leader.origin(explained.cluster_input, explained.now_seconds),
         "pod": one.key,
         "node": one.node,
         "pending": one.node is None,
@@ -123,8 +123,6 @@ def pod(explained: PodExplained) -> dict[str, Any]:
     }
 
 
-def codes() -> list[dict[str, str]]:
-    """Return all reason codes as a JSON document."""
-    return [
-        {"code": code, **_texts(with_placeholders(reason))} for code, reason in REASONS.items()
-    ]
+def codes(codes: Iterable[str]) -> list[dict[str, str]]:
+    """Return reason codes as a JSON document."""
+    return [{"code": code, **_texts(with_placeholders(REASONS[code]))} for code in codes]

@@ -1,6 +1,6 @@
 """How Ebb runs in a live cluster, as JSON."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -9,11 +9,21 @@ from cli.terminal import printable
 from controller.leader_report import LeaderFacts
 from core.edge.kube.target import Target
 
+UNITS: Final = {
+    "cpu": "millicores",
+    "memory": "bytes",
+    "price": "unit of the configuration",
+    "time": "Unix seconds",
+}
+"""Unit of each quantity in a document."""
 
-def origin(cluster_input: ClusterInput) -> dict[str, Any]:
-    """Return the sources of the cluster and the configuration, and what could not be read."""
+
+def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
+    """Return units, time and sources of the answer, and what could not be read."""
     config_from = cluster_input.config_from
     return {
+        "units": UNITS,
+        "time": now_seconds,
         "source": printable(cluster_input.where),
         "cluster": _target(cluster_input.target) if cluster_input.target else None,
         "configuration": config_from and printable(config_from),

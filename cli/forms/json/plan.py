@@ -29,7 +29,7 @@ def document(answer: Planned) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
-        **leader.origin(answer.cluster_input),
+        **leader.origin(answer.cluster_input, answer.now_seconds),
         "policy": plan.policy,
         **_rule(answer),
         "usability": _derived(plan),

@@ -15,7 +15,7 @@ def document(status: ClusterStatus) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "Status",
-        **leader.origin(cluster_input),
+        **leader.origin(cluster_input, status.now_seconds),
         **leader.running(cluster_input),
         "counts": {field: count for field, _, count in status.counts},
         "before": plan_json.totals(plan.before),

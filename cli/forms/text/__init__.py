@@ -32,8 +32,8 @@ def _write(answer: Answer, out: Console) -> None:
             explain.write_pod(answer, out)
         case ClusterStatus():
             status.write(answer, out)
-        case Reasons():
-            explain.write_codes(out)
+        case Reasons(codes):
+            explain.write_codes(codes, out)
         case SettingsSchema():
             _write_settings(out)
         case Replayed():

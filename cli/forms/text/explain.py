@@ -62,9 +62,9 @@ def write_pod(explained: PodExplained, out: Console) -> None:
         say(out, Table("rejected by", "nodes", rows=rows))
 
 
-def write_codes(out: Console) -> None:
-    """Write every reason code with its meaning and fix."""
-    reasons = map(with_placeholders, REASONS.values())
+def write_codes(codes: Sequence[str], out: Console) -> None:
+    """Write reason codes with their meaning and fix."""
+    reasons = [with_placeholders(REASONS[code]) for code in codes]
     rows = ((reason.code, reason.meaning, reason.fix) for reason in reasons)
     say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
 

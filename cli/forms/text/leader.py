@@ -7,7 +7,7 @@ from rich.console import Console
 
 from cli.terminal import Table, say
 from controller.leader_report import Decision, LeaderFacts, Report
-from core.model.humanize import duration, plural
+from core.model.humanize import age, plural
 from core.model.quantity import format_bytes, format_millis
 
 ROWS_SHOWN: Final = 10
@@ -115,9 +115,9 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], out: Console)
 
 
 def _ago(at_seconds: int, now_seconds: int) -> str:
-    """Return the time since a moment, at least 0: the clocks of two machines may differ."""
-    return duration(max(0, now_seconds - at_seconds))
+    """Return the age of a moment, at least 0: the clocks of two machines may differ."""
+    return age(now_seconds - at_seconds)
 
 
 def _left(until_seconds: int, now_seconds: int) -> str:
-    return duration(max(0, until_seconds - now_seconds))
+    return age(until_seconds - now_seconds)

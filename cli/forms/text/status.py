@@ -11,7 +11,7 @@ from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
 from cli.terminal import Table, say
-from core.model.humanize import duration
+from core.model.humanize import age, duration
 
 MARKS_SHOWN: Final = 20
 ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
@@ -70,7 +70,7 @@ def _leader(leader: Leader, now_seconds: int) -> str:
 
 def _ages(status: ClusterStatus) -> str:
     ages = [_age(status, one.since) for one in status.marked if one.since is not None]
-    known = [f"oldest {duration(max(ages))}, youngest {duration(min(ages))}"] if ages else []
+    known = [f"oldest {age(max(ages))}, youngest {age(min(ages))}"] if ages else []
     unknown = len(status.marked) - len(ages)
     return ", ".join([*known, *([f"{unknown} of unknown age"] if unknown else [])])
 
@@ -92,7 +92,7 @@ def _marks(status: ClusterStatus) -> Table:
         (
             one.effect,
             one.node,
-            duration(_age(status, one.since)) if one.since is not None else "-",
+            age(_age(status, one.since)) if one.since is not None else "-",
             _deadline(one, status.now_seconds),
             f"{one.pods_left:,}",
             one.protection.value,
@@ -106,7 +106,7 @@ def _marks(status: ClusterStatus) -> Table:
 def _deadline(one: MarkStatus, now_seconds: int) -> str:
     if one.details is None:
         return "unknown"
-    return "overdue" if one.overdue else f"in {duration(one.details.deadline - now_seconds)}"
+    return "overdue" if one.overdue else age(one.details.deadline - now_seconds)
 
 
 def _reasons(status: ClusterStatus) -> Table:

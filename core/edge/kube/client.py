@@ -24,7 +24,7 @@ from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
 from core.edge.kube.credentials import BEARER, FromPlugin, Pair, follow_token
-from core.edge.kube.target import Target
+from core.edge.kube.target import Overrides, Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -110,6 +110,8 @@ class Client:
         """Sessions with a previous client certificate, whose watches may still be open."""
         if plugin is not None:
             plugin.reconnect = self._use_certificate
+        self.request_seconds: float | None = None
+        """Timeout of each call, instead of the default of the call; 0 means the longest."""
         self.target = target or Target(str(api.configuration.host))
         api.user_agent = USER_AGENT
         # Decompression of a large list costs more than it saves inside a cluster. Outside, where
@@ -122,12 +124,13 @@ class Client:
         paths: str | None,
         context: str | None = None,
         clock: Clock = SystemClock(),  # noqa: B008 it has no state
+        overrides: Overrides = kubeconfig.NO_OVERRIDES,
     ) -> "Client":
         """Connect with a kubeconfig, or without one with the service account files of a pod.
 
-        *paths* and *context* are those of `kubeconfig.load`; *clock* decides when credentials of a
-        plugin expire. Raises: InvalidInputError if the file or the context does not exist, the
-        file is not a kubeconfig, or its plugin returns no credentials.
+        *paths*, *context* and *overrides* are those of `kubeconfig.load`; *clock* decides when
+        credentials of a plugin expire. Raises: InvalidInputError if the file or the context does
+        not exist, the file is not a kubeconfig, or its plugin returns no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
         plugin: FromPlugin | None = None
@@ -138,24 +141,28 @@ class Client:
                     client_configuration=settings
                 )
                 file: Path | None = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+                headers = kubeconfig.impersonation(overrides.as_user())
             else:
-                access = await kubeconfig.load(paths, context)
+                access = await kubeconfig.load(paths, context, overrides)
                 await config.load_kube_config_from_dict(  # type: ignore[no-untyped-call]
                     access.document, client_configuration=settings
                 )
-                # Headers of the session, because a default header of the package has one value.
-                settings.client_session_kwargs = {"headers": access.impersonation}
+                headers = access.impersonation
                 file, target = access.token_file, access.target
                 if access.plugin_run is not None:
                     plugin = FromPlugin(access.plugin_run, clock)
+            # Headers of the session, because a default header of the package has one value.
+            settings.client_session_kwargs = {"headers": headers}
             if file is not None:
                 follow_token(file, settings)
-            return cls(client.ApiClient(settings), plugin=plugin, target=target)
+            made = cls(client.ApiClient(settings), plugin=plugin, target=target)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
                 problem = f"{problem} Outside a cluster, give --kubeconfig FILE"
             raise InvalidInputError(paths or "in-cluster configuration", problem) from fault
+        made.request_seconds = overrides.request_seconds
+        return made
 
     async def __aenter__(self) -> Self:
         return self
@@ -341,6 +348,8 @@ class Client:
             prepared = await self._api.param_serialize(
                 method, path, None, given, headers, body, auth_settings=[BEARER]
             )
+            if self.request_seconds is not None:
+                seconds_max = self.request_seconds or WATCH_SECONDS
             answer = await self._api.call_api(*prepared, _request_timeout=seconds_max)
             code = str(answer.response.status)
         except ApiException as fault:

@@ -15,12 +15,15 @@ import yaml
 
 from core.edge.kube import plugin
 from core.edge.kube.shape import FILES, LISTS, check_chosen, checked
-from core.edge.kube.target import Target
+from core.edge.kube.target import Overrides, Target
 from core.model.errors import InvalidInputError
 
 BYTES_MAX: Final = 1024 * 1024
 """Maximum size of a file, as in client-go."""
 
+IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+"""Fields of a user that select whom to impersonate."""
+NO_OVERRIDES: Final = Overrides()
 HEADER_SIGNS: Final = "!#$&'*+^`|"
 """Characters in header names that are not escaped; "%" is escaped, as in client-go."""
 
@@ -42,7 +45,9 @@ class Access:
     """Headers of every call for impersonation; a name may occur several times."""
 
 
-async def load(kubeconfig: str, context: str | None) -> Access:
+async def load(
+    kubeconfig: str, context: str | None, overrides: Overrides = NO_OVERRIDES
+) -> Access:
     """Read *kubeconfig*, one or several files as in $KUBECONFIG.
 
     Raises: InvalidInputError if a file, context, server or the plugin's credentials are missing,
@@ -63,10 +68,14 @@ async def load(kubeconfig: str, context: str | None) -> Access:
     chosen = _named(whole, "context", whole["current-context"])
     cluster = _named(whole, "cluster", chosen["cluster"])
     user = _named(whole, "user", chosen.get("user"))
+    if overrides.user is not None:
+        # As kubectl does, the impersonation of the command line replaces that of the file.
+        user = {name: one for name, one in user.items() if name not in IMPERSONATION}
+        user |= overrides.as_user()
     run = await _run_plugin(user, cluster)
     file = None if "auth-provider" in user else user.get("tokenFile")
     target = Target(cluster["server"], whole["current-context"], chosen["cluster"])
-    return Access(target, whole, Path(file) if file else None, run, _impersonation(user))
+    return Access(target, whole, Path(file) if file else None, run, impersonation(user))
 
 
 async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.PluginRun | None:
@@ -81,7 +90,7 @@ async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugi
     return run
 
 
-def _impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+def impersonation(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the headers for impersonation.
 
     Source: client-go/transport/round_trippers.go; the package does not support them.

@@ -1,6 +1,21 @@
-"""Name the API server that a client calls."""
+"""Name the API server that a client calls, and what replaces parts of its kubeconfig."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+
+class Overrides(NamedTuple):
+    """What a command line uses instead of a part of the kubeconfig or of the default settings."""
+
+    user: str | None = None
+    """User to impersonate."""
+    groups: tuple[str, ...] = ()
+    """Groups to impersonate; they need a user."""
+    request_seconds: float | None = None
+    """Timeout of each call; 0 means five minutes, None the default."""
+
+    def as_user(self) -> dict[str, Any]:
+        """Return the fields of a user in a kubeconfig that impersonate the user and the groups."""
+        return {} if self.user is None else {"as": self.user, "as-groups": list(self.groups)}
 
 
 class Target(NamedTuple):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.model.humanize import duration, plural, timestamp
+from core.model.humanize import DAY, HOUR, age, duration, plural, timestamp
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,16 @@ def test_timestamp_is_unix_seconds_when_no_calendar_has_it(
     seconds: int, now: int | None, written: str
 ) -> None:
     assert timestamp(seconds, now) == written
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"), (0, "0s"), (119, "119s"), (120, "2m"), (330, "5m30s"), (600, "10m"),
+        (3 * HOUR - 1, "179m"), (3 * HOUR, "3h"), (3 * HOUR + 1200, "3h20m"), (8 * HOUR, "8h"),
+        (2 * DAY - 1, "47h"), (2 * DAY, "2d"), (3 * DAY + 2 * HOUR, "3d2h"), (8 * DAY, "8d"),
+        (200 * DAY, "200d"),
+    ],
+)  # fmt: skip
+def test_age_is_formatted_as_by_kubectl(seconds: int, text: str) -> None:
+    assert age(seconds) == text

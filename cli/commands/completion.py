@@ -1,0 +1,20 @@
+"""`ebb completion SHELL`: print a script with which a shell completes commands and options."""
+
+import click
+from click.shell_completion import get_completion_class
+
+SHELLS = ("bash", "fish", "zsh")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for bash, fish or zsh.
+
+    In bash: source <(ebb completion bash)
+    """
+    found, root = get_completion_class(shell), ctx.find_root().command
+    if found is None:
+        raise click.UsageError(f"{shell}: not supported by this version of click")
+    click.echo(found(root, {}, "ebb", "_EBB_COMPLETE").source())

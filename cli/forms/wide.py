@@ -1,0 +1,5 @@
+"""A plan as a table of all nodes."""
+
+from cli.forms.rows import wide as text
+
+__all__ = ["text"]

@@ -1,0 +1,94 @@
+"""Read the cluster that the command line selects: a live one, or dumps (files with objects)."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+import click
+
+from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.source import kubeconfig_of
+from core.config.document import built_in
+from core.edge import files
+from core.edge.decode.dump import COMMAND, from_dumps
+from core.edge.decode.dump_time import DumpTime
+from core.edge.kube.target import Overrides
+from core.surge.facts import with_moves
+from core.surge.records import MoveRecords
+
+OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
+Environment = Mapping[str, str]
+
+
+class Where(NamedTuple):
+    """The values of the options that select a cluster and its configuration."""
+
+    from_file: Sequence[str]
+    kubeconfig: str | None
+    context: str | None
+    ebb_namespace: str
+    config: str | None
+    policy: str | None
+    """Policy that replaces the configured one; None if the command has no such option."""
+    overrides: Overrides
+    """Options that replace parts of the kubeconfig."""
+
+    @property
+    def live_only(self) -> list[str]:
+        """Return the given options that only a live cluster has."""
+        options = (
+            ("--kubeconfig", self.kubeconfig),
+            ("--context", self.context),
+            ("--as", self.overrides.user),
+            ("--request-timeout", self.overrides.request_seconds),
+        )
+        return [name for name, given in options if given]
+
+
+def read(environment: Environment, where: Where) -> ClusterInput:
+    """Read the cluster that the command line selects.
+
+    Raises: EbbError (any subclass); UsageError for options that contradict each other.
+    """
+    if where.from_file and (given := where.live_only):
+        raise click.UsageError(f"{given[0]}: not allowed with --from-file")
+    # Read only once: the file may be a pipe.
+    config = files.read_config(where.config, where.policy) if where.config else None
+    installation = Installation(where.ebb_namespace, config, where.policy)
+    if where.from_file:
+        found = _read_dumps(where.from_file, installation)
+    else:
+        path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)
+        # Importing the client takes longer than making a plan.
+        import asyncio  # noqa: PLC0415
+
+        from cli.input import live  # noqa: PLC0415
+
+        connecting = live.Connecting(path, where.context, where.overrides)
+        found = asyncio.run(live.read(connecting, installation, sys.stderr))
+    return replace(found, config_from=where.config) if where.config else found
+
+
+def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInput:
+    config = installation.config or built_in(installation.policy)
+    named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
+    unreadable: list[str] = []
+    time = DumpTime()
+    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    if not config.surges:
+        surge = None
+    if surge is not None:
+        none = MoveRecords()
+        cluster = with_moves(cluster, surge, none, none, installation.namespace)
+    report_unreadable(unreadable, sys.stderr)
+    where = ", ".join(name for name, _ in named_dumps)
+    return ClusterInput(
+        cluster=cluster,
+        config=config,
+        where=where,
+        kinds=kinds,
+        dump_time=time,
+        namespace=installation.namespace,
+        surge_objects=surge,
+    )

@@ -1,0 +1,176 @@
+"""One row for each node of a plan, for tables of nodes, CSV and names."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from core.config.settings import Config
+from core.engine.plan import Plan
+from core.engine.zones import ZONE_LABEL
+from core.marks.mark import EFFECT_OF, mark_of
+from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
+from core.model.node import Node
+
+TYPE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node of a plan."""
+
+    node: Node
+    order: int | None
+    """Position among the removals; None if the node is not removable."""
+    mark: str
+    """Effect of its mark, such as NoSchedule; empty if the node is not marked."""
+    pods: int
+    """Number of pods without DaemonSet and static pods."""
+    requested: Fraction
+    """Share of allocatable CPU or memory that all pods request, whichever is larger."""
+    price: Fraction | None
+    """Configured price; None if no entry of `prices` selects the node."""
+    pool: str
+    """Name of the pool; empty without pools."""
+    age_seconds: int | None
+    reasons: tuple[str, ...]
+    """Codes of the reasons why the node is not removable."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the node."""
+        return self.node.name
+
+    @property
+    def zone(self) -> str:
+        """Return the zone; empty without the label."""
+        return self.node.labels.get(ZONE_LABEL, "")
+
+    @property
+    def instance_type(self) -> str:
+        """Return the instance type; empty without the label."""
+        return next((self.node.labels[one] for one in TYPE_LABELS if one in self.node.labels), "")
+
+
+SORT_KEYS: Final[Mapping[str, Callable[[NodeRow], Any]]] = {
+    "order": lambda row: (row.order is None, row.order or 0),
+    "name": lambda row: row.name,
+    "pods": lambda row: row.pods,
+    "requested": lambda row: row.requested,
+    "price": lambda row: -(row.price or 0),
+    "age": lambda row: -(row.age_seconds or 0),
+    "pool": lambda row: row.pool,
+    "zone": lambda row: row.zone,
+    "type": lambda row: row.instance_type,
+}
+"""Sort key by the value of --sort-by; prices and ages are sorted in descending order."""
+
+
+def node_rows(plan: Plan, cluster: Cluster, config: Config, now_seconds: int) -> list[NodeRow]:
+    """Return a row for each node that the plan names, removable ones first."""
+    order = {removal.node: removal.order for removal in plan.removals}
+    reasons = {one.node: _codes(one.blockers) for one in plan.kept}
+    own = Counter(pod.node for pod in cluster.pods if pod.node and not pod.stays_with_node)
+    used = cluster.used()
+    rows = [
+        NodeRow(
+            node=node,
+            order=order.get(node.name),
+            mark=_effect(node),
+            pods=own[node.name],
+            requested=_share(used[node.name], node),
+            price=_price(node, config),
+            pool=_pool(node, config),
+            age_seconds=None
+            if node.created_seconds is None
+            else max(0, now_seconds - node.created_seconds),
+            reasons=reasons.get(node.name, ()),
+        )
+        for node in cluster.nodes
+        if node.name in order or node.name in reasons
+    ]
+    return sorted(rows, key=lambda row: (SORT_KEYS["order"](row), row.name))
+
+
+def _codes(blockers: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.code for one in blockers))
+
+
+def _effect(node: Node) -> str:
+    mark = mark_of(node.labels)
+    return EFFECT_OF[mark] if mark is not None else ""
+
+
+def _share(used: Any, node: Node) -> Fraction:  # noqa: ANN401 core.model.resources.Resources
+    whole = node.allocatable
+    pairs = (used.cpu_millis, whole.cpu_millis), (used.memory_bytes, whole.memory_bytes)
+    return max((Fraction(part, total) for part, total in pairs if total), default=Fraction())
+
+
+def _price(node: Node, config: Config) -> Fraction | None:
+    priced = any(
+        all(node.labels.get(key) == value for key, value in one.node_selector)
+        for one in config.prices
+    )
+    return config.price_of(node.labels) if priced else None
+
+
+def _pool(node: Node, config: Config) -> str:
+    pool = config.budgets.pool_of(node.labels)
+    return pool.name if pool else ""
+
+
+class Requirement(NamedTuple):
+    """One requirement of a label selector."""
+
+    key: str
+    values: frozenset[str] | None
+    """Values of which one is required; None: any value."""
+    negated: bool
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet the requirement."""
+        value = labels.get(self.key)
+        found = value is not None if self.values is None else value in self.values
+        return found is not self.negated
+
+
+_ONE: Final = re.compile(
+    r"\s*(?:(?P<absent>!)?\s*(?P<bare>[^\s!=,()]+)"
+    r"|(?P<key>[^\s!=,()]+)\s*(?P<sign>==|=|!=)\s*(?P<value>[^\s!=,()]*)"
+    r"|(?P<member>[^\s!=,()]+)\s+(?P<word>in|notin)\s*\((?P<list>[^()]*)\))\s*(?:,|\Z)"
+)
+
+
+def selector(text: str) -> Sequence[Requirement]:
+    """Parse a label selector as kubectl does. Raises: InvalidInputError."""
+    found, at = [], 0
+    while at < len(text):
+        match = _ONE.match(text, at)
+        if match is None:
+            allowed = "requirements such as key=value, key!=value, key, !key, key in (a, b)"
+            raise InvalidInputError("--selector", f"{text!r:.200}; allowed: {allowed}")
+        found.append(_requirement(match))
+        at = match.end()
+    return found
+
+
+def _requirement(match: re.Match[str]) -> Requirement:
+    if (bare := match["bare"]) is not None:
+        return Requirement(bare, None, negated=match["absent"] is not None)
+    if (key := match["key"]) is not None:
+        return Requirement(key, frozenset((match["value"],)), negated=match["sign"] == "!=")
+    values = frozenset(one.strip() for one in match["list"].split(","))
+    return Requirement(match["member"], values, negated=match["word"] == "notin")
+
+
+def selected(cluster: Cluster, requirements: Sequence[Requirement]) -> Collection[str]:
+    """Return the names of the nodes whose labels meet all requirements."""
+    return {
+        node.name
+        for node in cluster.nodes
+        if all(one.matches(node.labels) for one in requirements)
+    }

@@ -1,0 +1,123 @@
+"""Make the answer of `ebb plan`."""
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+import click
+
+from cli.answers import Money, Planned, View
+from cli.explain.caveats import caveats
+from cli.explain.emptying import emptying
+from cli.input.cluster_input import ClusterInput
+from cli.nodes import SORT_KEYS, node_rows, selected, selector
+from core.config.settings import Config
+from core.edge.clock import SystemClock
+from core.engine import reconcile
+from core.engine.beginning import may_begin
+from core.engine.plan import Plan
+from core.fields.value_types import SHARE_ALLOWED, read_share
+from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
+from core.model.now import Now
+from core.policies.all import POLICIES
+
+NAMES: Final = tuple(POLICIES)
+"""Names of the policies."""
+
+
+def share(text: str) -> Fraction:
+    """Return the share that a text means. Raises: BadParameter."""
+    try:
+        return read_share(text)
+    except ValueError as fault:
+        raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
+
+
+def planned(
+    cluster_input: ClusterInput,
+    *,
+    removals_max: int | None,
+    cpu: Fraction | None,
+    memory: Fraction | None,
+    label_selector: str | None = None,
+    view: View,
+) -> Planned:
+    """Return the plan for a cluster; the first arguments replace settings of its configuration.
+
+    *label_selector*: show only the nodes that it selects. The plan is made for all nodes. Raises:
+    InvalidInputError.
+    """
+    if view.sort_by not in SORT_KEYS:
+        allowed = ", ".join(SORT_KEYS)
+        raise InvalidInputError("--sort-by", f"{view.sort_by!r:.80}; allowed: {allowed}")
+    requirements = selector(label_selector) if label_selector is not None else ()
+    # Only the controller's leader knows how long nodes have been candidates. This command assumes
+    # that `unneededTime` has passed for all of them.
+    config = _limited(cluster_input.config, cpu, memory)
+    now = cluster_input.now_seconds(SystemClock())
+    plan = reconcile.plan(
+        cluster_input.cluster, config, removals_max=removals_max, now_seconds=now
+    )
+    money = _money(cluster_input.cluster, config, plan)
+    if requirements:
+        names = selected(cluster_input.cluster, requirements)
+        plan = replace(
+            plan,
+            removals=tuple(one for one in plan.removals if one.node in names),
+            kept=tuple(one for one in plan.kept if one.node in names),
+        )
+    return Planned(
+        plan=plan,
+        cluster_input=cluster_input,
+        config=config,
+        caveats=caveats(
+            cluster_input.cluster,
+            cluster_input.kinds,
+            config,
+            cluster_input.dump_time.running_nowhere,
+        ),
+        emptying=emptying(
+            cluster_input.cluster,
+            plan,
+            config,
+            cluster_input.surge_objects,
+            cluster_input.namespace,
+            now,
+        ),
+        money=money,
+        refused=may_begin(config, Now(now)).blockers,
+        now_seconds=now,
+        rows=node_rows(plan, cluster_input.cluster, config, now),
+        view=view,
+    )
+
+
+def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
+    """Return the configuration with the thresholds of the command line.
+
+    `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
+    """
+    own = config.thresholds
+    thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
+    if thresholds == own:
+        return config
+    budgets = config.budgets
+    pools = tuple(
+        pool if pool.thresholds else replace(pool, release_thresholds=None)
+        for pool in budgets.pools
+    )
+    return replace(
+        config,
+        thresholds=thresholds,
+        release_thresholds=None,
+        budgets=replace(budgets, pools=pools),
+    )
+
+
+def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:
+    if not config.prices:
+        return None
+    prices = {node.name: config.price_of(node.labels) for node in cluster.nodes}
+    removed = (prices[removal.node] for removal in plan.removals)
+    return Money(sum(prices.values(), Fraction()), sum(removed, Fraction()))
