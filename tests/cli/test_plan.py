@@ -168,7 +168,7 @@ class TestFaults:
             ["plan", "--from-file", "f", "--max-cpu", "0%"],
             ["plan", "--from-file", "f", "--max-cpu", "0.8"],
             ["plan", "--from-file", "f", "--max-removals", "-1"],
-            ["plan", "--from-file", "f", "-o", "yaml"],
+            ["plan", "--from-file", "f", "-o", "xml"],
         ],
     )
     def test_invalid_command_line_is_rejected_with_usage(

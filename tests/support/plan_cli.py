@@ -81,8 +81,9 @@ def plan_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
 
 
 def without_source(plan: Json) -> Json:
-    """Return a plan without the names of the files that it was made from."""
-    return {name: one for name, one in plan.items() if name not in ("source", "configuration")}
+    """Return a plan without its time, and without the files that it was made from."""
+    left_out = {"source", "configuration", "time"}
+    return {name: one for name, one in plan.items() if name not in left_out}
 
 
 COMMAND = (sys.executable, "-m", "cli")
