@@ -1,5 +1,6 @@
 """Make the answer of `ebb plan`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
@@ -7,8 +8,8 @@ from typing import Final
 import click
 
 from cli.answers import Money, Planned, View
-from cli.explain.caveats import caveats
-from cli.explain.emptying import emptying
+from cli.explain.caveats import Caveat, caveats
+from cli.explain.emptying import Emptying, emptying
 from cli.input.cluster_input import ClusterInput
 from cli.nodes import SORT_KEYS, node_rows, selected, selector
 from core.config.settings import Config
@@ -71,26 +72,26 @@ def planned(
         plan=plan,
         cluster_input=cluster_input,
         config=config,
-        caveats=caveats(
-            cluster_input.cluster,
-            cluster_input.kinds,
-            config,
-            cluster_input.dump_time.running_nowhere,
-        ),
-        emptying=emptying(
-            cluster_input.cluster,
-            plan,
-            config,
-            cluster_input.surge_objects,
-            cluster_input.namespace,
-            now,
-        ),
+        caveats=_caveats(cluster_input, config),
+        emptying=_emptying(cluster_input, plan, config, now),
         money=money,
         refused=may_begin(config, Now(now)).blockers,
         now_seconds=now,
         rows=node_rows(plan, cluster_input.cluster, config, now),
         view=view,
     )
+
+
+def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
+    nowhere = cluster_input.dump_time.running_nowhere
+    return caveats(cluster_input.cluster, cluster_input.kinds, config, nowhere)
+
+
+def _emptying(
+    cluster_input: ClusterInput, plan: Plan, config: Config, now_seconds: int
+) -> Mapping[str, Emptying]:
+    objects, namespace = cluster_input.surge_objects, cluster_input.namespace
+    return emptying(cluster_input.cluster, plan, config, objects, namespace, now_seconds)
 
 
 def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
