@@ -29,6 +29,8 @@ from tests.e2e.scheduling import start_extender
 
 SHIPPED = ("manifests", "manifests/examples/self-managed", "manifests/examples/managed")
 COMPONENTS = sorted(path.name for path in (ROOT / "manifests" / "components").iterdir())
+NEED_CRDS = {"cert-manager": "cert-manager.io", "prometheus-operator": "monitoring.coreos.com"}
+"""API group of the objects in components for another program, which installs their CRDs."""
 Right = tuple[str, str, str]
 """API group, resource, verb."""
 
@@ -48,7 +50,7 @@ def test_api_server_accepts_manifests(plane: Plane, folder: str) -> None:
     assert "Warning" not in said
 
 
-@pytest.mark.parametrize("component", [name for name in COMPONENTS if name != "cert-manager"])
+@pytest.mark.parametrize("component", [name for name in COMPONENTS if name not in NEED_CRDS])
 def test_api_server_accepts_component(plane: Plane, component: str, tmp_path: Path) -> None:
     if component == "admission-policy":
         skip_without_policies(plane)
@@ -57,16 +59,17 @@ def test_api_server_accepts_component(plane: Plane, component: str, tmp_path: Pa
     assert "Warning" not in said
 
 
-def test_only_cert_manager_objects_are_rejected_when_its_crds_are_missing(
-    plane: Plane, tmp_path: Path
+@pytest.mark.parametrize("component", sorted(NEED_CRDS))
+def test_only_objects_of_missing_crds_are_rejected(
+    plane: Plane, component: str, tmp_path: Path
 ) -> None:
-    overlay(tmp_path, "components/cert-manager")
+    overlay(tmp_path, f"components/{component}")
     command = ("apply", "--dry-run=server", "-k", str(tmp_path))
     said = plane.kubectl(*command, check=False)
     assert "Warning" not in said
     refused = [line for line in said.splitlines() if "resource mapping not found" in line]
     assert refused
-    assert all("cert-manager.io" in line for line in refused)
+    assert all(NEED_CRDS[component] in line for line in refused)
     assert "deployment.apps/ebb-webhook created" in said
 
 
