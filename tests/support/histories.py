@@ -23,7 +23,7 @@ from core.model.constraints import (
 from core.model.node import Node, Taint
 from core.model.pod import DEVICES_FIELD, TOPOLOGY_FIELD, Pod
 from core.model.volumes import CLAIMS_FIELD
-from core.model.workload import DAEMON_SET
+from core.model.workload import DAEMON_SET, JOB
 from core.policies.all import POLICIES
 from core.policies.ported.node_utilization import NodeUtilization
 from core.policies.ported.underutilized_count import CountedPools, UnderutilizedCount
@@ -241,6 +241,11 @@ def _pool_disabled(asked: Config, was: Cluster) -> Made:
     return replace(asked, policy=UnderutilizedCount.name, policies=policies), was
 
 
+def _old_job(asked: Config, was: Cluster) -> Made:
+    job = replace(pod("rare", "rare", 10, 10), owner_kind=JOB, created_seconds=EPOCH - 20)
+    return _with(replace(asked, max_job_age_seconds=30), was, [node("rare")], job)
+
+
 def _hard_daemonset(asked: Config, was: Cluster) -> Made:
     agent = replace(pod("rare", "rare", 10, 10, daemon=True), owner_kind=DAEMON_SET)
     soft = builders.marked(node("rare"), "soft", EPOCH - 1)
@@ -274,6 +279,7 @@ RARE: Mapping[str, Callable[[Config, Cluster], Made]] = {
     "unreached": _unreached,
     "buffer": _buffer,
     "pool-disabled": _pool_disabled,
+    "old-job": _old_job,
     "hard-daemonset": _hard_daemonset,
     "hard-daemonset-waits": _hard_daemonset_waits,
     "hard-affinity": _hard_affinity,

@@ -41,9 +41,8 @@ NOT_IN_SCHEMA = (
 def shipped() -> list[Any]:
     """Return the configurations of README, and of each component and example of manifests/."""
     objects = [item for name in ("", *COMPONENTS, *EXAMPLES) for item in render(name)]
-    manifests = [
-        item["data"]["config.yaml"] for item in of_kind(objects, "ConfigMap") if "data" in item
-    ]
+    data = [item.get("data") or {} for item in of_kind(objects, "ConfigMap")]
+    manifests = [one["config.yaml"] for one in data if "config.yaml" in one]
     readme = (ROOT / "README.md").read_text().split("```yaml")[1].split("```")[0]
     return [yaml.safe_load(text) for text in dict.fromkeys((readme, *manifests))]
 
