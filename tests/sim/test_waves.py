@@ -35,8 +35,14 @@ def steps(*levels: tuple[int, int]) -> list[tuple[int, int]]:
         ),
         pytest.param(
             [(0, 200), (RISE_MS, 2000)],
-            [(0, 2), (RISE_MS, 6), (RISE_MS + SYNC_MS, 12), (RISE_MS + 2 * SYNC_MS, 20)],
-            id="four pods or twice as many per sync",
+            [
+                (0, 2),
+                (RISE_MS, 4),
+                (RISE_MS + SYNC_MS, 8),
+                (RISE_MS + 2 * SYNC_MS, 16),
+                (RISE_MS + 3 * SYNC_MS, 20),
+            ],
+            id="four pods, or twice as many per sync",
         ),
         pytest.param(
             [(0, 1000), (RISE_MS, 500)],

@@ -318,7 +318,7 @@ def test_plan_agrees_with_plain_plan() -> None:
         found = removals_of(case(seed))
         assert found == plainly(case(seed)).run().removals, seed
         removed += len(found)
-    assert removed > len(SEEDS) // 2
+    assert removed > len(SEEDS) // 3
 
 
 def test_plan_is_unchanged_when_its_marks_are_written() -> None:
@@ -339,7 +339,7 @@ def test_plan_is_unchanged_when_its_marks_are_written() -> None:
         again = reconcile.plan(replace(cluster, nodes=tuple(nodes)), made.config)
         assert sorted(one.node for one in again.removals) == sorted(removed_nodes), seed
         seen += len(removed_nodes)
-    assert seen > len(SEEDS) // 2
+    assert seen > len(SEEDS) // 3
 
 
 def test_reported_excess_agrees_with_plain_plan() -> None:
