@@ -77,7 +77,7 @@ def _thresholds(reach: ReachSums) -> Iterable[tuple[str, float]]:
     yield from ((device.resource, float(device.enter)) for device in reach.devices)
 
 
-def _reserved(cpu_cores: float, memory_bytes: int) -> Samples:
+def _cpu_and_memory(cpu_cores: float, memory_bytes: int) -> Samples:
     return {("cpu", "core"): cpu_cores, ("memory", "byte"): memory_bytes}
 
 
@@ -89,7 +89,9 @@ def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], 
         return {
             (name, *labels): value
             for name, amount in amounts
-            for labels, value in _reserved(amount.cpu_millis / 1000, amount.memory_bytes).items()
+            for labels, value in _cpu_and_memory(
+                amount.cpu_millis / 1000, amount.memory_bytes
+            ).items()
         }
 
     return samples
@@ -104,7 +106,7 @@ def _reserved_allocatable(found: PassResult) -> Samples:
     names = {reserved.node for reserved in found.plan.reserve}
     nodes = (node for node in found.snapshot.cluster.nodes if node.name in names)
     total = Resources.total(node.allocatable for node in nodes)
-    return _reserved(total.cpu_millis / 1000, total.memory_bytes)
+    return _cpu_and_memory(total.cpu_millis / 1000, total.memory_bytes)
 
 
 def _provisioning_seconds(found: PassResult) -> Samples:
@@ -200,7 +202,7 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "Allocatable resources of the reserved nodes.",
         ("resource", "unit"),
         _reserved_allocatable,
-        _reserved(0, 0),
+        _cpu_and_memory(0, 0),
     ),
     ReportedGauge(
         "ebb_node_provisioning_seconds",

@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from core.accounts.marks import MarkAccount
 from core.accounts.pending import PendingAccount
 from core.accounts.pools import PoolFigures, pool_figures
 from core.accounts.savings import SavingsAccount
 from core.engine.reconcile import PassResult
+
+GAP_SECONDS_MAX: Final = 600
+"""Maximum time between two reconciliations that counts. After a longer gap, such as a suspended
+process, it is unknown how long pods were Pending and which nodes were missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +28,7 @@ class Account:
 
     def observe(self, found: PassResult) -> "Account":
         """Return the account after a reconciliation."""
-        seconds = 0 if self.at is None else max(0, found.at - self.at)
+        seconds = 0 if self.at is None else min(max(0, found.at - self.at), GAP_SECONDS_MAX)
         account = replace(
             self,
             at=found.at,

@@ -23,9 +23,6 @@ from core.model.resources import Resources
 SHAPES_MAX: Final = 256
 """Maximum number of pod shapes that are checked against NoSchedule marks; namespaces take turns.
 Pods of further shapes count as not blocked by a mark."""
-GAP_SECONDS_MAX: Final = 600
-"""Maximum time between two reconciliations that counts as Pending time. After a longer gap, such
-as a suspended process, it is unknown how long the pods were Pending."""
 
 
 class Cause(StrEnum):
@@ -50,9 +47,8 @@ class PendingAccount:
     """Seconds times pods, since the account began."""
 
     def observe(self, found: PassResult, seconds: int) -> "PendingAccount":
-        """Return the account after a reconciliation, *seconds* after the last one."""
-        counted = min(seconds, GAP_SECONDS_MAX)
-        passed = Counter({cause: pods * counted for cause, pods in self.pods.items()})
+        """Return the account after a reconciliation; *seconds* since the last one count."""
+        passed = Counter({cause: pods * seconds for cause, pods in self.pods.items()})
         pods = self.pods if found.skipped else pending_pods(found)
         return PendingAccount(pods, self.pod_seconds + passed)
 

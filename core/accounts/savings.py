@@ -23,8 +23,6 @@ CREDIT_SECONDS_MAX: Final = 24 * 3600
 """Maximum time for which a removed node counts as saved."""
 CREDITS_MAX: Final = 20_000
 """Maximum number of removed nodes that count as saved; the oldest ones end first."""
-GAP_SECONDS_MAX: Final = 600
-"""Maximum time between two reconciliations that counts; see core.accounts.pending."""
 HOUR_SECONDS: Final = 3600
 NO_COST: Final = Fraction()
 
@@ -84,13 +82,12 @@ class SavingsAccount:
         return min((one.since for one in self.released.values()), default=None)
 
     def observe(self, found: PassResult, seconds: int) -> "SavingsAccount":
-        """Return the account after a reconciliation, *seconds* after the last one."""
-        counted = min(seconds, GAP_SECONDS_MAX)
+        """Return the account after a reconciliation; *seconds* since the last one count."""
         prices = [one.price for one in self.credits]
         account = replace(
             self,
-            expected=self.expected.plus([*prices, *self.removable], counted),
-            real=self.real.plus(prices, counted),
+            expected=self.expected.plus([*prices, *self.removable], seconds),
+            real=self.real.plus(prices, seconds),
         )
         if found.skipped:
             return replace(account, credits=_current(account.credits, self.nodes, found.at))

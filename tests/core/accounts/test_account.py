@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from core.accounts.account import Account
+from core.accounts.account import GAP_SECONDS_MAX, Account
 from core.accounts.marks import AGAIN_SECONDS
-from core.accounts.pending import GAP_SECONDS_MAX, SHAPES_MAX, Cause, pending_pods
+from core.accounts.pending import SHAPES_MAX, Cause, pending_pods
 from core.accounts.pools import NodeState, pool_figures
 from core.accounts.savings import CREDIT_SECONDS_MAX, HOUR_SECONDS
 from core.capacity.usable import Amount
