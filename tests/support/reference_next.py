@@ -12,7 +12,14 @@ from tests.support.reference_reserve import is_unremovable, left_on
 from tests.support.reference_rules import is_marked
 from tests.support.reference_sums import dominant
 
-LASTING = {"no-pool", "not-scalable", "min-nodes", "min-untainted-nodes", "zone-balance"}
+LASTING = {
+    "no-pool",
+    "not-scalable",
+    "min-nodes",
+    "min-untainted-nodes",
+    "zone-balance",
+    "min-savings",
+}
 """Reasons that remain when requests decrease."""
 
 
