@@ -91,6 +91,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.metrics_page
 	$(BIN)/python -m tests.support.alerts
 	$(BIN)/python -m tests.support.dashboard
+	$(BIN)/python -m tests.support.chart
 	$(BIN)/python -m tests.support.packages_page
 
 bench: setup ## print times, memory and ratios; the last three need e2e-tools
