@@ -1,0 +1,278 @@
+"""Checks of the autoscaler: Cluster Autoscaler's flags, and NodePools of Karpenter.
+
+docs/install.md and docs/karpenter.md explain the recommended values.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from cli.doctor.finding import (
+    Check,
+    Evidence,
+    Facts,
+    Result,
+    first_unread,
+    ok,
+    problem,
+    unknown,
+    unread,
+    values,
+)
+from cli.doctor.programs import Program, UnreadableFlagError, autoscalers
+from cli.input.setup import DEPLOYMENTS, NODE_POOLS
+from core.config.settings import Scope
+from core.edge.decode.kinds import STATUSES
+from core.guards.scalability import Autoscalers
+from core.model.humanize import duration, plural
+
+DELAY_SECONDS_MAX: Final = 120
+"""Recommended maximum of the two delays of Cluster Autoscaler."""
+DEFAULT_DELAY: Final = "10m"
+DELAYS: Final = ("scale-down-unneeded-time", "scale-down-delay-after-add")
+THRESHOLD: Final = "scale-down-utilization-threshold"
+PARALLEL: Final = "max-drain-parallelism"
+IGNORED: Final = ("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization")
+TAINT_PREFIXES: Final = (
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+)
+"""Cluster Autoscaler leaves taints with these prefixes out of the template of a node group."""
+STATUS_TAINTS: Final = ("status-taint", "ignore-taint")
+"""Flags with more keys of such taints."""
+WHEN_EMPTY: Final = "WhenEmpty"
+EMPTY_OR_MORE: Final = "WhenEmptyOrUnderutilized"
+"""Default consolidationPolicy of Karpenter."""
+FLAGS_HIDDEN: Final = "Cluster Autoscaler runs where its flags cannot be read"
+ASK_PROVIDER: Final = (
+    "compare the settings of your managed autoscaler with docs/install.md#the-autoscaler"
+)
+
+
+def _found(facts: Facts) -> Result:
+    """Check that an autoscaler removes empty nodes."""
+    programs = autoscalers(facts)
+    if disabled := [*_without_scale_down(programs)]:
+        return problem("Cluster Autoscaler removes no nodes", disabled)
+    key = facts.config.cluster_autoscaler.status_key
+    pools = values(facts.setup.of(NODE_POOLS))
+    if programs:
+        return ok(f"{programs[0].object} runs Cluster Autoscaler")
+    if pools or _has_status(facts):
+        pooled = f"Karpenter has {plural(len(pools), 'NodePool')}"
+        return ok(pooled if pools else f"ConfigMap {key} is a status of Cluster Autoscaler")
+    absent = Evidence(f"ConfigMap {key}", "", "does not exist")
+    missing = first_unread(facts, DEPLOYMENTS, NODE_POOLS) or _unread_status(facts)
+    return missing or problem("neither Cluster Autoscaler nor a NodePool was found", [absent])
+
+
+def _has_status(facts: Facts) -> bool:
+    """Return whether the configured ConfigMap exists."""
+    key = facts.config.cluster_autoscaler.status_key
+    return Autoscalers.of(facts.cluster, key).status is not None
+
+
+def _unread_status(facts: Facts) -> Result | None:
+    """Return an unknown state if the configured ConfigMap could not be read, else None."""
+    why = facts.cluster_input.why_absent(STATUSES.name)
+    namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
+    command = f"kubectl get cm {name} -n {namespace} -o json"
+    return unread(STATUSES.resource, why, command) if why else None
+
+
+def _without_scale_down(programs: Iterable[Program]) -> Iterator[Evidence]:
+    for one in programs:
+        if one.replicas == 0:
+            yield Evidence(one.object, "spec.replicas", "0")
+        elif not one.boolean("scale-down-enabled", default=True):
+            yield one.evidence("scale-down-enabled", "true")
+
+
+def _status(facts: Facts) -> Result:
+    """Check that the status of Cluster Autoscaler is where the configuration expects it."""
+    key = facts.config.cluster_autoscaler.status_key
+    if _has_status(facts):
+        return ok(f"ConfigMap {key} has the status")
+    programs = autoscalers(facts)
+    if not programs:
+        return first_unread(facts, DEPLOYMENTS) or ok("Cluster Autoscaler was not found")
+    if missing := _unread_status(facts):
+        return missing
+    evidence = [Evidence(f"ConfigMap {key}", "", "does not exist")]
+    for one in programs:
+        evidence.append(Evidence(one.object, "metadata.namespace", one.namespace))
+        evidence += [
+            one.evidence(flag, "")
+            for flag in ("namespace", "status-config-map-name", "write-status-configmap")
+            if one.text(flag) is not None
+        ]
+    return problem(f"ConfigMap {key} does not exist, but Cluster Autoscaler runs", evidence)
+
+
+def _evicts(facts: Facts) -> Result:
+    """Check that Cluster Autoscaler removes empty nodes only."""
+    if facts.config.scale_down_protection.scope is Scope.ALL:
+        return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
+    return _with_flags(
+        facts, _evicting, "Cluster Autoscaler evicts pods", "it removes empty nodes"
+    )
+
+
+def _evicting(one: Program) -> Iterator[Evidence]:
+    if one.replicas == 0 or not one.boolean("scale-down-enabled", default=True):
+        return
+    if one.number(PARALLEL, "1") == 0:
+        return
+    if one.number(THRESHOLD, "0.5") == 0:
+        # Cluster Autoscaler then counts the requests of these pods, so no node is below 0.
+        yield from (
+            one.evidence(flag, "false") for flag in IGNORED if not one.boolean(flag, default=False)
+        )
+        return
+    yield one.evidence(THRESHOLD, "0.5")
+    yield one.evidence(PARALLEL, "1")
+
+
+def _delays(facts: Facts) -> Result:
+    """Check the delays of Cluster Autoscaler."""
+    seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
+    return _with_flags(facts, _long_delays, seen, f"delays: at most {duration(DELAY_SECONDS_MAX)}")
+
+
+def _long_delays(one: Program) -> Iterator[Evidence]:
+    for flag in DELAYS:
+        if one.seconds(flag, DEFAULT_DELAY) > DELAY_SECONDS_MAX:
+            yield one.evidence(flag, DEFAULT_DELAY)
+
+
+def _taint(facts: Facts) -> Result:
+    """Check that Cluster Autoscaler ignores Ebb's taint in templates of node groups."""
+    key = facts.config.taint_key
+    if not facts.config.hardens:
+        return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
+    if key.startswith(TAINT_PREFIXES):
+        return ok(f"Cluster Autoscaler ignores the taint {key} by its prefix")
+
+    def unlisted(one: Program) -> Iterator[Evidence]:
+        if not any(key in one.texts(flag) for flag in STATUS_TAINTS):
+            listed = ", ".join(one.texts(STATUS_TAINTS[0])) or "not set"
+            yield Evidence(one.object, f"--{STATUS_TAINTS[0]}", listed)
+
+    seen = f"Cluster Autoscaler does not know that {key} is no taint of the node group"
+    return _with_flags(facts, unlisted, seen, f"it ignores the taint {key}")
+
+
+def _with_flags(
+    facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
+) -> Result:
+    """Check the flags of every Cluster Autoscaler. Raises: UnreadableFlagError."""
+    programs = autoscalers(facts)
+    if evidence := [one for program in programs for one in wrong(program)]:
+        return problem(bad, evidence)
+    if programs:
+        return ok(f"{programs[0].object}: {good}")
+    if missing := first_unread(facts, DEPLOYMENTS):
+        return missing
+    if _has_status(facts):
+        return unknown(FLAGS_HIDDEN, ASK_PROVIDER)
+    return ok("Cluster Autoscaler was not found")
+
+
+def _node_pools(facts: Facts) -> Result:
+    """Check that Karpenter removes empty nodes, and only these."""
+    read = facts.setup.of(NODE_POOLS)
+    if read.absent:
+        return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump_command)
+    wrong = [one for pool in values(read) for one in _wrong(facts, pool)]
+    if wrong:
+        return problem(f"{plural(len(wrong), 'NodePool')} have another consolidation", wrong)
+    count = len(values(read))
+    return ok(
+        f"{plural(count, 'NodePool')}: Karpenter removes empty nodes"
+        if count
+        else ("there is no NodePool of Karpenter")
+    )
+
+
+def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a NodePoolObject
+    """Yield the field of a NodePool that differs from docs/karpenter.md."""
+    if pool.spec is not None and pool.spec.replicas is not None:
+        return  # its number of nodes is fixed on purpose
+    name = f"NodePool {pool.metadata.name}"
+    disruption = pool.spec.disruption if pool.spec else None
+    policy = (disruption.consolidation_policy if disruption else None) or EMPTY_OR_MORE
+    of_plan = (one for one in facts.cluster.node_pools if one.name == pool.metadata.name)
+    if fixed := next((one.fixed for one in of_plan), ""):
+        yield Evidence(name, "spec.disruption", fixed)
+    elif policy != WHEN_EMPTY and facts.config.scale_down_protection.scope is not Scope.ALL:
+        yield Evidence(name, "spec.disruption.consolidationPolicy", policy)
+
+
+def _readable(check: Callable[[Facts], Result]) -> Callable[[Facts], Result]:
+    """Return the check with an unknown state for flags whose values cannot be read."""
+
+    def run(facts: Facts) -> Result:
+        try:
+            return check(facts)
+        except UnreadableFlagError as fault:
+            return unknown(
+                f"the value of a flag cannot be read: {fault}",
+                "look up the value in the running process, and compare it with "
+                "docs/install.md#the-autoscaler",
+            )
+
+    return run
+
+
+_FLAGS: Final = "set the flags of docs/install.md#the-autoscaler"
+CHECKS: Final = (
+    Check(
+        code="autoscaler",
+        question="Does an autoscaler run that removes empty nodes?",
+        follows="nobody removes the nodes that Ebb empties",
+        fix="configure an autoscaler (docs/install.md#the-autoscaler), or remove empty marked "
+        "nodes yourself",
+        run=_readable(_found),
+    ),
+    Check(
+        code="autoscaler-status",
+        question="Is the status of Cluster Autoscaler in the configured ConfigMap?",
+        follows="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
+        "autoscaler keeps",
+        fix="set `clusterAutoscaler.statusNamespace` and `statusName`, and restart "
+        "ebb-controller (docs/install.md#the-autoscaler)",
+        run=_status,
+    ),
+    Check(
+        code="autoscaler-evicts",
+        question="Does Cluster Autoscaler remove empty nodes only?",
+        follows="it drains nodes with a low utilization that Ebb has not marked, and evicts "
+        "their pods",
+        fix=f"{_FLAGS}: `--{PARALLEL}=0`; for an autoscaler without this flag, set "
+        "`scaleDownProtection: {scope: all}` in ebb-config",
+        run=_readable(_evicts),
+    ),
+    Check(
+        code="autoscaler-delays",
+        question=f"Are its delays at most {duration(DELAY_SECONDS_MAX)}?",
+        follows="every empty node is paid for so long before it is removed",
+        fix=f"{_FLAGS}: `--{DELAYS[0]}=2m --{DELAYS[1]}=2m`",
+        run=_readable(_delays),
+    ),
+    Check(
+        code="autoscaler-taint",
+        question="Does it ignore a NoSchedule taint of Ebb when it adds nodes?",
+        follows="if all nodes of a node group are marked, it adds no node for Pending pods",
+        fix="add `--status-taint=KEY` with your `taintKey` to its flags, or use the default "
+        "`taintKey`",
+        run=_taint,
+    ),
+    Check(
+        code="nodepools",
+        question="Does Karpenter remove empty nodes only?",
+        follows="Karpenter evicts pods of nodes that Ebb has not marked, or removes no empty "
+        "nodes (`Never`)",
+        fix="set `consolidationPolicy: WhenEmpty` and a short `consolidateAfter` in every "
+        "NodePool (docs/karpenter.md#configuration)",
+        run=_node_pools,
+    ),
+)
