@@ -167,7 +167,7 @@ CHECKS: Final = (
     Check(
         code="admission",
         question="Does the webhook or the admission policy turn a mark into a taint?",
-        follows="a mark becomes a taint only when the controller writes it itself, a moment later",
+        effect="a mark becomes a taint only when the controller writes it itself, a moment later",
         fix="apply the manifests again, and look at "
         "`kubectl -n ebb-system get pods -l app.kubernetes.io/component=webhook`; the dry run of "
         "docs/install.md#install-in-mode-observe tests the whole path",
@@ -176,7 +176,7 @@ CHECKS: Final = (
     Check(
         code="certificates",
         question="Does the API server have a valid CA for the webhook?",
-        follows="the API server skips the webhook, and stores marks without taints",
+        effect="the API server skips the webhook, and stores marks without taints",
         fix="read the log of ebb-webhook; another writer of caBundle may be a GitOps tool "
         "(docs/install.md#gitops), or cert-manager's cainjector does not run",
         run=_certificates,

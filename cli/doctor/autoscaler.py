@@ -75,8 +75,8 @@ def _unread_status(facts: Facts) -> Result | None:
     """Return an unknown state if the configured ConfigMap could not be read, else None."""
     why = facts.cluster_input.why_absent(STATUSES.name)
     namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
-    command = f"kubectl get cm {name} -n {namespace} -o json"
-    return unread(STATUSES.resource, why, command) if why else None
+    dump = f"the output of `kubectl get cm {name} -n {namespace} -o json`"
+    return unread(STATUSES.resource, why, dump) if why else None
 
 
 def _without_scale_down(programs: Iterable[Program]) -> Iterator[Evidence]:
@@ -135,7 +135,9 @@ def _evicting(one: Program) -> Iterator[Evidence]:
 def _delays(facts: Facts) -> Result:
     """Check the delays of Cluster Autoscaler."""
     seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
-    return _with_flags(facts, _long_delays, seen, f"delays: at most {duration(DELAY_SECONDS_MAX)}")
+    return _with_flags(
+        facts, _long_delays, seen, f"both delays are at most {duration(DELAY_SECONDS_MAX)}"
+    )
 
 
 def _long_delays(one: Program) -> Iterator[Evidence]:
@@ -181,10 +183,10 @@ def _node_pools(facts: Facts) -> Result:
     """Check that Karpenter removes empty nodes, and only these."""
     read = facts.setup.of(NODE_POOLS)
     if read.absent:
-        return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump_command)
+        return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump)
     wrong = [one for pool in values(read) for one in _wrong(facts, pool)]
     if wrong:
-        return problem(f"{plural(len(wrong), 'NodePool')} have another consolidation", wrong)
+        return problem(f"wrong consolidation in {plural(len(wrong), 'NodePool')}", wrong)
     count = len(values(read))
     return ok(
         f"{plural(count, 'NodePool')}: Karpenter removes empty nodes"
@@ -228,7 +230,7 @@ CHECKS: Final = (
     Check(
         code="autoscaler",
         question="Does an autoscaler run that removes empty nodes?",
-        follows="nobody removes the nodes that Ebb empties",
+        effect="nobody removes the nodes that Ebb empties",
         fix="configure an autoscaler (docs/install.md#the-autoscaler), or remove empty marked "
         "nodes yourself",
         run=_readable(_found),
@@ -236,7 +238,7 @@ CHECKS: Final = (
     Check(
         code="autoscaler-status",
         question="Is the status of Cluster Autoscaler in the configured ConfigMap?",
-        follows="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
+        effect="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
         "autoscaler keeps",
         fix="set `clusterAutoscaler.statusNamespace` and `statusName`, and restart "
         "ebb-controller (docs/install.md#the-autoscaler)",
@@ -245,7 +247,7 @@ CHECKS: Final = (
     Check(
         code="autoscaler-evicts",
         question="Does Cluster Autoscaler remove empty nodes only?",
-        follows="it drains nodes with a low utilization that Ebb has not marked, and evicts "
+        effect="it drains nodes with a low utilization that Ebb has not marked, and evicts "
         "their pods",
         fix=f"{_FLAGS}: `--{PARALLEL}=0`; for an autoscaler without this flag, set "
         "`scaleDownProtection: {scope: all}` in ebb-config",
@@ -254,14 +256,14 @@ CHECKS: Final = (
     Check(
         code="autoscaler-delays",
         question=f"Are its delays at most {duration(DELAY_SECONDS_MAX)}?",
-        follows="every empty node is paid for so long before it is removed",
+        effect="every empty node is paid for so long before it is removed",
         fix=f"{_FLAGS}: `--{DELAYS[0]}=2m --{DELAYS[1]}=2m`",
         run=_readable(_delays),
     ),
     Check(
         code="autoscaler-taint",
         question="Does it ignore a NoSchedule taint of Ebb when it adds nodes?",
-        follows="if all nodes of a node group are marked, it adds no node for Pending pods",
+        effect="if all nodes of a node group are marked, it adds no node for Pending pods",
         fix="add `--status-taint=KEY` with your `taintKey` to its flags, or use the default "
         "`taintKey`",
         run=_taint,
@@ -269,7 +271,7 @@ CHECKS: Final = (
     Check(
         code="nodepools",
         question="Does Karpenter remove empty nodes only?",
-        follows="Karpenter evicts pods of nodes that Ebb has not marked, or removes no empty "
+        effect="Karpenter evicts pods of nodes that Ebb has not marked, or removes no empty "
         "nodes (`Never`)",
         fix="set `consolidationPolicy: WhenEmpty` and a short `consolidateAfter` in every "
         "NodePool (docs/karpenter.md#configuration)",

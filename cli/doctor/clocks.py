@@ -39,7 +39,7 @@ CHECKS: Final = (
     Check(
         code="clocks",
         question="Do the clocks of your machine, the API server and the leader agree?",
-        follows="ages, deadlines, cooldowns and certificates are judged by a wrong time",
+        effect="ages, deadlines, cooldowns and certificates are judged by a wrong time",
         fix="synchronize the clock of the machine or node in the evidence by NTP",
         run=_clocks,
     ),

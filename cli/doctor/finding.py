@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from cli.input.cluster_input import ClusterInput
-from cli.input.setup import NOT_IN_DUMP, SETUP_COMMAND, Read, Setup, SetupKind
+from cli.input.setup import NOT_IN_DUMP, SETUP_DUMP, Read, Setup, SetupKind
 from core.config.settings import Config
 from core.model.cluster import Cluster
 
@@ -80,8 +80,8 @@ class Check:
     code: str
     question: str
     """The question that state OK answers with yes; the documentation lists it."""
-    follows: str
-    """What follows from a problem."""
+    effect: str
+    """What a problem causes."""
     fix: str
     """What to do about a problem: a command, a setting, or a page of the documentation."""
     run: Callable[[Facts], Result]
@@ -124,19 +124,19 @@ def unknown(why: str, visible_by: str, *evidence: Evidence) -> Result:
     return Result(State.UNKNOWN, why, evidence, visible_by)
 
 
-def unread(resource: str, why: str, command: str = SETUP_COMMAND) -> Result:
+def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> Result:
     """Return an unknown state, because a kind could not be read.
 
-    *command*: prints the objects for a dump that lacks them.
+    *dump*: a dump with the objects.
     """
     if why == NOT_IN_DUMP:
         return unknown(
             f"{resource} are not in the dump",
-            f"add the output of `{command}` with another --from-file",
+            f"add {dump} with another --from-file",
         )
     return unknown(
         f"cannot read {resource}: {why}",
-        f"allow your user to list {resource} (docs/doctor.md#permissions)",
+        f"make {resource} readable for your user (docs/doctor.md#permissions)",
     )
 
 
@@ -145,7 +145,7 @@ def first_unread(facts: Facts, *kinds: SetupKind) -> Result | None:
     for kind in kinds:
         found = facts.setup.of(kind)
         if found.absent:
-            return unread(kind.resource, found.absent, kind.dump_command)
+            return unread(kind.resource, found.absent, kind.dump)
     return None
 
 

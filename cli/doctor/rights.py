@@ -180,7 +180,7 @@ CHECKS: Final = (
     Check(
         code="viewer-rights",
         question="May your user read everything that `ebb` shows?",
-        follows="the commands of `ebb` know less than Ebb: plans ignore what they cannot read",
+        effect="the commands of `ebb` know less than Ebb: plans ignore what they cannot read",
         fix="bind the Role ebb-viewer and the ClusterRole of "
         "docs/install.md#rights-of-people-who-run-ebb to your user",
         run=_viewer,
@@ -188,7 +188,7 @@ CHECKS: Final = (
     Check(
         code="program-rights",
         question="May Ebb's ServiceAccounts do what the configuration needs?",
-        follows="calls of the programs fail with 403, so what they do is missing",
+        effect="calls of the programs fail with 403, so what they do is missing",
         fix="add the component of the setting to the overlay and apply it "
         "(docs/install.md#your-overlay)",
         run=_programs,

@@ -32,10 +32,10 @@ WEIGHT_MIN: Final = 100
 """Weight with which the scores of the extender outweigh all plugins together."""
 NEWER_SECONDS: Final = 60
 """Time after the start of the extender after which kube-scheduler calls it."""
-METRIC: Final = 'ebb_extender_prioritize_requests_total{result="scored"}'
+METRIC: Final = "ebb_extender_prioritize_requests_total"
 GIVE_FILE: Final = "copy the file that kube-scheduler's flag --config names, and give it with "
 GIVE_OPTION: Final = f"{GIVE_FILE}--scheduler-config FILE"
-LOOK_AT_METRIC: Final = f"look at {METRIC} of ebb-extender (docs/metrics.md)"
+LOOK_AT_METRIC: Final = f"look at the metric {METRIC} (docs/metrics.md)"
 
 
 def _scoring(facts: Facts) -> Result:
@@ -159,7 +159,7 @@ def _not_called(facts: Facts, by_result: Mapping[str, int]) -> Result:
             "no pod was scheduled since the extender started", "create a pod", *evidence
         )
     scheduled = Evidence(f"Pod {newer[0].key}", "spec.nodeName", str(newer[0].node))
-    seen = f"{plural(len(newer), 'pod')} were scheduled without a call of the extender"
+    seen = f"no call of the extender for {plural(len(newer), 'new pod')}"
     return problem(seen, [*evidence, scheduled])
 
 
@@ -192,7 +192,7 @@ CHECKS: Final = (
     Check(
         code="scheduler-scoring",
         question="Does kube-scheduler prefer fuller nodes?",
-        follows="new pods go to emptier nodes, so marked nodes empty more slowly and fewer nodes "
+        effect="new pods go to emptier nodes, so marked nodes empty more slowly and fewer nodes "
         "are removable",
         fix="use the profile of manifests/scheduler/kube-scheduler-config.yaml "
         "(docs/install.md#kube-scheduler-if-you-run-it-yourself)",
@@ -201,7 +201,7 @@ CHECKS: Final = (
     Check(
         code="extender",
         question="Does kube-scheduler call the extender?",
-        follows="the scores of the extender have no effect",
+        effect="the scores of the extender have no effect",
         fix="configure kube-scheduler as in "
         "docs/install.md#kube-scheduler-if-you-run-it-yourself, or remove the component extender",
         run=_asked,

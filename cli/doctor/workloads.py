@@ -31,11 +31,13 @@ def _daemon_sets(facts: Facts) -> Result:
         if not any(tolerates(each, taint) for each in one.placing.tolerations)
     )
     if found:
-        seen = f"{plural(len(found), 'DaemonSet')} do not tolerate {key}:NoSchedule"
+        seen = f"no toleration for {key}:NoSchedule in {plural(len(found), 'DaemonSet')}"
         return problem(
             seen, [Evidence(f"DaemonSet {one}", "tolerations", f"none for {key}") for one in found]
         )
-    return ok(f"{plural(len(facts.cluster.daemon_sets), 'DaemonSet')} tolerate {key}:NoSchedule")
+    return ok(
+        f"tolerated by {plural(len(facts.cluster.daemon_sets), 'DaemonSet')}: {key}:NoSchedule"
+    )
 
 
 def _budgets(facts: Facts) -> Result:
@@ -56,11 +58,11 @@ def _budgets(facts: Facts) -> Result:
             )
             for one in never
         ]
-        return problem(f"{plural(len(never), 'PodDisruptionBudget')} never allow it", evidence)
-    count = plural(len(never), "PodDisruptionBudget")
+        return problem(f"{plural(len(never), 'PodDisruptionBudget')} at 0, always", evidence)
     if never:
-        return ok(f"{count} never allow an eviction, and Ebb evicts no pods")
-    return ok(f"{plural(len(facts.cluster.budgets), 'PodDisruptionBudget')}, none is always at 0")
+        count = plural(len(never), "PodDisruptionBudget")
+        return ok(f"Ebb evicts no pods, so {count} at 0 have no effect on it")
+    return ok("no PodDisruptionBudget is always at 0")
 
 
 def _costs(facts: Facts) -> Result:
@@ -84,8 +86,8 @@ def _requests(facts: Facts) -> Result:
     ]
     share = 100 * len(found) // max(1, len(movable))
     seen = (
-        f"{len(found):,} of {plural(len(movable), 'pod')} ({share}%) do not request both CPU and "
-        "memory"
+        f"without a request for CPU or memory: {len(found):,} of "
+        f"{plural(len(movable), 'pod')} ({share}%)"
     )
     if 100 * len(found) > WITHOUT_REQUESTS_PERCENT_MAX * len(movable):
         return problem(seen, _by_owner(found, "pods without requests"))
@@ -108,7 +110,7 @@ CHECKS: Final = (
     Check(
         code="daemonsets",
         question="Do DaemonSets tolerate Ebb's NoSchedule taint?",
-        follows="their pods are not created on nodes with this taint, so Ebb keeps the mark of "
+        effect="their pods are not created on nodes with this taint, so Ebb keeps the mark of "
         "such a node at PreferNoSchedule",
         fix="add a toleration for the key of the taint, with `operator: Exists`, to each of "
         "these DaemonSets",
@@ -117,7 +119,7 @@ CHECKS: Final = (
     Check(
         code="budgets",
         question="Do PodDisruptionBudgets allow evictions, if Ebb evicts pods?",
-        follows="evictions of these pods are always refused, so their nodes do not become empty",
+        effect="evictions of these pods are always refused, so their nodes do not become empty",
         fix="allow at least one disruption (maxUnavailable of at least 1, or fewer pods in "
         "minAvailable), or exclude these nodes (docs/eviction.md)",
         run=_budgets,
@@ -125,7 +127,7 @@ CHECKS: Final = (
     Check(
         code="cost-writers",
         question="Is Ebb the only writer of pod deletion costs?",
-        follows="Ebb does not change the costs of another writer, so scale-ins of these pods do "
+        effect="Ebb does not change the costs of another writer, so scale-ins of these pods do "
         "not empty marked nodes",
         fix="disable the other writer (Karpenter's PodDeletionCostManagement or Koordinator's "
         "ScaleDownBinPack, for example), or set `podDeletionCost: disabled`",
@@ -134,7 +136,7 @@ CHECKS: Final = (
     Check(
         code="requests",
         question="Do nearly all pods request CPU and memory?",
-        follows="a missing request counts as 0, so nodes look emptier than they are",
+        effect="a missing request counts as 0, so nodes look emptier than they are",
         fix="set requests in the pod templates, or a LimitRange with defaults in the namespaces",
         run=_requests,
     ),

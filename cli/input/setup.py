@@ -30,8 +30,9 @@ POLICY: Final = "ebb-node-taint"
 SERVICE_LABEL: Final = "kubernetes.io/service-name"
 EXTENDER_LABEL: Final = ("app.kubernetes.io/component", "extender")
 """Label of the pods of the extender, as in manifests/."""
+SETUP_DUMP: Final = "setup.json of docs/doctor.md#from-a-dump"
+"""The dump with the kinds of SETUP_KINDS that every cluster serves, and DaemonSets."""
 NOT_IN_DUMP: Final = "not in the dump"
-LIVE_ONLY: Final = "a dump does not contain it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,15 @@ class SetupKind:
     """Only objects of a dump with one of these texts are decoded; empty: all."""
 
     @property
-    def dump_command(self) -> str:
-        """Return the command that creates a dump with the kind."""
-        # kubectl fails if the cluster does not serve one of the kinds.
-        return f"kubectl get {self.resource} -o json" if self.optional else SETUP_COMMAND
+    def dump(self) -> str:
+        """Return the dump that has the kind, for messages."""
+        # kubectl fails if the cluster does not serve one of the kinds, so the dump with several
+        # kinds does not have the optional ones.
+        return (
+            f"the output of `kubectl get {self.resource} -o json`"
+            if self.optional
+            else (SETUP_DUMP)
+        )
 
     @property
     def resource(self) -> str:
@@ -146,13 +152,6 @@ SETUP_KINDS: Final = (
 )  # fmt: skip
 """The kinds that `ebb doctor` reads beside those of a plan; none is required."""
 
-SETUP_COMMAND: Final = (
-    "kubectl get deploy,ds,mutatingwebhookconfigurations,endpointslices,clusterroles,"
-    "clusterrolebindings,roles,rolebindings -A -o json"
-)
-"""Command that creates a dump of the kinds here that every cluster serves. It also names
-DaemonSets, which the dump for a plan lacks."""
-
 
 class Right(NamedTuple):
     """One permission: a verb on a resource, in a namespace or in the whole cluster."""
@@ -223,11 +222,11 @@ class Setup:
 
     objects: Mapping[str, Read[tuple[Any, ...]]] = field(default_factory=dict)
     """Objects of SETUP_KINDS by the name of their kind."""
-    access: Read[Mapping[Right, bool]] = Read(absent=LIVE_ONLY)
+    access: Read[Mapping[Right, bool]] = Read(absent="a dump has no permissions of your user")
     """Whether the user of the command has each of `viewer_rights`."""
-    extender: Read[ExtenderCalls] = Read(absent=LIVE_ONLY)
+    extender: Read[ExtenderCalls] = Read(absent="a dump has no metrics of the extender")
     """Calls that the extender has received."""
-    api_time: Read[ApiTime] = Read(absent=LIVE_ONLY)
+    api_time: Read[ApiTime] = Read(absent="a dump has no time of the API server")
     """Time of the API server."""
 
     def of(self, kind: SetupKind) -> Read[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cli.input.setup import NOT_IN_DUMP, SETUP_KINDS, Read, Setup, SetupKind
+from cli.input.setup import SETUP_KINDS, Read, Setup, SetupKind
 from core.edge.decode.dump import items
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded
@@ -27,13 +27,9 @@ def read(dumps: Sequence[tuple[str, bytes]]) -> Setup:
                 _add(found, kind, one)
             except FAULTS as fault:
                 faults[name] = f"{where}: {fault}"
-    objects = {
-        kind.name: Read(
-            tuple(found[kind.name]) if kind.name in found else None,
-            faults.get(kind.name, "" if kind.name in found else NOT_IN_DUMP),
-        )
-        for kind in SETUP_KINDS
-    }
+    objects = {name: Read(tuple(ones)) for name, ones in found.items()}
+    # A check must not conclude anything from a part of the objects.
+    objects |= {name: Read(absent=fault) for name, fault in faults.items()}
     return Setup(objects=objects)
 
 

@@ -127,7 +127,7 @@ async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Re
 def _calls(raw: bytes) -> Mapping[str, int]:
     """Return the number of prioritize calls by result. Raises: GarbledError."""
     try:
-        return {
+        found = {
             sample.labels["result"]: int(sample.value)
             for family in text_string_to_metric_families(raw.decode())
             if family.name == CALLS
@@ -136,3 +136,6 @@ def _calls(raw: bytes) -> Mapping[str, int]:
         }
     except (KeyError, ValueError, OverflowError) as fault:
         raise GarbledError(f"no Prometheus metrics: {fault}") from fault
+    if not found:
+        raise GarbledError(f"no metric {CALLS}_total")
+    return found

@@ -31,7 +31,7 @@ def _finding(one: Finding) -> dict[str, Any]:
             {name: printable(value) for name, value in each._asdict().items()}
             for each in result.evidence
         ],
-        "follows": check.follows if problem else None,
+        "effect": check.effect if problem else None,
         "fix": check.fix if problem else None,
         "visibleBy": result.visible_by or None,
     }

@@ -21,21 +21,21 @@ def write(diagnosis: Diagnosis, out: Console) -> None:
         (one.result.state.value, one.check.code, one.result.seen) for one in diagnosis.findings
     )
     say(out, "", Table("state", "check", "seen", rows=rows, left=(0, 1, 2)))
-    problems = [one for one in diagnosis.findings if one.result.state is State.PROBLEM]
-    if problems:
-        parts = [row for one in problems for row in _problem(one)]
-        say(out, "", Table("problem", "", "", rows=parts, left=(0, 1, 2)))
+    for one in diagnosis.findings:
+        if one.result.state is State.PROBLEM:
+            say(out, "", f"problem: {one.check.code}")
+            say(out, Table("", "", rows=_problem(one), left=(0, 1)))
     if hidden := _visible_by(diagnosis):
-        say(out, "", Table("to see more", "checks", rows=hidden.items(), left=(0, 1)))
+        say(out, "", Table("unknown", "to see it", rows=hidden, left=(0, 1)))
 
 
-def _visible_by(diagnosis: Diagnosis) -> dict[str, str]:
-    """Return what makes unknown states known, each with the codes of its checks."""
+def _visible_by(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Return the codes of unknown states, grouped by what makes them known."""
     found: dict[str, list[str]] = {}
     for one in diagnosis.findings:
         if one.result.state is State.UNKNOWN:
             found.setdefault(one.result.visible_by, []).append(one.check.code)
-    return {by: ", ".join(codes) for by, codes in found.items()}
+    return [(", ".join(codes), by) for by, codes in found.items()]
 
 
 def _summary(diagnosis: Diagnosis) -> str:
@@ -44,16 +44,17 @@ def _summary(diagnosis: Diagnosis) -> str:
     return f"{plural(len(diagnosis.findings), 'check')}: {problems}, {unknown} unknown, {fine} ok"
 
 
-def _problem(finding: Finding) -> Iterator[tuple[str, str, str]]:
+def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
     evidence = finding.result.evidence
-    shown = [_line(one) for one in evidence[:EVIDENCE_SHOWN]]
+    shown = [line(one) for one in evidence[:EVIDENCE_SHOWN]]
     if len(evidence) > EVIDENCE_SHOWN:
         shown.append(f"and {len(evidence) - EVIDENCE_SHOWN:,} more; -o json lists all of them")
-    yield finding.check.code, "because", finding.result.seen
-    yield from (("", "" if number else "evidence", line) for number, line in enumerate(shown))
-    yield "", "follows", finding.check.follows
-    yield "", "fix", finding.check.fix
+    yield "because", finding.result.seen
+    yield from (("" if number else "evidence", text) for number, text in enumerate(shown))
+    yield "effect", finding.check.effect
+    yield "fix", finding.check.fix
 
 
-def _line(one: Evidence) -> str:
-    return f"{one.object}: {one.field} {one.value}" if one.field else f"{one.object} {one.value}"
+def line(one: Evidence) -> str:
+    """Return one value of the evidence."""
+    return f"{one.object}, {one.field}: {one.value}" if one.field else f"{one.object} {one.value}"
