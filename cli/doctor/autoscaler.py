@@ -32,13 +32,12 @@ DELAYS: Final = ("scale-down-unneeded-time", "scale-down-delay-after-add")
 THRESHOLD: Final = "scale-down-utilization-threshold"
 PARALLEL: Final = "max-drain-parallelism"
 IGNORED: Final = ("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization")
-TAINT_PREFIXES: Final = (
-    "status-taint.cluster-autoscaler.kubernetes.io/",
-    "ignore-taint.cluster-autoscaler.kubernetes.io/",
-)
-"""Cluster Autoscaler leaves taints with these prefixes out of the template of a node group."""
-STATUS_TAINTS: Final = ("status-taint", "ignore-taint")
-"""Flags with more keys of such taints."""
+STATUS_TAINT: Final = "status-taint"
+"""Flag with keys of taints that say nothing about new nodes of a node group."""
+STARTUP_TAINTS: Final = ("startup-taint", "ignore-taint")
+"""Flags with keys of taints with which a node counts as not Ready."""
+TAINT_DOMAIN: Final = ".cluster-autoscaler.kubernetes.io/"
+"""With one of these flags before it, the prefix of keys that need no flag."""
 WHEN_EMPTY: Final = "WhenEmpty"
 EMPTY_OR_MORE: Final = "WhenEmptyOrUnderutilized"
 """Default consolidationPolicy of Karpenter."""
@@ -147,20 +146,29 @@ def _long_delays(one: Program) -> Iterator[Evidence]:
 
 
 def _taint(facts: Facts) -> Result:
-    """Check that Cluster Autoscaler ignores Ebb's taint in templates of node groups."""
+    """Check what Cluster Autoscaler makes of Ebb's taint.
+
+    Source: cluster-autoscaler/utils/taints.
+    """
     key = facts.config.taint_key
-    if not facts.config.hardens:
-        return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
-    if key.startswith(TAINT_PREFIXES):
-        return ok(f"Cluster Autoscaler ignores the taint {key} by its prefix")
+    if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
+        evidence = [Evidence("configuration", "taintKey", key)]
+        return problem("for Cluster Autoscaler, marked nodes are not Ready", evidence)
+    known = key.startswith(f"{STATUS_TAINT}{TAINT_DOMAIN}")
+    if known and not autoscalers(facts):
+        return ok(f"the prefix of {key} makes Cluster Autoscaler ignore the taint")
 
-    def unlisted(one: Program) -> Iterator[Evidence]:
-        if not any(key in one.texts(flag) for flag in STATUS_TAINTS):
-            listed = ", ".join(one.texts(STATUS_TAINTS[0])) or "not set"
-            yield Evidence(one.object, f"--{STATUS_TAINTS[0]}", listed)
+    def misread(one: Program) -> Iterator[Evidence]:
+        for flag in STARTUP_TAINTS:
+            if key in one.texts(flag):
+                yield Evidence(one.object, f"--{flag}", key)
+        # A PreferNoSchedule taint keeps no pod away from a new node.
+        if facts.config.hardens and not known and key not in one.texts(STATUS_TAINT):
+            shown = ", ".join(one.texts(STATUS_TAINT)) or "not set"
+            yield Evidence(one.object, f"--{STATUS_TAINT}", shown)
 
-    seen = f"Cluster Autoscaler does not know that {key} is no taint of the node group"
-    return _with_flags(facts, unlisted, seen, f"it ignores the taint {key}")
+    good = f"it ignores the taint {key}"
+    return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {key}", good)
 
 
 def _with_flags(
@@ -230,7 +238,7 @@ CHECKS: Final = (
     Check(
         code="autoscaler",
         question="Does an autoscaler run that removes empty nodes?",
-        effect="nobody removes the nodes that Ebb empties",
+        effect="the nodes that Ebb empties remain",
         fix="configure an autoscaler (docs/install.md#the-autoscaler), or remove empty marked "
         "nodes yourself",
         run=_readable(_found),
@@ -247,25 +255,26 @@ CHECKS: Final = (
     Check(
         code="autoscaler-evicts",
         question="Does Cluster Autoscaler remove empty nodes only?",
-        effect="it drains nodes with a low utilization that Ebb has not marked, and evicts "
-        "their pods",
+        effect="Cluster Autoscaler drains nodes with a low utilization that Ebb has not marked, "
+        "and evicts their pods",
         fix=f"{_FLAGS}: `--{PARALLEL}=0`; for an autoscaler without this flag, set "
         "`scaleDownProtection: {scope: all}` in ebb-config",
         run=_readable(_evicts),
     ),
     Check(
         code="autoscaler-delays",
-        question=f"Are its delays at most {duration(DELAY_SECONDS_MAX)}?",
-        effect="every empty node is paid for so long before it is removed",
+        question=f"Are the delays of Cluster Autoscaler at most {duration(DELAY_SECONDS_MAX)}?",
+        effect="every empty node remains for that long before it is removed",
         fix=f"{_FLAGS}: `--{DELAYS[0]}=2m --{DELAYS[1]}=2m`",
         run=_readable(_delays),
     ),
     Check(
         code="autoscaler-taint",
-        question="Does it ignore a NoSchedule taint of Ebb when it adds nodes?",
-        effect="if all nodes of a node group are marked, it adds no node for Pending pods",
-        fix="add `--status-taint=KEY` with your `taintKey` to its flags, or use the default "
-        "`taintKey`",
+        question="Does Cluster Autoscaler ignore Ebb's taint?",
+        effect="marked nodes count as not Ready, or a node group whose nodes are all marked gets "
+        "no node for Pending pods",
+        fix="set the default `taintKey` (docs/how-it-works.md#changing-the-configuration), or "
+        "name yours in `--status-taint` and not in `--startup-taint` or `--ignore-taint`",
         run=_taint,
     ),
     Check(

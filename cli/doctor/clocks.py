@@ -39,7 +39,8 @@ CHECKS: Final = (
     Check(
         code="clocks",
         question="Do the clocks of your machine, the API server and the leader agree?",
-        effect="ages, deadlines, cooldowns and certificates are judged by a wrong time",
+        effect="ages and cooldowns are computed with a wrong time, and new certificates may not "
+        "be valid yet",
         fix="synchronize the clock of the machine or node in the evidence by NTP",
         run=_clocks,
     ),

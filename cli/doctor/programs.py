@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import PurePath
 from typing import Any, Final, TypeVar
@@ -15,6 +15,8 @@ from cli.input.setup_objects import Container
 Value_ = TypeVar("Value_")
 AUTOSCALER: Final = "cluster-autoscaler"
 SCHEDULER: Final = "kube-scheduler"
+COMMAND_LINE_MAX: Final = 128 * 1024
+"""Limit of a command line, as in Linux; shlex takes quadratic time in the length of a word."""
 SHELL: Final = "-c"
 """Option of a shell after which the next word is a command line."""
 
@@ -32,7 +34,7 @@ class Program:
     words: tuple[str, ...]
     """Command line of the container."""
     replicas: int | None = None
-    """Replicas of a Deployment; None for a Pod."""
+    """Replicas of a Deployment; None for a Pod, and if the Deployment names none."""
 
     def text(self, name: str) -> str | None:
         """Return the last value of a flag; None if it is not set."""
@@ -61,13 +63,13 @@ class Program:
 
     def number(self, name: str, default: str) -> Fraction:
         """Return the number of a flag. Raises: UnreadableFlagError."""
-        return self._read(name, default, Fraction)
+        return self._read(name, default, go_values.decimal)
 
     def _read(self, name: str, default: str, read: Callable[[str], Value_]) -> Value_:
         given = self.text(name)
         try:
             return read(default if given is None else given)
-        except (ValueError, ZeroDivisionError) as fault:
+        except ValueError as fault:
             raise UnreadableFlagError(f"{self.object}: --{name}={given:.80}") from fault
 
     def evidence(self, name: str, default: str) -> Evidence:
@@ -79,40 +81,41 @@ class Program:
 
 
 def autoscalers(facts: Facts) -> tuple[Program, ...]:
-    """Return the workloads that run Cluster Autoscaler.
-
-    Deployments are preferred. Their pods are used if no Deployment was found, as in a dump
-    without Deployments.
-    """
+    """Return the workloads that run Cluster Autoscaler."""
     return tuple(_programs(facts, AUTOSCALER))
 
 
 def schedulers(facts: Facts) -> tuple[Program, ...]:
-    """Return the pods and Deployments that run kube-scheduler."""
+    """Return the workloads that run kube-scheduler, most often static pods."""
     return tuple(_programs(facts, SCHEDULER))
 
 
 def _programs(facts: Facts, name: str) -> Iterator[Program]:
-    found = False
+    """Yield the Deployments, and the pods without a Deployment, that run a program."""
+    owners: list[str] = []
     for one in values(facts.setup.of(DEPLOYMENTS)):
         template = one.spec.template if one.spec else None
         program = _program("Deployment", one.metadata, template and template.spec, name)
         if program is not None:
-            found = True
-            replicas = 1 if one.spec.replicas is None else one.spec.replicas
-            yield Program(program.object, program.namespace, program.words, replicas)
-    for one in () if found else values(facts.setup.of(SYSTEM_PODS)):
+            owners.append(f"{program.namespace}/{one.metadata.name}-")
+            yield replace(program, replicas=one.spec.replicas)
+    for one in values(facts.setup.of(SYSTEM_PODS)):
         program = _program("Pod", one.metadata, one.spec, name)
-        if program is not None:
+        if program is None:
+            continue
+        if not f"{program.namespace}/{one.metadata.name}".startswith(tuple(owners)):
             yield program
 
 
 def _program(kind: str, metadata: Any, spec: Any, name: str) -> Program | None:  # noqa: ANN401
-    """Return the program of the first container that runs it."""
-    for one in (spec.containers if spec else None) or ():
+    """Return the program of the first container that runs it; None if there is none."""
+    containers = (spec.containers if spec else None) or ()
+    # Helm prefixes the name of a Deployment, and its image may have any name.
+    named = kind == "Deployment" and f"-{metadata.name}".endswith(f"-{name}")
+    for one in containers:
         words = _command(one)
         image = PurePath(one.image.partition("@")[0]).name
-        if name in image or (words and PurePath(words[0]).name == name):
+        if named or name in image or (words and PurePath(words[0]).name == name):
             return Program(where(kind, metadata), metadata.namespace or "default", words)
     return None
 
@@ -120,7 +123,7 @@ def _program(kind: str, metadata: Any, spec: Any, name: str) -> Program | None: 
 def _command(one: Container) -> tuple[str, ...]:
     """Return the command line of a container; for `sh -c` the words that the shell runs."""
     found = (*(one.command or ()), *(one.args or ()))
-    if len(found) > 2 and found[1] == SHELL:
+    if len(found) > 2 and found[1] == SHELL and len(found[2]) <= COMMAND_LINE_MAX:
         try:
             return tuple(shlex.split(found[2]))
         except ValueError:

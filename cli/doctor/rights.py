@@ -188,7 +188,7 @@ CHECKS: Final = (
     Check(
         code="program-rights",
         question="May Ebb's ServiceAccounts do what the configuration needs?",
-        effect="calls of the programs fail with 403, so what they do is missing",
+        effect="calls of the programs fail with 403, and parts of Ebb do not work",
         fix="add the component of the setting to the overlay and apply it "
         "(docs/install.md#your-overlay)",
         run=_programs,

@@ -79,7 +79,7 @@ def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
     """Yield the settings of profiles that prefer emptier nodes."""
     for profile in _mappings(content.get("profiles")) or ({},):
         name = profile.get("schedulerName", "default-scheduler")
-        where = f"{facts.scheduler_file}, profile {name}"
+        where = f"{facts.scheduler_file}, profile {name!s:.80}"
         fit = (
             one.get("args")
             for one in _mappings(profile.get("pluginConfig"))
@@ -87,19 +87,18 @@ def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
         )
         strategy = _within(next(fit, None), "scoringStrategy", "type") or DEFAULT_STRATEGY
         if strategy not in PACKING:
-            yield Evidence(where, f"{FIT}.scoringStrategy.type", str(strategy))
+            yield Evidence(where, f"{FIT}.scoringStrategy.type", f"{strategy!s:.80}")
         elif not _disables(profile, BALANCED):
             yield Evidence(where, BALANCED, "enabled")
 
 
 def _disables(profile: Mapping[str, Any], plugin: str) -> bool:
     """Return whether a profile disables the scores of a plugin."""
-    names = {
-        one.get("name")
+    return any(
+        one.get("name") in (plugin, "*")
         for point in ("multiPoint", "score")
         for one in _mappings(_within(profile, "plugins", point, "disabled"))
-    }
-    return bool(names & {plugin, "*"})
+    )
 
 
 def _asked(facts: Facts) -> Result:
@@ -111,7 +110,7 @@ def _asked(facts: Facts) -> Result:
         return ok("the extender is not installed, and kube-scheduler does not need it")
     called = facts.setup.extender.value
     if called is not None and (scored := called.by_result.get("scored", 0)):
-        return ok(f"{plural(called.replicas, 'replica')} of it: {scored:,} scored calls")
+        return ok(f"{scored:,} calls, counted by {plural(called.replicas, 'replica')}")
     if bare := _without_file(schedulers(facts)):
         return problem("kube-scheduler has no configuration that names the extender", bare)
     if called is None:
@@ -165,13 +164,13 @@ def _not_called(facts: Facts, by_result: Mapping[str, int]) -> Result:
 
 def _wrong(facts: Facts, extender: Mapping[str, Any]) -> Iterator[Evidence]:
     """Yield the fields of an extender that differ from manifests/scheduler."""
-    where = f"{facts.scheduler_file}, extender {extender.get('urlPrefix', '')}"
+    where = f"{facts.scheduler_file}, extender {extender.get('urlPrefix', '')!s:.80}"
     for field in ("nodeCacheCapable", "ignorable"):
         if extender.get(field) is not True:
-            yield Evidence(where, field, str(extender.get(field, False)).lower())
+            yield Evidence(where, field, f"{extender.get(field, False)!s:.80}".lower())
     weight = extender.get("weight", 0)
     if not isinstance(weight, int) or weight < WEIGHT_MIN:
-        yield Evidence(where, "weight", str(weight))
+        yield Evidence(where, "weight", f"{weight!s:.80}")
 
 
 def _mappings(found: object) -> Sequence[Mapping[str, Any]]:

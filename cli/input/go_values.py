@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+_DECIMAL: Final = re.compile(
+    r"(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII
+)
 _DURATION: Final = re.compile(r"[+]?(?:(?:[0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(?:ms|[smh]))+")
 _PART: Final = re.compile(r"([0-9.]+)(ms|[smh])")
 _UNITS: Final[Mapping[str, Fraction]] = {
@@ -32,3 +35,11 @@ def boolean(given: str) -> bool:
     if given not in (*_TRUE, *_FALSE):
         raise ValueError
     return given in _TRUE
+
+
+def decimal(given: str) -> Fraction:
+    """Parse a decimal number of limited length. Raises: ValueError."""
+    # A large exponent would take all memory.
+    if not _DECIMAL.fullmatch(given):
+        raise ValueError
+    return Fraction(given)

@@ -55,16 +55,7 @@ _SHORT: Final = Repr()
 _SHORT.maxstring = _SHORT.maxother = SHOWN_MAX
 
 
-_DECIMAL: Final = re.compile(
-    r"(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII
-)
 _WHOLE: Final = re.compile(r"[+]?[0-9]{1,9}", re.ASCII)
-
-
-def _exact(given: str) -> Fraction:
-    if not _DECIMAL.fullmatch(given):
-        raise ValueError
-    return Fraction(given)
 
 
 def _whole(given: str) -> int:
@@ -74,7 +65,7 @@ def _whole(given: str) -> int:
 
 
 def _number(given: str) -> object:
-    exact, form = _exact(given), number(positive=False)
+    exact, form = go_values.decimal(given), number(positive=False)
     written = str(form.write(exact))
     form.read(written)
     if exact.denominator == 1:
@@ -83,7 +74,7 @@ def _number(given: str) -> object:
 
 
 def _share(given: str) -> str:
-    written = percent(_exact(given))
+    written = percent(go_values.decimal(given))
     read_share(written)
     return written
 

@@ -14,6 +14,7 @@ from cli.doctor.checks import CHECKS, diagnose
 from cli.doctor.finding import Diagnosis, State
 from cli.forms.text import doctor as text
 from core.edge.kube.names import NAMESPACE
+from core.marks.wellknown import TAINT_KEY
 from tests.manifests.kustomize import ROOT, with_components
 from tests.support.plan_cli import ITEMS, dump
 from tests.support.setup_cluster import (
@@ -41,6 +42,7 @@ CA_SECONDS = 3650 * 24 * 3600
 TWO_MINUTES = ("--scale-down-unneeded-time=2m", "--scale-down-delay-after-add=2m")
 EMPTY_ONLY = "--max-drain-parallelism=0"
 ZERO = "--scale-down-utilization-threshold=0"
+STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/e"
 POLICY = "MutatingAdmissionPolicy ebb-node-taint"
 POLICY_BINDING = "MutatingAdmissionPolicyBinding ebb-node-taint"
 
@@ -151,6 +153,10 @@ BROKEN: list[tuple[str, Break, str]] = [
      f"{AUTOSCALER}, --scale-down-unneeded-time: 5m"),
     ("autoscaler-taint", with_settings(taintKey="example.org/ebb"),
      f"{AUTOSCALER}, --status-taint: not set"),
+    ("autoscaler-taint", with_settings(taintKey=STARTUP),
+     f"configuration, taintKey: {STARTUP}"),
+    ("autoscaler-taint", flags(EMPTY_ONLY, *TWO_MINUTES, f"--ignore-taint={TAINT_KEY}"),
+     f"{AUTOSCALER}, --ignore-taint: {TAINT_KEY}"),
     ("nodepools", put(node_pool("default", consolidateAfter="30s")),
      "NodePool default, spec.disruption.consolidationPolicy: WhenEmptyOrUnderutilized"),
     ("nodepools", put(node_pool("x", consolidationPolicy="WhenEmpty", consolidateAfter="Never")),

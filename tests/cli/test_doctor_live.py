@@ -102,7 +102,7 @@ async def installed(
 async def test_healthy_cluster_has_no_finding(installed: Installed) -> None:
     found = await installed.findings("--exit-code")
     assert {code: one["seen"] for code, one in found.items() if one["state"] != "ok"} == {}
-    assert found["extender"]["seen"] == "1 replica of it: 3 scored calls"
+    assert found["extender"]["seen"] == "3 calls, counted by 1 replica"
 
 
 async def test_exit_code_is_1_when_check_finds_problem(installed: Installed) -> None:

@@ -146,6 +146,7 @@ class SetupCluster:
     scheduler: Json | None = field(
         default_factory=lambda: documents(MANIFESTS / "scheduler" / FILE)[0]
     )
+    where: str = "d.json"
     none: tuple[str, ...] = ()
     """Kinds of which a live cluster has no object."""
     live: bool = True
@@ -191,7 +192,7 @@ class SetupCluster:
         cluster_input = ClusterInput(
             cluster=cluster,
             config=config,
-            where="d.json",
+            where=self.where,
             kinds=kinds,
             running=Running(leader) if self.live else None,
             setup=setup,
