@@ -29,10 +29,10 @@ def command(
     Each check is ok, a problem, or unknown. docs/doctor.md lists the checks, and what a dump must
     contain for them.
     """
-    from cli import doctoring  # noqa: PLC0415 decoders are slow to import
+    from cli.diagnose import diagnose_cluster  # noqa: PLC0415 decoders are slow to import
     from cli.doctor.finding import State  # noqa: PLC0415
     from core.edge.clock import SystemClock  # noqa: PLC0415
 
-    diagnosis = doctoring.examine(cluster_input, SystemClock(), scheduler_config)
+    diagnosis = diagnose_cluster(cluster_input, SystemClock(), scheduler_config)
     output.print_answer(diagnosis, form)
     output.exit_if(exit_code and diagnosis.count(State.PROBLEM) > 0)

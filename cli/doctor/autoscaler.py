@@ -30,6 +30,7 @@ DELAY_SECONDS_MAX: Final = 120
 DEFAULT_DELAY: Final = "10m"
 DELAYS: Final = ("scale-down-unneeded-time", "scale-down-delay-after-add")
 THRESHOLD: Final = "scale-down-utilization-threshold"
+DEFAULT_THRESHOLD: Final = "0.5"
 PARALLEL: Final = "max-drain-parallelism"
 IGNORED: Final = ("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization")
 STATUS_TAINT: Final = "status-taint"
@@ -49,11 +50,10 @@ ASK_PROVIDER: Final = (
 
 def _found(facts: Facts) -> Result:
     """Check that an autoscaler removes empty nodes."""
-    programs = autoscalers(facts)
-    if disabled := [*_without_scale_down(programs)]:
-        return problem("Cluster Autoscaler removes no nodes", disabled)
+    programs, pools = autoscalers(facts), values(facts.setup.of(NODE_POOLS))
+    if not pools and (keeping := [one for program in programs for one in _keeping(program)]):
+        return problem("Cluster Autoscaler removes no empty nodes", keeping)
     key = facts.config.cluster_autoscaler.status_key
-    pools = values(facts.setup.of(NODE_POOLS))
     if programs:
         return ok(f"{programs[0].object} runs Cluster Autoscaler")
     if pools or _has_status(facts):
@@ -78,12 +78,18 @@ def _unread_status(facts: Facts) -> Result | None:
     return unread(STATUSES.resource, why, dump) if why else None
 
 
-def _without_scale_down(programs: Iterable[Program]) -> Iterator[Evidence]:
-    for one in programs:
-        if one.replicas == 0:
-            yield Evidence(one.object, "spec.replicas", "0")
-        elif not one.boolean("scale-down-enabled", default=True):
-            yield one.evidence("scale-down-enabled", "true")
+def _keeping(one: Program) -> Iterator[Evidence]:
+    """Yield why Cluster Autoscaler removes no empty nodes."""
+    if one.replicas == 0:
+        yield Evidence(one.object, "spec.replicas", "0")
+    elif not one.boolean("scale-down-enabled", default=True):
+        yield one.evidence("scale-down-enabled", "true")
+    elif one.number(THRESHOLD, DEFAULT_THRESHOLD) == 0:
+        # DaemonSet and static pods also run on empty nodes. Unless their requests are ignored,
+        # the utilization of such a node is never 0.
+        yield from (
+            one.evidence(flag, "false") for flag in IGNORED if not one.boolean(flag, default=False)
+        )
 
 
 def _status(facts: Facts) -> Result:
@@ -117,18 +123,14 @@ def _evicts(facts: Facts) -> Result:
 
 
 def _evicting(one: Program) -> Iterator[Evidence]:
-    if one.replicas == 0 or not one.boolean("scale-down-enabled", default=True):
-        return
-    if one.number(PARALLEL, "1") == 0:
-        return
-    if one.number(THRESHOLD, "0.5") == 0:
-        # Cluster Autoscaler then counts the requests of these pods, so no node is below 0.
-        yield from (
-            one.evidence(flag, "false") for flag in IGNORED if not one.boolean(flag, default=False)
-        )
-        return
-    yield one.evidence(THRESHOLD, "0.5")
-    yield one.evidence(PARALLEL, "1")
+    drains = (
+        one.boolean("scale-down-enabled", default=True)
+        and one.number(PARALLEL, "1") > 0
+        and one.number(THRESHOLD, DEFAULT_THRESHOLD) > 0
+    )
+    if drains:
+        yield one.evidence(THRESHOLD, DEFAULT_THRESHOLD)
+        yield one.evidence(PARALLEL, "1")
 
 
 def _delays(facts: Facts) -> Result:
@@ -146,10 +148,8 @@ def _long_delays(one: Program) -> Iterator[Evidence]:
 
 
 def _taint(facts: Facts) -> Result:
-    """Check what Cluster Autoscaler makes of Ebb's taint.
-
-    Source: cluster-autoscaler/utils/taints.
-    """
+    """Check that Cluster Autoscaler ignores Ebb's taint."""
+    # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
     key = facts.config.taint_key
     if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
         evidence = [Evidence("configuration", "taintKey", key)]
@@ -174,12 +174,13 @@ def _taint(facts: Facts) -> Result:
 def _with_flags(
     facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
 ) -> Result:
-    """Check the flags of every Cluster Autoscaler. Raises: UnreadableFlagError."""
+    """Check the flags of every running Cluster Autoscaler. Raises: UnreadableFlagError."""
     programs = autoscalers(facts)
-    if evidence := [one for program in programs for one in wrong(program)]:
+    running = [one for one in programs if one.replicas != 0]
+    if evidence := [one for program in running for one in wrong(program)]:
         return problem(bad, evidence)
     if programs:
-        return ok(f"{programs[0].object}: {good}")
+        return ok(f"{programs[0].object}: {good if running else 'spec.replicas is 0'}")
     if missing := first_unread(facts, DEPLOYMENTS):
         return missing
     if _has_status(facts):
@@ -195,12 +196,8 @@ def _node_pools(facts: Facts) -> Result:
     wrong = [one for pool in values(read) for one in _wrong(facts, pool)]
     if wrong:
         return problem(f"wrong consolidation in {plural(len(wrong), 'NodePool')}", wrong)
-    count = len(values(read))
-    return ok(
-        f"{plural(count, 'NodePool')}: Karpenter removes empty nodes"
-        if count
-        else ("there is no NodePool of Karpenter")
-    )
+    pools = plural(len(values(read)), "NodePool")
+    return ok(f"{pools} of Karpenter, none with a wrong consolidation")
 
 
 def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a NodePoolObject

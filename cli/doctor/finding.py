@@ -156,8 +156,5 @@ def values(read: Read[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 def where(kind: str, metadata: Any) -> str:  # noqa: ANN401 the metadata of any object
     """Return the name of an object for evidence: Kind namespace/name."""
-    return (
-        f"{kind} {metadata.namespace}/{metadata.name}"
-        if metadata.namespace
-        else (f"{kind} {metadata.name}")
-    )
+    namespace = f"{metadata.namespace}/" if metadata.namespace else ""
+    return f"{kind} {namespace}{metadata.name}"

@@ -66,11 +66,9 @@ class SetupKind:
         """Return the dump that has the kind, for messages."""
         # kubectl fails if the cluster does not serve one of the kinds, so the dump with several
         # kinds does not have the optional ones.
-        return (
-            f"the output of `kubectl get {self.resource} -o json`"
-            if self.optional
-            else (SETUP_DUMP)
-        )
+        if not self.optional:
+            return SETUP_DUMP
+        return f"the output of `kubectl get {self.resource} -o json`"
 
     @property
     def resource(self) -> str:
@@ -167,9 +165,12 @@ class Right(NamedTuple):
 
     def __str__(self) -> str:
         """Return the permission as `kubectl auth can-i` takes it."""
-        of = f"{self.resource}.{self.group}" if self.group else self.resource
+        resource, _, subresource = self.resource.partition("/")
+        of = f"{resource}.{self.group}" if self.group else resource
         name = f"/{self.name}" if self.name else ""
-        return f"{self.verb} {of}{name} " + (f"-n {self.namespace}" if self.namespace else "-A")
+        within = f"-n {self.namespace}" if self.namespace else "-A"
+        sub = f" --subresource={subresource}" if subresource else ""
+        return f"{self.verb} {of}{name}{sub} {within}"
 
     def attributes(self) -> Mapping[str, str]:
         """Return the resourceAttributes of an access review."""

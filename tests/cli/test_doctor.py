@@ -96,6 +96,14 @@ def both(*changes: Break) -> Break:
     return lambda cluster: [change(cluster) for change in changes]
 
 
+def stopped(cluster: SetupCluster) -> None:
+    cluster.objects[AUTOSCALER]["spec"]["replicas"] = 0
+
+
+def no_pools(cluster: SetupCluster) -> None:
+    cluster.none = ("NodePool",)
+
+
 def no_autoscaler(cluster: SetupCluster) -> None:
     cluster.objects.pop(AUTOSCALER)
     cluster.objects.pop("ConfigMap kube-system/cluster-autoscaler-status")
@@ -128,6 +136,15 @@ def costs(cluster: SetupCluster) -> None:
         cluster.put(pod(f"web-{number}", "shop", **given))
 
 
+def bound_to_group(cluster: SetupCluster) -> None:
+    """Bind permissions to all ServiceAccounts of Ebb's namespace, by a rule for all resources."""
+    name = "ebb-controller-eviction"
+    group = {"kind": "Group", "name": f"system:serviceaccounts:{NAMESPACE}"}
+    cluster.objects[f"ClusterRoleBinding {name}"]["subjects"] = [group]
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    cluster.objects[f"ClusterRole {name}"]["rules"] = [rule]
+
+
 def no_requests(cluster: SetupCluster) -> None:
     one = pod("bare", "shop")
     del one["spec"]["containers"][0]["resources"]
@@ -137,15 +154,16 @@ def no_requests(cluster: SetupCluster) -> None:
 BROKEN: list[tuple[str, Break, str]] = [
     ("autoscaler", no_autoscaler,
      "ConfigMap kube-system/cluster-autoscaler-status does not exist"),
-    ("autoscaler", flags("--scale-down-enabled=false", EMPTY_ONLY, *TWO_MINUTES),
+    ("autoscaler", both(no_pools, flags("--scale-down-enabled=false", *TWO_MINUTES)),
      f"{AUTOSCALER}, --scale-down-enabled: false"),
-    ("autoscaler", lambda one: one.objects[AUTOSCALER]["spec"].update(replicas=0),
+    ("autoscaler", both(no_pools, stopped),
      f"{AUTOSCALER}, spec.replicas: 0"),
     ("autoscaler-status", removed("ConfigMap kube-system/cluster-autoscaler-status"),
      "ConfigMap kube-system/cluster-autoscaler-status does not exist"),
     ("autoscaler-evicts", flags(*TWO_MINUTES),
      f"{AUTOSCALER}, --scale-down-utilization-threshold: 0.5 (default)"),
-    ("autoscaler-evicts", flags(ZERO, *TWO_MINUTES, "--ignore-mirror-pods-utilization"),
+    ("autoscaler", both(no_pools, flags(ZERO, *TWO_MINUTES,
+                                    "--ignore-mirror-pods-utilization")),
      f"{AUTOSCALER}, --ignore-daemonsets-utilization: false (default)"),
     ("autoscaler-delays", flags(EMPTY_ONLY, TWO_MINUTES[0]),
      f"{AUTOSCALER}, --scale-down-delay-after-add: 10m (default)"),
@@ -188,6 +206,8 @@ BROKEN: list[tuple[str, Break, str]] = [
      f"{REGISTRATION}, webhooks[0].rules.operations: CREATE"),
     ("admission", webhook(rules=[{"resources": ["nodes", "nodes/status"], "operations": ["*"]}]),
      f"{REGISTRATION}, webhooks[0].rules.resources: nodes, nodes/status"),
+    ("admission", lambda one: one.objects[REGISTRATION].update(webhooks=[]),
+     f"{REGISTRATION}, webhooks: none"),
     ("admission", put(endpoint_slice(ready=False)),
      f"Service {NAMESPACE}/ebb-webhook, ready endpoints: 0"),
     ("admission", policy_of_other_taint, f'{POLICY}, spec.variables, key: "other/key"'),
@@ -204,9 +224,10 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("certificates", ca(bundle(NOW - CA_SECONDS + 24 * 3600)),
      f"{REGISTRATION}, webhooks[0].clientConfig.caBundle: valid until 2026-01-01 23:00:00 UTC"),
     ("viewer-rights", broken(denied="pods/portforward"),
-     f"your user, kubectl auth can-i create pods/portforward -n {NAMESPACE}: no"),
+     f"your user, kubectl auth can-i create pods --subresource=portforward -n {NAMESPACE}: no"),
     ("program-rights", removed("ClusterRoleBinding ebb-controller-eviction"),
-     f"ServiceAccount {NAMESPACE}/ebb-controller, create pods/eviction -A: not allowed"),
+     (f"ServiceAccount {NAMESPACE}/ebb-controller, "
+     "create pods --subresource=eviction -A: not allowed")),
     ("program-rights", removed(f"RoleBinding {NAMESPACE}/ebb-webhook-certs"),
      (f"ServiceAccount {NAMESPACE}/ebb-webhook, get secrets/ebb-webhook-certs -n {NAMESPACE}: "
      "not allowed")),
@@ -279,9 +300,11 @@ class TestChecks:
             both(put(budget("now", desired=2, allowed=0))),
             both(costs, with_settings(podDeletionCost="disabled", surge={"mode": "disabled"})),
             with_policy,
+            bound_to_group,
+            both(flags("--v=4"), stopped),
             broken(scheduler=None, scored=1, live=True, objects=SetupCluster().objects),
         ],
-        ids=range(11),
+        ids=range(13),
     )  # fmt: skip
     def test_allowed_setup_is_no_problem(self, change: Break) -> None:
         assert codes(diagnosed(change), State.PROBLEM) == []
@@ -309,15 +332,22 @@ class TestChecks:
         assert codes(diagnosed(change), State.PROBLEM) == ["program-rights"]
 
 
+def without(*kinds: str) -> Break:
+    return lambda cluster: cluster.without(*kinds)
+
+
 UNKNOWN: list[tuple[Break, set[str]]] = [
-    (lambda one: one.without("Deployment"),
+    (without("Deployment"),
      {"autoscaler-evicts", "autoscaler-delays"}),
-    (lambda one: one.without("NodePool"), {"nodepools"}),
-    (lambda one: one.without("MutatingWebhookConfiguration"), {"admission", "certificates"}),
-    (lambda one: one.without("EndpointSlice"), {"admission"}),
-    (lambda one: one.without("Role"), {"program-rights"}),
-    (lambda one: one.without("DaemonSet"), {"daemonsets"}),
-    (lambda one: one.without("PodDisruptionBudget"), {"budgets"}),
+    (removed(AUTOSCALER), {"autoscaler-evicts", "autoscaler-delays"}),
+    (without("ConfigMap"), {"autoscaler-status"}),
+    (both(with_policy, without("MutatingAdmissionPolicyBinding")), {"admission"}),
+    (without("NodePool"), {"nodepools"}),
+    (without("MutatingWebhookConfiguration"), {"admission", "certificates"}),
+    (without("EndpointSlice"), {"admission"}),
+    (without("Role"), {"program-rights"}),
+    (without("DaemonSet"), {"daemonsets"}),
+    (without("PodDisruptionBudget"), {"budgets"}),
     (broken(scheduler=None), {"scheduler-scoring"}),
     (both(broken(scheduler=None), removed(SCHEDULER)), {"scheduler-scoring"}),
     (broken(live=False), {"viewer-rights", "clocks", "extender"}),

@@ -13,6 +13,7 @@ from cli.__main__ import main
 from cli.input.setup import SETUP_KINDS, SetupKind
 from core.edge.clock import micro_time
 from core.edge.decode.kinds import BY_NAME
+from core.edge.kube.client import PAGE_OBJECTS
 from core.edge.kube.names import NAMESPACE
 from extender.metrics import Metrics
 from tests.cli.test_running import LEASE_PATH, World
@@ -25,6 +26,7 @@ from tests.support.setup_cluster import (
     SETTINGS,
     SetupCluster,
     bundle,
+    deployment,
 )
 
 EXTENDER = f"{NAMESPACE}/ebb-extender-1"
@@ -131,6 +133,22 @@ async def test_kind_that_cannot_be_listed_is_unknown(
     unknown = await installed.states("unknown")
     absent = kind.optional and status == 404
     assert unknown == (set() if absent else AFFECTED.get(kind.name, set()))
+
+
+async def test_all_pages_of_kind_are_read(installed: Installed) -> None:
+    api = installed.api
+    api.remove("deployments", "kube-system/cluster-autoscaler")
+    for number in range(PAGE_OBJECTS):
+        api.put("deployments", deployment(f"web-{number}", "shop", "web"))
+    api.put("deployments", deployment("cluster-autoscaler", "kube-system", "ca", "--v=4"))
+    assert (await installed.findings())["autoscaler-evicts"]["state"] == "problem"
+
+
+async def test_answer_that_is_no_list_is_unknown(installed: Installed) -> None:
+    path = path_of(SETUP_KINDS[-1])
+    installed.api.put_document(path, {"items": [{"metadata": {"name": 7}}]})
+    found = (await installed.findings())["program-rights"]
+    assert found["seen"].startswith("cannot read rolebindings: API server: unexpected answer: ")
 
 
 async def test_unknown_names_answer_and_what_makes_it_visible(installed: Installed) -> None:

@@ -13,7 +13,9 @@ from core.model.errors import InvalidInputError
 SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 
 
-def examine(cluster_input: ClusterInput, clock: Clock, scheduler_config: str | None) -> Diagnosis:
+def diagnose_cluster(
+    cluster_input: ClusterInput, clock: Clock, scheduler_config: str | None
+) -> Diagnosis:
     """Check the setup around Ebb.
 
     *scheduler_config*: file with the configuration of kube-scheduler, or None.
@@ -29,7 +31,7 @@ def examine(cluster_input: ClusterInput, clock: Clock, scheduler_config: str | N
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    """Return the content of the file. Raises: as `examine`."""
+    """Return the content of the file. Raises: as `diagnose_cluster`."""
     name = files.named(path)
     raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
     (found,) = files.parse_yaml(raw, name, single=True)
