@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cli.doctor.finding import Check, Evidence, Facts, Result, ok, problem, unread
+from cli.explain.caveats import pods_without_requests
 from core.config.settings import PodDeletionCost
 from core.edge.decode.kinds import BUDGETS, DAEMON_SETS
 from core.fit.matching import tolerates
@@ -58,7 +59,9 @@ def _budgets(facts: Facts) -> Result:
             )
             for one in never
         ]
-        return problem(f"{plural(len(never), 'PodDisruptionBudget')} at 0, always", evidence)
+        return problem(
+            f"never an eviction with {plural(len(never), 'PodDisruptionBudget')}", evidence
+        )
     if never:
         count = plural(len(never), "PodDisruptionBudget")
         return ok(f"Ebb evicts no pods, so {count} at 0 have no effect on it")
@@ -78,12 +81,7 @@ def _costs(facts: Facts) -> Result:
 
 def _requests(facts: Facts) -> Result:
     """Check that nearly all pods request CPU and memory."""
-    movable = [pod for pod in facts.cluster.pods if not pod.stays_with_node]
-    found = [
-        pod
-        for pod in movable
-        if not (pod.requests.cpu_millis and pod.requests.memory_bytes) and not pod.unreadable
-    ]
+    movable, found = pods_without_requests(facts.cluster)
     share = 100 * len(found) // max(1, len(movable))
     seen = (
         f"without a request for CPU or memory: {len(found):,} of "
