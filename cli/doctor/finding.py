@@ -81,9 +81,9 @@ class Check:
     question: str
     """The question that state OK answers with yes; the documentation lists it."""
     effect: str
-    """What a problem causes."""
+    """Effect of a problem."""
     fix: str
-    """What to do about a problem: a command, a setting, or a page of the documentation."""
+    """Fix of a problem: a command, a setting, or a page of the documentation."""
     run: Callable[[Facts], Result]
 
 

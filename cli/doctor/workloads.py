@@ -60,7 +60,7 @@ def _budgets(facts: Facts) -> Result:
             for one in never
         ]
         return problem(
-            f"never an eviction with {plural(len(never), 'PodDisruptionBudget')}", evidence
+            f"no eviction is possible under {plural(len(never), 'PodDisruptionBudget')}", evidence
         )
     if never:
         count = plural(len(never), "PodDisruptionBudget")
