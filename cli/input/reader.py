@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from cli.input import setup_dump
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.setup import Setup
 from cli.input.source import kubeconfig_of
 from core.config.document import built_in
 from core.edge import files
@@ -33,6 +35,8 @@ class Where(NamedTuple):
     """Policy that replaces the configured one; None if the command has no such option."""
     overrides: Overrides
     """Options that replace parts of the kubeconfig."""
+    setup: bool = False
+    """The command also needs the setup around Ebb."""
 
     @property
     def live_only(self) -> list[str]:
@@ -57,7 +61,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
     config = files.read_config(where.config, where.policy) if where.config else None
     installation = Installation(where.ebb_namespace, config, where.policy)
     if where.from_file:
-        found = _read_dumps(where.from_file, installation)
+        found = _read_dumps(where.from_file, installation, setup=where.setup)
     else:
         path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)
         # Importing the client takes longer than making a plan.
@@ -66,11 +70,11 @@ def read(environment: Environment, where: Where) -> ClusterInput:
         from cli.input import live  # noqa: PLC0415
 
         connecting = live.Connecting(path, where.context, where.overrides)
-        found = asyncio.run(live.read(connecting, installation, sys.stderr))
+        found = asyncio.run(live.read(connecting, installation, sys.stderr, setup=where.setup))
     return replace(found, config_from=where.config) if where.config else found
 
 
-def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInput:
+def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool) -> ClusterInput:
     config = installation.config or built_in(installation.policy)
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
@@ -91,4 +95,5 @@ def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInpu
         dump_time=time,
         namespace=installation.namespace,
         surge_objects=surge,
+        setup=setup_dump.read(named_dumps) if setup else Setup(),
     )

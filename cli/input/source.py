@@ -27,11 +27,11 @@ Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
 
-def options(command: Command) -> Command:
+def options(command: Command, *, setup: bool = False) -> Command:
     """Add the options that select the cluster and the configuration.
 
-    The command receives a ClusterInput. The value of --policy, if the command has this option and
-    it is given, replaces the configured policy.
+    The command receives a ClusterInput, with the setup around Ebb if *setup* is set. The value of
+    --policy, if the command has this option and it is given, replaces the configured policy.
     """
 
     @click.pass_obj
@@ -41,7 +41,7 @@ def options(command: Command) -> Command:
         from cli.input import reader  # noqa: PLC0415
 
         where = {name: given.pop(name) for name in WHERE}
-        where["policy"] = given.pop("policy", None)
+        where |= {"policy": given.pop("policy", None), "setup": setup}
         command(reader.read(environment, reader.Where(**where)), **given)
 
     help_text = (
@@ -52,6 +52,11 @@ def options(command: Command) -> Command:
         "--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text
     )
     return from_file(live_options(installed(wrapped)))
+
+
+def options_with_setup(command: Command) -> Command:
+    """Add the options of `options`; the ClusterInput also has the setup around Ebb."""
+    return options(command, setup=True)
 
 
 def live_options(command: Command) -> Command:
