@@ -105,7 +105,9 @@ bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
 
-lock: setup ## resolve the dependencies again: all, those of the image, and those of its build
+# Not `setup`: it would install the old lock files, and fail if they lack a new dependency.
+lock: ## resolve the dependencies again: all, those of the image, and those of its build
+	test -x $(BIN)/pip-compile || $(MAKE) setup
 	$(COMPILE) --extra demo --extra dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --only-build-deps --build-deps-for wheel \
