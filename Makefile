@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock clean
+.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,11 +107,17 @@ bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
 
-lock: setup ## resolve the dependencies again: all, those of the image, and those of its build
+# Not `setup`: it would install the old lock files, and fail if they lack a new dependency.
+lock: ## resolve the dependencies again: all, those of the image, and those of its build
+	test -x $(BIN)/pip-compile || $(MAKE) setup
 	$(COMPILE) --extra demo --extra dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --only-build-deps --build-deps-for wheel \
 	  --output-file requirements-build.lock pyproject.toml
+
+release: setup ## build the files of a release in dist/; --dry-run, --base IMAGE@DIGEST in ARGS
+	rm -rf dist
+	$(BIN)/python -m tests.release $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache
