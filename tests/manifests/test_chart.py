@@ -3,7 +3,6 @@
 tests/e2e/test_helm.py renders and installs it with Helm.
 """
 
-import tomllib
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from jsonschema import Draft202012Validator
 
 from tests.support.chart import CHART, CONDITIONS, MANIFESTS, files, values_schema
 
-ROOT = MANIFESTS.parent
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
 VALIDATOR = Draft202012Validator(values_schema())
 BY_HAND = {
@@ -39,12 +37,6 @@ def test_generated_file_is_current(path: str, text: str) -> None:
 def test_every_component_is_part_of_chart() -> None:
     components = {path.name for path in (MANIFESTS / "components").iterdir()} - {"release"}
     assert components == {one.split("/")[1] for one in CONDITIONS if one.startswith("components/")}
-
-
-def test_chart_has_version_of_package() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
-    package = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert chart["version"] == chart["appVersion"] == package["version"]
 
 
 def test_schema_accepts_values_of_chart_and_names_all_of_them() -> None:
