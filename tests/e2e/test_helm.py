@@ -1,7 +1,9 @@
 """The Helm chart: equal to the kustomizations, and installed on a real API server."""
 
+import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -180,6 +182,19 @@ def test_every_deployment_of_installed_chart_becomes_ready(
     if admission == "webhook":
         point(kubelet.plane, kubelet.of("webhook")[0].ports[8443])
     in_force(kubelet.plane)
+    problems = {code for code, state in doctor(kubelet.plane).items() if state == "problem"}
+    # This cluster has no autoscaler. Endpoints need addresses of pods, which processes lack.
+    assert problems == {"autoscaler"} | ({"admission"} if admission == "webhook" else set())
+
+
+def doctor(plane: Plane) -> dict[str, str]:
+    """Return the states of the checks of `ebb doctor` by code."""
+    command = [sys.executable, "-m", "cli", "doctor", "-o", "json", "--ebb-namespace", NAMESPACE]
+    command += ["--kubeconfig", str(plane.kubeconfig("doctor"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    checks = json.loads(done.stdout)["findings"]
+    return {one["code"]: one["state"] for one in checks}
 
 
 def newer(folder: Path) -> Path:
