@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.explain.headline import Headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
@@ -18,20 +19,6 @@ from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from sim.report import RunMetric
-
-
-class Money(NamedTuple):
-    """Cost of the cluster's nodes by the configured prices, in the unit of these prices."""
-
-    before: Fraction
-    """Cost of all nodes."""
-    removed: Fraction
-    """Cost of the removable nodes."""
-
-    @property
-    def after(self) -> Fraction:
-        """Return the cost of the nodes that remain."""
-        return self.before - self.removed
 
 
 class View(NamedTuple):
@@ -48,14 +35,13 @@ class Planned:
     """Answer of `ebb plan`."""
 
     plan: Plan
+    headline: Headline
     cluster_input: ClusterInput
     config: Config
     """Configuration from which the plan was made."""
     caveats: Sequence[Caveat]
     emptying: Mapping[str, Emptying]
-    """What would empty each removable node."""
-    money: Money | None
-    """Cost before and after the plan; None if no prices are configured."""
+    """Pods on each removable node, by how they end."""
     refused: Sequence[Blocker]
     """Why nothing may begin now; empty if marks, moves and evictions may begin."""
     now_seconds: int

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cli.explain.caveats import Caveat, caveats
+from cli.explain.emptying import emptying
+from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
+from cli.nodes import node_rows
 from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
@@ -46,6 +49,7 @@ class ClusterStatus:
 
     cluster_input: ClusterInput
     plan: Plan
+    headline: Headline
     marked: tuple[MarkStatus, ...]
     """Marked nodes that are not leaving, oldest mark first; marks of one time in plan order."""
     leaving: int
@@ -152,6 +156,7 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
     return ClusterStatus(
         cluster_input=cluster_input,
         plan=plan,
+        headline=_headline(cluster_input, snapshot, plan, now_seconds),
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
         leaving=sum(one.leaving for one in statuses),
         being_deleted=sum(one.being_deleted for one in statuses),
@@ -176,6 +181,16 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
         ),
         now_seconds=now_seconds,
     )
+
+
+def _headline(
+    cluster_input: ClusterInput, snapshot: ClusterSnapshot, plan: Plan, now_seconds: int
+) -> Headline:
+    cluster, config, namespace = snapshot.cluster, snapshot.config, cluster_input.namespace
+    surge_objects = cluster_input.surge_objects
+    emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds)
+    rows = node_rows(plan, cluster, config, now_seconds)
+    return headline(snapshot, plan, rows, emptied, cluster_input.facts, now_seconds)
 
 
 def _published(cluster_input: ClusterInput) -> Iterator[Published]:

@@ -312,8 +312,8 @@ class TestPrices:
     ) -> None:
         assert main(["plan", *priced]) == 0
         assert (
-            "At the configured prices all nodes cost 1,200.6922; without the removable nodes they "
-            "cost 1,200.5961, which is 0.0961 less.\n"
+            "Savings: 70.15 of 876,505.31 a month (730 h), in the currency of `prices`. Without a "
+            f"price: 1 node, {B}.\n"
         ) in capsys.readouterr().out
 
     def test_json_has_cost_of_nodes(
@@ -328,7 +328,8 @@ class TestPrices:
     ) -> None:
         assert plan_of(capsys, "--from-file", path)["prices"] is None
         assert main(["plan", "--from-file", path]) == 0
-        assert "price" not in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "Savings: unknown, because the configuration has no `prices`.\n" in out
 
 
 WHEN = """\

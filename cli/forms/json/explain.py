@@ -7,7 +7,7 @@ from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.json import leader
-from cli.forms.json.plan import DIGITS
+from cli.forms.json.numbers import DIGITS
 from cli.input.mark_status import MarkStatus
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION

@@ -12,7 +12,7 @@ from core.edge.kube.target import Target
 UNITS: Final = {
     "cpu": "millicores",
     "memory": "bytes",
-    "price": "unit of the configuration",
+    "price": "currency of `prices` for an hour",
     "time": "Unix seconds",
 }
 """Unit of each quantity in a document."""

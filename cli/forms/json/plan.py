@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cli.answers import Money, Planned
+from cli.answers import Planned
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
+from cli.explain.headline import Cost
 from cli.forms.json import leader
+from cli.forms.json.headline import devices, headline
+from cli.forms.json.numbers import DIGITS
+from cli.nodes import NodeRow
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
@@ -15,32 +19,32 @@ from core.engine.plan import DeviceSums, Plan, ReachSums
 from core.model.reason import Blocker
 from core.policies.all import POLICIES
 
-DIGITS: Final = 6
-"""Decimal places of fractions."""
-
 NODES_LISTED: Final = 20
 """Nodes listed in one warning."""
 
 
 def document(answer: Planned) -> dict[str, Any]:
     """Return the plan as a JSON document."""
-    plan = answer.plan
+    plan, rows = answer.plan, {row.name: row for row in answer.rows}
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
         **leader.origin(answer.cluster_input, answer.now_seconds),
+        "headline": headline(answer.headline),
         "policy": plan.policy,
         **_rule(answer),
         "usability": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
+        "devices": devices(answer.headline),
         "reaches": reaches(plan),
         "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
         "removals": [
             {
                 "node": removal.node,
                 "order": removal.order,
+                **_facts(rows[removal.node]),
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
                 "emptiedBy": _emptying(answer.emptying[removal.node]),
             }
@@ -53,8 +57,21 @@ def document(answer: Planned) -> dict[str, Any]:
         "markedInfeasible": list(plan.marked_infeasible),
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
-        "prices": _money(answer.money) if answer.money else None,
+        "prices": _cost(answer.headline.cost) if answer.headline.cost else None,
         "nothingBegins": refused(answer.refused),
+    }
+
+
+def _facts(row: NodeRow) -> dict[str, Any]:
+    """Return the facts of a node that -o wide shows too."""
+    return {
+        "pods": row.pods,
+        "requested": round(float(row.requested), DIGITS),
+        "price": None if row.price is None else round(float(row.price), DIGITS),
+        "ageSeconds": row.age_seconds,
+        "pool": row.pool or None,
+        "zone": row.zone or None,
+        "instanceType": row.instance_type or None,
     }
 
 
@@ -98,11 +115,11 @@ def _rule(answer: Planned) -> dict[str, Any]:
     return {"thresholds": None, "metrics": metrics}
 
 
-def _money(money: Money) -> dict[str, float]:
+def _cost(cost: Cost) -> dict[str, float]:
     return {
-        "before": round(float(money.before), DIGITS),
-        "after": round(float(money.after), DIGITS),
-        "removed": round(float(money.removed), DIGITS),
+        "before": round(float(cost.before), DIGITS),
+        "after": round(float(cost.after), DIGITS),
+        "removed": round(float(cost.removed), DIGITS),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.explain.reasons import REASONS
-from cli.forms.text import buffers, leader, reaches
+from cli.forms.text import buffers, headline, leader, reaches
 from cli.forms.text.plan import summary
 from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
@@ -20,10 +20,11 @@ ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
 
 def write(status: ClusterStatus, out: Console) -> None:
     """Write the status."""
-    say(out, _head(status))
+    headline.write(status.headline, status.now_seconds, out)
+    say(out, "", _head(status))
     say(out, "")
     say(out, _counts(status))
-    say(out, "", summary(status.plan))
+    say(out, "", summary(status.plan, status.headline.devices))
     if status.plan.reaches:
         say(out, "")
         reaches.write(status.plan.reaches, out)
