@@ -13,6 +13,7 @@ UNITS: Final = {
     "cpu": "millicores",
     "memory": "bytes",
     "price": "currency of `prices` for an hour",
+    "cost": "currency of `prices`",
     "time": "Unix seconds",
 }
 """Unit of each quantity in a document."""
