@@ -12,7 +12,7 @@ from cli.explain.caveats import Caveat, caveats
 from cli.explain.emptying import emptying
 from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
-from cli.nodes import SORT_KEYS, node_rows, selected, selector
+from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine.beginning import may_begin
@@ -41,31 +41,23 @@ def planned(
     removals_max: int | None,
     cpu: Fraction | None,
     memory: Fraction | None,
-    label_selector: str | None = None,
+    selection: Selection = EVERYTHING,
     view: View,
 ) -> Planned:
     """Return the plan for a cluster; the first arguments replace settings of its configuration.
 
-    *label_selector*: show only the nodes that it selects. The plan is made for all nodes. Raises:
-    InvalidInputError.
+    *selection*: the nodes to show. The plan is made for all nodes. Raises: InvalidInputError.
     """
     if view.sort_by not in SORT_KEYS:
         allowed = ", ".join(SORT_KEYS)
         raise InvalidInputError("--sort-by", f"{view.sort_by!r:.80}; allowed: {allowed}")
-    requirements = selector(label_selector) if label_selector is not None else ()
     # The plan shows what is removable in the long run, so no rate limits apply and `unneededTime`
     # counts as passed. The headline says which nodes can be marked now.
     config, cluster = _limited(cluster_input.config, cpu, memory), cluster_input.cluster
     now = cluster_input.now_seconds(SystemClock())
     snapshot = ClusterSnapshot(cluster, config, Now(now))
-    plan = whole = make_plan(snapshot, removals_max=removals_max)
-    if requirements:
-        names = selected(cluster, requirements)
-        plan = replace(
-            plan,
-            removals=tuple(one for one in plan.removals if one.node in names),
-            kept=tuple(one for one in plan.kept if one.node in names),
-        )
+    whole = make_plan(snapshot, removals_max=removals_max)
+    plan = shown(whole, selection.names(cluster))
     surge, namespace = cluster_input.surge_objects, cluster_input.namespace
     emptied = emptying(cluster, plan, config, surge, namespace, now)
     rows = node_rows(plan, cluster, config, now)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # help must be fast
     from fractions import Fraction
 
     from cli.input.cluster_input import ClusterInput
+    from cli.nodes import Selection
 
 
 def _policy(text: str) -> str:
@@ -43,6 +44,7 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 
 
 @click.command("plan")
+@source.selection_options
 @source.options
 @click.option(
     "--policy",
@@ -54,7 +56,6 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 @click.option("--max-removals", type=_count, metavar="N", help="plan at most N removals")
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"CPU {THRESHOLD_HELP}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {THRESHOLD_HELP}")
-@click.option("-l", "--selector", metavar="LABELS", help="show only nodes that have these labels")
 @click.option(
     "-L",
     "--label-columns",
@@ -79,7 +80,7 @@ def command(  # noqa: PLR0913 one for each option
     max_removals: int | None,
     max_cpu: "Fraction | None",
     max_memory: "Fraction | None",
-    selector: str | None,
+    selection: "Selection",
     label_columns: tuple[str, ...],
     sort_by: str,
     no_headers: bool,
@@ -96,7 +97,7 @@ def command(  # noqa: PLR0913 one for each option
         removals_max=max_removals,
         cpu=max_cpu,
         memory=max_memory,
-        label_selector=selector,
+        selection=selection,
         view=View(columns, sort_by, no_headers),
     )
     output.print_answer(answer, form)

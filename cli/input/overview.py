@@ -1,7 +1,7 @@
 """The answer of `ebb status`, before it is formatted."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,13 +10,14 @@ from cli.explain.emptying import emptying
 from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
-from cli.nodes import node_rows
+from cli.nodes import EVERYTHING, Selection, node_rows, shown
 from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
+from core.model.pod import Pod
 from core.model.reason import Blocker
 
 
@@ -50,6 +51,8 @@ class ClusterStatus:
     cluster_input: ClusterInput
     plan: Plan
     headline: Headline
+    nodes: int
+    """Number of selected nodes."""
     marked: tuple[MarkStatus, ...]
     """Marked nodes that are not leaving, oldest mark first; marks of one time in plan order."""
     leaving: int
@@ -93,7 +96,7 @@ class ClusterStatus:
         marked = self.marked
         removable_marked = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
         return (
-            Count("nodes", "all", len(self.cluster_input.cluster.nodes)),
+            Count("nodes", "all", self.nodes),
             Count("removableNow", "removable now", len(self.plan.removals)),
             Count("removableAndMarked", "removable and marked", removable_marked),
             Count("marked", "marked", len(marked)),
@@ -138,11 +141,19 @@ class ClusterStatus:
         )
 
 
-def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
-    """Make a plan for the cluster and count nodes and pods."""
-    snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
-    plan = make_plan(snapshot)
-    statuses = mark_statuses(cluster_input.cluster, cluster_input.config, now_seconds)
+def summarize(
+    cluster_input: ClusterInput, now_seconds: int, selection: Selection = EVERYTHING
+) -> ClusterStatus:
+    """Make a plan for the cluster and count the selected nodes and pods."""
+    cluster, names = cluster_input.cluster, selection.names(cluster_input.cluster)
+    snapshot = ClusterSnapshot(cluster, cluster_input.config, Now(now_seconds))
+    whole = make_plan(snapshot)
+    plan = shown(whole, names)
+    statuses = [
+        one
+        for one in mark_statuses(cluster, cluster_input.config, now_seconds)
+        if names is None or one.node in names
+    ]
     marked = [one for one in statuses if one.mark is not None and not one.leaving]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
@@ -150,13 +161,12 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
     reserved = sum(one.reserved for one in statuses)
     if reserved:
         reasons[RESERVE.code] = reserved
-    pending = [pod for pod in cluster_input.cluster.pods if pod.node is None]
-    searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
-    evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
+    pending = [pod for pod in cluster.pods if pod.node is None and selection.has(pod)]
     return ClusterStatus(
         cluster_input=cluster_input,
         plan=plan,
-        headline=_headline(cluster_input, snapshot, plan, now_seconds),
+        headline=_headline(cluster_input, snapshot, whole, plan, now_seconds),
+        nodes=len(statuses),
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
         leaving=sum(one.leaving for one in statuses),
         being_deleted=sum(one.being_deleted for one in statuses),
@@ -171,7 +181,7 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
         reserved=reserved,
         published=tuple(_published(cluster_input)),
         pending=len(pending),
-        unschedulable=len(evaluated - {pod for pod, _ in plan.pending}),
+        unschedulable=_unschedulable(snapshot, plan, pending),
         refused=tuple(may_begin(cluster_input.config, Now(now_seconds)).blockers),
         caveats=caveats(
             cluster_input.cluster,
@@ -183,14 +193,26 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
     )
 
 
+def _unschedulable(snapshot: ClusterSnapshot, plan: Plan, pending: Iterable[Pod]) -> int:
+    """Return for how many of these pods the plan has searched a node and found none."""
+    searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
+    evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
+    return len(evaluated - {pod for pod, _ in plan.pending})
+
+
 def _headline(
-    cluster_input: ClusterInput, snapshot: ClusterSnapshot, plan: Plan, now_seconds: int
+    cluster_input: ClusterInput,
+    snapshot: ClusterSnapshot,
+    whole: Plan,
+    plan: Plan,
+    now_seconds: int,
 ) -> Headline:
+    """Return the headline of the shown *plan*; *whole* is the plan for all nodes."""
     cluster, config, namespace = snapshot.cluster, snapshot.config, cluster_input.namespace
     surge_objects = cluster_input.surge_objects
     emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds)
     rows = node_rows(plan, cluster, config, now_seconds)
-    return headline(snapshot, plan, rows, emptied, cluster_input.facts, now_seconds)
+    return headline(snapshot, whole, rows, emptied, cluster_input.facts, now_seconds)
 
 
 def _published(cluster_input: ClusterInput) -> Iterator[Published]:

@@ -54,6 +54,37 @@ def options(command: Command) -> Command:
     return from_file(live_options(installed(wrapped)))
 
 
+def selection_options(command: Command) -> Command:
+    """Add the options that select nodes and the namespace of their pods.
+
+    The command receives a Selection instead, before the cluster is read.
+    """
+
+    @wraps(command)
+    def wrapped(*values: Any, **given: Any) -> None:  # noqa: ANN401 by option
+        from cli.nodes import Selection, selector  # noqa: PLC0415 slow to import
+
+        labels, namespace = given.pop("selector"), given.pop("namespace")
+        if given.pop("all_namespaces"):
+            namespace = None
+        requirements = () if labels is None else selector(labels)
+        command(*values, selection=Selection(requirements, namespace), **given)
+
+    for names, options in (
+        (("-A", "--all-namespaces"), {"is_flag": True, "help": "all namespaces; the default"}),
+        (
+            ("-n", "--namespace"),
+            {"metavar": "NAME", "help": "show only nodes that run pods of this namespace"},
+        ),
+        (
+            ("-l", "--selector"),
+            {"metavar": "LABELS", "help": "show only nodes that have these labels"},
+        ),
+    ):
+        wrapped = click.option(*names, **options)(wrapped)
+    return wrapped
+
+
 def live_options(command: Command) -> Command:
     """Add the options of a command that needs a live cluster.
 
