@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
@@ -174,6 +174,16 @@ class Replayed:
     def points(self) -> Sequence[VariantResult]:
         """Return the results of the sweep: one for each combination of its values."""
         return [variant for variant in self.variants if variant.settings]
+
+
+class ClusterPart(NamedTuple):
+    """The answer for one of several clusters, in the form of an output format."""
+
+    context: str
+    part: Any
+    """The answer, as the function `part` of the format returns it; None if there is an error."""
+    error: str = ""
+    """Why the cluster could not be read; empty if it was."""
 
 
 Answer = (

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli import clusters
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
@@ -45,7 +45,7 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 
 @click.command("plan")
 @source.selection_options
-@source.options
+@clusters.options("Planned", "if a node is removable")
 @click.option(
     "--policy",
     type=_policy,
@@ -71,8 +71,6 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
     help="order of the rows of -o wide, csv and name",
 )
 @click.option("--no-headers", is_flag=True, help="for -o wide and csv: print no headings")
-@output.exit_code_option("if a node is removable")
-@output.option("Planned")
 def command(  # noqa: PLR0913 one for each option
     cluster_input: "ClusterInput",
     /,
@@ -84,9 +82,7 @@ def command(  # noqa: PLR0913 one for each option
     label_columns: tuple[str, ...],
     sort_by: str,
     no_headers: bool,
-    exit_code: bool,
-    form: str,
-) -> None:
+) -> clusters.Answered:
     """Show which nodes are removable together, and why the others are not; read-only."""
     from cli.answers import View  # noqa: PLC0415 the engine is slow to import
     from cli.plan import planned  # noqa: PLC0415
@@ -100,5 +96,4 @@ def command(  # noqa: PLR0913 one for each option
         selection=selection,
         view=View(columns, sort_by, no_headers),
     )
-    output.print_answer(answer, form)
-    output.exit_if(exit_code and bool(answer.plan.removals))
+    return clusters.Answered(answer, bool(answer.plan.removals))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli import clusters
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
@@ -14,12 +14,10 @@ if TYPE_CHECKING:  # help must be fast
 
 @click.command("status")
 @source.selection_options
-@source.options
-@output.exit_code_option("if no replica leads, or a mark is overdue or has a wrong taint")
-@output.option("ClusterStatus")
-def command(
-    cluster_input: "ClusterInput", /, *, selection: "Selection", exit_code: bool, form: str
-) -> None:
+@clusters.options(
+    "ClusterStatus", "if no replica leads, or a mark is overdue or has a wrong taint"
+)
+def command(cluster_input: "ClusterInput", /, *, selection: "Selection") -> clusters.Answered:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
     Pending pods that fit on no node (pendingPods.unschedulable in -o json) do not include
@@ -31,5 +29,4 @@ def command(
 
     now = cluster_input.now_seconds(SystemClock())
     status = overview.summarize(cluster_input, now, selection)
-    output.print_answer(status, form)
-    output.exit_if(exit_code and status.needs_attention)
+    return clusters.Answered(status, status.needs_attention)

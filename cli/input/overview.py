@@ -16,6 +16,7 @@ from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
+from core.model.humanize import plural
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker
@@ -85,10 +86,25 @@ class ClusterStatus:
     @property
     def needs_attention(self) -> bool:
         """Return whether no replica leads, or marks are overdue or have wrong taints."""
+        return any(self._findings())
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what an operator should look at, the worst first."""
+        running = self.cluster_input.running
+        stale = running.facts.stale_because if running and running.facts else None
+        first = (f"cannot reconcile: {stale}",) if stale else ()
+        return (*first, *self._findings(), *self.cluster_input.not_read)
+
+    def _findings(self) -> Iterator[str]:
         leader = self.cluster_input.leader
-        leaderless = leader is not None and not leader.leads(self.now_seconds)
-        wrong = any(one.overdue or not one.taints_correct for one in self.marked)
-        return leaderless or wrong or bool(self.left_over_taints)
+        if leader is not None and not leader.leads(self.now_seconds):
+            yield "no replica leads"
+        if overdue := sum(one.overdue for one in self.marked):
+            yield f"{plural(overdue, 'mark')} overdue"
+        wrong = sum(not one.taints_correct for one in self.marked)
+        if wrong + len(self.left_over_taints):
+            yield f"{plural(wrong + len(self.left_over_taints), 'node')} with a wrong taint"
 
     @property
     def counts(self) -> tuple[Count, ...]:
