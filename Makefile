@@ -92,6 +92,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.alerts
 	$(BIN)/python -m tests.support.dashboard
 	$(BIN)/python -m tests.support.packages_page
+	$(BIN)/python -m tests.support.json_documents
 
 bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

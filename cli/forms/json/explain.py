@@ -26,7 +26,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
         "node": answer.node.name,
         "verdict": verdict(answer),
         "mark": mark(status),
-        **({"rule": answer.policy_text} if answer.policy_text else {}),
+        "rule": answer.policy_text or None,
         "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
         "pods": {
             "all": len(answer.pods),

@@ -107,7 +107,7 @@ def _rule(answer: Planned) -> dict[str, Any]:
     """Return the thresholds if the policy uses them, else the metrics of the policy."""
     plan = answer.plan
     if POLICIES[plan.policy].thresholds:
-        return {"thresholds": _limits(answer.config.thresholds)}
+        return {"thresholds": _limits(answer.config.thresholds), "metrics": []}
     metrics = [
         {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
         for one in plan.figures
@@ -194,9 +194,8 @@ def _usability(usability: Usability | None) -> dict[str, Any] | None:
     }
 
 
-def _reason(blocker: Blocker) -> dict[str, str]:
-    reason = {"code": blocker.code, "message": blocker.message}
-    return reason if blocker.pod is None else {**reason, "pod": blocker.pod}
+def _reason(blocker: Blocker) -> dict[str, str | None]:
+    return {"code": blocker.code, "message": blocker.message, "pod": blocker.pod}
 
 
 def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:
