@@ -18,6 +18,7 @@ from core.engine.plan import Plan
 from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
     from sim.report import RunMetric
 
 
@@ -49,6 +50,8 @@ class Planned:
     rows: Sequence[NodeRow]
     """The nodes of the plan."""
     view: View
+    needed: "NodesNeeded | None" = None
+    """How few nodes any placement needs; None if that was not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

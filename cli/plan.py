@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -16,12 +16,16 @@ from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.edge.clock import SystemClock
 from core.engine.beginning import may_begin
+from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
 from core.fields.value_types import SHARE_ALLOWED, read_share
 from core.model.errors import InvalidInputError
 from core.model.now import Now
 from core.policies.all import POLICIES
+
+if TYPE_CHECKING:
+    from sim.fewest_nodes import NodesNeeded
 
 NAMES: Final = tuple(POLICIES)
 """Names of the policies."""
@@ -35,28 +39,38 @@ def share(text: str) -> Fraction:
         raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
 
 
+class Limits(NamedTuple):
+    """Limits of the command line, which replace those of the configuration."""
+
+    removals_max: int | None = None
+    cpu: Fraction | None = None
+    """Threshold for CPU."""
+    memory: Fraction | None = None
+    """Threshold for memory."""
+
+
 def planned(
     cluster_input: ClusterInput,
-    *,
-    removals_max: int | None,
-    cpu: Fraction | None,
-    memory: Fraction | None,
-    selection: Selection = EVERYTHING,
+    limits: Limits,
     view: View,
+    selection: Selection = EVERYTHING,
+    *,
+    bound: bool = False,
 ) -> Planned:
-    """Return the plan for a cluster; the first arguments replace settings of its configuration.
+    """Return the plan for a cluster.
 
-    *selection*: the nodes to show. The plan is made for all nodes. Raises: InvalidInputError.
+    *selection*: the nodes to show; the plan is made for all nodes. *bound*: also compute how few
+    nodes any placement needs. Raises: InvalidInputError.
     """
     if view.sort_by not in SORT_KEYS:
         allowed = ", ".join(SORT_KEYS)
         raise InvalidInputError("--sort-by", f"{view.sort_by!r:.80}; allowed: {allowed}")
     # The plan shows what is removable in the long run, so no rate limits apply and `unneededTime`
     # counts as passed. The headline says which nodes can be marked now.
-    config, cluster = _limited(cluster_input.config, cpu, memory), cluster_input.cluster
+    config, cluster = _limited(cluster_input.config, limits), cluster_input.cluster
     now = cluster_input.now_seconds(SystemClock())
     snapshot = ClusterSnapshot(cluster, config, Now(now))
-    whole = make_plan(snapshot, removals_max=removals_max)
+    whole = make_plan(snapshot, removals_max=limits.removals_max)
     plan = shown(whole, selection.names(cluster))
     surge, namespace = cluster_input.surge_objects, cluster_input.namespace
     emptied = emptying(cluster, plan, config, surge, namespace, now)
@@ -72,7 +86,14 @@ def planned(
         now_seconds=now,
         rows=rows,
         view=view,
+        needed=_needed(snapshot, whole) if bound else None,
     )
+
+
+def _needed(snapshot: ClusterSnapshot, plan: Plan) -> "NodesNeeded":
+    from sim.fewest_nodes import nodes_needed  # noqa: PLC0415 the simulation is slow to import
+
+    return nodes_needed(snapshot, plan)
 
 
 def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
@@ -80,13 +101,13 @@ def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
     return caveats(cluster_input.cluster, cluster_input.kinds, config, nowhere)
 
 
-def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
+def _limited(config: Config, limits: Limits) -> Config:
     """Return the configuration with the thresholds of the command line.
 
     `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
     """
     own = config.thresholds
-    thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
+    thresholds = replace(own, cpu=limits.cpu or own.cpu, memory=limits.memory or own.memory)
     if thresholds == own:
         return config
     budgets = config.budgets

@@ -57,6 +57,12 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"CPU {THRESHOLD_HELP}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {THRESHOLD_HELP}")
 @click.option(
+    "--bound",
+    is_flag=True,
+    help="also compute for up to 60 s how few nodes any placement needs; at most 500 nodes, for "
+    "-o table, json and yaml",
+)
+@click.option(
     "-L",
     "--label-columns",
     multiple=True,
@@ -78,6 +84,7 @@ def command(  # noqa: PLR0913 one for each option
     max_removals: int | None,
     max_cpu: "Fraction | None",
     max_memory: "Fraction | None",
+    bound: bool,
     selection: "Selection",
     label_columns: tuple[str, ...],
     sort_by: str,
@@ -85,15 +92,10 @@ def command(  # noqa: PLR0913 one for each option
 ) -> clusters.Answered:
     """Show which nodes are removable together, and why the others are not; read-only."""
     from cli.answers import View  # noqa: PLC0415 the engine is slow to import
-    from cli.plan import planned  # noqa: PLC0415
+    from cli.plan import Limits, planned  # noqa: PLC0415
 
     columns = tuple(key for keys in label_columns for key in keys.split(",") if key)
-    answer = planned(
-        cluster_input,
-        removals_max=max_removals,
-        cpu=max_cpu,
-        memory=max_memory,
-        selection=selection,
-        view=View(columns, sort_by, no_headers),
-    )
+    limits = Limits(max_removals, max_cpu, max_memory)
+    view = View(columns, sort_by, no_headers)
+    answer = planned(cluster_input, limits, view, selection, bound=bound)
     return clusters.Answered(answer, bool(answer.plan.removals))

@@ -117,7 +117,7 @@ class TestDumps:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str
     ) -> None:
         given = "--from-file", written(tmp_path, platform_dump(platform))
-        check("plan", printed(capsys, "plan", *given))
+        check("plan", printed(capsys, "plan", *given, "--bound"))
         check("status", printed(capsys, "status", *given))
 
 

@@ -332,6 +332,25 @@ class TestPrices:
         assert "Savings: unknown, because the configuration has no `prices`.\n" in out
 
 
+class TestBound:
+    def test_table_compares_plan_with_fewest_nodes(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "--from-file", path, "--bound"]) == 0
+        out = capsys.readouterr().out
+        assert (
+            "Bound: the plan keeps 3 of 4 nodes. Any placement needs at least 2; one on 2 was "
+            "found (the fewest). Both figures ignore pod affinity and anti-affinity, "
+        ) in out
+
+    def test_json_has_bound_only_on_request(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert plan_of(capsys, "--from-file", path)["bound"] is None
+        found = plan_of(capsys, "--from-file", path, "--bound")["bound"]
+        assert found == {"nodes": 4, "planned": 3, "found": 2, "atLeast": 2}
+
+
 WHEN = """\
 apiVersion: kube-ebb.io/v1alpha1
 kind: EbbConfiguration

@@ -284,6 +284,15 @@ class Metric(TypedDict):
     value: float
 
 
+class Bound(TypedDict):
+    """How few nodes the pods need, without rules such as affinity and thresholds."""
+
+    nodes: Annotated[int, Meta(description="nodes that exist")]
+    planned: Annotated[int, Meta(description="nodes that remain after the plan")]
+    found: Annotated[int, Meta(description="nodes of the best placement found")]
+    atLeast: Annotated[int, Meta(description="proved lower bound of the nodes needed")]
+
+
 class Plan(Origin):
     """`ebb plan -o json`."""
 
@@ -306,6 +315,7 @@ class Plan(Origin):
     warnings: list[Warned]
     prices: Prices | None
     nothingBegins: list[Refusal]
+    bound: Annotated[Bound | None, Meta(description="null without --bound")]
 
 
 class Mark(TypedDict):

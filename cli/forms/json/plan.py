@@ -1,7 +1,7 @@
 """The plan as JSON."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cli.answers import Planned
 from cli.explain.caveats import Caveat
@@ -18,6 +18,9 @@ from core.config.thresholds import Thresholds
 from core.engine.plan import DeviceSums, Plan, ReachSums
 from core.model.reason import Blocker
 from core.policies.all import POLICIES
+
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
 
 NODES_LISTED: Final = 20
 """Nodes listed in one warning."""
@@ -59,6 +62,16 @@ def document(answer: Planned) -> dict[str, Any]:
         "warnings": warnings(answer.caveats),
         "prices": _cost(answer.headline.cost) if answer.headline.cost else None,
         "nothingBegins": refused(answer.refused),
+        "bound": _bound(answer.needed) if answer.needed else None,
+    }
+
+
+def _bound(needed: "NodesNeeded") -> dict[str, int]:
+    return {
+        "nodes": needed.nodes,
+        "planned": needed.planned,
+        "found": needed.found,
+        "atLeast": needed.at_least,
     }
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -20,6 +20,9 @@ from core.model.reason import Blocker
 from core.policies.all import POLICIES
 from core.policies.policy import PolicyMetric
 
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
+
 TARGETS_SHOWN: Final = 3
 NONE: Final = "-"
 
@@ -28,6 +31,8 @@ def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
     plan = answer.plan
     headline.write(answer.headline, answer.now_seconds, out)
+    if answer.needed is not None:
+        say(out, _bound(answer.needed))
     say(out, "")
     if answer.cluster_input.target is not None:
         say(out, Table("", "", rows=answer.cluster_input.origin, left=(0, 1)), "")
@@ -53,6 +58,18 @@ def write(answer: Planned, out: Console) -> None:
     if plan.kept:
         say(out, "", _unremovable(plan.kept))
     buffers.write(plan.buffers, out)
+
+
+def _bound(needed: "NodesNeeded") -> str:
+    """Return how far the plan is from the fewest nodes that the pods need."""
+    from sim.fewest_nodes import IGNORED  # noqa: PLC0415 slow to import
+
+    quality = "the fewest" if needed.found == needed.at_least else "perhaps not the fewest"
+    return (
+        f"Bound: the plan keeps {needed.planned:,} of {plural(needed.nodes, 'node')}. Any "
+        f"placement needs at least {needed.at_least:,}; one on {needed.found:,} was found "
+        f"({quality}). Both figures ignore {IGNORED}."
+    )
 
 
 def refusal(blocker: Blocker) -> str:
