@@ -44,7 +44,7 @@ class Planned:
     emptying: Mapping[str, Emptying]
     """Pods on each removable node, by how they end."""
     refused: Sequence[Blocker]
-    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
+    """Reasons why nothing may begin now; empty if marks, moves and evictions may begin."""
     now_seconds: int
     """Time of the cluster that was read, in Unix seconds."""
     rows: Sequence[NodeRow]
@@ -186,7 +186,7 @@ class ClusterPart(NamedTuple):
     part: Any
     """The answer, as the function `part` of the format returns it; None if there is an error."""
     error: str = ""
-    """Why the cluster could not be read; empty if it was."""
+    """Error because of which the cluster could not be read; empty if it was."""
 
 
 Answer = (

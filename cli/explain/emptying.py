@@ -29,7 +29,7 @@ class Emptying:
     turnover: int
     """Other pods that rollouts and scale-ins delete."""
     staying: tuple[Blocker, ...]
-    """Why other pods rarely terminate by themselves: one reason for each pod."""
+    """Reasons why other pods rarely terminate by themselves, one for each pod."""
 
     @property
     def pods(self) -> int:

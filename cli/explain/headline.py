@@ -1,4 +1,4 @@
-"""Summarize a plan: the removable nodes, their savings, when Ebb marks them, what empties them."""
+"""Summarize a plan: removable nodes, savings, marks that are due now, and late nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

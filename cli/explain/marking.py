@@ -1,4 +1,4 @@
-"""Say which removable nodes Ebb would mark now, and what the others wait for."""
+"""Find the removable nodes that Ebb would mark now, and the limits that delay the others."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ class Marking(NamedTuple):
     waiting: tuple[str, ...] = ()
     """The other removable nodes, in the order of the plan."""
     waits: tuple[Wait, ...] = ()
-    """What the waiting nodes wait for, most nodes first."""
+    """Reasons why these nodes wait, most nodes first."""
 
 
 def marking(

@@ -22,7 +22,7 @@ BUILT_IN: Final = "built-in defaults (use --config for another configuration)"
 
 
 class Installation(NamedTuple):
-    """Where Ebb is installed, and what the command line uses instead of its configuration."""
+    """Namespace of Ebb, and the settings of the command line that replace its configuration."""
 
     namespace: str = NAMESPACE
     config: Config | None = None
@@ -60,11 +60,11 @@ class Running:
     report: "Report | None" = None
     """Report of the leader; None if there is none, or it could not be read."""
     problems: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """Failed reads of the running Ebb, each with its error."""
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return what only the leader knows, or None."""
+        """Return the facts of the leader, or None."""
         return self.report.facts if self.report is not None else None
 
 
@@ -86,7 +86,7 @@ class ClusterInput:
     running: Running | None = None
     """How Ebb runs in a live cluster; None for a dump."""
     not_read: tuple[str, ...] = ()
-    """What could not be read from a live cluster, and why."""
+    """Failed reads of a live cluster, each with its error."""
     surge_objects: SurgeObjects | None = None
     """Objects that surge moves depend on; None if these are disabled, or for a dump without
     Deployments and ReplicaSets."""
@@ -109,7 +109,7 @@ class ClusterInput:
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return what only the leader knows; None if it could not be read."""
+        """Return the facts of the leader; None if they could not be read."""
         return self.running.facts if self.running is not None else None
 
     @property

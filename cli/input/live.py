@@ -73,15 +73,15 @@ class Connecting(NamedTuple):
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """What reading one of several clusters has given."""
+    """The answer for one of several clusters, or the error because of which there is none."""
 
     context: str
     answer: T | None
     """None if the cluster could not be read."""
     error: str
-    """Why the cluster could not be read; empty if it was."""
+    """Error because of which the cluster could not be read; empty if it was."""
     warnings: str
-    """Lines about what could not be read."""
+    """Warnings about failed reads, a line each."""
 
 
 async def read(
@@ -89,7 +89,7 @@ async def read(
 ) -> ClusterInput:
     """List the cluster, and read how Ebb runs there.
 
-    Progress is shown on *progress*, and so are warnings about what could not be read. If surge
+    Progress is shown on *progress*, and so are warnings about failed reads. If surge
     moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
     not allow it, they are None.
 
@@ -126,7 +126,7 @@ async def read(
 async def read_each(
     every: Sequence[Connecting], installation: Installation, answer: Callable[[ClusterInput], T]
 ) -> list[Outcome[T]]:
-    """Read several clusters, a few at the same time, and return what *answer* makes of each.
+    """Read several clusters, a few at the same time, and return the *answer* for each.
 
     A cluster that cannot be read does not prevent the others from being read. Only the answers
     remain in memory.

@@ -78,7 +78,7 @@ class ClusterStatus:
     unschedulable: int
     """Number of Pending pods for which Ebb searched a node and found none."""
     refused: tuple[Blocker, ...]
-    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
+    """Reasons why nothing may begin now; empty if marks, moves and evictions may begin."""
     caveats: tuple[Caveat, ...]
     """Caveats about the cluster that was read."""
     now_seconds: int
@@ -90,7 +90,7 @@ class ClusterStatus:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return what an operator should look at, the worst first."""
+        """Return the problems that an operator should solve, the worst first."""
         running = self.cluster_input.running
         stale = running.facts.stale_because if running and running.facts else None
         first = (f"cannot reconcile: {stale}",) if stale else ()

@@ -74,7 +74,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
 def read_each(
     environment: Environment, where: Where, answer: Callable[[ClusterInput], T]
 ) -> "list[Outcome[T]]":
-    """Read the clusters of all contexts, and return what *answer* makes of each.
+    """Read the clusters of all contexts, and return the *answer* for each.
 
     Raises: as `read`, but a cluster that cannot be read is an outcome with an error.
     """

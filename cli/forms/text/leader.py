@@ -1,4 +1,4 @@
-"""What only the leader knows, as text: rate limits in force, moves, decisions."""
+"""Write the facts that only the leader knows, as text: rate limits, moves, decisions, savings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -51,7 +51,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
 
 
 def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
-    """Write what the leader knows about one node."""
+    """Write the facts of the leader about one node."""
     rows = [
         ("delay", f"unneededTime ends in {_left(one.until_seconds, now_seconds)}")
         for one in facts.delays
@@ -96,7 +96,7 @@ def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
 
 
 def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield what the leader has counted since its process started."""
+    """Yield the figures that the leader has counted since its process started."""
     if (saved := facts.savings) is not None:
         expected = _saved(saved.expected_node_seconds, saved.expected_cost)
         yield "savings expected", f"{expected}, if removable nodes were gone at once"
@@ -117,7 +117,7 @@ def _saved(node_seconds: int, cost: float) -> str:
 
 
 def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
-    """Yield what delays the marks of all nodes, or of the nodes of a reach."""
+    """Yield the limits that delay the marks of all nodes, or of the nodes of a reach."""
     for cooldown in facts.cooldowns:
         wait = _left(cooldown.until_seconds, now_seconds)
         yield "cooldown", f"no new marks for {wait} ({cooldown.setting})"

@@ -162,7 +162,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _emptied_by(one: Emptying) -> str:
-    """Return what would empty a node, or the most frequent reason why nothing will."""
+    """Return how a node becomes empty, or the most frequent reason why it does not."""
     if one.staying:
         code, count = Counter(blocker.code for blocker in one.staying).most_common(1)[0]
         return f"nothing: {code} ({count})"
@@ -171,7 +171,7 @@ def _emptied_by(one: Emptying) -> str:
 
 
 def _legend(answer: Planned) -> Iterator[str]:
-    """Explain what empties nodes, as far as it occurs in the table."""
+    """Explain the words of the column `emptied by` that occur in the table."""
     found = answer.emptying.values()
     own = {row.name: row.pods for row in answer.rows}
     if any(len(one.placements) > own[one.node] for one in answer.plan.removals):
