@@ -152,7 +152,7 @@ def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
     program = solver(OPTION)
     program.setOptionValue("time_limit", seconds_max)
     nodes = range(len(problem.capacity))
-    for number in nodes:  # whether the node remains
+    for number in nodes:  # a column that is 1 if the node remains
         program.addVar(float(number in problem.remaining), 1.0)
         program.changeColCost(number, 1.0)
     columns, loads = len(problem.capacity), [dict[str, dict[int, float]]() for _ in nodes]
@@ -178,10 +178,10 @@ def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
     program.run()
     info = program.getInfo()
     bound = info.mip_dual_bound
-    found = round(info.objective_function_value)
-    has_found = info.primal_solution_status == FEASIBLE
     at_least = math.ceil(bound - TOLERANCE) if math.isfinite(bound) else 0
-    return max(at_least, len(problem.remaining)), found if has_found else None
+    has_found = info.primal_solution_status == FEASIBLE
+    found = round(info.objective_function_value) if has_found else None
+    return max(at_least, len(problem.remaining)), found
 
 
 def _add_row(

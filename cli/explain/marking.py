@@ -62,14 +62,13 @@ def marking(
     """
     if not removable:
         return Marking()
-    delays = {one.node: one.until_seconds for one in facts.delays} if facts else {}
-    due = frozenset(node.name for node in snapshot.cluster.nodes if node.name not in delays)
+    ends = _Ends.of(snapshot, facts, now_seconds)
+    due = frozenset(node.name for node in snapshot.cluster.nodes if node.name not in ends.delays)
     limits = _limits(snapshot, facts, Now(now_seconds))
     found = make_plan(snapshot, due=due, limits=limits)
     marked = tuple(one.node for one in found.removals if one.node in unmarked)
     waiting = tuple(name for name in removable if name not in set(marked))
     blockers = {one.node: one.blockers for one in found.kept}
-    ends = _Ends.of(snapshot, facts, now_seconds)
     waits = _waits({name: blockers[name] for name in waiting}, ends)
     return Marking(marked, waiting, waits)
 

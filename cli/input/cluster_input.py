@@ -67,6 +67,11 @@ class Running:
         """Return the facts of the leader, or None."""
         return self.report.facts if self.report is not None else None
 
+    def leads(self, now_seconds: int) -> bool:
+        """Return whether a replica leads, by its own report or by the Lease."""
+        # The clock of this machine, with which the Lease is compared, may be wrong.
+        return self.report is not None or self.leader.leads(now_seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:

@@ -97,8 +97,8 @@ class ClusterStatus:
         return (*first, *self._findings(), *self.cluster_input.not_read)
 
     def _findings(self) -> Iterator[str]:
-        leader = self.cluster_input.leader
-        if leader is not None and not leader.leads(self.now_seconds):
+        running = self.cluster_input.running
+        if running is not None and not running.leads(self.now_seconds):
             yield "no replica leads"
         if overdue := sum(one.overdue for one in self.marked):
             yield f"{plural(overdue, 'mark')} overdue"

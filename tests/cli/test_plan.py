@@ -3,6 +3,8 @@
 import gzip
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -12,6 +14,7 @@ from cli.__main__ import main
 from core.marks.wellknown import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
+    ROOT,
     A,
     B,
     C,
@@ -332,6 +335,14 @@ class TestPrices:
         assert "Savings: unknown, because the configuration has no `prices`.\n" in out
 
 
+WITHOUT_SOLVER = """
+import sys
+sys.modules["highspy"] = None
+from cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 class TestBound:
     def test_table_compares_plan_with_fewest_nodes(
         self, path: str, capsys: pytest.CaptureFixture[str]
@@ -349,6 +360,17 @@ class TestBound:
         assert plan_of(capsys, "--from-file", path)["bound"] is None
         found = plan_of(capsys, "--from-file", path, "--bound")["bound"]
         assert found == {"nodes": 4, "planned": 3, "found": 2, "atLeast": 2}
+
+    def test_missing_solver_is_reported_in_one_line(self, path: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_SOLVER, "plan", "--from-file", path, "--bound"],
+            capture_output=True,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+        told = b"ebb: --bound: needs highspy: pip install 'kube-ebb[demo]'\n"
+        assert (done.returncode, without_warnings(done.stderr)) == (2, told)
 
 
 WHEN = """\

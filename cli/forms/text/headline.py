@@ -8,6 +8,7 @@ from rich.console import Console
 
 from cli.explain.headline import Cost, Headline
 from cli.explain.marking import Wait
+from cli.input.cluster_input import Running
 from cli.nodes import NodeRow
 from cli.terminal import Table, say
 from core.config.prices import HOURS_A_MONTH
@@ -21,10 +22,12 @@ GROUPS_SHOWN: Final = 12
 NONE: Final = "-"
 
 
-def write(one: Headline, now_seconds: int, out: Console) -> None:
-    """Write the headline."""
+def write(one: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
+    """Write the headline; *running*: None for a dump."""
     for line in _lines(one, now_seconds):
         say(out, line)
+    if running is not None and not running.leads(now_seconds):
+        say(out, "No replica of ebb-controller leads, so no node is marked until one does.")
 
 
 def _lines(one: Headline, now_seconds: int) -> Iterator[str]:

@@ -30,7 +30,7 @@ NONE: Final = "-"
 def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
     plan = answer.plan
-    headline.write(answer.headline, answer.now_seconds, out)
+    headline.write(answer.headline, answer.cluster_input.running, answer.now_seconds, out)
     if answer.needed is not None:
         say(out, _bound(answer.needed))
     say(out, "")

@@ -29,7 +29,7 @@ ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
 
 def write(status: ClusterStatus, out: Console) -> None:
     """Write the status."""
-    headline.write(status.headline, status.now_seconds, out)
+    headline.write(status.headline, status.cluster_input.running, status.now_seconds, out)
     say(out, "", _head(status))
     say(out, "")
     say(out, _counts(status))
