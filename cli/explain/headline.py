@@ -100,6 +100,8 @@ def headline(
     now_seconds: int,
 ) -> Headline:
     """Return the headline of a plan; *rows*: nodes to count, removable ones first, in order."""
+    if facts is not None and facts.reconciled_at_seconds is None:
+        facts = None  # before its first reconciliation, a leader knows no delays and cooldowns
     removable = [row for row in rows if row.order is not None]
     unmarked = [row.name for row in removable if not row.mark]
     markable = frozenset(row.name for row in rows if not row.mark)

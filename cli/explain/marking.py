@@ -120,7 +120,11 @@ def _last(ends: Sequence[int | None]) -> int | None:
 
 
 def _limits(snapshot: ClusterSnapshot, facts: "LeaderFacts | None", now: Now) -> RateLimits:
-    """Return the rate limits of a new leader, corrected by the facts of the present one."""
+    """Return the rate limits of a new leader, corrected by the facts of the present one.
+
+    Marks of nodes that have left are not among the facts, so they do not count for
+    `budgets.window`.
+    """
     limits = rate_limits(observe(LeaderState(), snapshot, now), snapshot, now)
     if facts is None:
         return limits

@@ -174,7 +174,7 @@ class TestLeader:
             leading=True,
             leader=f"{LEADER}_1",
             configuration=settings,
-            facts=LeaderFacts(**facts),
+            facts=LeaderFacts(reconciled_at_seconds=1, **facts),
         )
         found = (await world.json("plan"))["headline"]
         assert found["leaderAsked"] is True
@@ -185,6 +185,15 @@ class TestLeader:
             for code, (nodes, until) in waits.items()
         }
         assert ends == expected
+
+    async def test_new_leader_without_reconciliation_knows_nothing(self, world: World) -> None:
+        world.lease(f"{LEADER}_1")
+        facts = LeaderFacts(stale_because="nodes are unknown")
+        names = {"leading": True, "leader": f"{LEADER}_1"}
+        world.report(LEADER, configuration=HEAD, facts=facts, **names)
+        assert (await world.json("plan"))["headline"]["leaderAsked"] is False
+        line = "The leader marks no node, because it cannot reconcile: nodes are unknown.\n"
+        assert line in (await world.run("plan")).out
 
     async def test_headline_assumes_least_without_leader(self, world: World) -> None:
         assert (await world.json("status"))["headline"]["leaderAsked"] is False

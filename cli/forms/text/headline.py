@@ -28,6 +28,8 @@ def write(one: Headline, running: Running | None, now_seconds: int, out: Console
         say(out, line)
     if running is not None and not running.leads(now_seconds):
         say(out, "No replica of ebb-controller leads, so no node is marked until one does.")
+    elif running is not None and running.facts and (why := running.facts.stale_because):
+        say(out, f"The leader marks no node, because it cannot reconcile: {why}.")
 
 
 def _lines(one: Headline, now_seconds: int) -> Iterator[str]:
@@ -35,13 +37,11 @@ def _lines(one: Headline, now_seconds: int) -> Iterator[str]:
         yield f"None of {plural(one.nodes, 'node')} can be removed."
         return
     devices = (f"{units:,} {name}" for name, units in sorted(one.capacity.devices.items()))
-    amounts = (
-        f"{one.capacity.cpu_millis / 1000:,.1f} cores",
-        (f"{format_bytes(one.capacity.memory_bytes)} memory"),
-    )
+    cores = f"{one.capacity.cpu_millis / 1000:,.1f} cores"
+    memory = f"{format_bytes(one.capacity.memory_bytes)} memory"
     yield (
         f"{one.removable:,} of {plural(one.nodes, 'node')} can be removed: "
-        f"{', '.join((*amounts, *devices))}."
+        f"{', '.join((cores, memory, *devices))}."
     )
     yield _savings(one.cost)
     yield from _marks(one, now_seconds)
