@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock clean
+.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,9 +44,9 @@ check: lint ## lint, tests, and laws on 200 random clusters: run it before each 
 	$(TESTS) -m "not e2e and not mutant" --seeds 200
 
 # The coverage tracer makes laws three times as slow, and laws should not count as coverage.
-check-full: lint ## lint, tests with coverage, laws on 1,000 random clusters, mutants of the reference plan: CI runs it
+check-full: lint ## lint, tests with coverage, laws on 500 random clusters, mutants of the reference plan: CI runs it
 	$(TESTS) -m "not e2e and not law and not mutant" --cov
-	$(TESTS) -m "law or mutant"
+	$(TESTS) -m "law or mutant" --seeds 500
 
 promtool: ## install promtool, which tests of alerts need, unless it exists (Debian, root)
 	command -v promtool || { apt-get update --quiet && \
@@ -91,7 +91,9 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.metrics_page
 	$(BIN)/python -m tests.support.alerts
 	$(BIN)/python -m tests.support.dashboard
+	$(BIN)/python -m tests.support.chart
 	$(BIN)/python -m tests.support.packages_page
+	$(BIN)/python -m tests.support.doctor_page
 	$(BIN)/python -m tests.support.json_documents
 
 bench: setup ## print times, memory and ratios; the last three need e2e-tools
@@ -106,11 +108,17 @@ bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
 
-lock: setup ## resolve the dependencies again: all, those of the image, and those of its build
+# Not `setup`: it would install the old lock files, and fail if they lack a new dependency.
+lock: ## resolve the dependencies again: all, those of the image, and those of its build
+	test -x $(BIN)/pip-compile || $(MAKE) setup
 	$(COMPILE) --extra demo --extra dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --output-file requirements-runtime.lock pyproject.toml
 	$(COMPILE) --constraint requirements.lock --only-build-deps --build-deps-for wheel \
 	  --output-file requirements-build.lock pyproject.toml
+
+release: setup ## build the files of a release in dist/; --dry-run, --base IMAGE@DIGEST in ARGS
+	rm -rf dist
+	$(BIN)/python -m tests.release $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache

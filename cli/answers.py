@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cli.doctor.finding import Diagnosis
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.explainer import NodeAnswer, PodAnswer
@@ -190,5 +191,12 @@ class ClusterPart(NamedTuple):
 
 
 Answer = (
-    Planned | NodeExplained | PodExplained | ClusterStatus | Reasons | SettingsSchema | Replayed
+    Planned
+    | NodeExplained
+    | PodExplained
+    | ClusterStatus
+    | Diagnosis
+    | Reasons
+    | SettingsSchema
+    | Replayed
 )

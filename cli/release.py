@@ -8,14 +8,16 @@ from functools import partial
 from typing import NamedTuple
 
 from cli.input import live
+from cli.stop import scale_to_zero, wait_until_nobody_leads
 from cli.terminal import printable
-from controller.names import LEASE
+from controller.names import DEPLOYMENT, LEASE
 from controller.stores.capacity_buffers import PublishedStore
 from controller.stores.lease import LeaseStore
 from controller.stores.move_records import MoveRecordStore
 from controller.stores.scales import ScaleStore
 from controller.taint_key import KEY_ANNOTATION
 from core.config.settings import Config
+from core.edge.clock import Clock
 from core.edge.decode.fields import Bytes
 from core.edge.decode.kinds import CLUSTER_KINDS, DEPLOYMENTS, PODS
 from core.edge.decode.objects import PodObject
@@ -60,6 +62,8 @@ class Request(NamedTuple):
     taint_key: str | None
     """Key of the taints to remove. The record of this key in the Lease is removed last. None: the
     key that the Lease records, or else the key in the configuration."""
+    stop_controller: bool
+    """First scale the controller to 0, and wait until nobody leads."""
 
 
 async def release(
@@ -68,6 +72,7 @@ async def release(
     actions: "Actions",
     namespace: str,
     request: Request,
+    clock: Clock,
 ) -> None:
     """Release the requested nodes, and the pods on them.
 
@@ -85,14 +90,18 @@ async def release(
         leases = LeaseStore(client, namespace, LEASE, CALL_SECONDS_MAX)
         recorded = await _recorded_key(leases)
         key = request.taint_key or recorded or config.taint_key
-        cluster = await _listed(client, config)
-        if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
-            raise InvalidInputError(f"node {unknown[0]}", "not found")
-        releasing = _Releasing(client, namespace, cluster, key, names)
         forget = request.taint_key is not None and recorded in (None, key)
         for dry_run in actions.passes():
             writing = _Writing(actions.tell, dry_run=dry_run)
-            await releasing.write(writing)
+            if request.stop_controller:
+                await _stop(client, namespace, writing)
+                if not dry_run:
+                    await wait_until_nobody_leads(leases, clock)
+            # After the controller has stopped, so that no later mark is missing.
+            cluster = await _listed(client, config)
+            if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
+                raise InvalidInputError(f"node {unknown[0]}", "not found")
+            await _Releasing(client, namespace, cluster, key, names).write(writing)
             if forget:
                 what, change = f"taint key {key}", partial(_forget_key, leases, key)
                 await writing.each("lease", f"{namespace}/{LEASE}", what, change)
@@ -136,7 +145,7 @@ class _Writing:
     """Write one object after another, and count the rejected changes."""
 
     def __init__(self, tell: Tell, *, dry_run: bool) -> None:
-        self._tell, self._dry_run = tell, dry_run
+        self.tell, self.dry_run = tell, dry_run
         self._failures, self._refused = Failures(), 0
 
     async def each(
@@ -144,7 +153,7 @@ class _Writing:
     ) -> None:
         """Write and report one change. Raises: UnavailableError if other writes would fail too."""
         try:
-            if not self._dry_run:
+            if not self.dry_run:
                 await write()
         except UnavailableError as fault:
             told = f"{kind} {name}: {fault}"
@@ -153,7 +162,7 @@ class _Writing:
             self.refuse(told)
         else:
             self._failures.end(None)
-            self._tell(kind, name, what)
+            self.tell(kind, name, what)
 
     def warn(self, node: Node, keys: Iterable[str]) -> None:
         """Warn on standard error about taints that may be Ebb's; they are not removed."""
@@ -185,6 +194,16 @@ class _Writing:
 
 def _say(told: str) -> None:
     print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
+
+
+async def _stop(client: Client, namespace: str, writing: _Writing) -> None:
+    """Scale the controller to 0. Raises: UnavailableError."""
+    key = f"{namespace}/{DEPLOYMENT}"
+    try:
+        if writing.dry_run or await scale_to_zero(client, namespace):
+            writing.tell("deployment", key, "scaled to 0")
+    except UnavailableError as fault:
+        raise UnavailableError(f"deployment {key}: {fault}; nothing was released") from fault
 
 
 async def _listed(client: Client, config: Config) -> Cluster:

@@ -3,6 +3,7 @@
 from typing import Final
 
 LEASE: Final = "ebb-controller"
+DEPLOYMENT: Final = "ebb-controller"
 CONFIG_MAP: Final = "ebb-config"
 CONFIG_KEY: Final = "config.yaml"
 """Key of the configuration in the data of the ConfigMap."""

@@ -73,7 +73,7 @@ def test_every_metric_of_others_is_used() -> None:
     assert {name for one in EXPRESSIONS for name in METRIC.findall(one)} >= {*FOREIGN}
 
 
-@pytest.mark.law  # the coverage tracer makes the simulation several times slower
+@pytest.mark.law  # without the coverage tracer it is several times faster
 @pytest.mark.skipif(
     PROMTOOL is None, reason="promtool is not installed; `make promtool` installs it"
 )

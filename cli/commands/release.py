@@ -31,6 +31,11 @@ if TYPE_CHECKING:  # the packages of the client are slow to import
     metavar="KEY",
     help="with --all: key of the taints to remove; also remove its record from the Lease",
 )
+@click.option(
+    "--stop-controller",
+    is_flag=True,
+    help="with --all: first scale the controller to 0, and wait until nobody leads",
+)
 @click.option("--dry-run", is_flag=True, help="only print what would be removed")
 @click.option("--yes", is_flag=True, help="do not ask; for scripts")
 @source.live_options
@@ -43,6 +48,7 @@ def command(  # noqa: PLR0913 one for each option
     nodes: Sequence[str],
     everything: bool,
     taint_key: str | None,
+    stop_controller: bool,
     dry_run: bool,
     yes: bool,
     kubeconfig: str | None,
@@ -55,14 +61,10 @@ def command(  # noqa: PLR0913 one for each option
 
     The command names the cluster, lists what it will remove, and asks.
 
-    A running controller in mode enforce marks nodes again: set mode: observe first, or uninstall.
+    A running controller in mode enforce marks nodes again: set mode: observe first, uninstall, or
+    use --stop-controller.
     """
-    if bool(nodes) == everything:
-        raise InvalidInputError("release", "name the nodes, or use --all")
-    if taint_key is not None and not everything:
-        raise InvalidInputError(
-            "release", "--taint-key needs --all, because no taint with this key may remain"
-        )
+    _check(nodes, everything=everything, taint_key=taint_key, stop_controller=stop_controller)
     configuration = files.read_config(config)
     path = source.kubeconfig_of(kubeconfig, environment)
     if not (dry_run or yes or (sys.stdin is not None and sys.stdin.isatty())):
@@ -73,15 +75,35 @@ def command(  # noqa: PLR0913 one for each option
     import asyncio  # noqa: PLC0415
 
     from cli import release  # noqa: PLC0415
+    from core.edge.clock import SystemClock  # noqa: PLC0415
     from core.edge.kube.client import Client  # noqa: PLC0415
 
     progress = _Progress(dry_run=dry_run, yes=yes)
     names = None if everything else frozenset(nodes)
     actions = release.Actions(progress.connected, progress.passes, progress.tell)
-    request = release.Request(names, taint_key)
+    request = release.Request(names, taint_key, stop_controller)
     connecting = Client.connect(path, context, overrides=overrides)
-    asyncio.run(release.release(connecting, configuration, actions, ebb_namespace, request))
+    releasing = release.release(
+        connecting, configuration, actions, ebb_namespace, request, SystemClock()
+    )
+    asyncio.run(releasing)
     print(progress.summary())
+
+
+def _check(
+    nodes: Sequence[str], *, everything: bool, taint_key: str | None, stop_controller: bool
+) -> None:
+    """Check options that depend on each other. Raises: InvalidInputError."""
+    if bool(nodes) == everything:
+        raise InvalidInputError("release", "name the nodes, or use --all")
+    if taint_key is not None and not everything:
+        raise InvalidInputError(
+            "release", "--taint-key needs --all, because no taint with this key may remain"
+        )
+    if stop_controller and not everything:
+        raise InvalidInputError(
+            "release", "--stop-controller needs --all, because nothing maintains marks without it"
+        )
 
 
 class _Progress:

@@ -157,12 +157,7 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
 
 def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
     """Report movable pods without a CPU request or without a memory request."""
-    movable = [pod for pod in cluster.pods if not pod.stays_with_node]
-    affected = [
-        pod
-        for pod in movable
-        if not (pod.requests.cpu_millis and pod.requests.memory_bytes) and not pod.unreadable
-    ]
+    movable, affected = pods_without_requests(cluster)
     if affected:
         nodes = _on_nodes(affected)
         where = _first([f"{node} ({pods})" for node, pods in nodes])
@@ -172,6 +167,16 @@ def _without_requests(cluster: Cluster) -> Iterator[Caveat]:
             f"missing request counts as 0{where and f': {where}'}"
         )
         yield Caveat("no-requests", message, len(affected), nodes)
+
+
+def pods_without_requests(cluster: Cluster) -> tuple[list[Pod], list[Pod]]:
+    """Return all movable pods, and those of them that do not request both CPU and memory."""
+    movable = [pod for pod in cluster.pods if not pod.stays_with_node]
+    return movable, [
+        pod
+        for pod in movable
+        if not (pod.requests.cpu_millis and pod.requests.memory_bytes) and not pod.unreadable
+    ]
 
 
 def _on_nodes(pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:

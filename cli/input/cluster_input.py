@@ -1,9 +1,10 @@
 """The input of a command: a cluster, its configuration and their sources."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from cli.input.setup import NOT_IN_DUMP, Setup
 from core.config.settings import Config
 from core.edge.clock import Clock
 from core.edge.decode.dump_time import DumpTime
@@ -92,6 +93,10 @@ class ClusterInput:
     """How Ebb runs in a live cluster; None for a dump."""
     not_read: tuple[str, ...] = ()
     """Failed reads of a live cluster, each with its error."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why kinds could not be read from a live cluster, by the name of the kind."""
+    setup: Setup = field(default_factory=Setup)
+    """Setup around Ebb; empty for commands that do not need it."""
     surge_objects: SurgeObjects | None = None
     """Objects that surge moves depend on; None if these are disabled, or for a dump without
     Deployments and ReplicaSets."""
@@ -106,6 +111,12 @@ class ClusterInput:
         if self.kinds is None:
             return clock_seconds
         return self.dump_time.estimate(self.cluster.pods, clock_seconds)
+
+    def why_absent(self, kind: str) -> str:
+        """Return why the objects of a kind are unknown; an empty text if they are known."""
+        if self.kinds is not None:
+            return "" if kind in self.kinds else NOT_IN_DUMP
+        return self.absent.get(kind, "")
 
     @property
     def leader(self) -> Leader | None:

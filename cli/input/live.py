@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 
+from cli.input import setup_live
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
 from cli.input.running import read_running
+from cli.input.setup import Setup
 from cli.terminal import printable
 from core.config.settings import Config
+from core.edge.clock import SystemClock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
     ATTACHMENTS,
@@ -85,9 +88,9 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 async def read(
-    connecting: Connecting, installation: Installation, progress: TextIO
+    connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> ClusterInput:
-    """List the cluster, and read how Ebb runs there.
+    """List the cluster, and read how Ebb runs there; with *setup* also the setup around Ebb.
 
     Progress is shown on *progress*, and so are warnings about failed reads. If surge
     moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
@@ -104,6 +107,10 @@ async def read(
         running, used, source = await read_running(client, installation)
         cluster = await listed(client, lists, used)
         surge = await _surge_objects(client, used, progress) if used.surges else None
+        around = Setup()
+        if setup:
+            namespace = installation.namespace
+            around = await setup_live.read(client, cluster, used, namespace, SystemClock())
     not_read = (*running.problems, *_not_read(lists))
     progress.writelines(f"Warning: {printable(one)}\n" for one in not_read)
     report_unreadable(list(_refused(lists)), progress)
@@ -118,6 +125,8 @@ async def read(
         target=client.target,
         running=running,
         not_read=not_read,
+        absent={kind.name: str(found.absent) for kind, found in lists.items() if found.absent},
+        setup=around,
         surge_objects=surge,
         namespace=installation.namespace,
     )

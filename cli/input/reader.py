@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
+from cli.input import setup_dump
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
+from cli.input.setup import Setup
 from cli.input.source import kubeconfig_of
 from core.config.document import built_in
 from core.edge import files
@@ -38,6 +40,8 @@ class Where(NamedTuple):
     """Policy that replaces the configured one; None if the command has no such option."""
     overrides: Overrides
     """Options that replace parts of the kubeconfig."""
+    setup: bool = False
+    """The command also needs the setup around Ebb."""
 
     @property
     def live_only(self) -> list[str]:
@@ -58,7 +62,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
     """
     installation = _installation(where)
     if where.from_file:
-        found = _read_dumps(where.from_file, installation)
+        found = _read_dumps(where.from_file, installation, setup=where.setup)
     else:
         context = where.contexts[0] if where.contexts else None
         connecting = _connecting(environment, where, [context])
@@ -67,7 +71,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
 
         from cli.input import live  # noqa: PLC0415
 
-        found = asyncio.run(live.read(connecting[0], installation, sys.stderr))
+        found = asyncio.run(live.read(connecting[0], installation, sys.stderr, setup=where.setup))
     return _with_source(found, where)
 
 
@@ -110,7 +114,7 @@ def _with_source(found: ClusterInput, where: Where) -> ClusterInput:
     return replace(found, config_from=where.config) if where.config else found
 
 
-def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInput:
+def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool) -> ClusterInput:
     config = installation.config or built_in(installation.policy)
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
@@ -131,4 +135,5 @@ def _read_dumps(named: Sequence[str], installation: Installation) -> ClusterInpu
         dump_time=time,
         namespace=installation.namespace,
         surge_objects=surge,
+        setup=setup_dump.read(named_dumps) if setup else Setup(),
     )

@@ -32,11 +32,11 @@ Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
 
-def options(command: Command) -> Command:
+def options(command: Command, *, setup: bool = False) -> Command:
     """Add the options that select the cluster and the configuration.
 
-    The command receives a ClusterInput. The value of --policy, if the command has this option and
-    it is given, replaces the configured policy.
+    The command receives a ClusterInput, with the setup around Ebb if *setup* is set. The value of
+    --policy, if the command has this option and it is given, replaces the configured policy.
     """
 
     @click.pass_obj
@@ -44,7 +44,7 @@ def options(command: Command) -> Command:
     def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
         from cli.input import reader  # noqa: PLC0415 settings and decoders are slow to import
 
-        command(reader.read(environment, where_of(given)), **given)
+        command(reader.read(environment, where_of(given, setup=setup)), **given)
 
     return _dump_option(live_options(installed(wrapped)))
 
@@ -63,15 +63,19 @@ def several_options(command: Command) -> Command:
     return _dump_option(live_options(installed(wrapped), several=True))
 
 
-def where_of(given: dict[str, Any]) -> "Where":
-    """Take the values of the options that select clusters out of *given*."""
+def where_of(given: dict[str, Any], *, setup: bool = False) -> "Where":
+    """Take the values of the options that select clusters out of *given*.
+
+    *setup*: also read the setup around Ebb.
+    """
     from cli.input import reader  # noqa: PLC0415 settings and decoders are slow to import
 
     where = {name: given.pop(name) for name in WHERE}
     context = given.pop("context")
     contexts = context if isinstance(context, tuple) else (context,) if context else ()
     policy = given.pop("policy", None)
-    return reader.Where(**where, contexts=tuple(dict.fromkeys(contexts)), policy=policy)
+    every = tuple(dict.fromkeys(contexts))
+    return reader.Where(**where, contexts=every, policy=policy, setup=setup)
 
 
 def _dump_option(command: Command) -> Command:
@@ -82,6 +86,11 @@ def _dump_option(command: Command) -> Command:
     return click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text)(
         command
     )
+
+
+def options_with_setup(command: Command) -> Command:
+    """Add the options of `options`; the ClusterInput also has the setup around Ebb."""
+    return options(command, setup=True)
 
 
 def selection_options(command: Command) -> Command:

@@ -1,11 +1,12 @@
 """Convert values of other tools to values of an EbbConfiguration."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from reprlib import Repr
 from typing import Final, NamedTuple
 
+from cli.input import go_values
 from cli.terminal import printable
 from core.config.budgets import NODES_MAX
 from core.fields.value_types import DURATION_SECONDS_MAX, duration, number, percent, read_share
@@ -54,26 +55,7 @@ _SHORT: Final = Repr()
 _SHORT.maxstring = _SHORT.maxother = SHOWN_MAX
 
 
-_DECIMAL: Final = re.compile(
-    r"(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})(?:[eE][+-]?[0-9]{1,2})?", re.ASCII
-)
 _WHOLE: Final = re.compile(r"[+]?[0-9]{1,9}", re.ASCII)
-_DURATION: Final = re.compile(r"[+]?(?:(?:[0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(?:ms|[smh]))+")
-_PART: Final = re.compile(r"([0-9.]+)(ms|[smh])")
-_UNITS: Final[Mapping[str, Fraction]] = {
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-}
-_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
-_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
-
-
-def _exact(given: str) -> Fraction:
-    if not _DECIMAL.fullmatch(given):
-        raise ValueError
-    return Fraction(given)
 
 
 def _whole(given: str) -> int:
@@ -83,7 +65,7 @@ def _whole(given: str) -> int:
 
 
 def _number(given: str) -> object:
-    exact, form = _exact(given), number(positive=False)
+    exact, form = go_values.decimal(given), number(positive=False)
     written = str(form.write(exact))
     form.read(written)
     if exact.denominator == 1:
@@ -92,29 +74,13 @@ def _number(given: str) -> object:
 
 
 def _share(given: str) -> str:
-    written = percent(_exact(given))
+    written = percent(go_values.decimal(given))
     read_share(written)
     return written
 
 
-def _seconds(given: str) -> Fraction:
-    if given == "0":
-        return Fraction(0)
-    if not _DURATION.fullmatch(given):
-        raise ValueError
-    parts = _PART.findall(given)
-    return sum((Fraction(count) * _UNITS[unit] for count, unit in parts), Fraction(0))
-
-
 def _minutes(given: str) -> Fraction:
-    return Fraction(_whole(given) * 60) if _WHOLE.fullmatch(given) else _seconds(given)
-
-
-def flag(given: str) -> bool:
-    """Parse a boolean as Go does. Raises: ValueError."""
-    if given not in (*_TRUE, *_FALSE):
-        raise ValueError
-    return given in _TRUE
+    return Fraction(_whole(given) * 60) if _WHOLE.fullmatch(given) else go_values.seconds(given)
 
 
 def _counted(least: int) -> ValueType:
@@ -141,10 +107,12 @@ COUNT: Final = _counted(0)
 COUNT_FROM_1: Final = _counted(1)
 NUMBER: Final = ValueType(_number, "a decimal number of at least 0")
 SHARE: Final = ValueType(_share, "a decimal number above 0 and up to 1, of at most 11 places")
-FLAG: Final = ValueType(flag, "true | false")
-MODE: Final = ValueType(lambda given: "enforce" if flag(given) else "observe", "true | false")
-DURATION: Final = _lasting(_seconds, "a duration of whole seconds")
-INTERVAL: Final = _lasting(_seconds, "a duration of whole seconds", 1)
+FLAG: Final = ValueType(go_values.boolean, "true | false")
+MODE: Final = ValueType(
+    lambda given: "enforce" if go_values.boolean(given) else "observe", "true | false"
+)
+DURATION: Final = _lasting(go_values.seconds, "a duration of whole seconds")
+INTERVAL: Final = _lasting(go_values.seconds, "a duration of whole seconds", 1)
 MINUTES: Final = _lasting(_minutes, 'whole minutes such as "10", or a duration such as "10m"')
 SECONDS: Final = _lasting(lambda given: Fraction(_whole(given)), "a whole number of seconds")
 SECONDS_FROM_1: Final = _lasting(

@@ -23,7 +23,8 @@ CLOCK_CHANGE_SECONDS: Final = 3 * 3600
 STARTS_MAX: Final = CLOCK_CHANGE_SECONDS // 60 + 1
 """Maximum number of starts within a change of a clock."""
 _CRON: Final = r"[0-9A-Za-z*/,#-]+(?: +[0-9A-Za-z*/,#-]+){4}"
-_ZONE: Final = r"(?!localtime$|posix|right/)[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,2}"
+_ZONE: Final = r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,2}"
+_NO_ZONE: Final = r"localtime$|posix|right/"
 _TIME: Final = (
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
@@ -52,7 +53,7 @@ def _cron(value: object) -> str:
 
 
 def _zone(value: object) -> ZoneInfo:
-    name = matched(_ZONE, value, ZONE_CHARS_MAX)[0]
+    name = matched(_ZONE, value, ZONE_CHARS_MAX, _NO_ZONE)[0]
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as fault:
@@ -73,7 +74,9 @@ def _written_time(unix_seconds: int) -> str:
 
 
 CRON: Final = ValueFormat(_cron, str, texts(_CRON, maxLength=CRON_CHARS_MAX, title=CRON_ALLOWED))
-ZONE: Final = ValueFormat(_zone, str, texts(_ZONE, maxLength=ZONE_CHARS_MAX, title=ZONE_ALLOWED))
+ZONE: Final = ValueFormat(
+    _zone, str, texts(_ZONE, excluded=_NO_ZONE, maxLength=ZONE_CHARS_MAX, title=ZONE_ALLOWED)
+)
 TIME: Final = ValueFormat(_time, _written_time, texts(_TIME, title=TIME_ALLOWED))
 
 

@@ -153,7 +153,9 @@ class NeedsOne(_BeforeValidator):
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Describe the requirement in the schema."""
-        return {**handler(core), "anyOf": [{"required": [name]} for name in self._fields]}
+        filled = {"minItems": 1, "minProperties": 1}
+        one_of = [{"required": [name], "properties": {name: filled}} for name in self._fields]
+        return {**handler(core), "anyOf": one_of}
 
     def _checked(self, value: object) -> object:
         if not isinstance(value, dict) or any(value.get(name) for name in self._fields):

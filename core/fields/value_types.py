@@ -22,12 +22,13 @@ DURATION_SECONDS_MAX: Final = 30 * 24 * 3600
 TEXT_MAX: Final = 4096
 NUMBER_MAX: Final = 10**15 - 1
 
-_SHARE: Final = r"(?![0.]+%)(?:100(?:\.0{1,9})?|0?[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
+_SHARE: Final = r"(?:100(?:\.0{1,9})?|0?[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
+_ZERO_SHARE: Final = r"[0.]+%"
 _NUMBER: Final = r"[0-9]{1,15}(?:\.[0-9]{1,12})?"
 _DURATION: Final = (
-    r"(?=.)(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?"
-    r"(?:([0-9]{0,6}000|0{1,2})ms)?"
+    r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?(?:([0-9]{0,6}000|0{1,2})ms)?"
 )
+_EMPTY: Final = "$"
 SHARE_ALLOWED: Final = 'a percentage above 0% and up to 100%, such as "80%" or "62.5%"'
 
 
@@ -62,23 +63,39 @@ def not_allowed(allowed: str) -> PydanticCustomError:
     return PydanticCustomError("not_allowed", "{allowed}", {"allowed": allowed})
 
 
-def matched(pattern: str, value: object, most: int = TEXT_MAX) -> re.Match[str]:
-    """Return the match of the pattern with the whole text. Raises: ValueError."""
+def matched(
+    pattern: str, value: object, most: int = TEXT_MAX, excluded: str = ""
+) -> re.Match[str]:
+    """Return the match of the pattern with the whole text.
+
+    *excluded*: pattern of the beginning of texts that are invalid. Raises: ValueError.
+    """
     readable = isinstance(value, str) and len(value) <= most
-    if found := re.fullmatch(pattern, str(value)) if readable else None:
-        return found
-    raise ValueError
+    found = re.fullmatch(pattern, str(value)) if readable else None
+    if found is None or (excluded and re.match(excluded, found[0])):
+        raise ValueError
+    return found
 
 
-def texts(pattern: str, **more: object) -> dict[str, Any]:
-    """Return the JSON Schema of a text that must match the pattern as a whole."""
-    return {"type": "string", "pattern": f"^(?:{pattern})$", **more}
+def texts(pattern: str, *, excluded: str = "", **more: object) -> dict[str, Any]:
+    """Return the JSON Schema of a text that must match the pattern as a whole.
+
+    *excluded*: as in `matched`.
+    """
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$", **more}
+    if excluded:
+        # Not a lookahead in the pattern: Helm checks values with RE2, which has none.
+        schema["not"] = {"type": "string", "pattern": f"^(?:{excluded})"}
+    return schema
 
 
-def text(pattern: str, allowed: str, most: int = TEXT_MAX) -> ValueFormat:
-    """Return the format of a text that must match the pattern as a whole."""
-    schema = texts(pattern, maxLength=most, title=allowed)
-    return ValueFormat(lambda value: matched(pattern, value, most)[0], str, schema)
+def text(pattern: str, allowed: str, most: int = TEXT_MAX, *, excluded: str = "") -> ValueFormat:
+    """Return the format of a text that must match the pattern as a whole.
+
+    *excluded*: as in `matched`.
+    """
+    schema = texts(pattern, excluded=excluded, maxLength=most, title=allowed)
+    return ValueFormat(lambda value: matched(pattern, value, most, excluded)[0], str, schema)
 
 
 def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
@@ -87,7 +104,7 @@ def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
     def read(value: object) -> int | None:
         if never and value == "never":
             return None
-        parts = [int(part or 0) for part in matched(_DURATION, value).groups()]
+        parts = [int(part or 0) for part in matched(_DURATION, value, excluded=_EMPTY).groups()]
         seconds = parts[0] * 3600 + parts[1] * 60 + parts[2] + parts[3] // 1000
         if not least <= seconds <= DURATION_SECONDS_MAX:
             raise ValueError
@@ -95,7 +112,8 @@ def duration(least: int = 0, *, never: bool = False) -> ValueFormat:
 
     allowed = f'a duration of whole seconds, {least}s to 720h, such as "10m" or "1h30m"'
     pattern = f"never|{_DURATION}" if never else _DURATION
-    return ValueFormat(read, _duration, texts(pattern, title="never, or " * never + allowed))
+    schema = texts(pattern, excluded=_EMPTY, title="never, or " * never + allowed)
+    return ValueFormat(read, _duration, schema)
 
 
 def _duration(seconds: int | None) -> str:
@@ -111,7 +129,7 @@ def read_share(value: object) -> Fraction:
     """Parse a percentage; a Fraction is returned unchanged. Raises: ValueError."""
     if isinstance(value, Fraction):
         return value
-    return Fraction(matched(_SHARE, value)[0].removesuffix("%")) / 100
+    return Fraction(matched(_SHARE, value, excluded=_ZERO_SHARE)[0].removesuffix("%")) / 100
 
 
 def percent(share: Fraction) -> str:
@@ -126,7 +144,9 @@ def eased(share: Fraction) -> Fraction:
 
 SLACK: Final = Fraction(1, 20)
 """Default difference between release threshold and threshold: 5 percentage points."""
-SHARE: Final = ValueFormat(read_share, percent, texts(_SHARE, title=SHARE_ALLOWED))
+SHARE: Final = ValueFormat(
+    read_share, percent, texts(_SHARE, excluded=_ZERO_SHARE, title=SHARE_ALLOWED)
+)
 
 
 def whole_number(least: int, most: int) -> FieldInfo:
@@ -146,12 +166,15 @@ def words(allowed: Collection[str]) -> ValueFormat:
 
 def number(*, positive: bool) -> ValueFormat:
     """Return the format of an exact decimal number, written as a number or a text."""
-    pattern = f"(?![0.]+$){_NUMBER}" if positive else _NUMBER
+    excluded = "[0.]+$" if positive else ""
     least = {"exclusiveMinimum" if positive else "minimum": 0, "maximum": NUMBER_MAX}
     allowed = f"a decimal number {'above' if positive else 'of at least'} 0"
-    schema = texts(pattern, title=allowed) | least | {"type": ["string", "number"]}
+    schema = texts(_NUMBER, excluded=excluded, title=allowed) | least
+    schema |= {"type": ["string", "number"]}
     return ValueFormat(
-        lambda value: Fraction(matched(pattern, _plain(value))[0]), _decimal, schema
+        lambda value: Fraction(matched(_NUMBER, _plain(value), excluded=excluded)[0]),
+        _decimal,
+        schema,
     )
 
 
@@ -165,7 +188,7 @@ def quantity(whole: Callable[[str | float], int], unit: str = "") -> ValueFormat
             raise ValueError from fault
 
     allowed = 'a Kubernetes quantity, such as "100m" or "90M"'
-    schema = texts(rf"(?!-[0.]*[1-9]){QUANTITY}", maxLength=QUANTITY_TEXT_MAX, title=allowed)
+    schema = texts(QUANTITY, excluded="-[0.]*[1-9]", maxLength=QUANTITY_TEXT_MAX, title=allowed)
     schema |= {"minimum": 0, "type": ["string", "number"]}
     return ValueFormat(read, lambda value: f"{value}{unit}", schema)
 
@@ -194,8 +217,9 @@ def _decimal(value: Fraction) -> str:
 _DNS_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _LABEL_NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 QUALIFIED_KEY: Final = text(
-    rf"(?:(?=[^/]{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_LABEL_NAME}",
+    rf"(?:{_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?{_LABEL_NAME}",
     "a qualified label key",
+    excluded="[^/]{254,}/",
 )
 """Format of the key of a label or taint in Kubernetes."""
 LABEL_VALUE: Final = text(

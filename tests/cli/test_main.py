@@ -54,7 +54,16 @@ class TestImports:
             ["--version"],
             *(
                 [name, "--help"]
-                for name in ("plan", "status", "reasons", "migrate", "release", "demo", "replay")
+                for name in (
+                    "plan",
+                    "status",
+                    "doctor",
+                    "reasons",
+                    "migrate",
+                    "release",
+                    "demo",
+                    "replay",
+                )
             ),
             ["explain", "node", "--help"],
             ["reasons"],
@@ -70,13 +79,23 @@ class TestImports:
         assert not found & HEAVY
 
     @pytest.mark.parametrize(
-        "asked", [["--help"], ["--version"], ["version"], ["plan", "--help"], ["status", "--help"]]
+        "asked",
+        [
+            ["--help"],
+            ["--version"],
+            ["version"],
+            ["plan", "--help"],
+            ["status", "--help"],
+            ["doctor", "--help"],
+        ],
     )
     def test_help_and_version_import_no_settings_and_no_engine(self, asked: list[str]) -> None:
         found = imported(*asked)
         assert not found & {"pydantic", "msgspec", "yaml", "rich", "core.engine", "core.config"}
 
-    @pytest.mark.parametrize("command", [["plan"], ["status"], ["explain", "pod", "shop/c1"]])
+    @pytest.mark.parametrize(
+        "command", [["plan"], ["status"], ["doctor"], ["explain", "pod", "shop/c1"]]
+    )
     def test_commands_import_no_client_when_cluster_is_read_from_dump(
         self, command: list[str], path: str
     ) -> None:
@@ -126,7 +145,7 @@ class TestConventions:
         told = b"ebb: reason no-rom: unknown; did you mean no-room? `ebb reasons` lists all\n"
         assert (done.returncode, done.stderr) == (2, told)
 
-    @pytest.mark.parametrize("command", [["status"], ["explain", "pod", "shop/c1"]])
+    @pytest.mark.parametrize("command", [["status"], ["doctor"], ["explain", "pod", "shop/c1"]])
     def test_yaml_has_fields_of_json(self, command: list[str], path: str) -> None:
         given = [*command, "--from-file", path, "-o"]
         found = yaml.safe_load(ebb(*given, "yaml").stdout)
@@ -161,6 +180,7 @@ class TestUnwritableOutput:
         ["plan", "--from-file", "DUMP", "-o", "wide"],
         ["explain", "pod", "shop/c1", "--from-file", "DUMP"],
         ["status", "--from-file", "DUMP"],
+        ["doctor", "--from-file", "DUMP"],
         ["reasons", "-o", "markdown"],
         ["demo"],
     )

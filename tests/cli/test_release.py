@@ -714,3 +714,34 @@ async def test_release_all_names_moves_that_rbac_does_not_let_it_end(
     assert ("replicas of these Deployments remain raised" in err) is (resource == "configmaps")
     assert api.objects["deployments"][key]["spec"]["replicas"] == 3
     assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"], "the record remains"
+
+
+@pytest.mark.parametrize(("dry_run", "left"), [((), 0), (("--dry-run",), 2)])
+async def test_release_stops_controller_first(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    dry_run: tuple[str, ...],
+    left: int,
+) -> None:
+    home, where = installed
+    found = deployment_object("ebb-controller", 2)
+    found["metadata"]["namespace"] = home
+    api.put("deployments", found)  # without a Lease, nobody leads
+    code, out, _ = await run(capsys, "release", "--all", "--stop-controller", *dry_run, *where)
+    assert code == 0
+    first = f"deployment {home}/ebb-controller  {'would be ' * bool(dry_run)}released: scaled to 0"
+    assert out.splitlines()[0] == first
+    assert api.objects["deployments"][f"{home}/ebb-controller"]["spec"]["replicas"] == left
+    assert is_clean(api, "n1") is not bool(dry_run)
+
+
+async def test_release_removes_nothing_when_controller_cannot_be_stopped(
+    api: FakeApi, capsys: pytest.CaptureFixture[str], installed: tuple[str, tuple[str, ...]]
+) -> None:
+    api.denied.add("deployments/scale")
+    code, _, err = await run(capsys, "release", "--all", "--stop-controller", *installed[1])
+    assert code == 2
+    assert "/ebb-controller: API server answered 403" in err
+    assert "nothing was released" in err
+    assert not is_clean(api, "n1")

@@ -2,7 +2,8 @@
 
 `python -m tests.e2e.tools` builds them if necessary and prints their folder. A folder in
 KUBEBUILDER_ASSETS (the convention of envtest) takes precedence. Otherwise the Go module
-controlplane/ builds them into a cache folder named by the hash of its sources.
+controlplane/ builds them into a cache folder named by the hash of its sources. The Go module helm/
+builds Helm, whose dependencies have other versions.
 
 With `--oldest`, the control plane is of the oldest supported minor version of Kubernetes: its file
 oldest.mod replaces go.mod. kwok and Karpenter stay the same.
@@ -24,6 +25,10 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 MODULE: Final = HERE / "controlplane"
+HELM_MODULE: Final = HERE / "helm"
+HELM: Final = "helm"
+HELM_PACKAGE: Final = "helm.sh/helm/v4/cmd/helm"
+HELM_SOURCES: Final = ("go.mod", "go.sum")
 SOURCES: Final = ("go.mod", "go.sum", "main.go")
 OLDEST_SOURCES: Final = (*SOURCES, "oldest.mod", "oldest.sum")
 PROGRAM: Final = "controlplane"
@@ -57,16 +62,24 @@ def find() -> Path:
     raise MissingError("the control plane's programs are not built; run: make e2e-tools")
 
 
+def find_helm() -> Path:
+    """Return the program Helm, without building. Raises: MissingError."""
+    found = cached(HELM_SOURCES, HELM_MODULE) / HELM
+    if not os.access(found, os.X_OK):
+        raise MissingError("Helm is not built; run: make e2e-tools")
+    return found
+
+
 def missing(folder: Path) -> list[str]:
     """Return the names that the folder lacks."""
     return [name for name in (*NAMES, CRDS) if not os.access(folder / name, os.X_OK)]
 
 
-def cached(sources: Sequence[str] = SOURCES) -> Path:
+def cached(sources: Sequence[str] = SOURCES, module: Path = MODULE) -> Path:
     """Return the cache folder of this version of the module."""
     made_of = hashlib.sha256()
     for name in sources:
-        made_of.update((MODULE / name).read_bytes())
+        made_of.update((module / name).read_bytes())
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "kube-ebb" / "e2e" / made_of.hexdigest()[:16]
 
@@ -84,6 +97,16 @@ def build() -> Path:
             _build(f"{name} {_version(_module(package))}", package, made / name, STRIPPED)
         _copy_crds(made / CRDS)
     return find()
+
+
+def build_helm() -> Path:
+    """Build Helm if it is missing. Raises: MissingError without a suitable Go."""
+    try:
+        return find_helm()
+    except MissingError:
+        with _making(cached(HELM_SOURCES, HELM_MODULE)) as made:
+            _build("Helm", HELM_PACKAGE, made / HELM, STRIPPED, module=HELM_MODULE)
+    return find_helm()
 
 
 def build_oldest() -> Path:
@@ -163,18 +186,25 @@ def _flags(version: str) -> str:
     return " ".join([STRIPPED, *(f"-X {name}={value}" for name, value in values.items())])
 
 
-def _build(what: str, package: str, to: Path, flags: str, modfile: str = "go.mod") -> None:
+def _build(
+    what: str,
+    package: str,
+    to: Path,
+    flags: str,
+    modfile: str = "go.mod",
+    module: Path = MODULE,
+) -> None:
     print(f"e2e-tools: building {what}", file=sys.stderr, flush=True)
     start = time.monotonic()
     options = ["-trimpath", f"-modfile={modfile}", "-ldflags", flags, "-o", str(to)]
-    _step(["go", "build", *options, package])
+    _step(["go", "build", *options, package], module)
     print(f"e2e-tools: done in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
-def _step(command: list[str]) -> str:
+def _step(command: list[str], module: Path = MODULE) -> str:
     env = os.environ | GO_SETTINGS
     done = subprocess.run(
-        command, cwd=MODULE, env=env, capture_output=True, text=True, check=False
+        command, cwd=module, env=env, capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise MissingError(f"{' '.join(command[:2])} failed:\n{done.stderr[-4000:]}")
@@ -187,6 +217,7 @@ def main() -> int:
     parser.add_argument("--oldest", action="store_true", help="of the oldest supported version")
     asked = parser.parse_args()
     try:
+        build_helm()
         print(build_oldest() if asked.oldest else build())
     except MissingError as fault:
         print(f"e2e-tools: {fault}", file=sys.stderr)

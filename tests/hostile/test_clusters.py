@@ -7,6 +7,7 @@ import os
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def mutated(draw: st.DrawFn) -> list[Json]:
     return objects
 
 
+@pytest.mark.law  # without the coverage tracer it is several times faster
 @settings(
     max_examples=CLUSTERS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

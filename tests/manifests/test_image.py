@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from tests.manifests.kustomize import MANIFESTS, ROOT, documents, render, templates
+from tests.manifests.kustomize import ROOT, render, templates
 from tests.test_house_rules import LOCKED
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -114,10 +114,3 @@ def test_image_contains_only_programs() -> None:
     let_in = {line.removeprefix("!") for line in lines if line.startswith("!")}
     rooms = set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
     assert let_in == {*rooms, *LOCKS, "LICENSE", "README.md", "pyproject.toml"}
-
-
-def test_image_tag_is_version_of_project() -> None:
-    (release,) = documents(MANIFESTS / "components" / "release" / "kustomization.yaml")
-    (image,) = release["images"]
-    assert image == {"name": "ghcr.io/kube-ebb/ebb", "newTag": PROJECT["project"]["version"]}
-    assert f"{image['name']}:{image['newTag']}" in DOCKERFILE

@@ -12,6 +12,7 @@ from typing import Any, Self
 import orjson
 from aiohttp import web
 
+from controller.access_review import REVIEW_PATH
 from core.edge.decode import kinds
 from core.edge.decode.kinds import KINDS
 from tests.support.fake_objects import Json, event, failure, json, key_of, matches, merged
@@ -94,7 +95,7 @@ class FakeApi:
         self.served = {path for kind in KINDS for path in kind.paths[:1]}
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
-        """Resources that are answered with 403."""
+        """Resources that are answered with 403, and paths of documents."""
         self.forwards: dict[str, Forward] = {}
         """Port-forwards by namespace/name of the pod."""
         self.scaled: Callable[[Json], None] = lambda _: None
@@ -128,7 +129,9 @@ class FakeApi:
                     app.router.add_route("*", route, partial(self._object, kind))
         pods = kinds.in_namespace(kinds.PODS.path, "{namespace}")
         app.router.add_get(f"{pods}/{{name}}/portforward", self._forward)
+        app.router.add_get(pods, partial(self._get, kinds.PODS))
         app.router.add_route("*", f"{pods}/{{name}}", self._pod)
+        app.router.add_post(REVIEW_PATH, self._review)
         deployments = kinds.in_namespace(kinds.DEPLOYMENTS.path, "{namespace}")
         app.router.add_route("*", f"{deployments}/{{name}}/scale", self._scale)
         app.router.add_get("/api/v1/nodes/{name}", self._read)
@@ -440,12 +443,19 @@ class FakeApi:
             return failure(409)
         return json(self.put("nodes", merged(found, patch)))
 
+    async def _review(self, request: web.Request) -> web.Response:
+        """Answer an access review: everything is allowed except `denied`."""
+        fault = await self._note("post", request, "selfsubjectaccessreviews")
+        sent = orjson.loads(await request.read())
+        resource = sent["spec"]["resourceAttributes"]["resource"]
+        return fault or json({"status": {"allowed": resource not in self.denied}})
+
     async def _document(self, request: web.Request) -> web.Response:
         """Read, create, replace or merge-patch an object that is not listed."""
         path, verb = request.path, request.method.lower()
         fault = await self._note(verb, request)
-        if fault is not None:
-            return fault
+        if fault is not None or path in self.denied:
+            return fault or failure(403)
         sent = orjson.loads(await request.read()) if verb != "get" else {}
         if verb == "post":
             path = f"{path}/{sent['metadata']['name']}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ class World:
         await self.look(able[0])
 
 
+@pytest.mark.law  # without the coverage tracer it is several times faster
 @settings(max_examples=20)
 @given(apart=st.lists(APART, min_size=REPLICAS, max_size=REPLICAS), steps=STEPS)
 def test_every_leaf_is_trusted_and_replicas_converge(

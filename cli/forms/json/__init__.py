@@ -15,7 +15,8 @@ from cli.answers import (
     Replayed,
     SettingsSchema,
 )
-from cli.forms.json import explain, plan, replay, status
+from cli.doctor.finding import Diagnosis
+from cli.forms.json import doctor, explain, plan, replay, status
 from cli.input.overview import ClusterStatus
 from cli.terminal import printable
 from core.config.schema import schema
@@ -53,6 +54,8 @@ def document(answer: Answer) -> dict[str, Any] | list[Any]:
             found = explain.pod(answer)
         case ClusterStatus():
             found = status.document(answer)
+        case Diagnosis():
+            found = doctor.document(answer)
         case Reasons(codes):
             found = explain.codes(codes)
         case SettingsSchema():

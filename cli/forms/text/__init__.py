@@ -11,7 +11,8 @@ from cli.answers import (
     Replayed,
     SettingsSchema,
 )
-from cli.forms.text import explain, plan, replay, status
+from cli.doctor.finding import Diagnosis
+from cli.forms.text import doctor, explain, plan, replay, status
 from cli.input.overview import ClusterStatus
 from cli.terminal import Table, render, say
 from core.config.schema import allowed, settings
@@ -35,6 +36,8 @@ def _write(answer: Answer, out: Console) -> None:
             explain.write_pod(answer, out)
         case ClusterStatus():
             status.write(answer, out)
+        case Diagnosis():
+            doctor.write(answer, out)
         case Reasons(codes):
             explain.write_codes(codes, out)
         case SettingsSchema():

@@ -112,6 +112,8 @@ class Client:
             plugin.reconnect = self._use_certificate
         self.request_seconds: float | None = None
         """Timeout of each call, instead of the default of the call; 0 means the longest."""
+        self.server_date = ""
+        """Header Date of the last answer: the time of the API server."""
         self.target = target or Target(str(api.configuration.host))
         api.user_agent = USER_AGENT
         # Decompression of a large list costs more than it saves inside a cluster. Outside, where
@@ -359,6 +361,7 @@ class Client:
         finally:
             self.count_request(_verb(method, query or {}), code)
         response: aiohttp.ClientResponse = answer.response
+        self.server_date = response.headers.get("Date", "")
         if response.status < 300:
             return response
         problem = _message(await self._read(response))

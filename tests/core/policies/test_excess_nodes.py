@@ -312,6 +312,7 @@ def removals_of(made: Case) -> list[tuple[str, list[tuple[str, str]]]]:
 SEEDS = range(400)
 
 
+@pytest.mark.law  # without the coverage tracer it is several times faster
 def test_plan_agrees_with_plain_plan() -> None:
     removed = 0
     for seed in SEEDS:
@@ -321,6 +322,7 @@ def test_plan_agrees_with_plain_plan() -> None:
     assert removed > len(SEEDS) // 3
 
 
+@pytest.mark.law  # without the coverage tracer it is several times faster
 def test_plan_is_unchanged_when_its_marks_are_written() -> None:
     seen = 0
     for seed in SEEDS:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def end(world: MoveWorld) -> None:
     world.lead()
 
 
+@pytest.mark.law  # without the coverage tracer it is several times faster
 @settings(max_examples=400)
 @given(HISTORIES, st.booleans(), st.integers(1, 4))
 def test_every_record_ends_and_others_decide_replicas(

@@ -1,0 +1,184 @@
+"""Checks of admission: the webhook or the policy that turns a mark into a taint."""
+
+from base64 import b64decode
+from binascii import Error as NotBase64Error
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cli.doctor.finding import (
+    Check,
+    Evidence,
+    Facts,
+    Result,
+    first_unread,
+    ok,
+    problem,
+    unread,
+    values,
+)
+from cli.input.setup import (
+    POLICIES,
+    POLICY,
+    POLICY_BINDINGS,
+    REGISTRATIONS,
+    SERVICE_LABEL,
+    SLICES,
+)
+from core.edge import tls
+from core.marks.wellknown import MARK_LABEL
+from core.model.errors import InvalidInputError
+from core.model.humanize import duration, plural, timestamp
+from webhook.names import REGISTRATION, SERVICE
+
+OPERATIONS: Final = {"CREATE", "UPDATE"}
+LASTS_SECONDS_MIN: Final = 7 * 24 * 3600
+"""Remaining validity below which a CA is reported; Ebb and cert-manager renew earlier."""
+OURS: Final = f"MutatingWebhookConfiguration {REGISTRATION}"
+KEY_VARIABLE: Final = "key"
+"""Variable of the policy with the key of the taint."""
+
+
+def _registration(facts: Facts) -> Any:  # noqa: ANN401 a RegistrationObject or None
+    found = values(facts.setup.of(REGISTRATIONS))
+    return next((one for one in found if one.metadata.name == REGISTRATION), None)
+
+
+def _policy(facts: Facts) -> Any:  # noqa: ANN401 a PolicyObject or None
+    found = values(facts.setup.of(POLICIES))
+    return next((one for one in found if one.metadata.name == POLICY), None)
+
+
+def _admission(facts: Facts) -> Result:
+    """Check that admission turns a mark into a taint."""
+    registration, policy = _registration(facts), _policy(facts)
+    if policy is not None:
+        return _of_policy(facts, policy)
+    if registration is None:
+        absent = [
+            Evidence(name, "", "does not exist")
+            for name in (OURS, f"MutatingAdmissionPolicy {POLICY}")
+        ]
+        missing = first_unread(facts, REGISTRATIONS, POLICIES)
+        return missing or problem("there is neither Ebb's webhook nor its policy", absent)
+    if evidence := [*_changed(registration)]:
+        return problem("the webhook differs from the manifests", evidence)
+    slices = facts.setup.of(SLICES)
+    if slices.absent:
+        return unread(SLICES.resource, slices.absent)
+    ready = sum(_ready(one) for one in values(slices) if _is_of_service(one, facts.namespace))
+    service = f"Service {facts.namespace}/{SERVICE}"
+    if not ready:
+        return problem("the webhook has no ready pod", [Evidence(service, "ready endpoints", "0")])
+    return ok(f"{OURS}; {service} has {plural(ready, 'ready endpoint')}")
+
+
+def _of_policy(facts: Facts, policy: Any) -> Result:  # noqa: ANN401 a PolicyObject
+    """Check the policy and its binding."""
+    key = f'"{facts.config.taint_key}"'
+    where = f"MutatingAdmissionPolicy {POLICY}"
+    variables = (policy.spec.variables if policy.spec else None) or ()
+    found = next((one.expression for one in variables if one.name == KEY_VARIABLE), "")
+    if found != key:
+        evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", found or "missing")]
+        return problem(f"the policy sets another taint than {facts.config.taint_key}", evidence)
+    bindings = facts.setup.of(POLICY_BINDINGS)
+    if bindings.absent:
+        return unread(POLICY_BINDINGS.resource, bindings.absent)
+    if not any(one.spec and one.spec.policy_name == POLICY for one in values(bindings)):
+        evidence = [Evidence(f"MutatingAdmissionPolicyBinding {POLICY}", "", "does not exist")]
+        return problem("the policy is not bound, so it has no effect", evidence)
+    return ok(f"{where} is bound")
+
+
+def _changed(registration: Any) -> Iterator[Evidence]:  # noqa: ANN401 a RegistrationObject
+    """Yield the fields that differ from manifests/."""
+    for number, one in enumerate(registration.webhooks or ()):
+        field = f"webhooks[{number}]"
+        if one.failure_policy != "Ignore":
+            yield Evidence(OURS, f"{field}.failurePolicy", one.failure_policy)
+        selector = one.object_selector.match_expressions if one.object_selector else None
+        keys = [(each.key, each.operator) for each in selector or ()]
+        if keys != [(MARK_LABEL, "Exists")]:
+            shown = ", ".join(f"{key} {operator}" for key, operator in keys)
+            yield Evidence(OURS, f"{field}.objectSelector", shown or "all objects")
+        resources = {each for rule in one.rules or () for each in rule.resources or ()}
+        operations = {each for rule in one.rules or () for each in rule.operations or ()}
+        if resources != {"nodes"}:
+            yield Evidence(
+                OURS, f"{field}.rules.resources", ", ".join(sorted(resources)) or "none"
+            )
+        if not operations >= OPERATIONS and "*" not in operations:
+            shown = ", ".join(sorted(operations)) or "none"
+            yield Evidence(OURS, f"{field}.rules.operations", shown)
+    if not registration.webhooks:
+        yield Evidence(OURS, "webhooks", "none")
+
+
+def _is_of_service(one: Any, namespace: str) -> bool:  # noqa: ANN401 a SliceObject
+    labels = one.metadata.labels or {}
+    return one.metadata.namespace == namespace and labels.get(SERVICE_LABEL) == SERVICE
+
+
+def _ready(one: Any) -> int:  # noqa: ANN401 a SliceObject
+    """Return the number of ready endpoints; in the API a missing condition means ready."""
+    found = (each.conditions for each in one.endpoints or ())
+    return sum(each is None or each.ready is not False for each in found)
+
+
+def _certificates(facts: Facts) -> Result:
+    """Check that the API server has a valid CA for the webhook."""
+    registration = _registration(facts)
+    if registration is None:
+        if _policy(facts) is not None:
+            return ok("the admission policy needs no certificates")
+        return first_unread(facts, REGISTRATIONS) or ok("there is no webhook")
+    evidence, ends = [], []
+    for number, one in enumerate(registration.webhooks or ()):
+        field = f"webhooks[{number}].clientConfig.caBundle"
+        until = _valid_until(one.client_config.ca_bundle if one.client_config else "", facts)
+        if isinstance(until, str):
+            evidence.append(Evidence(OURS, field, until))
+        else:
+            ends.append(until)
+            if until - facts.now_seconds < LASTS_SECONDS_MIN:
+                evidence.append(Evidence(OURS, field, f"valid until {timestamp(until)}"))
+    if evidence:
+        return problem("the API server cannot verify the webhook's certificate", evidence)
+    if not ends:
+        return ok(f"{OURS} has no webhooks")
+    left = duration(min(ends) - facts.now_seconds)
+    return ok(f"the CA is valid until {timestamp(min(ends))} ({left})")
+
+
+def _valid_until(bundle: str, facts: Facts) -> int | str:
+    """Return the end of the CA that is valid longest, or why none is valid."""
+    try:
+        found = tls.split(b64decode(bundle, validate=True))
+        lives = [tls.life(one) for one in found]
+    except (InvalidInputError, NotBase64Error) as fault:
+        return f"cannot be read: {fault}"
+    if not lives:
+        return "has no certificate" if bundle else "empty"
+    valid = [until for since, until in lives if since <= facts.now_seconds <= until]
+    return max(valid) if valid else f"expired at {timestamp(max(until for _, until in lives))}"
+
+
+CHECKS: Final = (
+    Check(
+        code="admission",
+        question="Does the webhook or the admission policy turn a mark into a taint?",
+        effect="a mark becomes a taint only when the controller writes it itself, a moment later",
+        fix="apply the manifests again, and look at "
+        "`kubectl -n ebb-system get pods -l app.kubernetes.io/component=webhook`; the dry run of "
+        "docs/install.md#install-in-mode-observe tests the whole path",
+        run=_admission,
+    ),
+    Check(
+        code="certificates",
+        question="Does the API server have a valid CA for the webhook?",
+        effect="the API server skips the webhook, and stores marks without taints",
+        fix="read the log of ebb-webhook; another writer of caBundle may be a GitOps tool "
+        "(docs/install.md#gitops), or cert-manager's cainjector does not run",
+        run=_certificates,
+    ),
+)

@@ -1,0 +1,286 @@
+"""Checks of the autoscaler: Cluster Autoscaler's flags, and NodePools of Karpenter.
+
+docs/install.md and docs/karpenter.md explain the recommended values.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from cli.doctor.finding import (
+    Check,
+    Evidence,
+    Facts,
+    Result,
+    first_unread,
+    ok,
+    problem,
+    unknown,
+    unread,
+    values,
+)
+from cli.doctor.programs import Program, UnreadableFlagError, autoscalers
+from cli.input.setup import DEPLOYMENTS, NODE_POOLS
+from core.config.settings import Scope
+from core.edge.decode.kinds import STATUSES
+from core.guards.scalability import Autoscalers
+from core.model.humanize import duration, plural
+
+DELAY_SECONDS_MAX: Final = 120
+"""Recommended maximum of the two delays of Cluster Autoscaler."""
+DEFAULT_DELAY: Final = "10m"
+DELAYS: Final = ("scale-down-unneeded-time", "scale-down-delay-after-add")
+THRESHOLD: Final = "scale-down-utilization-threshold"
+DEFAULT_THRESHOLD: Final = "0.5"
+PARALLEL: Final = "max-drain-parallelism"
+IGNORED: Final = ("ignore-daemonsets-utilization", "ignore-mirror-pods-utilization")
+STATUS_TAINT: Final = "status-taint"
+"""Flag with keys of taints that say nothing about new nodes of a node group."""
+STARTUP_TAINTS: Final = ("startup-taint", "ignore-taint")
+"""Flags with keys of taints with which a node counts as not Ready."""
+TAINT_DOMAIN: Final = ".cluster-autoscaler.kubernetes.io/"
+"""With one of these flags before it, the prefix of keys that need no flag."""
+WHEN_EMPTY: Final = "WhenEmpty"
+EMPTY_OR_MORE: Final = "WhenEmptyOrUnderutilized"
+"""Default consolidationPolicy of Karpenter."""
+FLAGS_HIDDEN: Final = "Cluster Autoscaler runs where its flags cannot be read"
+ASK_PROVIDER: Final = (
+    "compare the settings of your managed autoscaler with docs/install.md#the-autoscaler"
+)
+
+
+def _found(facts: Facts) -> Result:
+    """Check that an autoscaler removes empty nodes."""
+    programs, pools = autoscalers(facts), values(facts.setup.of(NODE_POOLS))
+    if not pools and (keeping := [one for program in programs for one in _keeping(program)]):
+        return problem("Cluster Autoscaler removes no empty nodes", keeping)
+    key = facts.config.cluster_autoscaler.status_key
+    if programs:
+        return ok(f"{programs[0].object} runs Cluster Autoscaler")
+    if pools or _has_status(facts):
+        pooled = f"Karpenter has {plural(len(pools), 'NodePool')}"
+        return ok(pooled if pools else f"ConfigMap {key} is a status of Cluster Autoscaler")
+    absent = Evidence(f"ConfigMap {key}", "", "does not exist")
+    missing = first_unread(facts, DEPLOYMENTS, NODE_POOLS) or _unread_status(facts)
+    return missing or problem("neither Cluster Autoscaler nor a NodePool was found", [absent])
+
+
+def _has_status(facts: Facts) -> bool:
+    """Return whether the configured ConfigMap exists."""
+    key = facts.config.cluster_autoscaler.status_key
+    return Autoscalers.of(facts.cluster, key).status is not None
+
+
+def _unread_status(facts: Facts) -> Result | None:
+    """Return an unknown state if the configured ConfigMap could not be read, else None."""
+    why = facts.cluster_input.why_absent(STATUSES.name)
+    namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
+    dump = f"the output of `kubectl get cm {name} -n {namespace} -o json`"
+    return unread(STATUSES.resource, why, dump) if why else None
+
+
+def _keeping(one: Program) -> Iterator[Evidence]:
+    """Yield why Cluster Autoscaler removes no empty nodes."""
+    if one.replicas == 0:
+        yield Evidence(one.object, "spec.replicas", "0")
+    elif not one.boolean("scale-down-enabled", default=True):
+        yield one.evidence("scale-down-enabled", "true")
+    elif one.number(THRESHOLD, DEFAULT_THRESHOLD) == 0:
+        # DaemonSet and static pods also run on empty nodes. Unless their requests are ignored,
+        # the utilization of such a node is never 0.
+        yield from (
+            one.evidence(flag, "false") for flag in IGNORED if not one.boolean(flag, default=False)
+        )
+
+
+def _status(facts: Facts) -> Result:
+    """Check that the status of Cluster Autoscaler is where the configuration expects it."""
+    key = facts.config.cluster_autoscaler.status_key
+    if _has_status(facts):
+        return ok(f"ConfigMap {key} has the status")
+    programs = autoscalers(facts)
+    if not programs:
+        return first_unread(facts, DEPLOYMENTS) or ok("Cluster Autoscaler was not found")
+    if missing := _unread_status(facts):
+        return missing
+    evidence = [Evidence(f"ConfigMap {key}", "", "does not exist")]
+    for one in programs:
+        evidence.append(Evidence(one.object, "metadata.namespace", one.namespace))
+        evidence += [
+            one.evidence(flag, "")
+            for flag in ("namespace", "status-config-map-name", "write-status-configmap")
+            if one.text(flag) is not None
+        ]
+    return problem(f"ConfigMap {key} does not exist, but Cluster Autoscaler runs", evidence)
+
+
+def _evicts(facts: Facts) -> Result:
+    """Check that Cluster Autoscaler removes empty nodes only."""
+    if facts.config.scale_down_protection.scope is Scope.ALL:
+        return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
+    return _with_flags(
+        facts, _evicting, "Cluster Autoscaler evicts pods", "it removes empty nodes"
+    )
+
+
+def _evicting(one: Program) -> Iterator[Evidence]:
+    drains = (
+        one.boolean("scale-down-enabled", default=True)
+        and one.number(PARALLEL, "1") > 0
+        and one.number(THRESHOLD, DEFAULT_THRESHOLD) > 0
+    )
+    if drains:
+        yield one.evidence(THRESHOLD, DEFAULT_THRESHOLD)
+        yield one.evidence(PARALLEL, "1")
+
+
+def _delays(facts: Facts) -> Result:
+    """Check the delays of Cluster Autoscaler."""
+    seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
+    return _with_flags(
+        facts, _long_delays, seen, f"both delays are at most {duration(DELAY_SECONDS_MAX)}"
+    )
+
+
+def _long_delays(one: Program) -> Iterator[Evidence]:
+    for flag in DELAYS:
+        if one.seconds(flag, DEFAULT_DELAY) > DELAY_SECONDS_MAX:
+            yield one.evidence(flag, DEFAULT_DELAY)
+
+
+def _taint(facts: Facts) -> Result:
+    """Check that Cluster Autoscaler ignores Ebb's taint."""
+    # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
+    key = facts.config.taint_key
+    if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
+        evidence = [Evidence("configuration", "taintKey", key)]
+        return problem("for Cluster Autoscaler, marked nodes are not Ready", evidence)
+    known = key.startswith(f"{STATUS_TAINT}{TAINT_DOMAIN}")
+    if known and not autoscalers(facts):
+        return ok(f"the prefix of {key} makes Cluster Autoscaler ignore the taint")
+
+    def misread(one: Program) -> Iterator[Evidence]:
+        for flag in STARTUP_TAINTS:
+            if key in one.texts(flag):
+                yield Evidence(one.object, f"--{flag}", key)
+        # A PreferNoSchedule taint keeps no pod away from a new node.
+        if facts.config.hardens and not known and key not in one.texts(STATUS_TAINT):
+            shown = ", ".join(one.texts(STATUS_TAINT)) or "not set"
+            yield Evidence(one.object, f"--{STATUS_TAINT}", shown)
+
+    good = f"it ignores the taint {key}"
+    return _with_flags(facts, misread, f"Cluster Autoscaler does not ignore {key}", good)
+
+
+def _with_flags(
+    facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
+) -> Result:
+    """Check the flags of every running Cluster Autoscaler. Raises: UnreadableFlagError."""
+    programs = autoscalers(facts)
+    running = [one for one in programs if one.replicas != 0]
+    if evidence := [one for program in running for one in wrong(program)]:
+        return problem(bad, evidence)
+    if programs:
+        return ok(f"{programs[0].object}: {good if running else 'spec.replicas is 0'}")
+    if missing := first_unread(facts, DEPLOYMENTS):
+        return missing
+    if _has_status(facts):
+        return unknown(FLAGS_HIDDEN, ASK_PROVIDER)
+    return ok("Cluster Autoscaler was not found")
+
+
+def _node_pools(facts: Facts) -> Result:
+    """Check that Karpenter removes empty nodes, and only these."""
+    read = facts.setup.of(NODE_POOLS)
+    if read.absent:
+        return unread(NODE_POOLS.resource, read.absent, NODE_POOLS.dump)
+    wrong = [one for pool in values(read) for one in _wrong(facts, pool)]
+    if wrong:
+        return problem(f"wrong consolidation in {plural(len(wrong), 'NodePool')}", wrong)
+    pools = plural(len(values(read)), "NodePool")
+    return ok(f"{pools} of Karpenter, none with a wrong consolidation")
+
+
+def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a NodePoolObject
+    """Yield the field of a NodePool that differs from docs/karpenter.md."""
+    if pool.spec is not None and pool.spec.replicas is not None:
+        return  # its number of nodes is fixed on purpose
+    name = f"NodePool {pool.metadata.name}"
+    disruption = pool.spec.disruption if pool.spec else None
+    policy = (disruption.consolidation_policy if disruption else None) or EMPTY_OR_MORE
+    of_plan = (one for one in facts.cluster.node_pools if one.name == pool.metadata.name)
+    if fixed := next((one.fixed for one in of_plan), ""):
+        yield Evidence(name, "spec.disruption", fixed)
+    elif policy != WHEN_EMPTY and facts.config.scale_down_protection.scope is not Scope.ALL:
+        yield Evidence(name, "spec.disruption.consolidationPolicy", policy)
+
+
+def _readable(check: Callable[[Facts], Result]) -> Callable[[Facts], Result]:
+    """Return the check with an unknown state for flags whose values cannot be read."""
+
+    def run(facts: Facts) -> Result:
+        try:
+            return check(facts)
+        except UnreadableFlagError as fault:
+            return unknown(
+                f"the value of a flag cannot be read: {fault}",
+                "look up the value in the running process, and compare it with "
+                "docs/install.md#the-autoscaler",
+            )
+
+    return run
+
+
+_FLAGS: Final = "set the flags of docs/install.md#the-autoscaler"
+CHECKS: Final = (
+    Check(
+        code="autoscaler",
+        question="Does an autoscaler run that removes empty nodes?",
+        effect="the nodes that Ebb empties remain",
+        fix="configure an autoscaler (docs/install.md#the-autoscaler), or remove empty marked "
+        "nodes yourself",
+        run=_readable(_found),
+    ),
+    Check(
+        code="autoscaler-status",
+        question="Is the status of Cluster Autoscaler in the configured ConfigMap?",
+        effect="Ebb does not know the minimum sizes of node groups, and marks nodes that the "
+        "autoscaler keeps",
+        fix="set `clusterAutoscaler.statusNamespace` and `statusName`, and restart "
+        "ebb-controller (docs/install.md#the-autoscaler)",
+        run=_status,
+    ),
+    Check(
+        code="autoscaler-evicts",
+        question="Does Cluster Autoscaler remove empty nodes only?",
+        effect="Cluster Autoscaler drains nodes with a low utilization that Ebb has not marked, "
+        "and evicts their pods",
+        fix=f"{_FLAGS}: `--{PARALLEL}=0`; for an autoscaler without this flag, set "
+        "`scaleDownProtection: {scope: all}` in ebb-config",
+        run=_readable(_evicts),
+    ),
+    Check(
+        code="autoscaler-delays",
+        question=f"Are the delays of Cluster Autoscaler at most {duration(DELAY_SECONDS_MAX)}?",
+        effect="every empty node remains for that long before it is removed",
+        fix=f"{_FLAGS}: `--{DELAYS[0]}=2m --{DELAYS[1]}=2m`",
+        run=_readable(_delays),
+    ),
+    Check(
+        code="autoscaler-taint",
+        question="Does Cluster Autoscaler ignore Ebb's taint?",
+        effect="marked nodes count as not Ready, or a node group whose nodes are all marked gets "
+        "no node for Pending pods",
+        fix="set the default `taintKey` (docs/how-it-works.md#changing-the-configuration), or "
+        "name yours in `--status-taint` and not in `--startup-taint` or `--ignore-taint`",
+        run=_taint,
+    ),
+    Check(
+        code="nodepools",
+        question="Does Karpenter remove empty nodes only?",
+        effect="Karpenter evicts pods of nodes that Ebb has not marked, or removes no empty "
+        "nodes (`Never`)",
+        fix="set `consolidationPolicy: WhenEmpty` and a short `consolidateAfter` in every "
+        "NodePool (docs/karpenter.md#configuration)",
+        run=_node_pools,
+    ),
+)

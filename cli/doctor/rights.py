@@ -1,0 +1,196 @@
+"""Checks of RBAC: what the user of `ebb` may read, and what Ebb's programs may do."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from cli.doctor.finding import (
+    Check,
+    Evidence,
+    Facts,
+    Result,
+    first_unread,
+    ok,
+    problem,
+    unknown,
+    values,
+)
+from cli.input.setup import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    RBAC_KINDS,
+    REGISTRATIONS,
+    ROLE_BINDINGS,
+    ROLES,
+    Right,
+    running_extenders,
+)
+from cli.input.setup_objects import Rule
+from controller.names import LEASE
+from core.config.settings import PodDeletionCost
+from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
+from core.model.humanize import plural
+from core.surge.records import CONFIG_MAP as MOVES
+from webhook.names import REGISTRATION, SECRET
+
+CONTROLLER: Final = "ebb-controller"
+WEBHOOK: Final = "ebb-webhook"
+EXTENDER: Final = "ebb-extender"
+"""Names of the ServiceAccounts, as in manifests/."""
+EVENTS: Final = ("events.k8s.io", "events")
+FOLLOW: Final = ("list", "watch")
+DEFAULT: Final = "default"
+"""Namespace of Events about Nodes."""
+ALL: Final = "*"
+
+
+def _viewer(facts: Facts) -> Result:
+    """Check that the user of the command may read everything."""
+    access = facts.setup.access
+    if access.value is None:
+        return unknown(access.absent, "run `ebb doctor` against the live cluster")
+    denied = [str(right) for right, allowed in access.value.items() if not allowed]
+    if denied:
+        evidence = [Evidence("your user", f"kubectl auth can-i {one}", "no") for one in denied]
+        return problem(f"your user lacks {plural(len(denied), 'permission')}", evidence)
+    return ok(f"your user has all {plural(len(access.value), 'permission')}")
+
+
+def _programs(facts: Facts) -> Result:
+    """Check that the ServiceAccounts have the permissions that the configuration needs."""
+    if missing := first_unread(facts, *RBAC_KINDS):
+        return missing
+    needed = list(needed_rights(facts))
+    granted = {
+        account: tuple(_granted(facts, account)) for account in {account for account, _ in needed}
+    }
+    evidence = [
+        Evidence(f"ServiceAccount {facts.namespace}/{account}", str(right), "not allowed")
+        for account, right in needed
+        if not any(_allows(namespace, rule, right) for namespace, rule in granted[account])
+    ]
+    if evidence:
+        return problem(f"the programs lack {plural(len(evidence), 'permission')}", evidence)
+    return ok(f"the programs have all {plural(len(needed), 'permission')} that they need")
+
+
+def needed_rights(facts: Facts) -> Iterator[tuple[str, Right]]:
+    """Yield the ServiceAccounts with the permissions that the configuration needs."""
+    yield from ((CONTROLLER, right) for right in _of_controller(facts))
+    if _has_webhook(facts) and facts.config.webhook.cert_file is None:
+        yield from ((WEBHOOK, right) for right in _of_webhook(facts.namespace))
+    if running_extenders(facts.cluster, facts.namespace):
+        kinds = (NODES, PODS) if facts.config.extender.score == "pack" else (NODES,)
+        yield from ((EXTENDER, right) for kind in kinds for right in _followed(kind))
+
+
+def _has_webhook(facts: Facts) -> bool:
+    found = values(facts.setup.of(REGISTRATIONS))
+    return any(one.metadata.name == REGISTRATION for one in found)
+
+
+def _followed(kind: AnyKind) -> Iterator[Right]:
+    """Yield the permissions to list and watch all objects of a kind."""
+    yield from (Right(verb, kind.group, kind.resource) for verb in FOLLOW)
+
+
+def _of_controller(facts: Facts) -> Iterator[Right]:
+    config, namespace = facts.config, facts.namespace
+    for kind in KINDS:
+        if kind.only is not None:
+            within, _, name = kind.only(config).partition("/")
+            yield from (Right(verb, kind.group, kind.resource, within, name) for verb in FOLLOW)
+        elif kind.needed is None:
+            yield from _followed(kind)
+    yield from (Right(verb, "", "nodes") for verb in ("get", "patch"))
+    yield Right("create", *EVENTS, DEFAULT)
+    yield Right("create", "coordination.k8s.io", "leases", namespace)
+    for verb in ("get", "update"):
+        yield Right(verb, "coordination.k8s.io", "leases", namespace, LEASE)
+    if config.evicts:
+        yield Right("create", "", "pods/eviction")
+        yield from _followed(BUDGETS)
+    if config.publishes:
+        yield from (Right(verb, "", "podtemplates", namespace) for verb in ("create", "delete"))
+        for verb in ("create", "patch", "delete"):
+            yield Right(verb, "autoscaling.x-k8s.io", "capacitybuffers", namespace)
+    if config.surges or config.pod_deletion_cost is PodDeletionCost.ENABLED:
+        yield from (Right(verb, "", "pods") for verb in ("get", "patch"))
+    if config.surges:
+        yield from (right for kind in SURGE_KINDS for right in _followed(kind))
+        yield from (Right(verb, "apps", "deployments/scale") for verb in ("get", "patch"))
+        yield from (Right(v, "", "configmaps", namespace, MOVES) for v in ("get", "update"))
+
+
+def _of_webhook(namespace: str) -> Iterator[Right]:
+    group = "admissionregistration.k8s.io"
+    yield from (Right(verb, "", "secrets", namespace, SECRET) for verb in ("get", "update"))
+    yield Right("create", *EVENTS, namespace)
+    for verb in ("get", "patch"):
+        yield Right(verb, group, "mutatingwebhookconfigurations", "", REGISTRATION)
+
+
+def _granted(facts: Facts, account: str) -> Iterator[tuple[str, Rule]]:
+    """Yield the rules bound to a ServiceAccount, with their namespace; empty: all namespaces."""
+    roles = {("", one.metadata.name): one for one in values(facts.setup.of(CLUSTER_ROLES))}
+    roles |= {
+        (one.metadata.namespace or DEFAULT, one.metadata.name): one
+        for one in values(facts.setup.of(ROLES))
+    }
+    for kind in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
+        for one in values(facts.setup.of(kind)):
+            namespace = one.metadata.namespace or ""
+            if not any(_is_of(each, account, facts.namespace) for each in one.subjects or ()):
+                continue
+            of_role = namespace if one.role_ref.kind == ROLES.name else ""
+            role = roles.get((of_role, one.role_ref.name))
+            yield from ((namespace, rule) for rule in (role.rules if role else None) or ())
+
+
+def _is_of(subject: Any, account: str, namespace: str) -> bool:  # noqa: ANN401 a Subject
+    """Return whether a subject is the ServiceAccount, or a group that contains it."""
+    if subject.kind == "Group":
+        return subject.name in (
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        )
+    return (subject.kind, subject.name, subject.namespace) == (
+        "ServiceAccount", account, namespace,
+    )  # fmt: skip
+
+
+def _allows(namespace: str, rule: Rule, right: Right) -> bool:
+    """Return whether a rule, bound in *namespace*, allows a permission."""
+    _, _, subresource = right.resource.partition("/")
+    resources = {ALL, right.resource, *([f"{ALL}/{subresource}"] if subresource else [])}
+    return (
+        namespace in ("", right.namespace)
+        and _any_of(rule.verbs, {ALL, right.verb})
+        and _any_of(rule.api_groups, {ALL, right.group})
+        and _any_of(rule.resources, resources)
+        and (not rule.resource_names or right.name in rule.resource_names)
+    )
+
+
+def _any_of(given: Sequence[str] | None, wanted: set[str]) -> bool:
+    return not wanted.isdisjoint(given or ())
+
+
+CHECKS: Final = (
+    Check(
+        code="viewer-rights",
+        question="May your user read everything that `ebb` shows?",
+        effect="the commands of `ebb` know less than Ebb: plans ignore what they cannot read",
+        fix="bind the Role ebb-viewer and the ClusterRole of "
+        "docs/install.md#rights-of-people-who-run-ebb to your user",
+        run=_viewer,
+    ),
+    Check(
+        code="program-rights",
+        question="May Ebb's ServiceAccounts do what the configuration needs?",
+        effect="calls of the programs fail with 403, and parts of Ebb do not work",
+        fix="add the component of the setting to the overlay and apply it "
+        "(docs/install.md#your-overlay)",
+        run=_programs,
+    ),
+)

@@ -1,0 +1,208 @@
+"""Checks of kube-scheduler: which nodes it prefers, and whether it calls the extender.
+
+A KubeSchedulerConfiguration is a file on the nodes of the control plane, which no API serves. So
+the command takes a copy of it; without one, only the flags of kube-scheduler's pods are visible.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cli.doctor.finding import (
+    Check,
+    Evidence,
+    Facts,
+    Result,
+    ok,
+    problem,
+    unknown,
+    unread,
+)
+from cli.doctor.programs import Program, schedulers
+from cli.input.setup import SYSTEM_PODS, running_extenders
+from core.model.humanize import plural
+
+FIT: Final = "NodeResourcesFit"
+BALANCED: Final = "NodeResourcesBalancedAllocation"
+PACKING: Final = ("MostAllocated", "RequestedToCapacityRatio")
+DEFAULT_STRATEGY: Final = "LeastAllocated"
+CONFIG: Final = "config"
+"""Flag of kube-scheduler that names its configuration."""
+VERB: Final = "prioritize"
+WEIGHT_MIN: Final = 100
+"""Weight with which the scores of the extender outweigh all plugins together."""
+NEWER_SECONDS: Final = 60
+"""Time after the start of the extender after which kube-scheduler calls it."""
+METRIC: Final = "ebb_extender_prioritize_requests_total"
+GIVE_FILE: Final = "copy the file that kube-scheduler's flag --config names, and give it with "
+GIVE_OPTION: Final = f"{GIVE_FILE}--scheduler-config FILE"
+LOOK_AT_METRIC: Final = f"look at the metric {METRIC} (docs/metrics.md)"
+
+
+def _scoring(facts: Facts) -> Result:
+    """Check that kube-scheduler prefers fuller nodes."""
+    if facts.scheduler is not None:
+        evidence = [*_spreading(facts, facts.scheduler)]
+        if evidence:
+            return problem("kube-scheduler prefers emptier nodes", evidence)
+        return ok(f"{facts.scheduler_file}: every profile prefers fuller nodes")
+    programs = schedulers(facts)
+    if bare := _without_file(programs):
+        return problem(f"kube-scheduler has no configuration and uses {DEFAULT_STRATEGY}", bare)
+    if programs:
+        evidence = [one.evidence(CONFIG, "") for one in programs]
+        why = "the configuration of kube-scheduler is a file on the control-plane nodes"
+        return unknown(why, GIVE_OPTION, *evidence)
+    return _no_scheduler(facts)
+
+
+def _without_file(programs: Sequence[Program]) -> list[Evidence]:
+    return [
+        Evidence(one.object, f"--{CONFIG}", "not set")
+        for one in programs
+        if one.text(CONFIG) is None
+    ]
+
+
+def _no_scheduler(facts: Facts) -> Result:
+    """Return the unknown state without any pod of kube-scheduler."""
+    read = facts.setup.of(SYSTEM_PODS)
+    if read.absent:
+        return unread(SYSTEM_PODS.resource, read.absent)
+    return unknown(
+        "no pod runs kube-scheduler, so it is part of a managed control plane",
+        "look up the scheduler profile of your provider (docs/install.md#managed-clusters-eks-gke"
+        f"-aks), or {GIVE_OPTION}",
+    )
+
+
+def _spreading(facts: Facts, content: Mapping[str, Any]) -> Iterator[Evidence]:
+    """Yield the settings of profiles that prefer emptier nodes."""
+    for profile in _mappings(content.get("profiles")) or ({},):
+        name = profile.get("schedulerName", "default-scheduler")
+        where = f"{facts.scheduler_file}, profile {name!s:.80}"
+        fit = (
+            one.get("args")
+            for one in _mappings(profile.get("pluginConfig"))
+            if one.get("name") == FIT
+        )
+        strategy = _within(next(fit, None), "scoringStrategy", "type") or DEFAULT_STRATEGY
+        if strategy not in PACKING:
+            yield Evidence(where, f"{FIT}.scoringStrategy.type", f"{strategy!s:.80}")
+        elif not _disables(profile, BALANCED):
+            yield Evidence(where, BALANCED, "enabled")
+
+
+def _disables(profile: Mapping[str, Any], plugin: str) -> bool:
+    """Return whether a profile disables the scores of a plugin."""
+    return any(
+        one.get("name") in (plugin, "*")
+        for point in ("multiPoint", "score")
+        for one in _mappings(_within(profile, "plugins", point, "disabled"))
+    )
+
+
+def _asked(facts: Facts) -> Result:
+    """Check that kube-scheduler calls the extender."""
+    installed = bool(running_extenders(facts.cluster, facts.namespace))
+    if facts.scheduler is not None and (wrong := _of_file(facts, facts.scheduler, installed)):
+        return wrong
+    if not installed:
+        return ok("the extender is not installed, and kube-scheduler does not need it")
+    called = facts.setup.extender.value
+    if called is not None and (scored := called.by_result.get("scored", 0)):
+        return ok(f"{scored:,} calls, counted by {plural(called.replicas, 'replica')}")
+    if bare := _without_file(schedulers(facts)):
+        return problem("kube-scheduler has no configuration that names the extender", bare)
+    if called is None:
+        return unknown(facts.setup.extender.absent, LOOK_AT_METRIC)
+    return _not_called(facts, called.by_result)
+
+
+def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Result | None:  # noqa: FBT001 a fact
+    """Return the problem in the configuration of kube-scheduler, or None."""
+    listed = [
+        one for one in _mappings(content.get("extenders")) if one.get("prioritizeVerb") == VERB
+    ]
+    if installed and not listed:
+        evidence = [Evidence(facts.scheduler_file, "extenders", f"none that calls {VERB}")]
+        return problem("kube-scheduler's configuration lacks the extender", evidence)
+    if listed and not installed:
+        evidence = [Evidence(f"namespace {facts.namespace}", "pods of the extender", "0")]
+        return problem("kube-scheduler is configured to call it, but no pod of it runs", evidence)
+    wrong = [one for extender in listed for one in _wrong(facts, extender)]
+    return problem("its entry in kube-scheduler's configuration differs", wrong) if wrong else None
+
+
+def _not_called(facts: Facts, by_result: Mapping[str, int]) -> Result:
+    """Return the result for an extender that has scored no call."""
+    evidence = [
+        Evidence("metrics of ebb-extender", f"{VERB} calls, {result}", str(count))
+        for result, count in sorted(by_result.items())
+    ]
+    if any(by_result.values()):
+        return problem("the extender gives no scores to kube-scheduler", evidence)
+    started = max(
+        (one.created_seconds or 0 for one in running_extenders(facts.cluster, facts.namespace)),
+        default=0,
+    )
+    newer = [
+        pod
+        for pod in facts.cluster.pods
+        if pod.node is not None
+        and not pod.stays_with_node
+        and pod.scheduler in facts.config.schedulers
+        and (pod.created_seconds or 0) > started + NEWER_SECONDS
+    ]
+    if not newer:
+        return unknown(
+            "no pod was scheduled since the extender started", "create a pod", *evidence
+        )
+    scheduled = Evidence(f"Pod {newer[0].key}", "spec.nodeName", str(newer[0].node))
+    seen = f"no call of the extender for {plural(len(newer), 'new pod')}"
+    return problem(seen, [*evidence, scheduled])
+
+
+def _wrong(facts: Facts, extender: Mapping[str, Any]) -> Iterator[Evidence]:
+    """Yield the fields of an extender that differ from manifests/scheduler."""
+    where = f"{facts.scheduler_file}, extender {extender.get('urlPrefix', '')!s:.80}"
+    for field in ("nodeCacheCapable", "ignorable"):
+        if extender.get(field) is not True:
+            yield Evidence(where, field, f"{extender.get(field, False)!s:.80}".lower())
+    weight = extender.get("weight", 0)
+    if not isinstance(weight, int) or weight < WEIGHT_MIN:
+        yield Evidence(where, "weight", f"{weight!s:.80}")
+
+
+def _mappings(found: object) -> Sequence[Mapping[str, Any]]:
+    """Return the mappings of a list; empty for anything else."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _within(found: object, *path: str) -> object:
+    """Return the value at a path of nested mappings, or None if there is none."""
+    for name in path:
+        if not isinstance(found, dict):
+            return None
+        found = found.get(name)
+    return found
+
+
+CHECKS: Final = (
+    Check(
+        code="scheduler-scoring",
+        question="Does kube-scheduler prefer fuller nodes?",
+        effect="new pods go to emptier nodes, so marked nodes empty more slowly and fewer nodes "
+        "are removable",
+        fix="use the profile of manifests/scheduler/kube-scheduler-config.yaml "
+        "(docs/install.md#kube-scheduler-if-you-run-it-yourself)",
+        run=_scoring,
+    ),
+    Check(
+        code="extender",
+        question="Does kube-scheduler call the extender?",
+        effect="the scores of the extender have no effect",
+        fix="configure kube-scheduler as in "
+        "docs/install.md#kube-scheduler-if-you-run-it-yourself, or remove the component extender",
+        run=_asked,
+    ),
+)

@@ -1,0 +1,141 @@
+"""Checks of workloads: DaemonSets, PodDisruptionBudgets, pod deletion costs, requests."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from cli.doctor.finding import Check, Evidence, Facts, Result, ok, problem, unread
+from cli.explain.caveats import pods_without_requests
+from core.config.settings import PodDeletionCost
+from core.edge.decode.kinds import BUDGETS, DAEMON_SETS
+from core.fit.matching import tolerates
+from core.model.humanize import plural
+from core.model.node import Taint
+from core.model.pod import Pod
+from core.writes.costs import pods_of_other_writers
+
+WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
+"""Share of movable pods without requests up to which plans are hardly wrong."""
+
+
+def _daemon_sets(facts: Facts) -> Result:
+    """Check that DaemonSets tolerate the NoSchedule taint of marked nodes."""
+    key = facts.config.taint_key
+    if not facts.config.hardens:
+        return ok("Ebb sets no NoSchedule taint (noScheduleAfter, eviction)")
+    if why := facts.cluster_input.why_absent(DAEMON_SETS.name):
+        return unread(DAEMON_SETS.resource, why)
+    taint = Taint(key=key, value="", effect="NoSchedule")
+    found = sorted(
+        one.key
+        for one in facts.cluster.daemon_sets
+        if not any(tolerates(each, taint) for each in one.placing.tolerations)
+    )
+    if found:
+        seen = f"no toleration for {key}:NoSchedule in {plural(len(found), 'DaemonSet')}"
+        return problem(
+            seen, [Evidence(f"DaemonSet {one}", "tolerations", f"none for {key}") for one in found]
+        )
+    return ok(
+        f"tolerated by {plural(len(facts.cluster.daemon_sets), 'DaemonSet')}: {key}:NoSchedule"
+    )
+
+
+def _budgets(facts: Facts) -> Result:
+    """Check that PodDisruptionBudgets allow evictions, if Ebb evicts pods."""
+    if why := facts.cluster_input.why_absent(BUDGETS.name):
+        return unread(BUDGETS.resource, why)
+    # A budget whose pods are all needed never allows an eviction; others do so later.
+    never = sorted(
+        (one for one in facts.cluster.budgets if one.healthy_min >= one.expected > 0),
+        key=lambda one: one.key,
+    )
+    if never and facts.config.evicts:
+        evidence = [
+            Evidence(
+                f"PodDisruptionBudget {one.key}",
+                "status.disruptionsAllowed",
+                f"{one.disruptions_allowed} ({one.healthy_min} of {one.expected} must be Ready)",
+            )
+            for one in never
+        ]
+        return problem(
+            f"no eviction is possible under {plural(len(never), 'PodDisruptionBudget')}", evidence
+        )
+    if never:
+        count = plural(len(never), "PodDisruptionBudget")
+        return ok(f"Ebb evicts no pods, so {count} at 0 have no effect on it")
+    return ok("no PodDisruptionBudget is always at 0")
+
+
+def _costs(facts: Facts) -> Result:
+    """Check that no other controller writes pod deletion costs."""
+    if facts.config.pod_deletion_cost is PodDeletionCost.DISABLED:
+        return ok("Ebb writes no pod deletion costs (podDeletionCost: disabled)")
+    found = pods_of_other_writers(facts.cluster)
+    if found:
+        seen = f"another controller writes the deletion cost of {plural(len(found), 'pod')}"
+        return problem(seen, _by_owner(found, "pods with a cost of another writer"))
+    return ok("no other controller writes pod deletion costs")
+
+
+def _requests(facts: Facts) -> Result:
+    """Check that nearly all pods request CPU and memory."""
+    movable, found = pods_without_requests(facts.cluster)
+    share = 100 * len(found) // max(1, len(movable))
+    seen = (
+        f"without a request for CPU or memory: {len(found):,} of "
+        f"{plural(len(movable), 'pod')} ({share}%)"
+    )
+    if 100 * len(found) > WITHOUT_REQUESTS_PERCENT_MAX * len(movable):
+        return problem(seen, _by_owner(found, "pods without requests"))
+    return ok(seen)
+
+
+def _by_owner(pods: Iterable[Pod], field: str) -> list[Evidence]:
+    """Return the number of pods by owner, most pods first."""
+    counts = Counter(
+        f"{pod.owner_kind} {pod.namespace}/{pod.owner_name}"
+        if pod.owner_kind
+        else f"Pod {pod.key}"
+        for pod in pods
+    )
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [Evidence(owner, field, str(count)) for owner, count in ordered]
+
+
+CHECKS: Final = (
+    Check(
+        code="daemonsets",
+        question="Do DaemonSets tolerate Ebb's NoSchedule taint?",
+        effect="their pods are not created on nodes with this taint, so Ebb keeps the mark of "
+        "such a node at PreferNoSchedule",
+        fix="add a toleration for the key of the taint, with `operator: Exists`, to each of "
+        "these DaemonSets",
+        run=_daemon_sets,
+    ),
+    Check(
+        code="budgets",
+        question="Do PodDisruptionBudgets allow evictions, if Ebb evicts pods?",
+        effect="evictions of these pods are always refused, so their nodes do not become empty",
+        fix="allow at least one disruption (maxUnavailable of at least 1, or fewer pods in "
+        "minAvailable), or exclude these nodes (docs/eviction.md)",
+        run=_budgets,
+    ),
+    Check(
+        code="cost-writers",
+        question="Is Ebb the only writer of pod deletion costs?",
+        effect="Ebb does not change the costs of another writer, so scale-ins of these pods do "
+        "not empty marked nodes",
+        fix="disable the other writer (Karpenter's PodDeletionCostManagement or Koordinator's "
+        "ScaleDownBinPack, for example), or set `podDeletionCost: disabled`",
+        run=_costs,
+    ),
+    Check(
+        code="requests",
+        question="Do nearly all pods request CPU and memory?",
+        effect="a missing request counts as 0, so nodes look emptier than they are",
+        fix="set requests in the pod templates, or a LimitRange with defaults in the namespaces",
+        run=_requests,
+    ),
+)

@@ -1,0 +1,60 @@
+"""A diagnosis as text: a row for each check, and details of problems and unknown states."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rich.console import Console
+
+from cli.doctor.finding import Diagnosis, Evidence, Finding, State
+from cli.terminal import Table, say
+from core.model.humanize import plural
+
+EVIDENCE_SHOWN: Final = 10
+"""Values that are shown for a problem; -o json has the others."""
+
+
+def write(diagnosis: Diagnosis, out: Console) -> None:
+    """Write a diagnosis."""
+    say(out, Table("", "", rows=diagnosis.cluster_input.origin, left=(0, 1)))
+    say(out, "", _summary(diagnosis))
+    rows = (
+        (one.result.state.value, one.check.code, one.result.seen) for one in diagnosis.findings
+    )
+    say(out, "", Table("state", "check", "seen", rows=rows, left=(0, 1, 2)))
+    for one in diagnosis.findings:
+        if one.result.state is State.PROBLEM:
+            say(out, "", f"problem: {one.check.code}")
+            say(out, Table("", "", rows=_problem(one), left=(0, 1)))
+    if hidden := _visible_by(diagnosis):
+        say(out, "", Table("unknown", "to see it", rows=hidden, left=(0, 1)))
+
+
+def _visible_by(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """Return the codes of unknown states, grouped by what makes them known."""
+    found: dict[str, list[str]] = {}
+    for one in diagnosis.findings:
+        if one.result.state is State.UNKNOWN:
+            found.setdefault(one.result.visible_by, []).append(one.check.code)
+    return [(", ".join(codes), by) for by, codes in found.items()]
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    problems = plural(diagnosis.count(State.PROBLEM), "problem")
+    unknown, fine = diagnosis.count(State.UNKNOWN), diagnosis.count(State.OK)
+    return f"{plural(len(diagnosis.findings), 'check')}: {problems}, {unknown} unknown, {fine} ok"
+
+
+def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
+    evidence = finding.result.evidence
+    shown = [line(one) for one in evidence[:EVIDENCE_SHOWN]]
+    if len(evidence) > EVIDENCE_SHOWN:
+        shown.append(f"and {len(evidence) - EVIDENCE_SHOWN:,} more; -o json lists all of them")
+    yield "because", finding.result.seen
+    yield from (("" if number else "evidence", text) for number, text in enumerate(shown))
+    yield "effect", finding.check.effect
+    yield "fix", finding.check.fix
+
+
+def line(one: Evidence) -> str:
+    """Return one value of the evidence."""
+    return f"{one.object}, {one.field}: {one.value}" if one.field else f"{one.object} {one.value}"

@@ -1,0 +1,141 @@
+"""Read the setup around Ebb from a live cluster; a failed call makes its part unknown."""
+
+import asyncio
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from cli.input.setup import (
+    SETUP_KINDS,
+    ApiTime,
+    ExtenderCalls,
+    Read,
+    Right,
+    Setup,
+    SetupKind,
+    running_extenders,
+    viewer_rights,
+)
+from controller.access_review import is_allowed
+from core.config.settings import Config
+from core.edge.clock import Clock
+from core.edge.kube import port_forward
+from core.edge.kube.client import ApiError, Client, answered
+from core.edge.kube.listing import Page
+from core.model.cluster import Cluster
+from core.model.errors import GarbledError, UnavailableError
+from core.model.pod import Pod
+
+NOT_SERVED: Final = 404
+REPLICAS_MAX: Final = 5
+"""Maximum number of replicas of the extender whose metrics are read."""
+METRICS_BYTES_MAX: Final = 1024**2
+PAGES_MAX: Final = 1000
+"""Maximum number of pages of one kind."""
+CALLS: Final = "ebb_extender_prioritize_requests"
+"""Metric of the extender, without the suffix of counters."""
+
+
+async def read(
+    client: Client, cluster: Cluster, config: Config, namespace: str, clock: Clock
+) -> Setup:
+    """Read the setup of a cluster, whose pods have been listed before.
+
+    *namespace*: namespace of Ebb. *clock*: that of this machine, to compare it with the API
+    server.
+    """
+    objects = {kind.name: await _objects(client, kind, namespace) for kind in SETUP_KINDS}
+    access = await _access(client, viewer_rights(config, namespace))
+    # The last answer has just arrived, so its date and the time of this machine belong together.
+    api_time = _api_time(client.server_date, clock.unix_seconds())
+    return Setup(
+        objects=objects,
+        access=access,
+        api_time=Read(absent=access.absent) if access.absent else api_time,
+        extender=await _extender(client, running_extenders(cluster, namespace), config),
+    )
+
+
+async def _objects(client: Client, kind: SetupKind, namespace: str) -> Read[tuple[Any, ...]]:
+    """Return the objects of a kind, or why they could not be listed."""
+    decoder = msgspec.json.Decoder(Page[kind.wire])  # type: ignore[name-defined]
+    path, token = kind.live_path(namespace), None
+    found: list[Any] = []
+    try:
+        for _ in range(PAGES_MAX):
+            raw = await client.page(
+                path,
+                label_selector=kind.label_selector,
+                field_selector=f"metadata.name={kind.only}" if kind.only else None,
+                token=token,
+            )
+            page = answered(decoder, raw)
+            found += page.items or ()
+            token = page.metadata.token
+            if not token:
+                return Read(tuple(found))
+    except ApiError as fault:
+        none = kind.optional and fault.status == NOT_SERVED
+        return Read(()) if none else Read(absent=str(fault))
+    except UnavailableError as fault:
+        return Read(absent=str(fault))
+    return Read(absent=f"more than {PAGES_MAX} pages of {kind.resource}")
+
+
+async def _access(client: Client, rights: tuple[Right, ...]) -> Read[Mapping[Right, bool]]:
+    """Return whether the user has each of the permissions."""
+    try:
+        reviews = (is_allowed(client, right.attributes()) for right in rights)
+        allowed = await asyncio.gather(*reviews)
+    except UnavailableError as fault:
+        return Read(absent=str(fault))
+    return Read(dict(zip(rights, allowed, strict=True)))
+
+
+def _api_time(date: str, local_seconds: int) -> Read[ApiTime]:
+    """Return the time of the API server from the header Date of an answer."""
+    try:
+        server = parsedate_to_datetime(date)
+    except ValueError:
+        return Read(absent="the API server's answers have no valid header Date")
+    return Read(ApiTime(int(server.timestamp()), local_seconds))
+
+
+async def _extender(client: Client, pods: tuple[Pod, ...], config: Config) -> Read[ExtenderCalls]:
+    """Return the calls that the replicas of the extender have counted, from their metrics."""
+    if not pods:
+        return Read(absent="the extender has no running pod")
+    if config.extender.cert_file is not None:
+        return Read(absent="the extender serves TLS, and a port-forward reads plain HTTP only")
+    port = int(config.extender.listen.rpartition(":")[2])
+    totals: dict[str, int] = {}
+    for pod in pods[:REPLICAS_MAX]:
+        try:
+            raw = await port_forward.get(
+                client, pod.namespace, pod.name, port, "/metrics", bytes_max=METRICS_BYTES_MAX
+            )
+            for result, count in _calls(raw).items():
+                totals[result] = totals.get(result, 0) + count
+        except UnavailableError as fault:
+            return Read(absent=f"metrics of pod {pod.key}: {fault}")
+    return Read(ExtenderCalls(totals, len(pods[:REPLICAS_MAX])))
+
+
+def _calls(raw: bytes) -> Mapping[str, int]:
+    """Return the number of prioritize calls by result. Raises: GarbledError."""
+    try:
+        found = {
+            sample.labels["result"]: int(sample.value)
+            for family in text_string_to_metric_families(raw.decode())
+            if family.name == CALLS
+            for sample in family.samples
+            if sample.name == f"{CALLS}_total"
+        }
+    except (KeyError, ValueError, OverflowError) as fault:
+        raise GarbledError(f"no Prometheus metrics: {fault}") from fault
+    if not found:
+        raise GarbledError(f"no metric {CALLS}_total")
+    return found

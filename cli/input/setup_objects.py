@@ -1,0 +1,139 @@
+"""Structs of the objects around Ebb, in the wire format, with the fields that checks read."""
+
+import msgspec
+
+from core.edge.decode.objects import Name, Struct
+
+
+class Labels(Name):
+    labels: dict[str, str] | None = None
+
+
+class Container(Struct):
+    name: str = ""
+    image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
+
+
+class PodSpec(Struct):
+    containers: list[Container] | None = None
+
+
+class PodObject(Struct):
+    metadata: Labels
+    spec: PodSpec | None = None
+
+
+class Template(Struct):
+    spec: PodSpec | None = None
+
+
+class DeploymentSpec(Struct):
+    replicas: int | None = None
+    template: Template | None = None
+
+
+class DeploymentObject(Struct):
+    metadata: Name
+    spec: DeploymentSpec | None = None
+
+
+class Rule(Struct):
+    """A rule of RBAC, or of a webhook."""
+
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+    verbs: list[str] | None = None
+    operations: list[str] | None = None
+
+
+class Expression(Struct):
+    key: str = ""
+    operator: str = ""
+
+
+class Selector(Struct):
+    match_expressions: list[Expression] | None = None
+
+
+class ServiceReference(Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class ClientConfig(Struct):
+    ca_bundle: str = ""
+    service: ServiceReference | None = None
+
+
+class Webhook(Struct):
+    name: str = ""
+    client_config: ClientConfig | None = None
+    failure_policy: str = "Fail"
+    object_selector: Selector | None = None
+    rules: list[Rule] | None = None
+
+
+class RegistrationObject(Struct):
+    metadata: Name
+    webhooks: list[Webhook] | None = None
+
+
+class Variable(Struct):
+    name: str = ""
+    expression: str = ""
+
+
+class PolicySpec(Struct):
+    variables: list[Variable] | None = None
+
+
+class PolicyObject(Struct):
+    metadata: Name
+    spec: PolicySpec | None = None
+
+
+class PolicyBindingSpec(Struct):
+    policy_name: str = ""
+
+
+class PolicyBindingObject(Struct):
+    metadata: Name
+    spec: PolicyBindingSpec | None = None
+
+
+class Conditions(Struct):
+    ready: bool | None = None
+
+
+class Endpoint(Struct):
+    conditions: Conditions | None = None
+
+
+class SliceObject(Struct):
+    metadata: Labels
+    endpoints: list[Endpoint] | None = None
+
+
+class RoleObject(Struct):
+    metadata: Name
+    rules: list[Rule] | None = None
+
+
+class Subject(Struct):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleReference(Struct):
+    kind: str = ""
+    name: str = ""
+
+
+class BindingObject(Struct):
+    metadata: Name
+    role_ref: RoleReference = msgspec.field(default_factory=RoleReference)
+    subjects: list[Subject] | None = None

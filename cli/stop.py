@@ -1,0 +1,62 @@
+"""Stop the controller, so that it marks no node while everything is released."""
+
+import asyncio
+from typing import Final
+
+from controller.election import Leases
+from controller.names import DEPLOYMENT
+from controller.stores.lease import Lease
+from controller.stores.scales import ScaleStore
+from core.edge.clock import Clock
+from core.edge.kube.client import Client
+from core.edge.kube.stores.objects import TRIES_MAX
+from core.model.errors import ConflictError, UnavailableError
+
+STOP_SECONDS_MAX: Final = 180.0
+"""Maximum time to wait for the Lease; a pod of the controller terminates within 30 s."""
+FREE_SECONDS: Final = 10
+"""A Lease that nobody has taken for this long stays free: a replica that still runs would have
+taken it."""
+POLL_SECONDS: Final = 1.0
+
+
+async def scale_to_zero(client: Client, namespace: str) -> bool:
+    """Scale the Deployment of the controller to 0; return False if it has no replicas.
+
+    Raises: UnavailableError.
+    """
+    scales = ScaleStore(client)
+    for _ in range(TRIES_MAX):
+        scale = await scales.read(namespace, DEPLOYMENT)
+        if scale is None or scale.replicas == 0:
+            return False
+        try:
+            await scales.write(namespace, DEPLOYMENT, scale.version, 0)
+        except ConflictError:
+            continue
+        return True
+    raise ConflictError(f"another client keeps changing the Deployment {namespace}/{DEPLOYMENT}")
+
+
+async def wait_until_nobody_leads(leases: Leases, clock: Clock) -> None:
+    """Wait until no replica of the controller holds the Lease.
+
+    A held Lease that nobody renews for its duration is free, as for the replicas themselves.
+    Clocks of other machines do not matter. Raises: UnavailableError after STOP_SECONDS_MAX.
+    """
+    started = changed = clock.monotonic_seconds()
+    before: Lease | None = None
+    while (lease := await leases.read()) is not None:
+        now = clock.monotonic_seconds()
+        if before is None or lease.version != before.version:
+            before, changed = lease, now
+        free_after = lease.duration_seconds if lease.holder else FREE_SECONDS
+        if now - changed >= free_after:
+            return
+        if now - started > STOP_SECONDS_MAX:
+            who = lease.holder or "a replica of the controller"
+            raise UnavailableError(
+                f"{who} still holds the Lease {STOP_SECONDS_MAX:.0f} s after the controller was "
+                "scaled to 0; find out who starts it again"
+            )
+        await asyncio.sleep(POLL_SECONDS)

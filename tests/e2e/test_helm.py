@@ -1,0 +1,237 @@
+"""The Helm chart: equal to the kustomizations, and installed on a real API server."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from core.marks.wellknown import MARK_LABEL
+from tests.e2e import tools
+from tests.e2e.api import Api, Json
+from tests.e2e.install import AT_ONCE, REGISTRATION, in_force, overlay, point
+from tests.e2e.kubelet import Kubelet
+from tests.e2e.objects import NODES, add_nodes, taints
+from tests.e2e.plane import ROOT, Plane, until
+
+CHART = ROOT / "manifests" / "charts" / "ebb"
+NAMESPACE = "ebb-helm"
+WITHOUT_EXTENDER = {"extender": {"enabled": False}}
+COMPONENTS: dict[str, Json] = {
+    "": WITHOUT_EXTENDER,
+    "extender": {"extender": {"clusterIP": "10.96.0.50"}},
+    "cert-manager": {**WITHOUT_EXTENDER, "certManager": {"enabled": True}},
+    "admission-policy": {**WITHOUT_EXTENDER, "admission": "policy"},
+    "pod-deletion-cost": {**WITHOUT_EXTENDER, "permissions": {"podDeletionCost": True}},
+    "capacity-buffers": {**WITHOUT_EXTENDER, "permissions": {"capacityBuffers": True}},
+    "eviction": {**WITHOUT_EXTENDER, "permissions": {"eviction": True}},
+    "surge": {**WITHOUT_EXTENDER, "permissions": {"surge": True}},
+    "prometheus-operator": {
+        **WITHOUT_EXTENDER,
+        "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+    },
+    "dashboard": {**WITHOUT_EXTENDER, "dashboard": {"enabled": True}},
+}
+"""Values of the chart that correspond to the base with one component."""
+ENFORCE = {**AT_ONCE, "mode": "enforce", "controller": {"interval": "1s", "leaseDuration": "6s"}}
+
+
+def helm(plane: Plane, *arguments: str, check: bool = True) -> str:
+    """Run Helm as administrator; return its output."""
+    command = helm_command(plane, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if check and done.returncode:
+        raise AssertionError(f"helm {' '.join(arguments)}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+def helm_command(plane: Plane, *arguments: str) -> list[str]:
+    config = str(plane.kubeconfig("helm"))
+    return [str(tools.find_helm()), "--kubeconfig", config, "-n", NAMESPACE, *arguments]
+
+
+def written(folder: Path, values: Json) -> str:
+    path = folder / "values.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return str(path)
+
+
+def by_name(text: str) -> dict[tuple[str, str], Json]:
+    """Return comparable objects: without the manager's label, with the configuration parsed.
+
+    kustomize adds empty lines to folded texts (CEL expressions), so white space is normalized.
+    """
+    found = {}
+    for one in filter(None, yaml.safe_load_all(text)):
+        templates = [one.get("spec", {}).get("template")] if one["kind"] == "Deployment" else []
+        for labelled in (one, *templates):
+            del labelled["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+        if one["metadata"]["name"] == "ebb-config":
+            one["data"] = {key: yaml.safe_load(value) for key, value in one["data"].items()}
+        found[one["kind"], one["metadata"]["name"]] = normalized(one)
+    return found
+
+
+def normalized(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: normalized(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [normalized(one) for one in value]
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_chart_renders_objects_of_kustomization(
+    plane: Plane, component: str, tmp_path: Path
+) -> None:
+    values = {**COMPONENTS[component], "releaseOnUninstall": False}
+    arguments = ("-n", "ebb-system", "--kube-version", "1.37.0", "-f", written(tmp_path, values))
+    ours = by_name(helm(plane, "template", "ebb", str(CHART), *arguments))
+    overlay(tmp_path, *([f"components/{component}"] if component else []))
+    theirs = by_name(plane.kubectl("kustomize", str(tmp_path)))
+    del theirs["Namespace", "ebb-system"]
+    assert ours == theirs
+
+
+def test_values_cover_every_component() -> None:
+    components = {path.name for path in (ROOT / "manifests" / "components").iterdir()}
+    assert components - {"release"} == COMPONENTS.keys() - {""}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("config.mode=off", "at '/config/mode'"),
+        ("config.unneededTime=soon", "at '/config/unneededTime'"),
+        ("config.budgets.maxMarkd=1", "at '/config/budgets'"),
+        ("extender.replicas=0", "at '/extender/replicas'"),
+        ("config.surge.mode=enabled", "it needs permissions.surge: true"),
+        ("config.eviction=enabled", "it needs permissions.eviction: true"),
+        ("config.reserve.capacityBuffers=enabled", "it needs permissions.capacityBuffers: true"),
+    ],
+)
+def test_helm_refuses_wrong_value_and_names_its_path(plane: Plane, value: str, told: str) -> None:
+    said = helm(plane, "template", "ebb", str(CHART), "--set-string", value, check=False)
+    assert told in said
+
+
+@pytest.fixture
+def kubelet(plane: Plane, api: Api) -> Iterator[Kubelet]:
+    """Run the pods of the chart, and remove everything at the end."""
+    made = Kubelet(plane, NAMESPACE)
+    yield made
+    helm(plane, "uninstall", "ebb", "--no-hooks", "--ignore-not-found")
+    made.close()
+    api.delete(f"/api/v1/namespaces/{NAMESPACE}")
+    api.wait("/api/v1/namespaces", lambda found: NAMESPACE not in found)
+
+
+def run(kubelet: Kubelet, *arguments: str) -> str:
+    """Run Helm until it ends, and the pods meanwhile."""
+    log = kubelet.plane.folder / "helm.log"
+    with log.open("wb") as out:
+        command = helm_command(kubelet.plane, *arguments)
+        process = subprocess.Popen(command, stdout=out, stderr=out, cwd=ROOT)
+
+        def ended() -> bool:
+            kubelet.step()
+            return process.poll() is not None
+
+        try:
+            until(ended, f"helm {arguments[0]} ends", 120)
+        finally:
+            process.kill()
+    said = log.read_text()
+    assert process.returncode == 0, said
+    return said
+
+
+def install(kubelet: Kubelet, folder: Path, values: Json, *, chart: Path = CHART) -> None:
+    """Install or upgrade the chart, and wait until every Deployment is ready."""
+    arguments = ("--create-namespace", "--wait", "--timeout", "100s")
+    run(kubelet, "upgrade", "--install", "ebb", str(chart), *arguments,
+        "-f", written(folder, values))  # fmt: skip
+
+
+def deployments(plane: Plane) -> dict[str, tuple[int, int]]:
+    """Return the wanted and the ready replicas of each Deployment."""
+    found = plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
+    return {
+        one["metadata"]["name"]: (one["spec"]["replicas"], one["status"].get("readyReplicas", 0))
+        for one in found
+    }
+
+
+@pytest.mark.parametrize("admission", ["webhook", "policy"])
+@pytest.mark.parametrize("extender", [True, False])
+def test_every_deployment_of_installed_chart_becomes_ready(
+    kubelet: Kubelet, tmp_path: Path, admission: str, *, extender: bool
+) -> None:
+    values = {"admission": admission, "extender": {"enabled": extender}}
+    install(kubelet, tmp_path, values)
+    wanted = {"ebb-controller"}
+    wanted |= {"ebb-extender"} if extender else set()
+    wanted |= {"ebb-webhook"} if admission == "webhook" else set()
+    assert deployments(kubelet.plane) == dict.fromkeys(wanted, (2, 2))
+    if admission == "webhook":
+        point(kubelet.plane, kubelet.of("webhook")[0].ports[8443])
+    in_force(kubelet.plane)
+
+
+def newer(folder: Path) -> Path:
+    """Return a copy of the chart with the next version."""
+    chart = folder / "ebb"
+    shutil.copytree(CHART, chart)
+    path = chart / "Chart.yaml"
+    path.write_text(path.read_text().replace("0.1.0", "0.1.1"))
+    return chart
+
+
+def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
+    kubelet: Kubelet, api: Api, tmp_path: Path
+) -> None:
+    plane = kubelet.plane
+    add_nodes(api, "a", "b")
+    permissions = {"podDeletionCost": True, "surge": True}
+    values = {
+        "admission": "webhook",
+        "config": ENFORCE | {"usability": "none", "surge": {"mode": "enabled"}},
+        "permissions": permissions,
+        "extender": {"enabled": False},
+    }
+    install(kubelet, tmp_path, values)
+
+    def marked() -> list[str]:
+        kubelet.step()
+        nodes = api.get(NODES)["items"]
+        return [
+            one["metadata"]["name"] for one in nodes if MARK_LABEL in one["metadata"]["labels"]
+        ]
+
+    until(marked, "a node is marked")
+    before = marked(), state(plane)
+    install(kubelet, tmp_path, values, chart=newer(tmp_path))
+    assert "0.1.1" in helm(plane, "list")
+    assert (marked(), state(plane)) == before
+    run(kubelet, "rollback", "ebb", "1", "--wait", "--timeout", "100s")
+    assert (marked(), state(plane)) == before
+    run(kubelet, "uninstall", "ebb", "--wait", "--timeout", "100s")
+    left = api.get(NODES)["items"]
+    assert [taints(one) for one in left] == [[], []]
+    assert "kube-ebb" not in str([one["metadata"] | {"managedFields": ""} for one in left])
+    assert not plane.kubectl("get", "clusterrole,clusterrolebinding", "-o", "name").count("ebb-")
+
+
+def state(plane: Plane) -> list[Json | None]:
+    """Return what programs have written into objects of the chart: the CA, and the records."""
+    core = f"/api/v1/namespaces/{NAMESPACE}"
+    (webhook,) = plane.api.get(REGISTRATION)["webhooks"]
+    return [
+        plane.api.get(f"{core}/secrets/ebb-webhook-certs")["data"],
+        plane.api.get(f"{core}/configmaps/ebb-moves").get("data"),
+        webhook["clientConfig"].get("caBundle"),
+    ]

@@ -1,0 +1,1 @@
+"""Build the files of a release: `make release`."""

@@ -1,0 +1,242 @@
+"""Generate the Helm chart's templates and schema from manifests/: `python -m tests.support.chart`.
+
+The kustomizations own every object. A template is the same text with values in a few places, so
+that both installations stay equal. The rest of manifests/charts/ebb is written by hand.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from core.config.schema import schema
+
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+CHART: Final = MANIFESTS / "charts" / "ebb"
+WEBHOOK: Final = 'eq .Values.admission "webhook"'
+OWN_CA: Final = f"and ({WEBHOOK}) (not .Values.certManager.enabled)"
+CERT_MANAGER: Final = f"and ({WEBHOOK}) .Values.certManager.enabled"
+EXTENDER: Final = ".Values.extender.enabled"
+PACKS: Final = f'and {EXTENDER} (ne (dig "extender" "score" "pack" .Values.config) "marks")'
+CONDITIONS: Final = {
+    "base/controller/": "",
+    "base/resourcequota.yaml": "",
+    "base/webhook/rbac-certificates.yaml": OWN_CA,
+    "base/webhook/secret.yaml": OWN_CA,
+    "base/webhook/": WEBHOOK,
+    "components/admission-policy/": 'eq .Values.admission "policy"',
+    "components/capacity-buffers/": ".Values.permissions.capacityBuffers",
+    "components/cert-manager/": CERT_MANAGER,
+    "components/dashboard/": ".Values.dashboard.enabled",
+    "components/eviction/": ".Values.permissions.eviction",
+    "components/extender/rbac-pack.yaml": PACKS,
+    "components/extender/": EXTENDER,
+    "components/pod-deletion-cost/": ".Values.permissions.podDeletionCost",
+    "components/prometheus-operator/podmonitor.yaml": ".Values.podMonitor.enabled",
+    "components/prometheus-operator/prometheusrule.yaml": ".Values.prometheusRule.enabled",
+    "components/surge/": ".Values.permissions.surge",
+}
+"""Condition under which the objects of a folder or a file are part of a release; "": always. The
+first entry that a path begins with applies."""
+LEFT_OUT: Final = ("kustomization.yaml", "namespace.yaml", "base/configmap.yaml")
+"""Files without a template: `helm install --create-namespace` creates the namespace, and the
+configuration is a template of its own."""
+_LABELS: Final = re.compile(
+    r"^ *labels:\n( +)app\.kubernetes\.io/name: ebb\n.*\n.*/component: .*\n", re.MULTILINE
+)
+
+
+class Change(NamedTuple):
+    """A replacement in the text of a manifest; `{program}` is the name of its folder."""
+
+    old: str
+    """Pattern; each match is replaced."""
+    new: str
+
+
+EVERYWHERE: Final = (Change(r"\bebb-system\b", "{{ .Release.Namespace }}"),)
+IN_FILES: Final = {
+    "deployment.yaml": (
+        Change(r"(?<=\n  replicas: )2", "{{ .Values.{program}.replicas }}"),
+        Change(r"(?<= image: )ghcr.io/kube-ebb/ebb", '{{ include "ebb.image" . }}'),
+        Change(
+            r"(?<=\n        resources:\n)(          .*\n)+",
+            "          {{- toYaml .Values.{program}.resources | nindent 10 }}\n",
+        ),
+        Change(
+            r"(?=      containers:\n)",
+            "      {{- with .Values.image.pullSecrets }}\n"
+            "      imagePullSecrets:\n"
+            "        {{- toYaml . | nindent 8 }}\n"
+            "      {{- end }}\n"
+            "      {{- with .Values.{program}.nodeSelector }}\n"
+            "      nodeSelector:\n"
+            "        {{- toYaml . | nindent 8 }}\n"
+            "      {{- end }}\n",
+        ),
+        Change(
+            r"(?=      affinity:\n)",
+            "      {{- with .Values.{program}.tolerations }}\n"
+            "        {{- toYaml . | nindent 6 }}\n"
+            "      {{- end }}\n",
+        ),
+    ),
+    "extender/deployment.yaml": (
+        Change(
+            r"(?<=            port: prioritize\n)",
+            '            {{- if dig "extender" "certFile" "" .Values.config }}\n'
+            "            scheme: HTTPS\n"
+            "            {{- end }}\n",
+        ),
+    ),
+    "extender/service.yaml": (
+        Change(
+            r"  clusterIP: .*\n",
+            "  {{- with .Values.extender.clusterIP }}\n"
+            "  clusterIP: {{ . | quote }}\n"
+            "  {{- end }}\n",
+        ),
+    ),
+    "webhook/deployment.yaml": (
+        Change(
+            r"(?=      volumes:\n)",
+            "        {{- if .Values.certManager.enabled }}\n"
+            "        - name: tls\n"
+            "          mountPath: /etc/ebb-tls\n"
+            "          readOnly: true\n"
+            "        {{- end }}\n",
+        ),
+        Change(
+            r"(?=      tolerations:\n)",
+            "      {{- if .Values.certManager.enabled }}\n"
+            "      - name: tls\n"
+            "        secret:\n"
+            "          secretName: ebb-webhook-tls\n"
+            "          defaultMode: 0440\n"
+            "      {{- end }}\n",
+        ),
+    ),
+    "mutatingwebhookconfiguration.yaml": (
+        Change(
+            r"(?<=  name: ebb-webhook\n)(?=  labels:)",
+            "  {{- if .Values.certManager.enabled }}\n"
+            "  annotations:\n"
+            "    cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/ebb-webhook\n"
+            "  {{- end }}\n",
+        ),
+    ),
+    "rbac-autoscaler.yaml": (
+        Change(
+            r"(?<=namespace: )kube-system",
+            '{{ dig "clusterAutoscaler" "statusNamespace" "kube-system" .Values.config }}',
+        ),
+        Change(
+            r"(?<=\[)(cluster-autoscaler-status)(?=\])",
+            r'{{ dig "clusterAutoscaler" "statusName" "\1" .Values.config }}',
+        ),
+    ),
+    "mutatingadmissionpolicy.yaml": (
+        Change(
+            r'"(status-taint\.cluster-autoscaler\.kubernetes\.io/kube-ebb)"',
+            r'{{ dig "taintKey" "\1" .Values.config | quote }}',
+        ),
+    ),
+}
+"""Changes by the end of a file's path; each must match."""
+
+
+def templates() -> dict[Path, str]:
+    """Return the text of every template by its path in the chart."""
+    found = {}
+    for path in sorted(MANIFESTS.glob("base/**/*.yaml")) + sorted(
+        MANIFESTS.glob("components/**/*.yaml")
+    ):
+        name = path.relative_to(MANIFESTS).as_posix()
+        condition = next((it for part, it in CONDITIONS.items() if name.startswith(part)), None)
+        if condition is not None and not name.endswith(LEFT_OUT):
+            target = Path("templates", *path.relative_to(MANIFESTS).parts[1:])
+            found[target] = _template(name, path.read_text("utf-8"), condition)
+    return found
+
+
+def _template(name: str, text: str, condition: str) -> str:
+    program = name.split("/")[-2]
+    text = text.replace("{{", '{{ "{{" }}')  # what Prometheus and Grafana expand
+    for change in _changes(name):
+        new = change.new.replace("{program}", program)
+        text, count = re.subn(change.old, new, text)
+        assert count or change in EVERYWHERE, (name, change)
+    text = _LABELS.sub(_labelled, text)
+    head = "{{- /* Generated by make fix. */ -}}\n"
+    return head + (f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n" if condition else text)
+
+
+def _changes(name: str) -> Iterator[Change]:
+    yield from EVERYWHERE
+    for end, changes in IN_FILES.items():
+        if name.endswith(end):
+            yield from changes
+
+
+def _labelled(match: re.Match[str]) -> str:
+    """Add the labels of the release after those of the manifest."""
+    space = match[1]
+    return f'{match[0]}{space}{{{{- include "ebb.labels" . | nindent {len(space)} }}}}\n'
+
+
+def values_schema() -> dict[str, Any]:
+    """Return the JSON schema of values.yaml, with the schema of the configuration in it."""
+    settings = schema()["properties"]
+    own = {name: it for name, it in settings.items() if name not in {"apiVersion", "kind"}}
+    config = _section(**own)
+    text = {"type": "string"}
+    flag = {"type": "boolean"}
+    enabled = _section(enabled=flag)
+    program = {
+        "replicas": {"type": "integer", "minimum": 1, "maximum": 10},
+        "resources": {"type": "object"},
+        "nodeSelector": {"type": "object", "additionalProperties": text},
+        "tolerations": {"type": "array", "items": {"type": "object"}},
+    }
+    names = "podDeletionCost", "capacityBuffers", "surge", "eviction"
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_section(
+            image=_section(
+                repository={**text, "minLength": 1},
+                tag=text,
+                digest={**text, "pattern": "^(sha256:[0-9a-f]{64})?$"},
+                pullSecrets={"type": "array", "items": _section(name=text)},
+            ),
+            config=config,
+            admission={"enum": ["webhook", "policy"]},
+            certManager=enabled,
+            controller=_section(**program),
+            webhook=_section(**program),
+            extender=_section(enabled=flag, clusterIP=text, **program),
+            permissions=_section(**dict.fromkeys(names, flag)),
+            podMonitor=enabled,
+            prometheusRule=enabled,
+            dashboard=enabled,
+            releaseOnUninstall=flag,
+            **{"global": {"type": "object"}},  # Helm adds it to the values of every chart
+        ),
+    }
+
+
+def _section(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def files() -> dict[Path, str]:
+    """Return the text of every generated file by its path in the chart."""
+    made = json.dumps(values_schema(), indent=1) + "\n"
+    return {**templates(), Path("values.schema.json"): made}
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        target = CHART / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
