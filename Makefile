@@ -94,6 +94,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.chart
 	$(BIN)/python -m tests.support.packages_page
 	$(BIN)/python -m tests.support.doctor_page
+	$(BIN)/python -m tests.support.json_documents
 
 bench: setup ## print times, memory and ratios; the last three need e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

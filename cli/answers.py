@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cli.doctor.finding import Diagnosis
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
 from cli.explain.explainer import NodeAnswer, PodAnswer
+from cli.explain.headline import Headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
@@ -18,21 +19,8 @@ from core.engine.plan import Plan
 from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
     from sim.report import RunMetric
-
-
-class Money(NamedTuple):
-    """Cost of the cluster's nodes by the configured prices, in the unit of these prices."""
-
-    before: Fraction
-    """Cost of all nodes."""
-    removed: Fraction
-    """Cost of the removable nodes."""
-
-    @property
-    def after(self) -> Fraction:
-        """Return the cost of the nodes that remain."""
-        return self.before - self.removed
 
 
 class View(NamedTuple):
@@ -49,21 +37,22 @@ class Planned:
     """Answer of `ebb plan`."""
 
     plan: Plan
+    headline: Headline
     cluster_input: ClusterInput
     config: Config
     """Configuration from which the plan was made."""
     caveats: Sequence[Caveat]
     emptying: Mapping[str, Emptying]
-    """What would empty each removable node."""
-    money: Money | None
-    """Cost before and after the plan; None if no prices are configured."""
+    """Pods on each removable node, by how they end."""
     refused: Sequence[Blocker]
-    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
+    """Reasons why nothing may begin now; empty if marks, moves and evictions may begin."""
     now_seconds: int
     """Time of the cluster that was read, in Unix seconds."""
     rows: Sequence[NodeRow]
     """The nodes of the plan."""
     view: View
+    needed: "NodesNeeded | None" = None
+    """How few nodes any placement needs; None if that was not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +178,16 @@ class Replayed:
     def points(self) -> Sequence[VariantResult]:
         """Return the results of the sweep: one for each combination of its values."""
         return [variant for variant in self.variants if variant.settings]
+
+
+class ClusterPart(NamedTuple):
+    """The answer for one of several clusters, in the form of an output format."""
+
+    context: str
+    part: Any
+    """The answer, as the function `part` of the format returns it; None if there is an error."""
+    error: str = ""
+    """Error because of which the cluster could not be read; empty if it was."""
 
 
 Answer = (

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from core.marks.mark import EFFECT_OF, mark_of
 from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.node import Node
+from core.model.pod import Pod
 
 TYPE_LABELS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
@@ -167,10 +168,41 @@ def _requirement(match: re.Match[str]) -> Requirement:
     return Requirement(match["member"], values, negated=match["word"] == "notin")
 
 
-def selected(cluster: Cluster, requirements: Sequence[Requirement]) -> Collection[str]:
-    """Return the names of the nodes whose labels meet all requirements."""
-    return {
-        node.name
-        for node in cluster.nodes
-        if all(one.matches(node.labels) for one in requirements)
-    }
+class Selection(NamedTuple):
+    """The nodes that a command shows: those that meet all requirements and run such pods."""
+
+    requirements: Sequence[Requirement] = ()
+    """Requirements on the labels of a node."""
+    namespace: str | None = None
+    """Namespace of which a node runs a pod, without DaemonSet and static pods; None: any node."""
+
+    def names(self, cluster: Cluster) -> Collection[str] | None:
+        """Return the names of the selected nodes; None if every node is selected."""
+        if not self.requirements and self.namespace is None:
+            return None
+        running = {pod.node for pod in cluster.pods if self.has(pod) and not pod.stays_with_node}
+        return {
+            node.name
+            for node in cluster.nodes
+            if (self.namespace is None or node.name in running)
+            and all(one.matches(node.labels) for one in self.requirements)
+        }
+
+    def has(self, pod: Pod) -> bool:
+        """Return whether the pod is in the namespace."""
+        return self.namespace is None or pod.namespace == self.namespace
+
+
+EVERYTHING: Final = Selection()
+
+
+def shown(plan: Plan, names: Collection[str] | None) -> Plan:
+    """Return the plan with only these nodes; its totals remain those of all nodes."""
+    if names is None:
+        return plan
+    return replace(
+        plan,
+        removals=tuple(one for one in plan.removals if one.node in names),
+        kept=tuple(one for one in plan.kept if one.node in names),
+        marked_infeasible=tuple(name for name in plan.marked_infeasible if name in names),
+    )

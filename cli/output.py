@@ -1,14 +1,14 @@
 """Print answers: every command passes its answer here, and an output format writes it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 if TYPE_CHECKING:  # help must be fast
-    from cli.answers import Answer
+    from cli.answers import Answer, ClusterPart
 
 
 class Form(NamedTuple):
@@ -20,18 +20,23 @@ class Form(NamedTuple):
     help: str
     of: tuple[str, ...] = ()
     """Names of the answer types that the format can write; empty: all."""
+    several: tuple[str, ...] = ()
+    """Names of the answer types that the format can write for several clusters: the function
+    `part` of its module is called for each cluster, and `several` writes all parts."""
 
 
 FINDINGS: Final = 1
 """Exit code of a command with findings, if --exit-code is given."""
 TABLE: Final = "table"
+PLAN: Final = "Planned"
+STATUS: Final = "ClusterStatus"
 FORMS: Final = (
-    Form(TABLE, "cli.forms.text", "table: for people"),
-    Form("wide", "cli.forms.wide", "wide: a row for each node", of=("Planned",)),
-    Form("json", "cli.forms.json", "json: for programs"),
-    Form("yaml", "cli.forms.yaml", "yaml: as json"),
-    Form("csv", "cli.forms.csv", "csv: as wide", of=("Planned",)),
-    Form("name", "cli.forms.name", "name: removable nodes", of=("Planned",)),
+    Form(TABLE, "cli.forms.text", "table: for people", several=(STATUS,)),
+    Form("wide", "cli.forms.wide", "wide: a row for each node", of=(PLAN,), several=(PLAN,)),
+    Form("json", "cli.forms.json", "json: for programs", several=(PLAN, STATUS)),
+    Form("yaml", "cli.forms.yaml", "yaml: as json", several=(PLAN, STATUS)),
+    Form("csv", "cli.forms.csv", "csv: as wide", of=(PLAN,), several=(PLAN,)),
+    Form("name", "cli.forms.name", "name: removable nodes", of=(PLAN,), several=(PLAN,)),
     Form(
         "markdown",
         "cli.forms.markdown",
@@ -72,13 +77,37 @@ def exit_if(found: bool) -> None:  # noqa: FBT001 a condition
 def print_answer(answer: "Answer", form: str) -> None:
     """Print an answer in the named format; the warnings of a table go to standard error."""
     text = _module(form).text(answer)
+    for line in warnings(answer, form):
+        print(line, file=sys.stderr)
+    sys.stdout.write(text)
+
+
+def warnings(answer: "Answer", form: str) -> Iterator[str]:
+    """Yield the warnings about an answer that its output format does not contain."""
     # JSON has the warnings in its document.
     if form in (TABLE, "wide", "csv", "name"):
         from cli.terminal import printable  # noqa: PLC0415 not needed for JSON
 
         for caveat in getattr(answer, "caveats", ()):
-            print(f"Warning: {printable(caveat.message)}", file=sys.stderr)
-    sys.stdout.write(text)
+            yield f"Warning: {printable(caveat.message)}"
+
+
+def check_several(form: str, answer: str) -> None:
+    """Raise UsageError if the format cannot write this type of answer for several clusters."""
+    allowed = [one.name for one in FORMS if answer in one.several]
+    if form not in allowed:
+        names = ", ".join(allowed)
+        raise click.UsageError(f"-o {form}: not allowed with several --context; allowed: {names}")
+
+
+def part(answer: "Answer", form: str) -> Any:  # noqa: ANN401 by format
+    """Return the answer for one of several clusters, as its output format needs it."""
+    return _module(form).part(answer)
+
+
+def print_several(parts: Sequence["ClusterPart"], form: str) -> None:
+    """Print the answers for several clusters in the named format."""
+    sys.stdout.write(_module(form).several(parts))
 
 
 def write_answer(answer: "Answer", form: str, path: str) -> None:

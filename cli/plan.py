@@ -1,27 +1,31 @@
 """Make the answer of `ebb plan`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from cli.answers import Money, Planned, View
+from cli.answers import Planned, View
 from cli.explain.caveats import Caveat, caveats
-from cli.explain.emptying import Emptying, emptying
+from cli.explain.emptying import emptying
+from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
-from cli.nodes import SORT_KEYS, node_rows, selected, selector
+from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
 from core.edge.clock import SystemClock
-from core.engine import reconcile
 from core.engine.beginning import may_begin
 from core.engine.plan import Plan
+from core.engine.reconcile import make_plan
+from core.engine.snapshot import ClusterSnapshot
 from core.fields.value_types import SHARE_ALLOWED, read_share
-from core.model.cluster import Cluster
 from core.model.errors import InvalidInputError
 from core.model.now import Now
 from core.policies.all import POLICIES
+
+if TYPE_CHECKING:
+    from sim.fewest_nodes import NodesNeeded
 
 NAMES: Final = tuple(POLICIES)
 """Names of the policies."""
@@ -35,51 +39,61 @@ def share(text: str) -> Fraction:
         raise click.BadParameter(f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
 
 
+class Limits(NamedTuple):
+    """Limits of the command line, which replace those of the configuration."""
+
+    removals_max: int | None = None
+    cpu: Fraction | None = None
+    """Threshold for CPU."""
+    memory: Fraction | None = None
+    """Threshold for memory."""
+
+
 def planned(
     cluster_input: ClusterInput,
-    *,
-    removals_max: int | None,
-    cpu: Fraction | None,
-    memory: Fraction | None,
-    label_selector: str | None = None,
+    limits: Limits,
     view: View,
+    selection: Selection = EVERYTHING,
+    *,
+    bound: bool = False,
 ) -> Planned:
-    """Return the plan for a cluster; the first arguments replace settings of its configuration.
+    """Return the plan for a cluster.
 
-    *label_selector*: show only the nodes that it selects. The plan is made for all nodes. Raises:
-    InvalidInputError.
+    *selection*: the nodes to show; the plan is made for all nodes. *bound*: also compute how few
+    nodes any placement needs. Raises: InvalidInputError.
     """
     if view.sort_by not in SORT_KEYS:
         allowed = ", ".join(SORT_KEYS)
         raise InvalidInputError("--sort-by", f"{view.sort_by!r:.80}; allowed: {allowed}")
-    requirements = selector(label_selector) if label_selector is not None else ()
-    # Only the controller's leader knows how long nodes have been candidates. This command assumes
-    # that `unneededTime` has passed for all of them.
-    config = _limited(cluster_input.config, cpu, memory)
+    # The plan shows what is removable in the long run, so no rate limits apply and `unneededTime`
+    # counts as passed. The headline says which nodes can be marked now.
+    config, cluster = _limited(cluster_input.config, limits), cluster_input.cluster
     now = cluster_input.now_seconds(SystemClock())
-    plan = reconcile.plan(
-        cluster_input.cluster, config, removals_max=removals_max, now_seconds=now
-    )
-    money = _money(cluster_input.cluster, config, plan)
-    if requirements:
-        names = selected(cluster_input.cluster, requirements)
-        plan = replace(
-            plan,
-            removals=tuple(one for one in plan.removals if one.node in names),
-            kept=tuple(one for one in plan.kept if one.node in names),
-        )
+    snapshot = ClusterSnapshot(cluster, config, Now(now))
+    whole = make_plan(snapshot, removals_max=limits.removals_max)
+    plan = shown(whole, selection.names(cluster))
+    surge, namespace = cluster_input.surge_objects, cluster_input.namespace
+    emptied = emptying(cluster, plan, config, surge, namespace, now)
+    rows = node_rows(plan, cluster, config, now)
     return Planned(
         plan=plan,
+        headline=headline(snapshot, whole, rows, emptied, cluster_input.facts, now),
         cluster_input=cluster_input,
         config=config,
         caveats=_caveats(cluster_input, config),
-        emptying=_emptying(cluster_input, plan, config, now),
-        money=money,
+        emptying=emptied,
         refused=may_begin(config, Now(now)).blockers,
         now_seconds=now,
-        rows=node_rows(plan, cluster_input.cluster, config, now),
+        rows=rows,
         view=view,
+        needed=_needed(snapshot, whole) if bound else None,
     )
+
+
+def _needed(snapshot: ClusterSnapshot, plan: Plan) -> "NodesNeeded":
+    from sim.fewest_nodes import nodes_needed  # noqa: PLC0415 the simulation is slow to import
+
+    return nodes_needed(snapshot, plan)
 
 
 def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
@@ -87,20 +101,13 @@ def _caveats(cluster_input: ClusterInput, config: Config) -> Sequence[Caveat]:
     return caveats(cluster_input.cluster, cluster_input.kinds, config, nowhere)
 
 
-def _emptying(
-    cluster_input: ClusterInput, plan: Plan, config: Config, now_seconds: int
-) -> Mapping[str, Emptying]:
-    objects, namespace = cluster_input.surge_objects, cluster_input.namespace
-    return emptying(cluster_input.cluster, plan, config, objects, namespace, now_seconds)
-
-
-def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> Config:
+def _limited(config: Config, limits: Limits) -> Config:
     """Return the configuration with the thresholds of the command line.
 
     `releaseThresholds` are derived from them, as if the file did not set `releaseThresholds`.
     """
     own = config.thresholds
-    thresholds = replace(own, cpu=cpu or own.cpu, memory=memory or own.memory)
+    thresholds = replace(own, cpu=limits.cpu or own.cpu, memory=limits.memory or own.memory)
     if thresholds == own:
         return config
     budgets = config.budgets
@@ -114,11 +121,3 @@ def _limited(config: Config, cpu: Fraction | None, memory: Fraction | None) -> C
         release_thresholds=None,
         budgets=replace(budgets, pools=pools),
     )
-
-
-def _money(cluster: Cluster, config: Config, plan: Plan) -> Money | None:
-    if not config.prices:
-        return None
-    prices = {node.name: config.price_of(node.labels) for node in cluster.nodes}
-    removed = (prices[removal.node] for removal in plan.removals)
-    return Money(sum(prices.values(), Fraction()), sum(removed, Fraction()))

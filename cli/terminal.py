@@ -1,7 +1,7 @@
 """Terminal output: color and width of a terminal, or plain unlimited lines for a pipe."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count, zip_longest
 from textwrap import wrap
 from typing import Final
@@ -150,6 +150,31 @@ class Table:
     def _padded(self, number: int, cell: str, size: int) -> str:
         room = " " * (size - cell_len(cell))
         return cell + room if number in self._left else room + cell
+
+
+def fitting(
+    headings: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    *,
+    numbers: Container[str],
+    dropped_first: Sequence[str],
+    width: int,
+) -> tuple[Table, list[str]]:
+    """Return a table for a terminal of that width, and the columns for which it is too narrow.
+
+    *rows* have a cell for each heading. The first column moves above its row before a column of
+    *dropped_first* is left out.
+    """
+    columns, left_out = list(headings), list[str]()
+    droppable = [name for name in dropped_first if name in columns]
+    while True:
+        left = [number for number, name in enumerate(columns) if name not in numbers]
+        shown = [[cells[name] for name in columns] for cells in rows]
+        table = Table(*columns, rows=shown, left=left, names_above=True)
+        if not droppable or max(map(len, table.lines(width)), default=0) <= width:
+            return table, left_out
+        left_out.append(droppable.pop(0))
+        columns.remove(left_out[-1])
 
 
 def say(out: Console, *parts: str | Table) -> None:

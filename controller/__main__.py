@@ -19,7 +19,7 @@ from controller.decisions import DecisionLog
 from controller.deletion_costs import DeletionCosts
 from controller.election import Elector, Timing
 from controller.evictor import Evictor
-from controller.leader_report import LeaderFacts, facts_of
+from controller.leader_report import LeaderFacts, facts_of, with_account
 from controller.loop import STALE_SECONDS, Loop
 from controller.metrics import Metrics
 from controller.move_book import MoveBook
@@ -264,13 +264,14 @@ class _Controller:
         """Return the facts of the leader; None while this replica does not lead."""
         if not self._elector.leading:
             return None
-        return facts_of(
+        facts = facts_of(
             self._reconciler.last,
             moves=self._mover.moves,
             decisions=self._decisions.entries,
             stale_because=self._loop.why_stale(),
             now_seconds=self._clock.unix_seconds(),
         )
+        return with_account(facts, self._reconciler.account)
 
     async def _lead(self) -> None:
         await self._taint_key.record()

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.decisions import Decision as LoggedDecision
+from core.accounts.account import Account
+from core.accounts.pending import Cause
 from core.capacity.usable import Amount
 from core.config.settings import API_VERSION, Config
 from core.engine.leader_state import LeaderState, watched_until
@@ -88,6 +90,30 @@ class Decision(_Part):
     written: bool
 
 
+class Savings(_Part):
+    """Savings that this replica has counted while it led; see core.accounts.savings."""
+
+    expected_node_seconds: int
+    """Time of the nodes that plans could remove, summed over nodes."""
+    expected_cost: float
+    """Price of these nodes times hours, in the currency of `prices`."""
+    estimated_node_seconds: int
+    """Estimated time of the removed nodes, summed over nodes."""
+    estimated_cost: float
+    """Price of these nodes times hours, in the currency of `prices`."""
+
+
+class PendingPods(_Part):
+    """Pods that kube-scheduler could not place for one cause; see core.accounts.pending."""
+
+    cause: str
+    """mark, room or other."""
+    pods: int
+    """Number of pods in the last reconciliation."""
+    pod_seconds: int
+    """Time that such pods were Pending while this replica led, summed over pods."""
+
+
 class Unknown(_Part):
     """A fact that a new leader does not know completely yet."""
 
@@ -114,6 +140,8 @@ class LeaderFacts(_Part):
     decisions: list[Decision] = []
     """The last decisions, newest first."""
     not_yet_known: list[Unknown] = []
+    savings: Savings | None = None
+    pending: list[PendingPods] = []
 
 
 class Report(_Part):
@@ -166,6 +194,28 @@ def facts_of(
             for name, until in sorted(last.state.skipped_until(now).items())
         ],
         not_yet_known=list(_not_yet_known(last.state, config, now_seconds)),
+    )
+
+
+def with_account(facts: LeaderFacts, account: Account) -> LeaderFacts:
+    """Return the facts with the savings and the Pending pods that the leader has counted."""
+    saved, pending = account.savings, account.pending
+    return msgspec.structs.replace(
+        facts,
+        savings=Savings(
+            expected_node_seconds=saved.expected.node_seconds,
+            expected_cost=float(saved.expected.cost),
+            estimated_node_seconds=saved.real.node_seconds,
+            estimated_cost=float(saved.real.cost),
+        ),
+        pending=[
+            PendingPods(
+                cause=cause.value,
+                pods=pending.pods[cause],
+                pod_seconds=pending.pod_seconds[cause],
+            )
+            for cause in Cause
+        ],
     )
 
 

@@ -55,7 +55,7 @@ class PricedGroup:
     def shares(self, pod_class: _PodClass) -> Mapping[str, Fraction] | None:
         """Return the share of a node that a pod takes, by resource; None if it does not fit."""
         requests, placing = pod_class
-        requested = {name: amount for name, amount in _amounts(requests).items() if amount}
+        requested = {name: amount for name, amount in amounts(requests).items() if amount}
         if any(amount > self.usable.get(name, 0) for name, amount in requested.items()):
             return None
         if first_failing_filter(self.template, placing) is not None:
@@ -67,24 +67,26 @@ Divide = Callable[[Demand, Sequence[PricedGroup]], Division]
 """Proposes a division of the prices."""
 
 
-def _amounts(of: Resources) -> dict[str, int]:
+def amounts(of: Resources) -> dict[str, int]:
+    """Return the amounts by resource."""
     known = {"cpu": of.cpu_millis, "memory": of.memory_bytes, "storage": of.ephemeral_bytes}
     return {**dict(of.extended), **known, "pods": of.pods}
 
 
 def check() -> None:
     """Fail early if the solver is missing. Raises: InvalidInputError."""
-    _solver()
+    solver()
 
 
-def _solver() -> "Highs":
+def solver(purpose: str = "the lower bound of the cost") -> "Highs":
+    """Return a solver without output. Raises: InvalidInputError for *purpose* if it is missing."""
     try:
         from highspy import Highs  # noqa: PLC0415 an optional dependency
     except ImportError as fault:
-        raise InvalidInputError("the lower bound of the cost", NO_SOLVER) from fault
-    solver = Highs()  # type: ignore[no-untyped-call]
-    solver.silent()
-    return solver
+        raise InvalidInputError(purpose, NO_SOLVER) from fault
+    made = Highs()  # type: ignore[no-untyped-call]
+    made.silent()
+    return made
 
 
 def lp_lower_bound(
@@ -95,7 +97,7 @@ def lp_lower_bound(
     *divide* proposes the division of prices; None: the solver.
     """
     groups = [
-        PricedGroup(one, _amounts(one.allocatable - DAEMON_REQUESTS), price_of(one))
+        PricedGroup(one, amounts(one.allocatable - DAEMON_REQUESTS), price_of(one))
         for one in templates
     ]
     known: dict[_PodClass, Sequence[_Option]] = {}
@@ -127,28 +129,28 @@ def _solve(demand: Demand, groups: Sequence[PricedGroup]) -> Division:
     It maximizes the total value of all pods. The value of a pod is at most the value of its shares
     on any group that could run it. The resources of a node are worth at most its price.
     """
-    solver = _solver()
+    program = solver()
     dearest = max((group.price for group in groups), default=Fraction()) or Fraction(1)
     columns: dict[tuple[int, str], int] = {}
     for index, group in enumerate(groups):
         here = range(len(columns), len(columns) + len(group.usable))
         columns.update(zip(((index, name) for name in group.usable), here, strict=True))
         for _ in here:
-            solver.addVar(0.0, math.inf)
-        _at_most(solver, float(group.price / dearest), dict.fromkeys(here, 1.0))
+            program.addVar(0.0, math.inf)
+        _at_most(program, float(group.price / dearest), dict.fromkeys(here, 1.0))
     for worth, (count, options) in enumerate(demand, len(columns)):
-        solver.addVar(0.0, math.inf)
-        solver.changeColCost(worth, -float(count))
+        program.addVar(0.0, math.inf)
+        program.changeColCost(worth, -float(count))
         for index, shares in options:
             less = {columns[index, name]: -float(share) for name, share in shares.items()}
-            _at_most(solver, 0.0, {worth: 1.0, **less})
-    solver.run()
-    values = solver.getSolution().col_value
+            _at_most(program, 0.0, {worth: 1.0, **less})
+    program.run()
+    values = program.getSolution().col_value
     return {column: _floored(values[place]) for column, place in columns.items()}
 
 
-def _at_most(solver: "Highs", bound: float, weights: Mapping[int, float]) -> None:
-    solver.addRow(-math.inf, bound, len(weights), list(weights), list(weights.values()))
+def _at_most(program: "Highs", bound: float, weights: Mapping[int, float]) -> None:
+    program.addRow(-math.inf, bound, len(weights), list(weights), list(weights.values()))
 
 
 def _floored(value: float) -> Fraction:

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli import clusters
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
     from fractions import Fraction
 
     from cli.input.cluster_input import ClusterInput
+    from cli.nodes import Selection
 
 
 def _policy(text: str) -> str:
@@ -43,7 +44,8 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 
 
 @click.command("plan")
-@source.options
+@source.selection_options
+@clusters.options("Planned", "if a node is removable")
 @click.option(
     "--policy",
     type=_policy,
@@ -54,7 +56,12 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
 @click.option("--max-removals", type=_count, metavar="N", help="plan at most N removals")
 @click.option("--max-cpu", type=_share, metavar="80%", help=f"CPU {THRESHOLD_HELP}")
 @click.option("--max-memory", type=_share, metavar="80%", help=f"memory {THRESHOLD_HELP}")
-@click.option("-l", "--selector", metavar="LABELS", help="show only nodes that have these labels")
+@click.option(
+    "--bound",
+    is_flag=True,
+    help="also compute for up to 60 s how few nodes any placement needs; at most 500 nodes, for "
+    "-o table, json and yaml",
+)
 @click.option(
     "-L",
     "--label-columns",
@@ -70,8 +77,6 @@ THRESHOLD_HELP = "threshold: maximum ratio of requests to usable capacity after 
     help="order of the rows of -o wide, csv and name",
 )
 @click.option("--no-headers", is_flag=True, help="for -o wide and csv: print no headings")
-@output.exit_code_option("if a node is removable")
-@output.option("Planned")
 def command(  # noqa: PLR0913 one for each option
     cluster_input: "ClusterInput",
     /,
@@ -79,25 +84,18 @@ def command(  # noqa: PLR0913 one for each option
     max_removals: int | None,
     max_cpu: "Fraction | None",
     max_memory: "Fraction | None",
-    selector: str | None,
+    bound: bool,
+    selection: "Selection",
     label_columns: tuple[str, ...],
     sort_by: str,
     no_headers: bool,
-    exit_code: bool,
-    form: str,
-) -> None:
+) -> clusters.Answered:
     """Show which nodes are removable together, and why the others are not; read-only."""
     from cli.answers import View  # noqa: PLC0415 the engine is slow to import
-    from cli.plan import planned  # noqa: PLC0415
+    from cli.plan import Limits, planned  # noqa: PLC0415
 
     columns = tuple(key for keys in label_columns for key in keys.split(",") if key)
-    answer = planned(
-        cluster_input,
-        removals_max=max_removals,
-        cpu=max_cpu,
-        memory=max_memory,
-        label_selector=selector,
-        view=View(columns, sort_by, no_headers),
-    )
-    output.print_answer(answer, form)
-    output.exit_if(exit_code and bool(answer.plan.removals))
+    limits = Limits(max_removals, max_cpu, max_memory)
+    view = View(columns, sort_by, no_headers)
+    answer = planned(cluster_input, limits, view, selection, bound=bound)
+    return clusters.Answered(answer, bool(answer.plan.removals))

@@ -4,18 +4,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli import output
+from cli import clusters
 from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
     from cli.input.cluster_input import ClusterInput
+    from cli.nodes import Selection
 
 
 @click.command("status")
-@source.options
-@output.exit_code_option("if no replica leads, or a mark is overdue or has a wrong taint")
-@output.option("ClusterStatus")
-def command(cluster_input: "ClusterInput", /, *, exit_code: bool, form: str) -> None:
+@source.selection_options
+@clusters.options(
+    "ClusterStatus", "if no replica leads, or a mark is overdue or has a wrong taint"
+)
+def command(cluster_input: "ClusterInput", /, *, selection: "Selection") -> clusters.Answered:
     """Summarize nodes, marks, Pending pods, reasons and the leader; read-only.
 
     Pending pods that fit on no node (pendingPods.unschedulable in -o json) do not include
@@ -25,6 +27,6 @@ def command(cluster_input: "ClusterInput", /, *, exit_code: bool, form: str) -> 
     from cli.input import overview  # noqa: PLC0415 the engine is slow to import
     from core.edge.clock import SystemClock  # noqa: PLC0415
 
-    status = overview.summarize(cluster_input, cluster_input.now_seconds(SystemClock()))
-    output.print_answer(status, form)
-    output.exit_if(exit_code and status.needs_attention)
+    now = cluster_input.now_seconds(SystemClock())
+    status = overview.summarize(cluster_input, now, selection)
+    return clusters.Answered(status, status.needs_attention)

@@ -1,4 +1,4 @@
-"""Say what would empty each removable node: surge moves, its pods by themselves, or nothing."""
+"""List by removable node the pods that surge moves replace, that terminate, and that stay."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from core.surge.records import MoveRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emptying:
-    """The pods that keep a node from being empty, by what ends them."""
+    """The pods that keep a node from being empty."""
 
     moves: int | None
     """Pods that surge moves would replace sooner or later; None if these are disabled, or if the
@@ -29,7 +29,12 @@ class Emptying:
     turnover: int
     """Other pods that rollouts and scale-ins delete."""
     staying: tuple[Blocker, ...]
-    """Why other pods rarely terminate by themselves: one reason for each pod."""
+    """Reasons why other pods rarely terminate by themselves, one for each pod."""
+
+    @property
+    def pods(self) -> int:
+        """Return the number of pods that keep the node from being empty."""
+        return (self.moves or 0) + self.completing + self.turnover + len(self.staying)
 
 
 def emptying(
@@ -40,7 +45,7 @@ def emptying(
     own_namespace: str,
     now_seconds: int,
 ) -> dict[str, Emptying]:
-    """Return by removable node what would empty it; *objects*: see ClusterInput."""
+    """Return by removable node the pods on it; *objects*: see ClusterInput."""
     names = frozenset(removal.node for removal in plan.removals)
     now, surge = Now(now_seconds), None
     if objects is not None and config.surges:

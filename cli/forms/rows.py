@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from cli.answers import Planned
+from cli.answers import ClusterPart, Planned, View
 from cli.nodes import SORT_KEYS, NodeRow
-from cli.terminal import Table, printable, render, say
+from cli.terminal import Table, fitting, printable, render, say
 from core.model.humanize import age
 
 HEADINGS: Final = (
@@ -20,37 +20,64 @@ DROPPED_FIRST: Final = ("type", "zone", "pool", "age", "price", "mark", "order")
 """Columns that are left out of a table wider than the terminal, in this order."""
 
 
-def sorted_rows(answer: Planned) -> Sequence[NodeRow]:
-    """Return the rows in the requested order."""
+CONTEXT: Final = "context"
+
+
+class Rows(NamedTuple):
+    """The rows of one cluster, in the requested order, and how to show them."""
+
+    rows: Sequence[NodeRow]
+    view: View
+
+
+def part(answer: Planned) -> Rows:
+    """Return the rows of a plan."""
     key = SORT_KEYS[answer.view.sort_by]
-    return sorted(answer.rows, key=lambda row: (key(row), row.name))
+    return Rows(sorted(answer.rows, key=lambda row: (key(row), row.name)), answer.view)
 
 
 def wide(answer: Planned) -> str:
     """Return a table of all nodes; columns that do not fit a terminal are left out."""
-    return render(lambda out: say(out, *_table(answer, out.width)))
+    rows, view = part(answer)
+    headings = (*HEADINGS, *view.label_columns, REASONS)
+    every = [dict(zip(headings, _cells(row, view), strict=True)) for row in rows]
+    return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def _table(answer: Planned, width: int) -> Iterator[Table | str]:
-    headings = (*HEADINGS, *answer.view.label_columns, REASONS)
-    every = [dict(zip(headings, _cells(row, answer), strict=True)) for row in sorted_rows(answer)]
-    columns, left_out = list(headings), []
-    while True:
-        left = [number for number, name in enumerate(columns) if name not in NUMBERS]
-        shown = [[cells[name] for name in columns] for cells in every]
-        table = Table(*columns, rows=shown, left=left, names_above=True)
-        over = max(map(len, table.lines(width)), default=0) > width
-        candidates = [name for name in DROPPED_FIRST if name in columns]
-        if not over or not candidates:
-            break
-        columns.remove(candidates[0])
-        left_out.append(candidates[0])
-    yield table.without_headings() if answer.view.no_headers else table
+def wide_of_several(parts: Sequence[ClusterPart]) -> str:
+    """Return a table of the nodes of several clusters; a cluster with an error is one row."""
+    view = _view(parts)
+    columns = (*HEADINGS, *view.label_columns, REASONS)
+    headings = (columns[0], CONTEXT, *columns[1:])
+    every: list[dict[str, str]] = []
+    for one in parts:
+        if one.part is None:
+            none = dict.fromkeys(headings, NONE)
+            every.append({**none, CONTEXT: one.context, REASONS: f"not read: {one.error}"})
+            continue
+        for row in one.part.rows:
+            cells = dict(zip(columns, _cells(row, view), strict=True))
+            every.append({**cells, CONTEXT: one.context})
+    return render(lambda out: say(out, *_table(headings, every, view, out.width)))
+
+
+def _view(parts: Sequence[ClusterPart]) -> View:
+    return next((one.part.view for one in parts if one.part is not None), View())
+
+
+def _table(
+    headings: Sequence[str], every: Sequence[Mapping[str, str]], view: View, width: int
+) -> Iterator[Table | str]:
+    """Yield a table without the columns for which the terminal is too narrow, and their names."""
+    table, left_out = fitting(
+        headings, every, numbers=NUMBERS, dropped_first=DROPPED_FIRST, width=width
+    )
+    yield table.without_headings() if view.no_headers else table
     if left_out:
         yield f"The terminal is too narrow for: {', '.join(left_out)}; -o csv has all columns."
 
 
-def _cells(row: NodeRow, answer: Planned) -> tuple[str, ...]:
+def _cells(row: NodeRow, view: View) -> tuple[str, ...]:
     return (
         row.name,
         NONE if row.order is None else str(row.order),
@@ -62,38 +89,74 @@ def _cells(row: NodeRow, answer: Planned) -> tuple[str, ...]:
         row.pool or NONE,
         row.zone or NONE,
         row.instance_type or NONE,
-        *(row.node.labels.get(key) or NONE for key in answer.view.label_columns),
+        *(row.node.labels.get(key) or NONE for key in view.label_columns),
         ", ".join(row.reasons) or NONE,
     )
 
 
 def comma_separated(answer: Planned) -> str:
     """Return the rows as CSV; requested is a share, the age is in seconds."""
+    rows, view = part(answer)
+    lines = [] if view.no_headers else [_csv_headings(view)]
+    return _csv([*lines, *(_csv_cells(row, view) for row in rows)])
+
+
+def comma_separated_of_several(parts: Sequence[ClusterPart]) -> str:
+    """Return the rows of several clusters as CSV; a cluster with an error is one row."""
+    view = _view(parts)
+    headings = _csv_headings(view)
+    lines: list[Sequence[object]] = [] if view.no_headers else [(*headings, CONTEXT, "error")]
+    for one in parts:
+        if one.part is None:
+            lines.append((*[""] * len(headings), one.context, one.error))
+        else:
+            lines += [(*_csv_cells(row, view), one.context, "") for row in one.part.rows]
+    return _csv(lines)
+
+
+def _csv(lines: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    labels = answer.view.label_columns
-    if not answer.view.no_headers:
-        writer.writerow((*HEADINGS[:6], "ageSeconds", *HEADINGS[7:], *labels, "reasons"))
-    for row in sorted_rows(answer):
-        cells = (
-            row.name,
-            "" if row.order is None else row.order,
-            row.mark,
-            row.pods,
-            round(float(row.requested), 4),
-            "" if row.price is None else float(row.price),
-            "" if row.age_seconds is None else row.age_seconds,
-            row.pool,
-            row.zone,
-            row.instance_type,
-            *(row.node.labels.get(key, "") for key in labels),
-            " ".join(row.reasons),
-        )
-        writer.writerow([printable(str(one)) for one in cells])
+    for line in lines:
+        writer.writerow([printable(str(one)) for one in line])
     return out.getvalue()
+
+
+def _csv_headings(view: View) -> tuple[str, ...]:
+    return (*HEADINGS[:6], "ageSeconds", *HEADINGS[7:], *view.label_columns, "reasons")
+
+
+def _csv_cells(row: NodeRow, view: View) -> tuple[object, ...]:
+    return (
+        row.name,
+        "" if row.order is None else row.order,
+        row.mark,
+        row.pods,
+        round(float(row.requested), 4),
+        "" if row.price is None else float(row.price),
+        "" if row.age_seconds is None else row.age_seconds,
+        row.pool,
+        row.zone,
+        row.instance_type,
+        *(row.node.labels.get(key, "") for key in view.label_columns),
+        " ".join(row.reasons),
+    )
 
 
 def names(answer: Planned) -> str:
     """Return the removable nodes as arguments for kubectl, a line each."""
-    rows = (row for row in sorted_rows(answer) if row.order is not None)
-    return "".join(f"node/{printable(row.name)}\n" for row in rows)
+    return "".join(f"{name}\n" for name in _names(part(answer)))
+
+
+def names_of_several(parts: Sequence[ClusterPart]) -> str:
+    """Return the removable nodes of several clusters, each after its context."""
+    return "".join(
+        f"{printable(one.context)} {name}\n"
+        for one in parts
+        if one.part is not None
+        for name in _names(one.part)
+    )
+
+
+def _names(rows: Rows) -> Iterator[str]:
+    return (f"node/{printable(row.name)}" for row in rows.rows if row.order is not None)

@@ -23,7 +23,7 @@ BUILT_IN: Final = "built-in defaults (use --config for another configuration)"
 
 
 class Installation(NamedTuple):
-    """Where Ebb is installed, and what the command line uses instead of its configuration."""
+    """Namespace of Ebb, and the settings of the command line that replace its configuration."""
 
     namespace: str = NAMESPACE
     config: Config | None = None
@@ -61,12 +61,17 @@ class Running:
     report: "Report | None" = None
     """Report of the leader; None if there is none, or it could not be read."""
     problems: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """Failed reads of the running Ebb, each with its error."""
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return what only the leader knows, or None."""
+        """Return the facts of the leader, or None."""
         return self.report.facts if self.report is not None else None
+
+    def leads(self, now_seconds: int) -> bool:
+        """Return whether a replica leads, by its own report or by the Lease."""
+        # The clock of this machine, with which the Lease is compared, may be wrong.
+        return self.report is not None or self.leader.leads(now_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,7 @@ class ClusterInput:
     running: Running | None = None
     """How Ebb runs in a live cluster; None for a dump."""
     not_read: tuple[str, ...] = ()
-    """What could not be read from a live cluster, and why."""
+    """Failed reads of a live cluster, each with its error."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why kinds could not be read from a live cluster, by the name of the kind."""
     setup: Setup = field(default_factory=Setup)
@@ -120,7 +125,7 @@ class ClusterInput:
 
     @property
     def facts(self) -> "LeaderFacts | None":
-        """Return what only the leader knows; None if it could not be read."""
+        """Return the facts of the leader; None if they could not be read."""
         return self.running.facts if self.running is not None else None
 
     @property

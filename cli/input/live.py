@@ -1,9 +1,10 @@
 """Read a cluster from its API server, kind by kind, in pages; nothing is written."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+import io
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple, TextIO
+from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 
 from cli.input import setup_live
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
@@ -29,6 +30,7 @@ from core.edge.kube.client import ApiError, Client
 from core.edge.kube.listing import ABSENT, Listed, Part
 from core.edge.kube.target import Overrides
 from core.model.cluster import Cluster
+from core.model.errors import EbbError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.surge.facts import with_moves
@@ -53,6 +55,10 @@ WITHOUT: Final[Mapping[AnyKind, str]] = {
 PROGRESS_AFTER_SECONDS: Final = 1.0
 PROGRESS_EVERY_SECONDS: Final = 0.2
 
+CLUSTERS_AT_ONCE: Final = 4
+"""Maximum number of clusters that are read at the same time: each of them is held in memory."""
+
+T = TypeVar("T")
 Lists = dict[AnyKind, Listed]
 """Objects read so far, by kind."""
 
@@ -69,12 +75,24 @@ class Connecting(NamedTuple):
         return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
 
 
+class Outcome(NamedTuple, Generic[T]):
+    """The answer for one of several clusters, or the error because of which there is none."""
+
+    context: str
+    answer: T | None
+    """None if the cluster could not be read."""
+    error: str
+    """Error because of which the cluster could not be read; empty if it was."""
+    warnings: str
+    """Warnings about failed reads, a line each."""
+
+
 async def read(
     connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> ClusterInput:
     """List the cluster, and read how Ebb runs there; with *setup* also the setup around Ebb.
 
-    Progress is shown on *progress*, and so are warnings about what could not be read. If surge
+    Progress is shown on *progress*, and so are warnings about failed reads. If surge
     moves are enabled, the objects that they depend on are listed too; otherwise, or if RBAC does
     not allow it, they are None.
 
@@ -112,6 +130,29 @@ async def read(
         surge_objects=surge,
         namespace=installation.namespace,
     )
+
+
+async def read_each(
+    every: Sequence[Connecting], installation: Installation, answer: Callable[[ClusterInput], T]
+) -> list[Outcome[T]]:
+    """Read several clusters, a few at the same time, and return the *answer* for each.
+
+    A cluster that cannot be read does not prevent the others from being read. Only the answers
+    remain in memory.
+    """
+    turns = asyncio.Semaphore(CLUSTERS_AT_ONCE)
+
+    async def one(connecting: Connecting) -> Outcome[T]:
+        async with turns:
+            warnings = io.StringIO()
+            try:
+                found = await read(connecting, installation, warnings)
+                made = await asyncio.to_thread(answer, found)
+            except EbbError as fault:
+                return Outcome(connecting.context or "", None, str(fault), warnings.getvalue())
+            return Outcome(connecting.context or "", made, "", warnings.getvalue())
+
+    return await asyncio.gather(*map(one, every))
 
 
 async def _surge_objects(client: Client, config: Config, out: TextIO) -> SurgeObjects | None:

@@ -1,19 +1,24 @@
 """The answer of `ebb status`, before it is formatted."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from cli.explain.caveats import Caveat, caveats
+from cli.explain.emptying import emptying
+from cli.explain.headline import Headline, headline
 from cli.input.cluster_input import ClusterInput
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
+from cli.nodes import EVERYTHING, Selection, node_rows, shown
 from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
 from core.engine.reserve import RESERVE
 from core.engine.snapshot import ClusterSnapshot
+from core.model.humanize import plural
 from core.model.now import Now
+from core.model.pod import Pod
 from core.model.reason import Blocker
 
 
@@ -46,6 +51,9 @@ class ClusterStatus:
 
     cluster_input: ClusterInput
     plan: Plan
+    headline: Headline
+    nodes: int
+    """Number of selected nodes."""
     marked: tuple[MarkStatus, ...]
     """Marked nodes that are not leaving, oldest mark first; marks of one time in plan order."""
     leaving: int
@@ -70,7 +78,7 @@ class ClusterStatus:
     unschedulable: int
     """Number of Pending pods for which Ebb searched a node and found none."""
     refused: tuple[Blocker, ...]
-    """Why nothing may begin now; empty if marks, moves and evictions may begin."""
+    """Reasons why nothing may begin now; empty if marks, moves and evictions may begin."""
     caveats: tuple[Caveat, ...]
     """Caveats about the cluster that was read."""
     now_seconds: int
@@ -78,10 +86,25 @@ class ClusterStatus:
     @property
     def needs_attention(self) -> bool:
         """Return whether no replica leads, or marks are overdue or have wrong taints."""
-        leader = self.cluster_input.leader
-        leaderless = leader is not None and not leader.leads(self.now_seconds)
-        wrong = any(one.overdue or not one.taints_correct for one in self.marked)
-        return leaderless or wrong or bool(self.left_over_taints)
+        return any(self._findings())
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return the problems that an operator should solve, the worst first."""
+        running = self.cluster_input.running
+        stale = running.facts.stale_because if running and running.facts else None
+        first = (f"cannot reconcile: {stale}",) if stale else ()
+        return (*first, *self._findings(), *self.cluster_input.not_read)
+
+    def _findings(self) -> Iterator[str]:
+        running = self.cluster_input.running
+        if running is not None and not running.leads(self.now_seconds):
+            yield "no replica leads"
+        if overdue := sum(one.overdue for one in self.marked):
+            yield f"{plural(overdue, 'mark')} overdue"
+        wrong = sum(not one.taints_correct for one in self.marked)
+        if wrong + len(self.left_over_taints):
+            yield f"{plural(wrong + len(self.left_over_taints), 'node')} with a wrong taint"
 
     @property
     def counts(self) -> tuple[Count, ...]:
@@ -89,7 +112,7 @@ class ClusterStatus:
         marked = self.marked
         removable_marked = sum(one.node in {r.node for r in self.plan.removals} for one in marked)
         return (
-            Count("nodes", "all", len(self.cluster_input.cluster.nodes)),
+            Count("nodes", "all", self.nodes),
             Count("removableNow", "removable now", len(self.plan.removals)),
             Count("removableAndMarked", "removable and marked", removable_marked),
             Count("marked", "marked", len(marked)),
@@ -134,11 +157,19 @@ class ClusterStatus:
         )
 
 
-def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
-    """Make a plan for the cluster and count nodes and pods."""
-    snapshot = ClusterSnapshot(cluster_input.cluster, cluster_input.config, Now(now_seconds))
-    plan = make_plan(snapshot)
-    statuses = mark_statuses(cluster_input.cluster, cluster_input.config, now_seconds)
+def summarize(
+    cluster_input: ClusterInput, now_seconds: int, selection: Selection = EVERYTHING
+) -> ClusterStatus:
+    """Make a plan for the cluster and count the selected nodes and pods."""
+    cluster, names = cluster_input.cluster, selection.names(cluster_input.cluster)
+    snapshot = ClusterSnapshot(cluster, cluster_input.config, Now(now_seconds))
+    whole = make_plan(snapshot)
+    plan = shown(whole, names)
+    statuses = [
+        one
+        for one in mark_statuses(cluster, cluster_input.config, now_seconds)
+        if names is None or one.node in names
+    ]
     marked = [one for one in statuses if one.mark is not None and not one.leaving]
     reasons = Counter(
         code for kept in plan.kept for code in {blocker.code for blocker in kept.blockers}
@@ -146,12 +177,12 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
     reserved = sum(one.reserved for one in statuses)
     if reserved:
         reasons[RESERVE.code] = reserved
-    pending = [pod for pod in cluster_input.cluster.pods if pod.node is None]
-    searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
-    evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
+    pending = [pod for pod in cluster.pods if pod.node is None and selection.has(pod)]
     return ClusterStatus(
         cluster_input=cluster_input,
         plan=plan,
+        headline=_headline(cluster_input, snapshot, whole, plan, now_seconds),
+        nodes=len(statuses),
         marked=tuple(sorted(marked, key=lambda one: (one.order, one.node))),
         leaving=sum(one.leaving for one in statuses),
         being_deleted=sum(one.being_deleted for one in statuses),
@@ -166,7 +197,7 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
         reserved=reserved,
         published=tuple(_published(cluster_input)),
         pending=len(pending),
-        unschedulable=len(evaluated - {pod for pod, _ in plan.pending}),
+        unschedulable=_unschedulable(snapshot, plan, pending),
         refused=tuple(may_begin(cluster_input.config, Now(now_seconds)).blockers),
         caveats=caveats(
             cluster_input.cluster,
@@ -176,6 +207,28 @@ def summarize(cluster_input: ClusterInput, now_seconds: int) -> ClusterStatus:
         ),
         now_seconds=now_seconds,
     )
+
+
+def _unschedulable(snapshot: ClusterSnapshot, plan: Plan, pending: Iterable[Pod]) -> int:
+    """Return for how many of these pods the plan has searched a node and found none."""
+    searched = (pod for pod in pending if not (pod.stays_with_node or pod.expendable))
+    evaluated = {pod.key for pod in searched if not snapshot.pod_blockers(pod)}
+    return len(evaluated - {pod for pod, _ in plan.pending})
+
+
+def _headline(
+    cluster_input: ClusterInput,
+    snapshot: ClusterSnapshot,
+    whole: Plan,
+    plan: Plan,
+    now_seconds: int,
+) -> Headline:
+    """Return the headline of the shown *plan*; *whole* is the plan for all nodes."""
+    cluster, config, namespace = snapshot.cluster, snapshot.config, cluster_input.namespace
+    surge_objects = cluster_input.surge_objects
+    emptied = emptying(cluster, plan, config, surge_objects, namespace, now_seconds)
+    rows = node_rows(plan, cluster, config, now_seconds)
+    return headline(snapshot, whole, rows, emptied, cluster_input.facts, now_seconds)
 
 
 def _published(cluster_input: ClusterInput) -> Iterator[Published]:

@@ -1,9 +1,9 @@
 """Read the cluster that the command line selects: a live one, or dumps (files with objects)."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
@@ -19,8 +19,12 @@ from core.edge.kube.target import Overrides
 from core.surge.facts import with_moves
 from core.surge.records import MoveRecords
 
+if TYPE_CHECKING:  # slow to import
+    from cli.input.live import Connecting, Outcome
+
 OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
 Environment = Mapping[str, str]
+T = TypeVar("T")
 
 
 class Where(NamedTuple):
@@ -28,7 +32,8 @@ class Where(NamedTuple):
 
     from_file: Sequence[str]
     kubeconfig: str | None
-    context: str | None
+    contexts: Sequence[str]
+    """Contexts of the kubeconfig; none: its current context."""
     ebb_namespace: str
     config: str | None
     policy: str | None
@@ -43,7 +48,7 @@ class Where(NamedTuple):
         """Return the given options that only a live cluster has."""
         options = (
             ("--kubeconfig", self.kubeconfig),
-            ("--context", self.context),
+            ("--context", self.contexts),
             ("--as", self.overrides.user),
             ("--request-timeout", self.overrides.request_seconds),
         )
@@ -51,26 +56,61 @@ class Where(NamedTuple):
 
 
 def read(environment: Environment, where: Where) -> ClusterInput:
-    """Read the cluster that the command line selects.
+    """Read the cluster that the command line selects; *where* has at most one context.
 
     Raises: EbbError (any subclass); UsageError for options that contradict each other.
     """
-    if where.from_file and (given := where.live_only):
-        raise click.UsageError(f"{given[0]}: not allowed with --from-file")
-    # Read only once: the file may be a pipe.
-    config = files.read_config(where.config, where.policy) if where.config else None
-    installation = Installation(where.ebb_namespace, config, where.policy)
+    installation = _installation(where)
     if where.from_file:
         found = _read_dumps(where.from_file, installation, setup=where.setup)
     else:
-        path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)
+        context = where.contexts[0] if where.contexts else None
+        connecting = _connecting(environment, where, [context])
         # Importing the client takes longer than making a plan.
         import asyncio  # noqa: PLC0415
 
         from cli.input import live  # noqa: PLC0415
 
-        connecting = live.Connecting(path, where.context, where.overrides)
-        found = asyncio.run(live.read(connecting, installation, sys.stderr, setup=where.setup))
+        found = asyncio.run(live.read(connecting[0], installation, sys.stderr, setup=where.setup))
+    return _with_source(found, where)
+
+
+def read_each(
+    environment: Environment, where: Where, answer: Callable[[ClusterInput], T]
+) -> "list[Outcome[T]]":
+    """Read the clusters of all contexts, and return the *answer* for each.
+
+    Raises: as `read`, but a cluster that cannot be read is an outcome with an error.
+    """
+    import asyncio  # noqa: PLC0415
+
+    from cli.input import live  # noqa: PLC0415
+
+    installation = _installation(where)
+    connecting = _connecting(environment, where, where.contexts)
+    return asyncio.run(
+        live.read_each(connecting, installation, lambda found: answer(_with_source(found, where)))
+    )
+
+
+def _installation(where: Where) -> Installation:
+    if where.from_file and (given := where.live_only):
+        raise click.UsageError(f"{given[0]}: not allowed with --from-file")
+    # Read only once: the file may be a pipe.
+    config = files.read_config(where.config, where.policy) if where.config else None
+    return Installation(where.ebb_namespace, config, where.policy)
+
+
+def _connecting(
+    environment: Environment, where: Where, contexts: Sequence[str | None]
+) -> "list[Connecting]":
+    from cli.input import live  # noqa: PLC0415
+
+    path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)
+    return [live.Connecting(path, context, where.overrides) for context in contexts]
+
+
+def _with_source(found: ClusterInput, where: Where) -> ClusterInput:
     return replace(found, config_from=where.config) if where.config else found
 
 

@@ -33,7 +33,7 @@ _REPORT: Final = msgspec.json.Decoder(Report)
 
 @dataclass(slots=True)
 class _Findings:
-    """What could not be read so far."""
+    """Failed reads so far."""
 
     problems: list[str] = field(default_factory=list)
 

@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.target import Overrides
 from core.model.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from cli.input.reader import Where
 
 # Help must be fast, so this module imports neither settings nor decoders.
 
@@ -20,9 +23,11 @@ _DURATION: Final = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8}(?:\.\d
 FILE: Final = click.Path(allow_dash=True)
 """Path that shells complete; whether the file exists is checked when it is read."""
 WHERE: Final = (
-    "from_file", "kubeconfig", "context", "ebb_namespace", "config", "overrides",
+    "from_file", "kubeconfig", "ebb_namespace", "config", "overrides",
 )  # fmt: skip
-"""Options that become arguments of `reader.read`."""
+"""Options that become fields of `reader.Where` with the same name."""
+CONTEXT: Final = "context of the kubeconfig; default: its current context"
+SEVERAL_CONTEXTS: Final = f"{CONTEXT}; repeatable, for several clusters"
 Environment = Mapping[str, str]
 Command = Callable[..., Any]
 
@@ -37,21 +42,50 @@ def options(command: Command, *, setup: bool = False) -> Command:
     @click.pass_obj
     @wraps(command)
     def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
-        # Settings and decoders are slow to import.
-        from cli.input import reader  # noqa: PLC0415
+        from cli.input import reader  # noqa: PLC0415 settings and decoders are slow to import
 
-        where = {name: given.pop(name) for name in WHERE}
-        where |= {"policy": given.pop("policy", None), "setup": setup}
-        command(reader.read(environment, reader.Where(**where)), **given)
+        command(reader.read(environment, where_of(given, setup=setup)), **given)
 
+    return _dump_option(live_options(installed(wrapped)))
+
+
+def several_options(command: Command) -> Command:
+    """Add the options that select one or several clusters and the configuration.
+
+    The command receives the environment and a Where.
+    """
+
+    @click.pass_obj
+    @wraps(command)
+    def wrapped(environment: Environment, /, **given: Any) -> None:  # noqa: ANN401 by option
+        command(environment, where_of(given), **given)
+
+    return _dump_option(live_options(installed(wrapped), several=True))
+
+
+def where_of(given: dict[str, Any], *, setup: bool = False) -> "Where":
+    """Take the values of the options that select clusters out of *given*.
+
+    *setup*: also read the setup around Ebb.
+    """
+    from cli.input import reader  # noqa: PLC0415 settings and decoders are slow to import
+
+    where = {name: given.pop(name) for name in WHERE}
+    context = given.pop("context")
+    contexts = context if isinstance(context, tuple) else (context,) if context else ()
+    policy = given.pop("policy", None)
+    every = tuple(dict.fromkeys(contexts))
+    return reader.Where(**where, contexts=every, policy=policy, setup=setup)
+
+
+def _dump_option(command: Command) -> Command:
     help_text = (
         "a dump: objects from `kubectl get KINDS -A -o json`, plain or gzipped; - is standard "
         "input; repeatable"
     )
-    from_file = click.option(
-        "--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text
+    return click.option("--from-file", multiple=True, type=FILE, metavar="FILE", help=help_text)(
+        command
     )
-    return from_file(live_options(installed(wrapped)))
 
 
 def options_with_setup(command: Command) -> Command:
@@ -59,8 +93,39 @@ def options_with_setup(command: Command) -> Command:
     return options(command, setup=True)
 
 
-def live_options(command: Command) -> Command:
-    """Add the options of a command that needs a live cluster.
+def selection_options(command: Command) -> Command:
+    """Add the options that select nodes and the namespace of their pods.
+
+    The command receives a Selection instead, before the cluster is read.
+    """
+
+    @wraps(command)
+    def wrapped(*values: Any, **given: Any) -> None:  # noqa: ANN401 by option
+        from cli.nodes import Selection, selector  # noqa: PLC0415 slow to import
+
+        labels, namespace = given.pop("selector"), given.pop("namespace")
+        if given.pop("all_namespaces"):
+            namespace = None
+        requirements = () if labels is None else selector(labels)
+        command(*values, selection=Selection(requirements, namespace), **given)
+
+    for names, options in (
+        (("-A", "--all-namespaces"), {"is_flag": True, "help": "all namespaces; the default"}),
+        (
+            ("-n", "--namespace"),
+            {"metavar": "NAME", "help": "show only nodes that run pods of this namespace"},
+        ),
+        (
+            ("-l", "--selector"),
+            {"metavar": "LABELS", "help": "show only nodes that have these labels"},
+        ),
+    ):
+        wrapped = click.option(*names, **options)(wrapped)
+    return wrapped
+
+
+def live_options(command: Command, *, several: bool = False) -> Command:
+    """Add the options of a command that needs a live cluster; *several*: allow several contexts.
 
     The command receives `overrides` instead of the options that replace parts of the kubeconfig.
     """
@@ -83,7 +148,7 @@ def live_options(command: Command) -> Command:
             FILE,
             "an EbbConfiguration in YAML; default: the one that runs in the cluster, or built-in",
         ),
-        (("--context",), "NAME", None, "context of the kubeconfig; default: its current context"),
+        (("--context",), "NAME", None, SEVERAL_CONTEXTS if several else CONTEXT),
         (
             ("--kubeconfig",),
             "FILE",
@@ -91,8 +156,10 @@ def live_options(command: Command) -> Command:
             "read a live cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster access)",
         ),
     ):
-        several = "as_groups" in names
-        option = click.option(*names, type=kind, metavar=metavar, multiple=several, help=help_text)
+        multiple = "as_groups" in names or (several and names == ("--context",))
+        option = click.option(
+            *names, type=kind, metavar=metavar, multiple=multiple, help=help_text
+        )
         wrapped = option(wrapped)
     return wrapped
 

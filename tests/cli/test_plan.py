@@ -3,6 +3,8 @@
 import gzip
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -12,6 +14,7 @@ from cli.__main__ import main
 from core.marks.wellknown import MARK_LABEL
 from tests.support.plan_cli import (
     ITEMS,
+    ROOT,
     A,
     B,
     C,
@@ -312,8 +315,8 @@ class TestPrices:
     ) -> None:
         assert main(["plan", *priced]) == 0
         assert (
-            "At the configured prices all nodes cost 1,200.6922; without the removable nodes they "
-            "cost 1,200.5961, which is 0.0961 less.\n"
+            "Savings: 70.15 of 876,505.31 a month (730 h), in the currency of `prices`. Without a "
+            f"price: 1 node, {B}.\n"
         ) in capsys.readouterr().out
 
     def test_json_has_cost_of_nodes(
@@ -328,7 +331,46 @@ class TestPrices:
     ) -> None:
         assert plan_of(capsys, "--from-file", path)["prices"] is None
         assert main(["plan", "--from-file", path]) == 0
-        assert "price" not in capsys.readouterr().out
+        out = capsys.readouterr().out
+        assert "Savings: unknown, because the configuration has no `prices`.\n" in out
+
+
+WITHOUT_SOLVER = """
+import sys
+sys.modules["highspy"] = None
+from cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+class TestBound:
+    def test_table_compares_plan_with_fewest_nodes(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["plan", "--from-file", path, "--bound"]) == 0
+        out = capsys.readouterr().out
+        assert (
+            "Bound: the plan keeps 3 of 4 nodes. Any placement needs at least 2; one on 2 was "
+            "found (the fewest). Both figures ignore pod affinity and anti-affinity, "
+        ) in out
+
+    def test_json_has_bound_only_on_request(
+        self, path: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert plan_of(capsys, "--from-file", path)["bound"] is None
+        found = plan_of(capsys, "--from-file", path, "--bound")["bound"]
+        assert found == {"nodes": 4, "planned": 3, "found": 2, "atLeast": 2}
+
+    def test_missing_solver_is_reported_in_one_line(self, path: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_SOLVER, "plan", "--from-file", path, "--bound"],
+            capture_output=True,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+        told = b"ebb: --bound: needs highspy: pip install 'kube-ebb[demo]'\n"
+        assert (done.returncode, without_warnings(done.stderr)) == (2, told)
 
 
 WHEN = """\

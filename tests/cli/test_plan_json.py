@@ -106,7 +106,9 @@ class TestJson:
             "pod": "shop/c1",
         }
         by = {"moves": None, "completion": 0, "turnover": 0, "staying": [bare]}
-        gone = {"node": C, "order": 1, "placements": placements, "emptiedBy": by}
+        unknown = dict.fromkeys(("price", "ageSeconds", "pool", "zone", "instanceType"))
+        gone = {"node": C, "order": 1, "pods": 1, "requested": 0.125, **unknown,
+                "placements": placements, "emptiedBy": by}  # fmt: skip
         assert plan["removals"] == [gone]
         assert plan["after"]["nodes"] == 2
         assert plan["after"]["requests"] == plan["before"]["requests"]

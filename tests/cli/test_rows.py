@@ -3,10 +3,12 @@
 import csv
 import io
 import re
+from collections.abc import Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import orjson
 import pytest
 
 from cli.__main__ import main
@@ -50,10 +52,10 @@ ITEMS = [
 ]
 
 
-def made(folder: Path) -> list[str]:
+def made(folder: Path, items: Iterable[Json] = ITEMS) -> list[str]:
     """Write the input of the commands; return the options that name it."""
     file, config = folder / "dump.json", folder / "ebb.yaml"
-    file.write_bytes(dump(*ITEMS))
+    file.write_bytes(dump(*items))
     config.write_text(CONFIG)
     return ["--from-file", str(file), "--config", str(config)]
 
@@ -143,6 +145,33 @@ class TestSelector:
     ) -> None:
         found = {row["node"] for row in rows(*given, "-l", text)}
         assert found == {NAMES[number] for number in numbers}
+
+    @pytest.mark.parametrize(
+        ("options", "numbers"),
+        [
+            (["-n", "shop"], [0, 1, 2]),
+            (["-n", "other"], [3]),
+            (["-n", "other", "-A"], [0, 1, 2, 3]),
+            (["-n", "shop", "-l", "tier=spot"], [0, 1]),
+            (["-n", "none"], []),
+        ],
+    )
+    def test_only_nodes_with_pods_of_namespace_are_shown(
+        self, tmp_path: Path, options: list[str], numbers: list[int]
+    ) -> None:
+        daemon = pod("e1", NAMES[2])
+        daemon["metadata"] = {
+            "namespace": "other",
+            "name": "e1",
+            "ownerReferences": [{"kind": "DaemonSet", "name": "e", "controller": True}],
+        }
+        moved = {**ITEMS[-1], "metadata": {"name": "d1", "namespace": "other"}}
+        given = made(tmp_path, [*ITEMS[:-1], moved, daemon])
+        names = {NAMES[number] for number in numbers}
+        assert {row["node"] for row in rows(*given, *options)} == names
+        status = orjson.loads(run("status", *given, *options, "-o", "json")[1])
+        assert status["counts"]["nodes"] == status["headline"]["nodes"] == len(numbers)
+        assert set(status["removable"]) <= names
 
     @pytest.mark.parametrize("text", ["a b", "=a", "a in b", "a=(b)", "a,,b", "!"])
     def test_invalid_selector_is_rejected(self, text: str) -> None:

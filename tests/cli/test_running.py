@@ -18,7 +18,9 @@ from controller.leader_report import (
     LeaderFacts,
     Move,
     PeakDemand,
+    PendingPods,
     Report,
+    Savings,
     SkippedNode,
     Unknown,
 )
@@ -52,6 +54,10 @@ FACTS = LeaderFacts(
         for name, written in (("n0", True), ("n1", False))
     ],
     not_yet_known=[Unknown(setting="unneededTime", until_seconds=NOW)],
+    savings=Savings(expected_node_seconds=9000, expected_cost=5, estimated_node_seconds=3600,
+                    estimated_cost=0),
+    pending=[PendingPods(cause="mark", pods=2, pod_seconds=1200),
+             PendingPods(cause="other", pods=0, pod_seconds=0)],
 )  # fmt: skip
 
 
@@ -203,6 +209,9 @@ class TestReport:
             "(cooldown.delayAfterAdd)",
             "its mark could not be written",
             "for how long nodes have been candidates (unneededTime): complete in ",
+            "2.5 node-hours, 5.00 in the currency of `prices`, if removable nodes were gone",
+            "1.0 node-hours, of nodes that autoscalers have removed",
+            "because of marks 1,200 pod-seconds (now 2 pods), other 0 pod-seconds (now 0 pods)",
             "shop/web",
             "DrainMarked (only reported)",
         ):

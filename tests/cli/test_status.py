@@ -298,3 +298,13 @@ def test_terminating_pod_is_not_overdue_at_time_of_dump(long_ago: str) -> None:
     said = ebb("explain", "pod", "shop/going", "--from-file", long_ago).stdout.decode()
     assert "pod-terminating" in said
     assert "pod-long-terminating" not in said
+
+
+def test_pending_pods_are_those_of_namespace(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = []
+    for options in ([], ["-n", "shop"], ["-n", "other"]):
+        assert main(["status", "-o", "json", "--from-file", path, *options]) == 0
+        counts.append(orjson.loads(capsys.readouterr().out)["pendingPods"]["all"])
+    assert counts[0] == counts[1] > counts[2] == 0

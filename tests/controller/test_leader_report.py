@@ -1,5 +1,6 @@
 """The leader's report: what it contains, and how it is served on a real socket."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,8 +10,10 @@ import orjson
 import pytest
 
 from controller.decisions import DECISIONS_MAX, REASON_CHARACTERS_MAX, DecisionLog
-from controller.leader_report import PATH, LeaderFacts, Report, facts_of
+from controller.leader_report import PATH, LeaderFacts, Report, facts_of, with_account
 from controller.report_server import CACHE_SECONDS, HOST, LIMITS, ReportServer
+from core.accounts.account import Account
+from core.accounts.pending import Cause, PendingAccount
 from core.config.document import parse
 from core.config.settings import API_VERSION, KIND, Config
 from core.edge import http
@@ -102,6 +105,24 @@ class TestFacts:
     def test_facts_are_empty_before_first_reconciliation(self) -> None:
         found = facts(None, stale_because="nodes are unknown")
         assert found == LeaderFacts(stale_because="nodes are unknown")
+
+    def test_account_of_leader_is_reported(self) -> None:
+        first = reconciled()
+        second = reconciled(last=first)
+        account = Account().observe(first).observe(second)
+        found = with_account(facts(second, NOW + 60), account)
+        assert found.savings is not None
+        nodes = len(first.plan.removals)
+        assert found.savings.expected_node_seconds == 60 * nodes
+        assert found.savings.estimated_node_seconds == 0
+        assert [one.cause for one in found.pending] == ["mark", "room", "other"]
+
+    def test_pending_pods_are_reported_by_cause(self) -> None:
+        account = Account(
+            pending=PendingAccount(Counter({Cause.ROOM: 2}), Counter({Cause.ROOM: 90}))
+        )
+        found = with_account(LeaderFacts(), account)
+        assert [(one.pods, one.pod_seconds) for one in found.pending] == [(0, 0), (2, 90), (0, 0)]
 
     def test_moves_name_deployment_and_step(self) -> None:
         record = MoveRecord(

@@ -81,8 +81,8 @@ def plan_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
 
 
 def without_source(plan: Json) -> Json:
-    """Return a plan without its time, and without the files that it was made from."""
-    left_out = {"source", "configuration", "time"}
+    """Return a plan without its times, and without the files that it was made from."""
+    left_out = {"source", "configuration", "time", "headline"}
     return {name: one for name, one in plan.items() if name not in left_out}
 
 

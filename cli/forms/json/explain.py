@@ -7,7 +7,7 @@ from cli.answers import NodeExplained, PodExplained
 from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.json import leader
-from cli.forms.json.plan import DIGITS
+from cli.forms.json.numbers import DIGITS
 from cli.input.mark_status import MarkStatus
 from core.capacity.reaches import Reach
 from core.config.settings import API_VERSION
@@ -26,7 +26,7 @@ def node(explained: NodeExplained) -> dict[str, Any]:
         "node": answer.node.name,
         "verdict": verdict(answer),
         "mark": mark(status),
-        **({"rule": answer.policy_text} if answer.policy_text else {}),
+        "rule": answer.policy_text or None,
         "rank": {"price": float(answer.price), "requested": round(float(answer.share), DIGITS)},
         "pods": {
             "all": len(answer.pods),

@@ -12,14 +12,15 @@ from core.edge.kube.target import Target
 UNITS: Final = {
     "cpu": "millicores",
     "memory": "bytes",
-    "price": "unit of the configuration",
+    "price": "currency of `prices` for an hour",
+    "cost": "currency of `prices`",
     "time": "Unix seconds",
 }
 """Unit of each quantity in a document."""
 
 
 def origin(cluster_input: ClusterInput, now_seconds: int) -> dict[str, Any]:
-    """Return units, time and sources of the answer, and what could not be read."""
+    """Return units, time and sources of the answer, and failed reads."""
     config_from = cluster_input.config_from
     return {
         "units": UNITS,
@@ -41,7 +42,7 @@ def running(cluster_input: ClusterInput) -> dict[str, Any]:
 
 
 def about_node(facts: LeaderFacts | None, node: str) -> dict[str, Any] | None:
-    """Return what the leader knows about one node; None if that could not be read."""
+    """Return the facts of the leader about one node; None if they could not be read."""
     if facts is None:
         return None
     found = {

@@ -1,12 +1,16 @@
 """The plan as JSON."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cli.answers import Money, Planned
+from cli.answers import Planned
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
+from cli.explain.headline import Cost
 from cli.forms.json import leader
+from cli.forms.json.headline import devices, headline
+from cli.forms.json.numbers import DIGITS
+from cli.nodes import NodeRow
 from cli.terminal import printable
 from core.capacity.usable import Amount, Share, Totals, Usability
 from core.config.settings import API_VERSION
@@ -15,8 +19,8 @@ from core.engine.plan import DeviceSums, Plan, ReachSums
 from core.model.reason import Blocker
 from core.policies.all import POLICIES
 
-DIGITS: Final = 6
-"""Decimal places of fractions."""
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
 
 NODES_LISTED: Final = 20
 """Nodes listed in one warning."""
@@ -24,23 +28,26 @@ NODES_LISTED: Final = 20
 
 def document(answer: Planned) -> dict[str, Any]:
     """Return the plan as a JSON document."""
-    plan = answer.plan
+    plan, rows = answer.plan, {row.name: row for row in answer.rows}
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
         "mode": "offline",
         **leader.origin(answer.cluster_input, answer.now_seconds),
+        "headline": headline(answer.headline),
         "policy": plan.policy,
         **_rule(answer),
         "usability": _derived(plan),
         "before": totals(plan.before),
         "after": totals(plan.after),
+        "devices": devices(answer.headline),
         "reaches": reaches(plan),
         "pending": [{"pod": one.pod, "node": one.node} for one in plan.pending],
         "removals": [
             {
                 "node": removal.node,
                 "order": removal.order,
+                **_facts(rows[removal.node]),
                 "placements": [{"pod": p.pod, "node": p.node} for p in removal.placements],
                 "emptiedBy": _emptying(answer.emptying[removal.node]),
             }
@@ -53,8 +60,31 @@ def document(answer: Planned) -> dict[str, Any]:
         "markedInfeasible": list(plan.marked_infeasible),
         "buffers": buffers(plan),
         "warnings": warnings(answer.caveats),
-        "prices": _money(answer.money) if answer.money else None,
+        "prices": _cost(answer.headline.cost) if answer.headline.cost else None,
         "nothingBegins": refused(answer.refused),
+        "bound": _bound(answer.needed) if answer.needed else None,
+    }
+
+
+def _bound(needed: "NodesNeeded") -> dict[str, int]:
+    return {
+        "nodes": needed.nodes,
+        "planned": needed.planned,
+        "found": needed.found,
+        "atLeast": needed.at_least,
+    }
+
+
+def _facts(row: NodeRow) -> dict[str, Any]:
+    """Return the facts of a node that -o wide shows too."""
+    return {
+        "pods": row.pods,
+        "requested": round(float(row.requested), DIGITS),
+        "price": None if row.price is None else round(float(row.price), DIGITS),
+        "ageSeconds": row.age_seconds,
+        "pool": row.pool or None,
+        "zone": row.zone or None,
+        "instanceType": row.instance_type or None,
     }
 
 
@@ -90,7 +120,7 @@ def _rule(answer: Planned) -> dict[str, Any]:
     """Return the thresholds if the policy uses them, else the metrics of the policy."""
     plan = answer.plan
     if POLICIES[plan.policy].thresholds:
-        return {"thresholds": _limits(answer.config.thresholds)}
+        return {"thresholds": _limits(answer.config.thresholds), "metrics": []}
     metrics = [
         {"name": one.gauge, "labels": list(one.labels), "value": round(float(one.value), DIGITS)}
         for one in plan.figures
@@ -98,11 +128,11 @@ def _rule(answer: Planned) -> dict[str, Any]:
     return {"thresholds": None, "metrics": metrics}
 
 
-def _money(money: Money) -> dict[str, float]:
+def _cost(cost: Cost) -> dict[str, float]:
     return {
-        "before": round(float(money.before), DIGITS),
-        "after": round(float(money.after), DIGITS),
-        "removed": round(float(money.removed), DIGITS),
+        "before": round(float(cost.before), DIGITS),
+        "after": round(float(cost.after), DIGITS),
+        "removed": round(float(cost.removed), DIGITS),
     }
 
 
@@ -177,9 +207,8 @@ def _usability(usability: Usability | None) -> dict[str, Any] | None:
     }
 
 
-def _reason(blocker: Blocker) -> dict[str, str]:
-    reason = {"code": blocker.code, "message": blocker.message}
-    return reason if blocker.pod is None else {**reason, "pod": blocker.pod}
+def _reason(blocker: Blocker) -> dict[str, str | None]:
+    return {"code": blocker.code, "message": blocker.message, "pod": blocker.pod}
 
 
 def warnings(caveats: Sequence[Caveat]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from cli.forms.json import explain, leader
 from cli.forms.json import plan as plan_json
+from cli.forms.json.headline import devices, headline
 from cli.input.overview import ClusterStatus
 from cli.terminal import printable
 from core.config.settings import API_VERSION
@@ -17,9 +18,11 @@ def document(status: ClusterStatus) -> dict[str, Any]:
         "kind": "Status",
         **leader.origin(cluster_input, status.now_seconds),
         **leader.running(cluster_input),
+        "headline": headline(status.headline),
         "counts": {field: count for field, _, count in status.counts},
         "before": plan_json.totals(plan.before),
         "after": plan_json.totals(plan.after),
+        "devices": devices(status.headline),
         "reaches": plan_json.reaches(plan),
         "buffers": plan_json.buffers(plan),
         "published": [

@@ -17,6 +17,9 @@ from cli.input.overview import ClusterStatus
 from cli.terminal import Table, render, say
 from core.config.schema import allowed, settings
 
+part = status.row
+several = status.several
+
 
 def text(answer: Answer) -> str:
     """Return an answer for standard output: with color for a terminal, without for a pipe."""

@@ -1,4 +1,4 @@
-"""What only the leader knows, as text: rate limits in force, moves, decisions."""
+"""Write the facts that only the leader knows, as text: rate limits, moves, decisions, savings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -7,7 +7,7 @@ from rich.console import Console
 
 from cli.terminal import Table, say
 from controller.leader_report import Decision, LeaderFacts, Report
-from core.model.humanize import age, plural
+from core.model.humanize import HOUR, age, plural
 from core.model.quantity import format_bytes, format_millis
 
 ROWS_SHOWN: Final = 10
@@ -20,6 +20,9 @@ NOT_YET_KNOWN: Final[Mapping[str, str]] = {
     "reserve.lookback": "how many pods to expect",
 }
 """Description of the fact whose time span a setting defines."""
+
+CAUSES: Final[Mapping[str, str]] = {"mark": "because of marks", "room": "for lack of room"}
+"""Description of a cause for which pods are Pending; other causes have none."""
 
 
 def write(report: Report, now_seconds: int, out: Console) -> None:
@@ -48,7 +51,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
 
 
 def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Console) -> None:
-    """Write what the leader knows about one node."""
+    """Write the facts of the leader about one node."""
     rows = [
         ("delay", f"unneededTime ends in {_left(one.until_seconds, now_seconds)}")
         for one in facts.delays
@@ -81,6 +84,7 @@ def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
         ends = [_left(one.until_seconds, now_seconds) for one in (delays[0], delays[-1])]
         when = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
         yield "delays", f"unneededTime of {nodes} ends in {when}"
+    yield from _account(facts)
     yield from _limits(facts, now_seconds)
     for skipped in facts.skipped_nodes[:ROWS_SHOWN]:
         wait = _left(skipped.until_seconds, now_seconds)
@@ -91,8 +95,29 @@ def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
         yield "not yet known", f"{about} ({unknown.setting}): complete in {wait}".lstrip()
 
 
+def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+    """Yield the figures that the leader has counted since its process started."""
+    if (saved := facts.savings) is not None:
+        expected = _saved(saved.expected_node_seconds, saved.expected_cost)
+        yield "savings expected", f"{expected}, if removable nodes were gone at once"
+        estimated = _saved(saved.estimated_node_seconds, saved.estimated_cost)
+        yield "savings estimated", f"{estimated}, of nodes that autoscalers have removed"
+    if facts.pending:
+        causes = (
+            f"{CAUSES.get(one.cause, one.cause)} {one.pod_seconds:,} pod-seconds (now "
+            f"{plural(one.pods, 'pod')})"
+            for one in facts.pending
+        )
+        yield "Pending so far", ", ".join(causes)
+
+
+def _saved(node_seconds: int, cost: float) -> str:
+    hours = f"{node_seconds / HOUR:,.1f} node-hours"
+    return f"{hours}, {cost:,.2f} in the currency of `prices`" if cost else hours
+
+
 def _limits(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
-    """Yield what delays the marks of all nodes, or of the nodes of a reach."""
+    """Yield the limits that delay the marks of all nodes, or of the nodes of a reach."""
     for cooldown in facts.cooldowns:
         wait = _left(cooldown.until_seconds, now_seconds)
         yield "cooldown", f"no new marks for {wait} ({cooldown.setting})"

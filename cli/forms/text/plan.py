@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from itertools import takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from cli.answers import Money, Planned
+from cli.answers import Planned
 from cli.explain.emptying import Emptying
-from cli.forms.text import buffers, reaches
+from cli.explain.headline import DeviceChange
+from cli.forms.text import buffers, headline, reaches
 from cli.terminal import Table, say
 from core.capacity.sums import limit_text
 from core.engine.plan import Plan, Removal, UnremovableNode
@@ -20,6 +20,9 @@ from core.model.reason import Blocker
 from core.policies.all import POLICIES
 from core.policies.policy import PolicyMetric
 
+if TYPE_CHECKING:  # slow to import
+    from sim.fewest_nodes import NodesNeeded
+
 TARGETS_SHOWN: Final = 3
 NONE: Final = "-"
 
@@ -27,9 +30,13 @@ NONE: Final = "-"
 def write(answer: Planned, out: Console) -> None:
     """Write the plan."""
     plan = answer.plan
+    headline.write(answer.headline, answer.cluster_input.running, answer.now_seconds, out)
+    if answer.needed is not None:
+        say(out, _bound(answer.needed))
+    say(out, "")
     if answer.cluster_input.target is not None:
         say(out, Table("", "", rows=answer.cluster_input.origin, left=(0, 1)), "")
-    say(out, summary(plan))
+    say(out, summary(plan, answer.headline.devices))
     say(out, "")
     if plan.reaches:
         reaches.write(plan.reaches, out)
@@ -40,18 +47,29 @@ def write(answer: Planned, out: Console) -> None:
         say(out, f"Placed first, because they are Pending or on a leaving node: {pods}.")
     if plan.marked_infeasible:
         say(out, f"Marked, but no longer removable: {', '.join(plan.marked_infeasible)}")
-    if answer.money:
-        say(out, _prices(answer.money))
     for blocker in answer.refused:
         say(out, refusal(blocker))
     if metrics := _metrics_per_object(plan):
         say(out, "", metrics)
+    say(out, *headline.groups(answer.rows, priced=answer.headline.cost is not None))
     say(out, "", _removals(answer, out.width) if plan.removals else "No node is removable.")
     for line in _legend(answer):
         say(out, line)
     if plan.kept:
         say(out, "", _unremovable(plan.kept))
     buffers.write(plan.buffers, out)
+
+
+def _bound(needed: "NodesNeeded") -> str:
+    """Return how far the plan is from the fewest nodes that the pods need."""
+    from sim.fewest_nodes import IGNORED  # noqa: PLC0415 slow to import
+
+    quality = "the fewest" if needed.found == needed.at_least else "perhaps not the fewest"
+    return (
+        f"Bound: the plan keeps {needed.planned:,} of {plural(needed.nodes, 'node')}. Any "
+        f"placement needs at least {needed.at_least:,}; one on {needed.found:,} was found "
+        f"({quality}). Both figures ignore {IGNORED}."
+    )
 
 
 def refusal(blocker: Blocker) -> str:
@@ -97,19 +115,7 @@ def _value(one: PolicyMetric) -> str:
     return f"{float(one.value):.4g}"
 
 
-def _prices(money: Money) -> str:
-    before, after, less = map(_price, (money.before, money.after, money.removed))
-    return (
-        f"At the configured prices all nodes cost {before}; without the removable nodes they cost "
-        f"{after}, which is {less} less."
-    )
-
-
-def _price(amount: Fraction) -> str:
-    return f"{float(amount):,.4f}".rstrip("0").rstrip(".")
-
-
-def summary(plan: Plan) -> Table:
+def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
     """Return a table with the totals before and after the plan."""
     both = plan.before, plan.after
     rows = [("nodes", *(str(totals.nodes) for totals in both))]
@@ -122,6 +128,9 @@ def summary(plan: Plan) -> Table:
             rows.append((f"{name} {field}{unit}", *cells))
         shares = (reaches.used(totals, number) for totals in both)
         rows.append((f"{name} requests / usable", *shares))
+    for one in devices:
+        rows.append((f"{one.resource} capacity", *map(str, one.capacity)))
+        rows.append((f"{one.resource} requests", *map(str, one.requested)))
     return Table("nodes that pods can use", "before", "after", rows=rows)
 
 
@@ -133,7 +142,8 @@ def _cores(cpu_millis: int) -> str:
 def _removals(answer: Planned, width: int) -> Table:
     """Return the table of removals; target nodes move below the row if names are too wide."""
     headings = "order", "removable node", "pods"
-    removal_rows = [((str(one.order), one.node, str(len(one.placements))),
+    nodes = {row.name: row for row in answer.rows}
+    removal_rows = [((str(one.order), one.node, str(nodes[one.node].pods)),
                      _emptied_by(answer.emptying[one.node]), list(_targets(one)))
                      for one in answer.plan.removals]  # fmt: skip
     rows = [(*cells, by, _joined(f"{to} ({pods})" if pods else to for to, pods in targets))
@@ -152,7 +162,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _emptied_by(one: Emptying) -> str:
-    """Return what would empty a node, or the most frequent reason why nothing will."""
+    """Return how a node becomes empty, or the most frequent reason why it does not."""
     if one.staying:
         code, count = Counter(blocker.code for blocker in one.staying).most_common(1)[0]
         return f"nothing: {code} ({count})"
@@ -161,8 +171,11 @@ def _emptied_by(one: Emptying) -> str:
 
 
 def _legend(answer: Planned) -> Iterator[str]:
-    """Explain what empties nodes, as far as it occurs in the table."""
+    """Explain the words of the column `emptied by` that occur in the table."""
     found = answer.emptying.values()
+    own = {row.name: row.pods for row in answer.rows}
+    if any(len(one.placements) > own[one.node] for one in answer.plan.removals):
+        yield "Pods that earlier removals place on a node would move from it too."
     if any(one.moves for one in found):
         yield "moves: surge moves replace the pods."
     if any(one.completing for one in found):

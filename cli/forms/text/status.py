@@ -1,29 +1,39 @@
 """The status as text, the most important facts first."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
 
+from cli.answers import ClusterPart
 from cli.explain.reasons import REASONS
-from cli.forms.text import buffers, leader, reaches
+from cli.forms.text import buffers, headline, leader, reaches
 from cli.forms.text.plan import summary
 from cli.input.cluster_input import Leader
 from cli.input.mark_status import MarkStatus
 from cli.input.overview import ClusterStatus
-from cli.terminal import Table, say
+from cli.terminal import Table, fitting, render, say
 from core.model.humanize import age, duration
 
 MARKS_SHOWN: Final = 20
+NONE: Final = "-"
+SEVERAL: Final = (
+    "context", "version", "mode", "nodes", "removable", "marked", "saves a month", "problem",
+)  # fmt: skip
+"""Columns of the table of several clusters."""
+DROPPED_FIRST: Final = ("version", "mode", "marked", "nodes")
+"""Columns that are left out of a table wider than the terminal, in this order."""
 ALWAYS: Final = ("nodes", "removableNow", "marked", "leaving")
 """Fields of counts that are shown even if they are 0."""
 
 
 def write(status: ClusterStatus, out: Console) -> None:
     """Write the status."""
-    say(out, _head(status))
+    headline.write(status.headline, status.cluster_input.running, status.now_seconds, out)
+    say(out, "", _head(status))
     say(out, "")
     say(out, _counts(status))
-    say(out, "", summary(status.plan))
+    say(out, "", summary(status.plan, status.headline.devices))
     if status.plan.reaches:
         say(out, "")
         reaches.write(status.plan.reaches, out)
@@ -112,3 +122,42 @@ def _deadline(one: MarkStatus, now_seconds: int) -> str:
 def _reasons(status: ClusterStatus) -> Table:
     rows = ((code, f"{count:,}", REASONS[code].meaning) for code, count in status.reasons)
     return Table("not removable because", "nodes", "meaning", rows=rows, left=(0, 2))
+
+
+def row(status: ClusterStatus) -> tuple[str, ...]:
+    """Return the row of one of several clusters, without its context."""
+    running, cost = status.cluster_input.running, status.headline.cost
+    report = running.report if running else None
+    saved = headline.money(cost.saved_per_month) if cost else NONE
+    problems = status.problems
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return (
+        (report.version if report else "") or NONE,
+        status.headline.mode.value,
+        f"{status.nodes:,}",
+        f"{status.headline.removable:,}",
+        f"{len(status.marked):,}",
+        saved,
+        f"{problems[0]}{more}" if problems else NONE,
+    )
+
+
+def several(parts: Sequence[ClusterPart]) -> str:
+    """Return a table with a row for each cluster."""
+    return render(lambda out: say(out, *table_of_several(parts, out.width)))
+
+
+def table_of_several(parts: Sequence[ClusterPart], width: int) -> Iterator[Table | str]:
+    """Yield a table with a row for each cluster; without an answer the row has the error."""
+    unread = [NONE] * (len(SEVERAL) - 2)
+    rows = [
+        dict(zip(SEVERAL, (one.context, *(one.part or (*unread, one.error))), strict=True))
+        for one in parts
+    ]
+    numbers = frozenset(("nodes", "removable", "marked", "saves a month"))
+    table, left_out = fitting(
+        SEVERAL, rows, numbers=numbers, dropped_first=DROPPED_FIRST, width=width
+    )
+    yield table
+    if left_out:
+        yield f"The terminal is too narrow for: {', '.join(left_out)}; -o json has all facts."

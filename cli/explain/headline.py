@@ -1,0 +1,170 @@
+"""Summarize a plan: removable nodes, savings, marks that are due now, and late nodes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from cli.explain.emptying import Emptying
+from cli.explain.marking import Marking, marking
+from cli.nodes import NodeRow
+from core.config.prices import HOURS_A_MONTH
+from core.config.settings import Config, Mode
+from core.engine.plan import Plan
+from core.engine.snapshot import ClusterSnapshot
+from core.model.reason import Blocker
+from core.model.resources import Resources
+
+if TYPE_CHECKING:  # only a live cluster has a leader
+    from controller.leader_report import LeaderFacts
+
+
+class Cost(NamedTuple):
+    """Cost of nodes for an hour, in the currency of `prices`."""
+
+    before: Fraction
+    """Cost of all nodes."""
+    removed: Fraction
+    """Cost of the removable nodes."""
+    unpriced: tuple[str, ...]
+    """Nodes that no entry of `prices` selects, removable ones first; each counts as 0."""
+
+    @property
+    def after(self) -> Fraction:
+        """Return the cost of the nodes that remain."""
+        return self.before - self.removed
+
+    @property
+    def saved_per_month(self) -> Fraction:
+        """Return the cost of the removable nodes for a month of 730 hours."""
+        return self.removed * HOURS_A_MONTH
+
+
+class Late(NamedTuple):
+    """A reason why pods of removable nodes rarely terminate."""
+
+    code: str
+    pods: int
+    example: str
+    """One of these pods, as namespace/name."""
+
+
+class DeviceChange(NamedTuple):
+    """Units of a device, such as nvidia.com/gpu, on the nodes that pods can use."""
+
+    resource: str
+    """Name of the extended resource."""
+    requested: tuple[int, int]
+    """Units requested before and after the plan."""
+    capacity: tuple[int, int]
+    """Units allocatable before and after the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The summary of a plan. Each number counts nodes of the plan."""
+
+    mode: Mode
+    nodes: int
+    removable: int
+    capacity: Resources
+    """Allocatable resources of the removable nodes."""
+    cost: Cost | None
+    """None if no prices are configured."""
+    marked: int
+    """Removable nodes that are marked already."""
+    marking: Marking
+    """The other removable nodes."""
+    leader_asked: bool
+    """False if the facts of the leader are unknown."""
+    empty: int
+    """Removable nodes that are empty already."""
+    by_themselves: int
+    """Removable nodes that become empty when their pods complete, or by rollouts and scale-ins."""
+    by_moves: int
+    """Removable nodes that become empty with the help of surge moves."""
+    late: int
+    """Removable nodes with pods that rarely terminate."""
+    late_because: tuple[Late, ...]
+    """Reasons of these pods, most pods first."""
+    devices: tuple[DeviceChange, ...]
+    """Devices that nodes offer, by name."""
+
+
+def headline(
+    snapshot: ClusterSnapshot,
+    plan: Plan,
+    rows: Sequence[NodeRow],
+    emptying: Mapping[str, Emptying],
+    facts: "LeaderFacts | None",
+    now_seconds: int,
+) -> Headline:
+    """Return the headline of a plan; *rows*: nodes to count, removable ones first, in order."""
+    if facts is not None and facts.reconciled_at_seconds is None:
+        facts = None  # before its first reconciliation, a leader knows no delays and cooldowns
+    removable = [row for row in rows if row.order is not None]
+    unmarked = [row.name for row in removable if not row.mark]
+    markable = frozenset(row.name for row in rows if not row.mark)
+    emptied = [emptying[row.name] for row in removable]
+    late = [one for one in emptied if one.staying]
+    in_time = [one for one in emptied if not one.staying and one.pods]
+    moved = sum(bool(one.moves) for one in in_time)
+    return Headline(
+        mode=snapshot.config.mode,
+        nodes=len(rows),
+        removable=len(removable),
+        capacity=Resources.total(row.node.allocatable for row in removable),
+        cost=_cost(snapshot.config, rows),
+        marked=len(removable) - len(unmarked),
+        marking=marking(snapshot, markable, unmarked, facts, now_seconds),
+        leader_asked=facts is not None,
+        empty=sum(not one.pods for one in emptied),
+        by_themselves=len(in_time) - moved,
+        by_moves=moved,
+        late=len(late),
+        late_because=_late_because(blocker for one in late for blocker in one.staying),
+        devices=tuple(_devices(snapshot, plan)),
+    )
+
+
+def _cost(config: Config, rows: Sequence[NodeRow]) -> Cost | None:
+    if not config.prices:
+        return None
+    nothing = Fraction()
+    return Cost(
+        before=sum((row.price or nothing for row in rows), nothing),
+        removed=sum((row.price or nothing for row in rows if row.order is not None), nothing),
+        unpriced=tuple(row.name for row in rows if row.price is None),
+    )
+
+
+def _late_because(blockers: Iterable[Blocker]) -> tuple[Late, ...]:
+    pods: dict[str, list[str]] = {}
+    for blocker in blockers:
+        pods.setdefault(blocker.code, []).append(blocker.pod or "")
+    found = (Late(code, len(keys), min(keys)) for code, keys in pods.items())
+    return tuple(sorted(found, key=lambda one: (-one.pods, one.code)))
+
+
+def _devices(snapshot: ClusterSnapshot, plan: Plan) -> Iterable[DeviceChange]:
+    """Yield the devices of the nodes that pods can use, as the totals of the plan count them."""
+    usable = [
+        node
+        for node in snapshot.cluster.nodes
+        if snapshot.reaches_node(node.name) and node.name not in snapshot.unschedulable_nodes
+    ]
+    names, removed = {node.name for node in usable}, {one.node for one in plan.removals}
+    pending = {placement.pod for placement in plan.pending}
+    counted = [pod for pod in snapshot.cluster.pods if pod.node in names or pod.key in pending]
+    gone = (pod for pod in counted if pod.stays_with_node and pod.node in removed)
+    capacity = Resources.total(node.allocatable for node in usable).devices
+    freed = Resources.total(node.allocatable for node in usable if node.name in removed).devices
+    requested = Resources.total(pod.requests for pod in counted).devices
+    ended = Resources.total(pod.requests for pod in gone).devices
+    for name, units in sorted(capacity.items()):
+        asked = requested.get(name, 0)
+        yield DeviceChange(
+            name,
+            (asked, asked - ended.get(name, 0)),
+            (units, units - freed.get(name, 0)),
+        )

@@ -1,0 +1,146 @@
+"""Find the removable nodes that Ebb would mark now, and the limits that delay the others."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from core.capacity.usable import Amount
+from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits
+from core.engine.limits import BUDGET_WINDOW, BUDGETS, RATE_LIMITS, SPACING
+from core.engine.planner import DELAY
+from core.engine.reconcile import make_plan
+from core.engine.snapshot import ClusterSnapshot
+from core.model.now import Now
+from core.model.reason import Blocker
+from core.policies.cluster_threshold import PEAK_DEMAND
+
+if TYPE_CHECKING:  # only a live cluster has a leader
+    from controller.leader_report import LeaderFacts
+
+LIMITS: Final = frozenset(
+    (DELAY, PEAK_DEMAND, *(reason for rules in (RATE_LIMITS, BUDGETS)
+                    for reason, _ in (*rules.of_node, *rules.of_scope)))
+)  # fmt: skip
+"""Reasons that delay marks; all of them end with time or when marked nodes are gone."""
+
+
+class Wait(NamedTuple):
+    """A reason why removable nodes are not marked now."""
+
+    code: str
+    nodes: int
+    """Number of removable nodes with this reason; a node with several counts in each."""
+    until: int | None
+    """Unix second at which the reason has ended for all of these nodes; None if unknown. A reason
+    that marks which are due now will cause has ended for the first of the nodes then."""
+
+
+class Marking(NamedTuple):
+    """The unmarked removable nodes: to be marked now, or waiting."""
+
+    now: tuple[str, ...] = ()
+    """Nodes that the next reconciliation would mark, in this order. If limits block a removable
+    node, another one may be removable instead."""
+    waiting: tuple[str, ...] = ()
+    """The other removable nodes, in the order of the plan."""
+    waits: tuple[Wait, ...] = ()
+    """Reasons why these nodes wait, most nodes first."""
+
+
+def marking(
+    snapshot: ClusterSnapshot,
+    unmarked: Collection[str],
+    removable: Sequence[str],
+    facts: "LeaderFacts | None",
+    now_seconds: int,
+) -> Marking:
+    """Return which of the *unmarked* nodes a reconciliation would mark now.
+
+    *removable*: those of them that the plan without rate limits removes. With the facts of the
+    leader, the answer is that of the leader. Without them, it is that of a new leader, except that
+    `unneededTime` counts as passed.
+    """
+    if not removable:
+        return Marking()
+    ends = _Ends.of(snapshot, facts, now_seconds)
+    due = frozenset(node.name for node in snapshot.cluster.nodes if node.name not in ends.delays)
+    limits = _limits(snapshot, facts, Now(now_seconds))
+    found = make_plan(snapshot, due=due, limits=limits)
+    marked = tuple(one.node for one in found.removals if one.node in unmarked)
+    waiting = tuple(name for name in removable if name not in set(marked))
+    blockers = {one.node: one.blockers for one in found.kept}
+    waits = _waits({name: blockers[name] for name in waiting}, ends)
+    return Marking(marked, waiting, waits)
+
+
+class _Ends(NamedTuple):
+    """Ends that the reasons of a plan do not contain, unix seconds."""
+
+    delays: Mapping[str, int]
+    """End of the unneeded time by node."""
+    others: Mapping[str, int | None]
+    """Earliest end by reason code."""
+
+    @staticmethod
+    def of(snapshot: ClusterSnapshot, facts: "LeaderFacts | None", now_seconds: int) -> "_Ends":
+        budgets = snapshot.config.budgets
+        peaks = facts.peaks if facts else ()
+        return _Ends(
+            {one.node: one.until_seconds for one in facts.delays} if facts else {},
+            {
+                # The marks that are due now cause these two.
+                SPACING.code: now_seconds + budgets.mark_interval_seconds,
+                BUDGET_WINDOW.code: now_seconds + budgets.window_seconds,
+                PEAK_DEMAND.code: max((one.until_seconds for one in peaks), default=None),
+            },
+        )
+
+    def end(self, node: str, blocker: Blocker) -> int | None:
+        """Return when a reason ends, or None if that is unknown."""
+        if blocker.until is not None:
+            return blocker.until
+        return self.delays.get(node) if blocker.reason is DELAY else self.others.get(blocker.code)
+
+
+def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[Wait, ...]:
+    found: dict[str, list[int | None]] = {}
+    for node, every in blockers.items():
+        # After the marks that are due now, other reasons may apply too. They would not without
+        # the limit for which the node waits.
+        limiting = [one for one in every if one.reason in LIMITS]
+        for code, until in {one.code: ends.end(node, one) for one in limiting or every}.items():
+            found.setdefault(code, []).append(until)
+    waits = (Wait(code, len(every), _last(every)) for code, every in found.items())
+    return tuple(sorted(waits, key=lambda one: (-one.nodes, one.code)))
+
+
+def _last(ends: Sequence[int | None]) -> int | None:
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None
+
+
+def _limits(snapshot: ClusterSnapshot, facts: "LeaderFacts | None", now: Now) -> RateLimits:
+    """Return the rate limits of a new leader, corrected by the facts of the present one.
+
+    Marks of nodes that have left are not among the facts, so they do not count for
+    `budgets.window`.
+    """
+    limits = rate_limits(observe(LeaderState(), snapshot, now), snapshot, now)
+    if facts is None:
+        return limits
+    keys = {reach.name: reach.key for reach in snapshot.reaches.all}
+    cooldowns = {
+        one.setting: one.until_seconds for one in facts.cooldowns if now.before(one.until_seconds)
+    }
+    return replace(
+        limits,
+        cooling_until=cooldowns.get("cooldown.delayAfterAdd"),
+        pending_until=cooldowns.get("cooldown.delayAfterPending"),
+        mark_interval_until=cooldowns.get("markInterval"),
+        failed_writes={one.node: one.until_seconds for one in facts.skipped_nodes},
+        peak_excess={
+            keys[one.reach]: Amount(one.cpu_millis, one.memory_bytes)
+            for one in facts.peaks
+            if one.reach in keys
+        },
+    )

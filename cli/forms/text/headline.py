@@ -1,0 +1,119 @@
+"""The headline of a plan as sentences, and its sums by pool and zone."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Final
+
+from rich.console import Console
+
+from cli.explain.headline import Cost, Headline
+from cli.explain.marking import Wait
+from cli.input.cluster_input import Running
+from cli.nodes import NodeRow
+from cli.terminal import Table, say
+from core.config.prices import HOURS_A_MONTH
+from core.config.settings import Mode
+from core.model.humanize import age, first, plural
+from core.model.quantity import format_bytes
+
+NAMES_SHOWN: Final = 3
+REASONS_SHOWN: Final = 4
+GROUPS_SHOWN: Final = 12
+NONE: Final = "-"
+
+
+def write(one: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
+    """Write the headline; *running*: None for a dump."""
+    for line in _lines(one, now_seconds):
+        say(out, line)
+    if running is not None and not running.leads(now_seconds):
+        say(out, "No replica of ebb-controller leads, so no node is marked until one does.")
+    elif running is not None and running.facts and (why := running.facts.stale_because):
+        say(out, f"The leader marks no node, because it cannot reconcile: {why}.")
+
+
+def _lines(one: Headline, now_seconds: int) -> Iterator[str]:
+    if not one.removable:
+        yield f"None of {plural(one.nodes, 'node')} can be removed."
+        return
+    devices = (f"{units:,} {name}" for name, units in sorted(one.capacity.devices.items()))
+    cores = f"{one.capacity.cpu_millis / 1000:,.1f} cores"
+    memory = f"{format_bytes(one.capacity.memory_bytes)} memory"
+    yield (
+        f"{one.removable:,} of {plural(one.nodes, 'node')} can be removed: "
+        f"{', '.join((cores, memory, *devices))}."
+    )
+    yield _savings(one.cost)
+    yield from _marks(one, now_seconds)
+    late = [f"{why.code} ({plural(why.pods, 'pod')}, such as {why.example})"
+            for why in one.late_because]  # fmt: skip
+    because = f", because of {first(late, REASONS_SHOWN)}" if late else ""
+    yield (
+        f"Empty already: {one.empty:,}. Emptied by completion and turnover: "
+        f"{one.by_themselves:,}; by surge moves: {one.by_moves:,}; late: {one.late:,}{because}."
+    )
+
+
+def _savings(cost: Cost | None) -> str:
+    if cost is None:
+        return "Savings: unknown, because the configuration has no `prices`."
+    saved, whole = map(money, (cost.saved_per_month, cost.before * HOURS_A_MONTH))
+    text = f"Savings: {saved} of {whole} a month ({HOURS_A_MONTH} h), in the currency of `prices`."
+    if not cost.unpriced:
+        return text
+    without = plural(len(cost.unpriced), "node")
+    return f"{text} Without a price: {without}, {first(cost.unpriced, NAMES_SHOWN)}."
+
+
+def _marks(one: Headline, now_seconds: int) -> Iterator[str]:
+    now, waiting, waits = one.marking
+    only = " (mode observe: only reported)" if one.mode is Mode.OBSERVE else ""
+    yield f"Marked: {one.marked:,}. To mark now: {len(now):,}{only}. Waiting: {len(waiting):,}."
+    if waits:
+        found = [_wait(wait, now_seconds) for wait in waits]
+        yield f"Waiting for: {first(found, REASONS_SHOWN)}."
+    if not one.leader_asked and one.marked < one.removable:
+        yield "Only the leader knows delays and peaks: unneededTime counts as passed here."
+
+
+def _wait(wait: Wait, now_seconds: int) -> str:
+    nodes = plural(wait.nodes, "node")
+    left = "" if wait.until is None else f", {age(wait.until - now_seconds)}"
+    return f"{wait.code} ({nodes}{left})"
+
+
+def money(amount: Fraction) -> str:
+    """Format an amount of money with two decimals, or more if it is small."""
+    return f"{float(amount):,.2f}" if amount >= 1 or not amount else f"{float(amount):.3g}"
+
+
+def groups(rows: Sequence[NodeRow], *, priced: bool) -> Iterator[Table | str]:
+    """Yield a table of pools and zones with removable nodes, if there is more than one of both."""
+    found: dict[tuple[str, str], list[NodeRow]] = {}
+    for row in rows:
+        found.setdefault((row.pool, row.zone), []).append(row)
+    shown = {
+        group: members
+        for group, members in sorted(found.items())
+        if any(row.order is not None for row in members)
+    }
+    if len(found) < 2 or not shown:
+        return
+    known = [number for number in (0, 1) if any(group[number] for group in found)]
+    names = [("pool", "zone")[number] for number in known]
+    table_rows = [
+        (*(group[number] or NONE for number in known), *_sums(members, priced=priced))
+        for group, members in shown.items()
+    ]
+    headings = *names, "nodes", "removable", *(("saves a month",) if priced else ())
+    yield ""
+    yield Table(*headings, rows=table_rows[:GROUPS_SHOWN], left=range(len(known)))
+    if len(shown) > GROUPS_SHOWN:
+        yield f"and {len(shown) - GROUPS_SHOWN:,} more; -o csv has every node"
+
+
+def _sums(members: Sequence[NodeRow], *, priced: bool) -> tuple[str, ...]:
+    removable = [row for row in members if row.order is not None]
+    saved = sum((row.price or Fraction() for row in removable), Fraction()) * HOURS_A_MONTH
+    counts = f"{len(members):,}", f"{len(removable):,}"
+    return (*counts, money(saved)) if priced else counts

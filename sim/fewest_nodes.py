@@ -1,0 +1,198 @@
+"""Compute how few of its nodes a cluster could need, by an integer program.
+
+The program keeps the requests of all pods, and the filters for single nodes: selectors, node
+affinity, taints, cordons, volumes. A node whose removal a rule forbids remains, with its pods that
+cannot move. All other rules are left out: see IGNORED. Fewer rules never need more nodes, so the
+lower bound holds for every placement that follows all rules, such as the plan.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from core.engine.plan import Plan
+from core.engine.reconcile import prepare
+from core.engine.snapshot import ClusterSnapshot
+from core.model.cluster import Cluster
+from core.model.constraints import NodeConstraints
+from core.model.errors import InvalidInputError
+from core.model.resources import Resources
+from core.packing.packer import Packer
+from sim.bound import amounts, solver
+
+if TYPE_CHECKING:
+    from highspy import Highs
+
+SECONDS_MAX: Final = 60.0
+"""Time of the solver."""
+NODES_MAX: Final = 500
+CHOICES_MAX: Final = 200_000
+"""Maximum number of pairs of a node and equal pods that the node could run."""
+FEASIBLE: Final = 2
+"""Value of `primal_solution_status` if HiGHS has found a placement."""
+TOLERANCE: Final = 1e-4
+"""Amount by which a bound of the solver may be too high because of rounding."""
+IGNORED: Final = (
+    "pod affinity and anti-affinity, topology spread, host ports, attach limits, thresholds, "
+    "headroom, CapacityBuffers, minimums and zone balance"
+)
+"""Rules that the integer program leaves out."""
+OPTION: Final = "--bound"
+_Equal = tuple[Resources, NodeConstraints]
+"""Requests and node constraints that equal pods have in common."""
+
+
+class NodesNeeded(NamedTuple):
+    """How few nodes the pods of a cluster need."""
+
+    at_least: int
+    """Proved lower bound: no placement needs fewer nodes."""
+    found: int
+    """Nodes of the best placement found: that of the plan, or one of the integer program."""
+    planned: int
+    """Nodes that remain after the plan."""
+    nodes: int
+    """Nodes that exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PodClass:
+    """Equal pods: number, requests by resource, and how many of them each node could run."""
+
+    pods: int
+    requests: Mapping[str, int]
+    most: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """The integer program: capacity of each node by resource, nodes that remain, and pods."""
+
+    capacity: Sequence[Mapping[str, int]]
+    remaining: frozenset[int]
+    classes: Sequence[_PodClass]
+
+
+def nodes_needed(
+    snapshot: ClusterSnapshot, plan: Plan, seconds_max: float = SECONDS_MAX
+) -> NodesNeeded:
+    """Return how few nodes the cluster of the snapshot needs; *plan*: the plan for it.
+
+    Raises: InvalidInputError if the solver is missing, or if the cluster is too large.
+    """
+    solver(OPTION)
+    nodes = len(plan.removals) + len(plan.kept)
+    if nodes > NODES_MAX:
+        raise InvalidInputError(OPTION, f"the cluster has {nodes:,} nodes; allowed: {NODES_MAX}")
+    at_least, found = _solve(_problem(snapshot), seconds_max)
+    planned = len(plan.kept)
+    best = planned if found is None else min(found, planned)
+    return NodesNeeded(at_least, best, planned, nodes)
+
+
+def _problem(snapshot: ClusterSnapshot) -> _Problem:
+    """Return the integer program for the pods and nodes between which the plan chooses."""
+    packer = prepare(snapshot)[0].packer  # with places for Pending pods
+    on = [
+        Counter(
+            (packer.pods[pod].requests, packer.pods[pod].placing)
+            for pod in pods
+            if pod not in packer.placeholders
+        )
+        for pods in packer.on
+    ]
+    closed = {
+        n for n, node in enumerate(packer.nodes) if node.name in snapshot.unschedulable_nodes
+    }
+    classes = []
+    for (requests, placing), pods in _counted(on):
+        # A pod may remain on a node that would no longer admit it, such as a cordoned one.
+        most = {n: here[requests, placing] for n, here in enumerate(on) if here[requests, placing]}
+        most |= {n: pods for n in snapshot.reaches.admitting(placing) if n not in closed}
+        classes.append(_PodClass(pods, amounts(requests), most))
+    if (choices := sum(len(one.most) for one in classes)) > CHOICES_MAX:
+        message = f"the cluster is too large: {choices:,} choices of a node for equal pods"
+        raise InvalidInputError(OPTION, f"{message}; allowed: {CHOICES_MAX:,}")
+    remaining = frozenset(
+        number
+        for number, node in enumerate(packer.nodes)
+        if snapshot.blockers[node.name] or node.name in snapshot.leaving_nodes
+    )
+    return _Problem(_capacity(snapshot.cluster, packer), remaining, classes)
+
+
+def _counted(on: Sequence[Counter[_Equal]]) -> Sequence[tuple[_Equal, int]]:
+    """Return the number of equal pods on all nodes, in an order that the solver may depend on."""
+    total: Counter[_Equal] = Counter()
+    for here in on:
+        total.update(here)
+    return sorted(total.items(), key=lambda entry: repr(entry[0]))
+
+
+def _capacity(cluster: Cluster, packer: Packer) -> list[Mapping[str, int]]:
+    """Return what each node offers to the pods that may move."""
+    movable: dict[str | None, list[Resources]] = {}
+    for number, pod in enumerate(packer.pods):
+        if number not in packer.placeholders:
+            movable.setdefault(pod.node, []).append(pod.requests)
+    used = cluster.used()
+    found: list[Mapping[str, int]] = []
+    for node in packer.nodes:
+        own = Resources.total(movable.get(node.name, ()))
+        free, kept = amounts(node.allocatable - (used[node.name] - own)), amounts(own)
+        # A node may be overcommitted. Its pods may remain nevertheless.
+        found.append({name: max(free.get(name, 0), kept.get(name, 0)) for name in free | kept})
+    return found
+
+
+def _solve(problem: _Problem, seconds_max: float) -> tuple[int, int | None]:
+    """Return the proved lower bound, and the nodes of the best solution found, if any."""
+    program = solver(OPTION)
+    program.setOptionValue("time_limit", seconds_max)
+    nodes = range(len(problem.capacity))
+    for number in nodes:  # a column that is 1 if the node remains
+        program.addVar(float(number in problem.remaining), 1.0)
+        program.changeColCost(number, 1.0)
+    columns, loads = len(problem.capacity), [dict[str, dict[int, float]]() for _ in nodes]
+    for one in problem.classes:
+        first = columns
+        for number, most in sorted(one.most.items()):
+            program.addVar(0.0, float(most))
+            for name, amount in one.requests.items():
+                if amount:
+                    loads[number].setdefault(name, {})[columns] = float(amount)
+            columns += 1
+        _add_row(program, float(one.pods), dict.fromkeys(range(first, columns), 1.0), equal=True)
+    for number, load in enumerate(loads):
+        for name, weights in load.items():
+            # Shares of the node, so that all coefficients are of similar size.
+            whole = problem.capacity[number].get(name, 0)
+            if whole:
+                shares = {column: amount / whole for column, amount in weights.items()}
+                _add_row(program, 0.0, {**shares, number: -1.0})
+            else:
+                _add_row(program, 0.0, weights)
+    _make_integral(program, columns)
+    program.run()
+    info = program.getInfo()
+    bound = info.mip_dual_bound
+    at_least = math.ceil(bound - TOLERANCE) if math.isfinite(bound) else 0
+    has_found = info.primal_solution_status == FEASIBLE
+    found = round(info.objective_function_value) if has_found else None
+    return max(at_least, len(problem.remaining)), found
+
+
+def _add_row(
+    program: "Highs", most: float, weights: Mapping[int, float], *, equal: bool = False
+) -> None:
+    least = most if equal else -math.inf
+    program.addRow(least, most, len(weights), list(weights), list(weights.values()))
+
+
+def _make_integral(program: "Highs", columns: int) -> None:
+    from highspy import HighsVarType  # noqa: PLC0415 an optional dependency
+
+    for column in range(columns):
+        program.changeColIntegrality(column, HighsVarType.kInteger)
