@@ -1,0 +1,104 @@
+"""The commands of docs/tutorial.md, run in order on a cluster of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.plane import ROOT, until
+
+PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+MARKED = r"^<!-- test: (run|background|until ([^\n]+)) -->\n```console\n(.*?)^```$"
+
+
+class Block(NamedTuple):
+    """A block of commands: run once, in the background, or until its output has a text."""
+
+    how: str
+    expected: str
+    commands: str
+
+
+BLOCKS = [Block(*found) for found in re.findall(MARKED, PAGE, re.DOTALL | re.MULTILINE)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Start the cluster as `make cluster` does; yield its folder."""
+    made = tmp_path / "cluster"
+    command = [sys.executable, "-m", "tests.e2e.cluster", "--folder", str(made)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as cluster:
+        try:
+            assert cluster.stdout is not None
+            assert "ready" in cluster.stdout.readline()
+            yield made
+        finally:
+            cluster.send_signal(signal.SIGINT)
+    assert not made.exists(), "the cluster deletes its data"
+
+
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""The commands run this checkout, wherever the packages are installed."""
+
+
+def shell(block: Block, folder: Path) -> list[str]:
+    """Return the command line of a block, in a shell that has read the cluster's file."""
+    commands = f". .cluster/env\n{block.commands}"
+    return ["bash", "-c", commands.replace(".cluster/", f"{folder}/")]
+
+
+def output(block: Block, folder: Path) -> str:
+    """Run a block from this checkout; return its output, with single spaces between words."""
+    done = subprocess.run(
+        shell(block, folder),
+        env=ENV,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    return " ".join(done.stdout.split())
+
+
+def prints(block: Block, folder: Path) -> bool:
+    """Return whether a block prints the expected text now."""
+    return block.expected in output(block, folder)
+
+
+def test_every_block_after_the_start_is_marked() -> None:
+    assert PAGE.count("```console") == len(BLOCKS) + 1
+    assert "make e2e-tools\nmake cluster\n" in PAGE
+
+
+def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for block in BLOCKS:
+            if block.how == "background":
+                # With exec the program gets the signal that ends it, and not its shell.
+                replaced = block.commands.replace("\nebb-controller", "\nexec ebb-controller")
+                with (folder.parent / "ebb-controller.log").open("wb") as log:
+                    command = shell(block._replace(commands=replaced), folder)
+                    started.append(
+                        subprocess.Popen(command, env=ENV, cwd=ROOT, stdout=log, stderr=log)
+                    )
+            elif block.how == "run":
+                output(block, folder)
+            else:
+                until(partial(prints, block, folder), block.expected)
+        left = Block("run", "", "kubectl get nodes -o name")
+        assert len(output(left, folder).split()) == 3
+    finally:
+        for program in started:
+            program.terminate()
+            program.wait()
