@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix bench lock release clean
+.PHONY: help setup demo docs lint check check-full promtool e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: setup ## simulate a day of a small cluster: a table, and a picture in ebb-demo.png
 	$(BIN)/ebb demo
+
+docs: setup ## build the documentation as a site in build/site
+	$(BIN)/python -m tests.support.site
 
 lint: setup ## format, lint, types and import contracts
 	$(BIN)/ruff format --check .
