@@ -3,11 +3,28 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
 FENCED: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+MARKED: Final = re.compile(
+    r"^<!-- test: (run|background|until ([^\n]+)) -->\n```console\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 LINK: Final = re.compile(r"\]\(([^()\s]+)\)")
+
+
+class Block(NamedTuple):
+    """A marked block of commands: run once, in the background, or until its output has a text."""
+
+    how: str
+    expected: str
+    commands: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the marked blocks of a page, in their order."""
+    return [Block(*found) for found in MARKED.findall(page.read_text("utf-8"))]
 
 
 def pages() -> list[Path]:

@@ -1,4 +1,4 @@
-"""The commands of docs/tutorial.md, run in order on a cluster of their own."""
+"""The marked blocks of commands on the pages, run on a real control plane."""
 
 import os
 import re
@@ -8,25 +8,17 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.e2e.plane import ROOT, until
+from tests.e2e.api import Api
+from tests.e2e.install import installed
+from tests.e2e.objects import PODS, add_nodes, pod
+from tests.e2e.plane import ROOT, Plane, until
+from tests.support.pages import Block, blocks
 
-PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-MARKED = r"^<!-- test: (run|background|until ([^\n]+)) -->\n```console\n(.*?)^```$"
-
-
-class Block(NamedTuple):
-    """A block of commands: run once, in the background, or until its output has a text."""
-
-    how: str
-    expected: str
-    commands: str
-
-
-BLOCKS = [Block(*found) for found in re.findall(MARKED, PAGE, re.DOTALL | re.MULTILINE)]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 
 
 @pytest.fixture
@@ -76,14 +68,15 @@ def prints(block: Block, folder: Path) -> bool:
 
 
 def test_every_block_after_the_start_is_marked() -> None:
-    assert PAGE.count("```console") == len(BLOCKS) + 1
-    assert "make e2e-tools\nmake cluster\n" in PAGE
+    page = TUTORIAL.read_text("utf-8")
+    assert page.count("```console") == len(blocks(TUTORIAL)) + 1
+    assert "make e2e-tools\nmake cluster\n" in page
 
 
 def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
     started: list[subprocess.Popen[bytes]] = []
     try:
-        for block in BLOCKS:
+        for block in blocks(TUTORIAL):
             if block.how == "background":
                 # With exec the program gets the signal that ends it, and not its shell.
                 replaced = block.commands.replace("\nebb-controller", "\nexec ebb-controller")
@@ -102,3 +95,18 @@ def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
         for program in started:
             program.terminate()
             program.wait()
+
+
+def test_commands_of_troubleshooting_run(plane: Plane, api: Api, tmp_path: Path) -> None:
+    found = blocks(TROUBLESHOOTING)
+    assert len(found) >= 8
+    programs = os.pathsep.join([str(Path(sys.executable).parent), str(plane.bin)])
+    env = f"export KUBECONFIG='{plane.kubeconfig('person')}' PATH='{programs}':\"$PATH\"\n"
+    (tmp_path / "env").write_text(env)
+    values = {"NODE": "n", "NAMESPACE": "default", "NAME": "p"}
+    with installed(plane):
+        add_nodes(api, "n")
+        api.create(PODS, pod("p", node_name="n"))
+        for block in found:
+            commands = re.sub(r"\b[A-Z]{4,}\b", lambda word: values[word[0]], block.commands)
+            output(block._replace(commands=f"set -e\n{commands}"), tmp_path)
