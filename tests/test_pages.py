@@ -1,5 +1,6 @@
 """All pages of the documentation: their links, their length, and the table of contents."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,23 @@ def test_links_of_page_exist(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_manifests_named_on_pages_exist() -> None:
+    for page in pages():
+        for path in re.findall(r"(?<![\w/.-])manifests/[\w./-]+", page.read_text("utf-8")):
+            assert (ROOT / path.rstrip(".")).exists(), f"{page.name}: {path}"
+
+
+def test_metrics_named_on_pages_exist() -> None:
+    known = re.findall(
+        r"^\| `(ebb_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
+    )
+    suffixes = ("", "_bucket", "_sum", "_count")
+    series = {f"{name}{suffix}" for name in known for suffix in suffixes}
+    for page in pages():
+        found = re.findall(r"\bebb_\w*[a-z]\b", page.read_text("utf-8"))
+        assert set(found) <= series, page.name
 
 
 def test_readme_fits_on_one_screen() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.api import Api
 from tests.e2e.install import installed
 from tests.e2e.objects import PODS, add_nodes, pod
-from tests.e2e.plane import ROOT, Plane, until
+from tests.e2e.plane import LOOPBACK, ROOT, Plane, free_port, until
 from tests.support.pages import Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -40,10 +40,16 @@ ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 """The commands run this checkout, wherever the packages are installed."""
 
 
+INTERVAL = "interval: 2s"
+FREE_PORTS = f"{INTERVAL}, metricsListen: '{LOOPBACK}:{free_port()}', reportPort: {free_port()}"
+"""Several runs of the tests on one machine cannot share the default ports."""
+
+
 def shell(block: Block, folder: Path) -> list[str]:
     """Return the command line of a block, in a shell that has read the cluster's file."""
     commands = f". .cluster/env\n{block.commands}"
-    return ["bash", "-c", commands.replace(".cluster/", f"{folder}/")]
+    own = commands.replace(".cluster/", f"{folder}/").replace(INTERVAL, FREE_PORTS)
+    return ["bash", "-c", own]
 
 
 def output(block: Block, folder: Path) -> str:
@@ -71,6 +77,7 @@ def test_every_block_after_the_start_is_marked() -> None:
     page = TUTORIAL.read_text("utf-8")
     assert page.count("```console") == len(blocks(TUTORIAL)) + 1
     assert "make e2e-tools\nmake cluster\n" in page
+    assert page.count(INTERVAL) == 1
 
 
 def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
