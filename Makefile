@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint check check-full promtool e2e e2e-tools e2e-oldest chaos days hostile laws mutate fix bench lock release clean
+.PHONY: help setup demo docs lint check check-full promtool e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: setup ## simulate a day of a small cluster: a table, and a picture in ebb-demo.png
 	$(BIN)/ebb demo
+
+docs: setup ## build the documentation as a site in build/site
+	$(BIN)/python -m tests.support.site
 
 lint: setup ## format, lint, types and import contracts
 	$(BIN)/ruff format --check .
@@ -63,6 +66,9 @@ e2e: e2e-tools ## the programs against a real API server, scheduler and autoscal
 e2e-oldest: setup ## as make e2e, with the oldest supported minor version of Kubernetes
 	programs=$$($(BIN)/python -m tests.e2e.tools --oldest) && KUBEBUILDER_ASSETS="$$programs" \
 	  $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
+
+cluster: e2e-tools ## a throw-away cluster for docs/tutorial.md, until Ctrl-C
+	$(BIN)/python -m tests.e2e.cluster
 
 chaos: e2e-tools ## faults of a minute each on a real control plane, for a quarter of an hour; --seed N --rounds M in ARGS
 	$(BIN)/python -m tests.e2e.chaos $(ARGS)

@@ -9,6 +9,7 @@ from cli.doctor.checks import CHECKS
 from cli.input.setup import SETUP_KINDS
 from core.edge.decode.kinds import DAEMON_SETS, DEPLOYMENTS
 from tests.support import doctor_page
+from tests.support.pages import anchors
 
 ROOT = Path(__file__).parents[1]
 TEXT = doctor_page.PAGE.read_text("utf-8")
@@ -38,13 +39,6 @@ def test_documented_dumps_have_all_kinds_of_setup() -> None:
     in_plan = {"pods"}
     kinds = {short.get(kind.resource, kind.resource) for kind in SETUP_KINDS} - in_plan
     assert set(named) >= kinds | {DAEMON_SETS.short}
-
-
-def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page, as GitHub makes them from headings."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
-    plain = (re.sub(r"[^\w\s-]", "", heading.lower()) for heading in headings)
-    return {heading.replace(" ", "-") for heading in plain}
 
 
 def test_links_in_fixes_and_hints_exist() -> None:

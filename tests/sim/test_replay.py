@@ -575,10 +575,10 @@ class TestVariants:
         assert found.config is not None
         assert found.config.leave() == Thresholds(cpu=Fraction(99, 100), memory=Fraction(1))
 
-    def test_sweep_usual_works_with_configuration_of_readme(self) -> None:
-        readme = (Path(__file__).parents[2] / "README.md").read_text()
-        document = yaml.safe_load(readme.split("```yaml")[1].split("```")[0])
-        assert len(variants.points(variants.USUAL, document, "README.md")) == 12
+    def test_sweep_usual_works_with_example_configuration(self) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "configuration-example.md").read_text()
+        document = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
+        assert len(variants.points(variants.USUAL, document, "page")) == 12
 
     @pytest.mark.parametrize(
         ("asked", "values"),

@@ -21,7 +21,7 @@ from core.model.errors import ConfigError, InvalidInputError
 from core.policies.all import POLICIES
 from tests.support.configurations import BEYOND, FAULTY, HEAD
 
-README = Path(__file__).parents[3] / "README.md"
+EXAMPLE = Path(__file__).parents[3] / "docs" / "configuration-example.md"
 
 
 def test_config_has_defaults_when_file_has_only_head() -> None:
@@ -58,9 +58,9 @@ def test_policy_defaults_are_valid(policy: str) -> None:
     assert built_in(policy).policy == policy
 
 
-def test_readme_example_is_valid_config(tmp_path: Path) -> None:
+def test_example_on_page_is_valid_config(tmp_path: Path) -> None:
     file = tmp_path / "ebb.yaml"
-    file.write_text(README.read_text().split("```yaml")[1].split("```")[0])
+    file.write_text(EXAMPLE.read_text().split("```yaml")[1].split("```")[0])
     config = files.read_config(str(file))
     assert config.usability == Usability(
         min_cpu_millis=100,

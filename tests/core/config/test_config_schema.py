@@ -39,12 +39,13 @@ NOT_IN_SCHEMA = (
 
 
 def shipped() -> list[Any]:
-    """Return the configurations of README, and of each component and example of manifests/."""
+    """Return the configurations of the page, and of each component and example of manifests/."""
     objects = [item for name in ("", *COMPONENTS, *EXAMPLES) for item in render(name)]
     data = [item.get("data") or {} for item in of_kind(objects, "ConfigMap")]
     manifests = [one["config.yaml"] for one in data if "config.yaml" in one]
-    readme = (ROOT / "README.md").read_text().split("```yaml")[1].split("```")[0]
-    return [yaml.safe_load(text) for text in dict.fromkeys((readme, *manifests))]
+    page = (ROOT / "docs" / "configuration-example.md").read_text()
+    example = page.split("```yaml")[1].split("```")[0]
+    return [yaml.safe_load(text) for text in dict.fromkeys((example, *manifests))]
 
 
 def test_schema_is_valid() -> None:
@@ -203,7 +204,12 @@ def test_restart_is_needed_only_for_settings_read_once() -> None:
         assert path in restart_needed(Config(), parse({**HEAD, **other}, "x"))
 
 
-TEXTS = ("README.md", "docs/how-it-works.md", "docs/install.md", "manifests/base/configmap.yaml")
+TEXTS = (
+    "docs/configuration-example.md",
+    "docs/how-it-works.md",
+    "docs/install.md",
+    "manifests/base/configmap.yaml",
+)
 
 
 @pytest.mark.parametrize("name", TEXTS)

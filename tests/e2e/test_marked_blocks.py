@@ -1,0 +1,119 @@
+"""The marked blocks of commands on the pages, run on a real control plane."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.api import Api
+from tests.e2e.install import installed
+from tests.e2e.objects import PODS, add_nodes, pod
+from tests.e2e.plane import LOOPBACK, ROOT, Plane, free_port, until
+from tests.support.pages import Block, blocks
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Start the cluster as `make cluster` does; yield its folder."""
+    made = tmp_path / "cluster"
+    command = [sys.executable, "-m", "tests.e2e.cluster", "--folder", str(made)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as cluster:
+        try:
+            assert cluster.stdout is not None
+            assert "ready" in cluster.stdout.readline()
+            yield made
+        finally:
+            cluster.send_signal(signal.SIGINT)
+    assert not made.exists(), "the cluster deletes its data"
+
+
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+"""The commands run this checkout, wherever the packages are installed."""
+
+
+INTERVAL = "interval: 2s"
+FREE_PORTS = f"{INTERVAL}, metricsListen: '{LOOPBACK}:{free_port()}', reportPort: {free_port()}"
+"""Several runs of the tests on one machine cannot share the default ports."""
+
+
+def shell(block: Block, folder: Path) -> list[str]:
+    """Return the command line of a block, in a shell that has read the cluster's file."""
+    commands = f". .cluster/env\n{block.commands}"
+    own = commands.replace(".cluster/", f"{folder}/").replace(INTERVAL, FREE_PORTS)
+    return ["bash", "-c", own]
+
+
+def output(block: Block, folder: Path) -> str:
+    """Run a block from this checkout; return its output, with single spaces between words."""
+    done = subprocess.run(
+        shell(block, folder),
+        env=ENV,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    return " ".join(done.stdout.split())
+
+
+def prints(block: Block, folder: Path) -> bool:
+    """Return whether a block prints the expected text now."""
+    return block.expected in output(block, folder)
+
+
+def test_every_block_after_the_start_is_marked() -> None:
+    page = TUTORIAL.read_text("utf-8")
+    assert page.count("```console") == len(blocks(TUTORIAL)) + 1
+    assert "make e2e-tools\nmake cluster\n" in page
+    assert page.count(INTERVAL) == 1
+
+
+def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for block in blocks(TUTORIAL):
+            if block.how == "background":
+                # With exec the program gets the signal that ends it, and not its shell.
+                replaced = block.commands.replace("\nebb-controller", "\nexec ebb-controller")
+                with (folder.parent / "ebb-controller.log").open("wb") as log:
+                    command = shell(block._replace(commands=replaced), folder)
+                    started.append(
+                        subprocess.Popen(command, env=ENV, cwd=ROOT, stdout=log, stderr=log)
+                    )
+            elif block.how == "run":
+                output(block, folder)
+            else:
+                until(partial(prints, block, folder), block.expected)
+        left = Block("run", "", "kubectl get nodes -o name")
+        assert len(output(left, folder).split()) == 3
+    finally:
+        for program in started:
+            program.terminate()
+            program.wait()
+
+
+def test_commands_of_troubleshooting_run(plane: Plane, api: Api, tmp_path: Path) -> None:
+    found = blocks(TROUBLESHOOTING)
+    assert len(found) >= 8
+    programs = os.pathsep.join([str(Path(sys.executable).parent), str(plane.bin)])
+    env = f"export KUBECONFIG='{plane.kubeconfig('person')}' PATH='{programs}':\"$PATH\"\n"
+    (tmp_path / "env").write_text(env)
+    values = {"NODE": "n", "NAMESPACE": "default", "NAME": "p"}
+    with installed(plane):
+        add_nodes(api, "n")
+        api.create(PODS, pod("p", node_name="n"))
+        for block in found:
+            commands = re.sub(r"\b[A-Z]{4,}\b", lambda word: values[word[0]], block.commands)
+            output(block._replace(commands=f"set -e\n{commands}"), tmp_path)
