@@ -8,7 +8,6 @@ write delays only its own move.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -252,9 +251,9 @@ class Mover:
         finally:
             for wait in waits:
                 wait.cancel()
-            for wait in waits:
-                with suppress(asyncio.CancelledError):
-                    await wait
+            # Not `await wait` in turn: its CancelledError would be confused with that of `keep`,
+            # which then would never end.
+            await asyncio.gather(*waits, return_exceptions=True)
 
     def capture(self) -> AddMoves:
         """Return a function that adds to a cluster what the next plan needs to know of moves."""

@@ -550,6 +550,20 @@ async def test_task_reacts_to_changes_and_due_steps(world: World) -> None:
     world.check_as_wanted("web", 1)
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_task_ends_when_cancelled_while_it_wakes_up(world: World, turns: int) -> None:
+    """*turns*: turns of the event loop between the end of a wait and the cancellation."""
+    world.mover._due = NOW + 3600
+    waiting = asyncio.create_task(world.mover._until_due())
+    await asyncio.sleep(0.01)
+    world.source.reconciled.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    requested = waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled() is requested
+
+
 async def test_move_finishes_after_its_window_has_closed(world: World) -> None:
     """Another move does not begin."""
     window = Window(start="0 0 * * *", duration_seconds=60)

@@ -31,6 +31,7 @@ NOT_IN_SCHEMA = (
     re.compile(r"allowed: a cron expression"),  # the schema has the form of a field only
     re.compile(r"allowed: the name of an IANA time zone"),  # the schema has no list of them
     re.compile(r"allowed: a time with its offset"),  # nor a calendar
+    re.compile(r"allowed: disabled, unless "),  # so are settings of different sections
     re.compile(r"allowed: weights of which one is above 0$"),  # two fields are summed up
     re.compile(r": [\d.e+-]+; allowed: a decimal number"),  # an exponent, or too many digits
     re.compile(r": \d+\.0; allowed: a (whole )?number"),  # to a schema 3.0 is a whole number
