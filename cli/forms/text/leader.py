@@ -30,7 +30,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
     facts = report.facts
     if facts is None:
         return
-    say(out, "", Table("known to the leader", "", rows=_rows(facts, now_seconds), left=(0, 1)))
+    say(out, "", Table("known to the leader", "", rows=fact_rows(facts, now_seconds), left=(0, 1)))
     if facts.moves:
         moves = [
             (one.deployment, one.pod, one.node, one.step, _left(one.deadline_seconds, now_seconds))
@@ -72,7 +72,8 @@ def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Conso
     say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
 
 
-def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+    """Yield rows of label and text with the facts that are about no single node."""
     if facts.leading_since_seconds is not None:
         yield "leading for", _ago(facts.leading_since_seconds, now_seconds)
     if facts.reconciled_at_seconds is not None:
