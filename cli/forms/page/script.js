@@ -45,22 +45,22 @@
   }
 
   function showBanners() {
-    const wanted = JSON.stringify(banners);
+    const every = [...banners, ...(state ? state.banners : [])];
+    const wanted = JSON.stringify(every);
     if ($("banners").dataset.shown === wanted) return; // screen readers announce each change
     $("banners").dataset.shown = wanted;
-    fill("banners", ...paragraphs(banners));
+    fill("banners", ...paragraphs(every));
   }
 
   function showHeadline() {
     const origin = new Map(state.origin);
     fill("origin", origin.get("cluster") || origin.get("source"));
     fill("updated", state.live ? `Plan of ${moment(state.time)}` : `As of ${moment(state.time)}`);
-    fill("headline", ...paragraphs([...state.headline,
-      ...state.begins.map((why) => `Nothing begins now: ${why}`)]));
-    fill("problems",
+    fill("headline", ...paragraphs(state.headline));
+    fill("warnings",
       ...state.origin.map(([label, value]) => el("li", null, `${label}: ${value}`)),
-      ...state.problems.map((text) => el("li", null, text)));
-    const count = state.problems.length;
+      ...state.warnings.map((text) => el("li", null, text)));
+    const count = state.warnings.length;
     document.querySelector("#origins summary").textContent =
       count ? `Source, and ${count} warning${count === 1 ? "" : "s"}` : "Source";
   }
@@ -269,7 +269,6 @@
     showWaiting();
     showLegend();
     showNodes();
-    if (!state.live) banners = [];
     showBanners();
     if (state.live && $("detail").open) open(opened);
     document.body.dataset.nodes = String(state.nodes.length); // for tests: the state is shown

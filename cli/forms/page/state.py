@@ -103,12 +103,12 @@ class PageState:
             "time": now,
             "origin": [list(row) for row in answer.cluster_input.origin],
             "headline": sentences,
-            "problems": [
+            "banners": [
                 *headline.problems(running, now),
                 *answer.cluster_input.not_read,
-                *(one.message for one in answer.caveats),
+                *(f"nothing begins now: {blocker.message}" for blocker in answer.refused),
             ],
-            "begins": [blocker.message for blocker in answer.refused],
+            "warnings": [one.message for one in answer.caveats],
             "waits": [one._asdict() for one in answer.headline.marking.waits],
             "pending": self._pending(),
             "leader": None if running is None else _leader(facts, now),
