@@ -6,10 +6,12 @@ last plan.
 
 import asyncio
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -111,10 +113,15 @@ class Worker:
     def stop(self) -> None:
         """End the process, also in the middle of a plan."""
         # ProcessPoolExecutor waits for the running call, and Python 3.11 has no method to end it.
-        processes = list((self._pool._processes or {}).values())  # noqa: SLF001
-        for process in processes:
-            process.terminate()
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the id of the process, if it has been started."""
+        return list(self._pool._processes or ())  # noqa: SLF001 it has no public name
 
 
 def _pool() -> ProcessPoolExecutor:

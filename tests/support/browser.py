@@ -4,11 +4,10 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_FILE_PATH
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page, async_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -56,7 +55,7 @@ class Tab:
     async def violations(self) -> list[Any]:
         """Return the findings of axe-core."""
         # The policy of the page allows no other script. DevTools are not subject to it.
-        await self.page.evaluate(Path(AXE_FILE_PATH).read_text("utf-8"))
+        await self.page.evaluate(AXE_SCRIPT)
         found = await self.page.evaluate(
             "rules => axe.run(document, {runOnly: rules}).then(found => found.violations)", RULES
         )

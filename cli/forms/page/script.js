@@ -77,12 +77,14 @@
     const decisions = found.decisions.map((one) => [ago(one.at), one.action, one.object, one.reason]);
     const moves = found.moves.map((one) =>
       [one.deployment, one.pod, one.node, one.step, moment(one.deadline)]);
-    fill("leader", facts(found.rows),
+    const others = el("details", null, el("summary", null, "More from the leader"), facts(found.others));
+    fill("leader", facts(found.savings),
       decisions.length
         ? table("Decisions, newest first", ["When", "Action", "Object", "Reason"], decisions)
         : el("p", {class: "muted"}, "The leader has decided nothing yet."),
       moves.length &&
-        table("Surge moves", ["Deployment", "Pod", "From node", "Step", "Deadline"], moves));
+        table("Surge moves", ["Deployment", "Pod", "From node", "Step", "Deadline"], moves),
+      others);
   }
 
   function showWaiting() {
@@ -145,8 +147,8 @@
     const focused = document.activeElement;
     fill("nodes", ...[...placed].map(([key, found]) => {
       const [pool, zone] = JSON.parse(key);
-      const title = [pool && `Pool ${pool}`, zone && `Zone ${zone}`].filter(Boolean).join(", ") ||
-        "All nodes";
+      const title = [pool && `Pool ${pool}`, zone && `${pool ? "zone" : "Zone"} ${zone}`]
+        .filter(Boolean).join(", ") || "All nodes";
       return el("div", {class: "group"},
         el("h3", null, title, " ", el("small", null, `${found.length} node${found.length === 1 ? "" : "s"}`)),
         el("ul", {class: "boxes"}, ...found.map((box) => el("li", null, box))));

@@ -285,8 +285,11 @@ def _mark_facts(status: MarkStatus) -> Iterator[tuple[str, str]]:
 def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
     if facts is None:
         return None
+    savings = list(leader.savings_rows(facts))
+    others = [row for row in leader.fact_rows(facts, now_seconds) if row not in savings]
     return {
-        "rows": [list(row) for row in leader.fact_rows(facts, now_seconds)],
+        "savings": [list(row) for row in savings],
+        "others": [list(row) for row in others],
         "moves": [
             {
                 "deployment": one.deployment,

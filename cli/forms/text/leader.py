@@ -96,13 +96,18 @@ def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]
         yield "not yet known", f"{about} ({unknown.setting}): complete in {wait}".lstrip()
 
 
-def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield the figures that the leader has counted since its process started."""
+def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+    """Yield rows with the savings that the leader has counted since its process started."""
     if (saved := facts.savings) is not None:
         expected = _saved(saved.expected_node_seconds, saved.expected_cost)
         yield "savings expected", f"{expected}, if removable nodes were gone at once"
         estimated = _saved(saved.estimated_node_seconds, saved.estimated_cost)
         yield "savings estimated", f"{estimated}, of nodes that autoscalers have removed"
+
+
+def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+    """Yield the figures that the leader has counted since its process started."""
+    yield from savings_rows(facts)
     if facts.pending:
         causes = (
             f"{CAUSES.get(one.cause, one.cause)} {one.pod_seconds:,} pod-seconds (now "

@@ -1,0 +1,176 @@
+"""The page follows a live cluster: a fake API server on a real socket, and its watches."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from cli.input import live
+from cli.input.cluster_input import Installation
+from cli.page.feed import Feed, Intervals
+from cli.page.hub import Hub
+from cli.page.worker import Worker
+from controller.leader_report import Decision, LeaderFacts, Report, Savings
+from controller.names import LEASE
+from core.config.settings import API_VERSION, KIND
+from core.edge.clock import SystemClock
+from core.edge.decode.kinds import BUDGETS, NODES
+from core.edge.kube.names import NAMESPACE
+from core.edge.kube.target import Overrides
+from tests.support.fake_api import FakeApi
+from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from tests.support.forwards import reporting
+
+FAST = Intervals(check=0.02, plan=0.0, leader=0.02)
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
+WAIT_SECONDS_MAX = 30
+
+
+class World:
+    """A page that follows the cluster of a fake API server."""
+
+    def __init__(self, api: FakeApi, folder: Path) -> None:
+        self.api, self.hub, self.worker = api, Hub(), Worker()
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG.format(url=api.url))
+        self._connecting = live.Connecting(str(kubeconfig), None, Overrides())
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        installation = Installation()
+        with Path(os.devnull).open("w") as out:
+            first = await live.read(self._connecting, installation, out)
+        await self.hub.publish(await self.worker.state(first))
+        feed = Feed(first, self._connecting, installation, SystemClock(), FAST)
+        self._task = asyncio.create_task(feed.run(self.hub, self.worker))
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self.worker.stop()
+
+    async def until(self, reached: Callable[[Any], bool]) -> Any:
+        """Return the first state that meets the condition."""
+        with self.hub.following() as messages:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while not reached(state := orjson.loads(self.hub.state)):
+                    await messages.get()
+        return state
+
+    async def warned(self, reached: Callable[[list[str]], bool]) -> list[str]:
+        """Return the first warnings about the connection that meet the condition."""
+        with self.hub.following() as messages:
+            async with asyncio.timeout(WAIT_SECONDS_MAX):
+                while True:
+                    found: list[str] = orjson.loads(await messages.get() or b"")["banners"]
+                    if reached(found):
+                        return found
+
+    def leads(self, pod: str) -> None:
+        """Let a replica lead, whose report has one decision."""
+        holder = f"{pod}_1"
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+        self.api.put_document(LEASE_PATH, {"metadata": {"name": LEASE}, "spec": spec})
+        facts = LeaderFacts(
+            leading_since_seconds=1,
+            reconciled_at_seconds=2,
+            decisions=[
+                Decision(at_seconds=2, kind="Node", name="n0", action=f"Decided by {pod}",
+                         reason="because", written=True)
+            ],
+            savings=Savings(expected_node_seconds=7200, expected_cost=2,
+                            estimated_node_seconds=3600, estimated_cost=1),
+        )  # fmt: skip
+        configuration = {"apiVersion": API_VERSION, "kind": KIND}
+        report = Report(identity=holder, leader=holder, leading=True, facts=facts,
+                        configuration=configuration)  # fmt: skip
+        self.api.forwards[f"{NAMESPACE}/{pod}"] = reporting(msgspec.json.encode(report))
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with FakeApi() as api:
+        for number in range(2):
+            api.put("nodes", node_object(f"n{number}"))
+        api.put("pods", pod_object("p", node="n0"))
+        made = World(api, tmp_path)
+        yield made
+        await made.stop()
+
+
+def names(state: Any) -> list[str]:
+    return [one["name"] for one in state["nodes"]]
+
+
+async def test_new_and_deleted_nodes_appear(world: World) -> None:
+    await world.start()
+    await world.api.watched(NODES.resource)
+    world.api.put("nodes", node_object("n2"))
+    assert names(await world.until(lambda state: len(state["nodes"]) == 3))[-1] == "n2"
+    world.api.remove("nodes", "n0")
+    assert names(await world.until(lambda state: len(state["nodes"]) == 2)) == ["n1", "n2"]
+
+
+async def test_banner_says_that_no_replica_leads_until_one_does(world: World) -> None:
+    await world.start()
+    state = await world.until(lambda state: bool(state["banners"]))
+    assert any("No replica of ebb-controller leads" in one for one in state["banners"])
+    world.leads("a")
+    state = await world.until(lambda state: bool((state["leader"] or {}).get("decisions")))
+    assert not any("No replica" in one for one in state["banners"])
+    assert state["leader"]["decisions"][0]["action"] == "Decided by a"
+    assert any("1.0 node-hours" in text for _, text in state["leader"]["savings"])
+
+
+async def test_page_follows_change_of_leader(world: World) -> None:
+    world.leads("a")
+    await world.start()
+    for pod in ("a", "b"):
+        world.leads(pod)
+        await world.until(
+            lambda state, pod=pod: [one["action"] for one in (state["leader"] or {}).get("decisions", ())]
+            == [f"Decided by {pod}"]
+        )
+
+
+async def test_missing_right_for_one_kind_is_banner_and_others_are_followed(world: World) -> None:
+    world.api.denied.add(BUDGETS.resource)
+    await world.start()
+    await world.api.watched(NODES.resource)
+    world.api.put("nodes", node_object("n2"))
+    state = await world.until(lambda state: len(state["nodes"]) == 3)
+    assert any("cannot read poddisruptionbudgets" in one for one in state["banners"])
+
+
+async def test_interrupted_watch_is_banner_until_it_resumes(world: World) -> None:
+    await world.start()
+    await world.api.watched(NODES.resource)
+    world.api.fail_next("list", 500, times=40)
+    world.api.cut()
+    (warning,) = await world.warned(bool)
+    assert warning.startswith("This page may be out of date: the watch of ")
+
+
+async def test_plans_continue_when_process_was_killed(world: World) -> None:
+    await world.start()
+    await world.api.watched(NODES.resource)
+    (pid,) = world.worker.pids
+    os.kill(pid, signal.SIGKILL)
+    world.api.put("nodes", node_object("n2"))
+    await world.until(lambda state: len(state["nodes"]) == 3)
+
+
+async def test_time_in_state_counts_from_change(world: World) -> None:
+    await world.start()
+    await world.api.watched(NODES.resource)
+    world.api.put("nodes", {**node_object("n1"), "spec": {"unschedulable": True}})
+    await world.until(lambda state: {n["name"]: n["state"] for n in state["nodes"]}["n1"] == "kept")
+    detail = orjson.loads(await world.worker.detail("n1"))
+    assert detail["since"]["least"]
