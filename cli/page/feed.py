@@ -69,7 +69,9 @@ class Feed:
         self._kinds = (*CLUSTER_KINDS, *surges)
         # A kind that RBAC does not allow reading would make the page stale for ever. The page
         # names it, and shows a plan without it.
-        self._freshness = Freshness([kind for kind in self._kinds if kind.name not in first.absent])
+        self._freshness = Freshness(
+            [kind for kind in self._kinds if kind.name not in first.absent]
+        )
         missing = first.running.problems if first.running else ()
         self._not_read = tuple(one for one in first.not_read if one not in missing)
 

@@ -10,7 +10,7 @@ import gzip
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Self
 
 from aiohttp import hdrs, web
 
@@ -63,13 +63,15 @@ class PageServer:
         """Return the URL of the page with its token."""
         return f"http://{HOST}:{self._port}/?token={self._token}"
 
-    async def __aenter__(self) -> "PageServer":
+    async def __aenter__(self) -> Self:
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, HOST, self._port).start()
         except OSError as fault:
             await self._runner.cleanup()
-            problem = f"{self._port}: {fault.strerror or fault}; allowed: a free port, or 0 for any"
+            problem = (
+                f"{self._port}: {fault.strerror or fault}; allowed: a free port, or 0 for any"
+            )
             raise InvalidInputError("--port", problem) from fault
         self._port = self._runner.addresses[0][1]
         return self

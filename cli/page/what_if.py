@@ -45,7 +45,7 @@ def read(raw: bytes) -> Change:
     try:
         given = msgspec.json.decode(raw, type=_Given)
     except (msgspec.MsgspecError, RecursionError, ValueError) as fault:
-        raise InvalidInputError("what-if", f"{str(fault):.200}") from fault
+        raise InvalidInputError("what-if", f"{fault!s:.200}") from fault
     return Change(
         cpu=_share("CPU threshold", given.cpu),
         memory=_share("memory threshold", given.memory),
@@ -83,7 +83,12 @@ def answered(now: Planned, change: Change) -> list[str]:
         View(),
     )
     lines = list(headline.lines(other.headline, other.now_seconds))
-    return [lines[0], *_difference(now, other, change.without), *_room(other, displaced), *lines[1:2]]
+    return [
+        lines[0],
+        *_difference(now, other, change.without),
+        *_room(other, displaced),
+        *lines[1:2],
+    ]
 
 
 def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:
@@ -120,5 +125,3 @@ def _room(other: Planned, displaced: Sequence[str]) -> Iterator[str]:
         yield f"Of {plural(len(displaced), 'pod')} of the node, {len(missing):,} find no room."
         if missing:
             yield f"Without room: {first(missing, NAMES_SHOWN)}."
-
-

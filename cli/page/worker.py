@@ -128,5 +128,3 @@ def _pool() -> ProcessPoolExecutor:
     # A forked process would inherit the connections and threads of the server.
     spawning = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, mp_context=spawning, initializer=_begin)
-
-

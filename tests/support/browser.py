@@ -4,16 +4,17 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import resources
 from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page, async_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not installed; `make chromium` installs it"
 )
+AXE = resources.files("axe_playwright_python") / "axe.min.js"
 PHONE = (360, 740)
 DESKTOP = (1280, 900)
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -55,7 +56,7 @@ class Tab:
     async def violations(self) -> list[Any]:
         """Return the findings of axe-core."""
         # The policy of the page allows no other script. DevTools are not subject to it.
-        await self.page.evaluate(AXE_SCRIPT)
+        await self.page.evaluate(AXE.read_text("utf-8"))
         found = await self.page.evaluate(
             "rules => axe.run(document, {runOnly: rules}).then(found => found.violations)", RULES
         )
@@ -63,7 +64,9 @@ class Tab:
 
 
 @asynccontextmanager
-async def tab(browser: Browser, size: tuple[int, int] = DESKTOP, dark: bool = False) -> AsyncIterator[Tab]:
+async def tab(
+    browser: Browser, size: tuple[int, int] = DESKTOP, dark: bool = False
+) -> AsyncIterator[Tab]:
     width, height = size
     page = await browser.new_page(
         viewport={"width": width, "height": height},

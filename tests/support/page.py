@@ -85,7 +85,9 @@ def showcase() -> ClusterInput:
             cpu = chance.choice((250, 500, 1000))
             target -= cpu
             key = f"web-{number}-{target}"
-            pods.append(builders.pod(key, name, cpu, cpu * chance.choice((2, 4)), namespace="shop"))
+            pods.append(
+                builders.pod(key, name, cpu, cpu * chance.choice((2, 4)), namespace="shop")
+            )
     late = builders.pod("report-0", None, 9000, 1000, namespace="batch")
     pods.append(replace(late, unschedulable=True, created_seconds=NOW - 400))
     bare = builders.pod("bare", "general-b-01", 100, 100, namespace="ops")

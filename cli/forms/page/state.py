@@ -118,12 +118,12 @@ class PageState:
             if details
             else None,
         }
-        return printed(document)
+        return _printable(document)
 
     def detail(self, name: str) -> Json | None:
         """Return the details of a node; None if it does not exist."""
         row = self._rows.get(name)
-        return printed(self._detail(row)) if row is not None else None
+        return _printable(self._detail(row)) if row is not None else None
 
     def _pending(self) -> Json:
         targets = {one.pod: one.node for one in self._answer.plan.pending}
@@ -322,12 +322,14 @@ def _percent(part: int, whole: int) -> int | None:
     return (100 * part + whole // 2) // whole if whole else None
 
 
-def printed(value: Any) -> Any:  # noqa: ANN401 any JSON
-    """Return a JSON value in which control characters are escaped: names are untrusted."""
+def _printable(fields: Json) -> Json:
+    """Return JSON in which control characters are escaped: names are untrusted."""
+    return {printable(key): _printable_value(value) for key, value in fields.items()}
+
+
+def _printable_value(value: Any) -> Any:  # noqa: ANN401 any JSON
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [printed(one) for one in value]
-    if isinstance(value, dict):
-        return {printable(key): printed(one) for key, one in value.items()}
-    return value
+        return [_printable_value(one) for one in value]
+    return _printable(value) if isinstance(value, dict) else value

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import Browser
 
 from cli.forms.page import text
 from cli.input.cluster_input import ClusterInput
@@ -14,7 +15,7 @@ from cli.page.server import PageServer
 from cli.page.worker import Worker
 from core.engine.zones import ZONE_LABEL
 from tests.support import builders
-from tests.support.browser import DESKTOP, PHONE, Browser, Tab, chromium, needs_chromium, tab
+from tests.support.browser import DESKTOP, PHONE, Tab, chromium, needs_chromium, tab
 from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, showcase
 
 pytestmark = needs_chromium

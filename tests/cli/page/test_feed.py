@@ -1,9 +1,11 @@
 """The page follows a live cluster: a fake API server on a real socket, and its watches."""
 
 import asyncio
+import io
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,7 @@ class World:
 
     async def start(self) -> None:
         installation = Installation()
-        with Path(os.devnull).open("w") as out:
-            first = await live.read(self._connecting, installation, out)
+        first = await live.read(self._connecting, installation, io.StringIO())
         await self.hub.publish(await self.worker.state(first))
         feed = Feed(first, self._connecting, installation, SystemClock(), FAST)
         self._task = asyncio.create_task(feed.run(self.hub, self.worker))
@@ -109,6 +110,11 @@ def names(state: Any) -> list[str]:
     return [one["name"] for one in state["nodes"]]
 
 
+def has_decided(pod: str, state: Any) -> bool:
+    decisions = (state["leader"] or {}).get("decisions", ())
+    return [one["action"] for one in decisions] == [f"Decided by {pod}"]
+
+
 async def test_new_and_deleted_nodes_appear(world: World) -> None:
     await world.start()
     await world.api.watched(NODES.resource)
@@ -134,10 +140,7 @@ async def test_page_follows_change_of_leader(world: World) -> None:
     await world.start()
     for pod in ("a", "b"):
         world.leads(pod)
-        await world.until(
-            lambda state, pod=pod: [one["action"] for one in (state["leader"] or {}).get("decisions", ())]
-            == [f"Decided by {pod}"]
-        )
+        await world.until(partial(has_decided, pod))
 
 
 async def test_missing_right_for_one_kind_is_banner_and_others_are_followed(world: World) -> None:
@@ -171,6 +174,8 @@ async def test_time_in_state_counts_from_change(world: World) -> None:
     await world.start()
     await world.api.watched(NODES.resource)
     world.api.put("nodes", {**node_object("n1"), "spec": {"unschedulable": True}})
-    await world.until(lambda state: {n["name"]: n["state"] for n in state["nodes"]}["n1"] == "kept")
+    await world.until(
+        lambda state: {n["name"]: n["state"] for n in state["nodes"]}["n1"] == "kept"
+    )
     detail = orjson.loads(await world.worker.detail("n1"))
     assert detail["since"]["least"]

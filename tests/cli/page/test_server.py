@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,9 +140,8 @@ class TestState:
             assert messages.empty()
 
     async def test_too_many_browsers_are_refused(self, client: Client) -> None:
-        responses = []
-        for _ in range(CLIENTS_MAX):
-            responses.append(await client.session.get(client.url("events")))
+        url = client.url("events")
+        responses = [await client.session.get(url) for _ in range(CLIENTS_MAX)]
         status, body = await client.get("events")
         assert (status, body) == (503, b"16 browsers follow this page already")
         for response in responses:
@@ -212,8 +212,6 @@ def test_command_ends_with_0_at_interrupt(tmp_path: Path) -> None:
 
 
 def test_command_names_port_in_use(tmp_path: Path) -> None:
-    import socket
-
     file = tmp_path / "dump.json"
     file.write_bytes(dump(*ITEMS))
     with socket.create_server(("127.0.0.1", 0)) as taken:
