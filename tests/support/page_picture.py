@@ -1,0 +1,26 @@
+"""Write docs/page.png, a picture of the page: `python -m tests.support.page_picture`."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cli.forms.page import text
+from tests.support.browser import chromium, tab
+from tests.support.page import plan_of, showcase
+
+PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
+SIZE = (1200, 1040)
+
+
+async def write(path: Path) -> None:
+    """Write the picture of a generated cluster, with Chromium."""
+    with TemporaryDirectory() as folder:
+        html = Path(folder, "page.html")
+        html.write_text(text(plan_of(showcase())), "utf-8")
+        async with chromium() as browser, tab(browser, SIZE) as one:
+            await one.opened(html.as_uri())
+            await one.page.screenshot(path=path)
+
+
+if __name__ == "__main__":
+    asyncio.run(write(PICTURE))
