@@ -23,7 +23,7 @@ def open_browser(url: str) -> None:
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
-async def serve(first: ClusterInput, feed: Feed | None, port: int, opened: Open) -> None:
+async def serve(first: ClusterInput, feed: Feed | None, port: int, open_url: Open) -> None:
     """Serve the page until SIGINT or SIGTERM.
 
     *feed*: None for a dump. Raises: InvalidInputError if the port is not free; EbbError if there
@@ -38,7 +38,7 @@ async def serve(first: ClusterInput, feed: Feed | None, port: int, opened: Open)
             sys.stdout.write(f"{server.url}\n")
             sys.stderr.write("Serving the page; Ctrl-C ends it.\n")
             sys.stdout.flush()
-            opened(server.url)
+            open_url(server.url)
             running = asyncio.create_task(_follow(first, feed, hub, worker))
             await asyncio.wait({stopped, running}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():

@@ -70,7 +70,7 @@ def _headroom(text: str | None) -> int | None:
     return int(text)
 
 
-def answered(now: Planned, change: Change) -> list[str]:
+def answer(now: Planned, change: Change) -> list[str]:
     """Return the answer as sentences; *now*: the present plan. Raises: InvalidInputError."""
     cluster_input, config = now.cluster_input, now.config
     if change.headroom is not None:

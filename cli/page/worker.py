@@ -20,14 +20,14 @@ import orjson
 from cli.answers import Planned, View
 from cli.forms.page.state import PageState, Since
 from cli.input.cluster_input import ClusterInput
-from cli.page.what_if import Change, answered
+from cli.page.what_if import Change, answer
 from cli.plan import Limits, planned
 from core.model.errors import InvalidInputError, UnavailableError
 
 
 @dataclass
 class _Kept:
-    """What the other process keeps between calls."""
+    """State of the other process between calls."""
 
     planned: Planned | None = None
     state: PageState | None = None
@@ -58,7 +58,7 @@ def _detail(name: str) -> bytes:
 def _what_if(change: Change) -> bytes:
     if _KEPT.planned is None:
         raise InvalidInputError("what-if", "there is no plan yet")
-    return orjson.dumps({"lines": answered(_KEPT.planned, change)})
+    return orjson.dumps({"lines": answer(_KEPT.planned, change)})
 
 
 class _Invalid(NamedTuple):
@@ -68,7 +68,7 @@ class _Invalid(NamedTuple):
     problem: str
 
 
-def _answer(function: Callable[..., bytes], *args: object) -> bytes | _Invalid:
+def _call(function: Callable[..., bytes], *args: object) -> bytes | _Invalid:
     try:
         return function(*args)
     except InvalidInputError as fault:
@@ -100,7 +100,7 @@ class Worker:
     async def _run(self, function: Callable[..., bytes], *args: object) -> bytes:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._pool, _answer, function, *args)
+            found = await loop.run_in_executor(self._pool, _call, function, *args)
         except BrokenProcessPool as fault:
             self._pool.shutdown(wait=False)
             self._pool, self.has_plan = _pool(), False

@@ -40,7 +40,8 @@ new MutationObserver(() => requestAnimationFrame(() => {
 """
 """Script that records when each state has been painted, in milliseconds since the request."""
 LAST_UPDATE: Final = """() => {
-  const loads = performance.getEntriesByType("resource").filter((one) => one.name.includes("/state?"));
+  const loads = performance.getEntriesByType("resource")
+    .filter((one) => one.name.includes("/state?"));
   return window.painted.at(-1) - loads.at(-1).responseEnd;
 }"""
 

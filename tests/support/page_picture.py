@@ -12,15 +12,19 @@ PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
 SIZE = (1200, 1040)
 
 
-async def write(path: Path) -> None:
-    """Write the picture of a generated cluster, with Chromium."""
+async def write(url: str) -> None:
+    """Write the picture of a page."""
+    async with chromium() as browser, tab(browser, SIZE) as one:
+        await one.opened(url)
+        await one.page.screenshot(path=PICTURE)
+
+
+def main() -> None:
     with TemporaryDirectory() as folder:
         html = Path(folder, "page.html")
         html.write_text(text(plan_of(showcase())), "utf-8")
-        async with chromium() as browser, tab(browser, SIZE) as one:
-            await one.opened(html.as_uri())
-            await one.page.screenshot(path=path)
+        asyncio.run(write(html.as_uri()))
 
 
 if __name__ == "__main__":
-    asyncio.run(write(PICTURE))
+    main()

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import orjson
 import pytest
@@ -28,6 +29,7 @@ from core.edge.kube.target import Overrides
 from tests.support.fake_api import FakeApi
 from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
 from tests.support.forwards import reporting
+from tests.support.plan_cli import started
 
 FAST = Intervals(check=0.02, plan=0.0, leader=0.02)
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
@@ -43,6 +45,10 @@ class World:
         kubeconfig.write_text(KUBECONFIG.format(url=api.url))
         self._connecting = live.Connecting(str(kubeconfig), None, Overrides())
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def kubeconfig(self) -> str:
+        return self._connecting.kubeconfig or ""
 
     async def start(self) -> None:
         installation = Installation()
@@ -179,3 +185,27 @@ async def test_time_in_state_counts_from_change(world: World) -> None:
     )
     detail = orjson.loads(await world.worker.detail("n1"))
     assert detail["since"]["least"]
+
+
+async def test_command_follows_cluster_and_ends_with_0_at_interrupt(world: World) -> None:
+    running = started("page", "--kubeconfig", world.kubeconfig, "--no-browser")
+    assert running.stdout
+    url = (await asyncio.to_thread(running.stdout.readline)).decode().strip()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url.replace("?", "events?")) as news,
+    ):
+        await world.api.watched(NODES.resource)
+        world.api.put("nodes", node_object("n2"))
+        while await nodes_of(session, url) != ["n0", "n1", "n2"]:
+            await news.content.readuntil(b"\n\n")
+        running.send_signal(signal.SIGINT)
+        _, errors = await asyncio.to_thread(running.communicate, timeout=60)
+    assert running.returncode == 0
+    assert b"Traceback" not in errors
+
+
+async def nodes_of(session: aiohttp.ClientSession, url: str) -> list[str]:
+    async with session.get(url.replace("?", "state?")) as response:
+        state = await response.json()
+    return names(state) if state else []
