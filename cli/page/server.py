@@ -18,6 +18,8 @@ from cli.forms.page import content_security_policy, page
 from cli.page import what_if
 from cli.page.hub import Hub
 from cli.page.worker import Worker
+from core.edge import http
+from core.edge.connections import Connection, TooMuchError
 from core.model.errors import InvalidInputError, UnavailableError
 
 HOST: Final = "127.0.0.1"
@@ -26,7 +28,8 @@ BODY_BYTES_MAX: Final = 4096
 NAME_CHARS_MAX: Final = 300
 PING_SECONDS: Final = 20.0
 """Interval of comments to a browser, by which the server notices that it has left."""
-SHUTDOWN_SECONDS: Final = 1.0
+ANSWER_SECONDS_MAX: Final = 60.0
+"""Maximum time of an answer to a request with the token; a plan may take some seconds."""
 OWN: Final = "'self'"
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -46,39 +49,32 @@ class PageServer:
     def __init__(self, hub: Hub, worker: Worker, port: int = 0) -> None:
         """*port*: 0 for any free port."""
         self._hub, self._worker = hub, worker
-        self._port, self._token = port, secrets.token_urlsafe(TOKEN_BYTES)
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
         self._computing = asyncio.Lock()
-        app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._page)
         app.router.add_get("/state", self._state)
         app.router.add_get("/node", self._node)
         app.router.add_get("/events", self._events)
         app.router.add_post("/what-if", self._what_if)
-        self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, handle_signals=False
-        )
+        self._server = http.Server(app, f"{HOST}:{port}", setting="--port")
+
+    @property
+    def _origins(self) -> tuple[str, ...]:
+        return tuple(f"http://{name}:{self._server.port}" for name in (HOST, "localhost"))
 
     @property
     def url(self) -> str:
         """Return the URL of the page with its token."""
-        return f"http://{HOST}:{self._port}/?token={self._token}"
+        return f"{self._origins[0]}/?token={self._token}"
 
     async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, HOST, self._port).start()
-        except OSError as fault:
-            await self._runner.cleanup()
-            problem = (
-                f"{self._port}: {fault.strerror or fault}; allowed: a free port, or 0 for any"
-            )
-            raise InvalidInputError("--port", problem) from fault
-        self._port = self._runner.addresses[0][1]
+        await self._server.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._hub.close()
-        await self._runner.cleanup()
+        await self._server.stop()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -90,7 +86,7 @@ class PageServer:
             response = web.Response(status=fault.status, text=fault.text)
         except InvalidInputError as fault:
             response = web.Response(status=400, text=str(fault))
-        except UnavailableError as fault:
+        except (TooMuchError, UnavailableError) as fault:
             response = web.Response(status=503, text=str(fault))
         if not response.prepared:
             response.headers.update(HEADERS)
@@ -98,17 +94,16 @@ class PageServer:
 
     def _check(self, request: web.Request) -> None:
         """Raise HTTPForbidden for a foreign Host or Origin, or a wrong token."""
-        hosts = {f"{name}:{self._port}" for name in (HOST, "localhost")}
-        if request.headers.get(hdrs.HOST, "") not in hosts:
+        if f"http://{request.headers.get(hdrs.HOST, '')}" not in self._origins:
             raise web.HTTPForbidden(text="the header Host does not name this server")
         origin = request.headers.get(hdrs.ORIGIN)
         # Browsers send an Origin with every POST, and with no GET of the same origin.
-        allowed = {f"http://{host}" for host in hosts}
-        if origin not in allowed and not (origin is None and request.method == hdrs.METH_GET):
+        if origin not in self._origins and (origin or request.method != hdrs.METH_GET):
             raise web.HTTPForbidden(text="the header Origin does not name this server")
         given = request.query.get("token", "").encode("utf-8", "replace")
         if not secrets.compare_digest(given, self._token.encode()):
             raise web.HTTPForbidden(text="the token is wrong; use the URL that `ebb page` prints")
+        _prolong(request, ANSWER_SECONDS_MAX)
 
     async def _page(self, request: web.Request) -> web.Response:
         html = page(self._hub.state, OWN).encode()
@@ -131,6 +126,7 @@ class PageServer:
                 headers={**HEADERS, hdrs.CONTENT_TYPE: "text/event-stream"}
             )
             await response.prepare(request)
+            _prolong(request, 2 * PING_SECONDS)
             with suppress(ConnectionError):  # the browser has left
                 while True:
                     sent = b""
@@ -141,14 +137,21 @@ class PageServer:
                                 break
                             sent = b"data: " + message
                     await response.write((sent or b":") + b"\n\n")
+                    _prolong(request, 2 * PING_SECONDS)
             return response
 
     async def _what_if(self, request: web.Request) -> web.Response:
         if self._computing.locked():
             raise web.HTTPTooManyRequests(text="another what-if is being computed")
         async with self._computing:
-            change = what_if.read(await request.read())
+            change = what_if.read(await http.read_body(request, BODY_BYTES_MAX))
             return _response(await self._worker.what_if(change), "application/json")
+
+
+def _prolong(request: web.Request, seconds: float) -> None:
+    """Let the connection stay open for this time: the server closes others after seconds."""
+    if isinstance(request.protocol, Connection):
+        request.protocol.wait(seconds)
 
 
 def _takes_gzip(request: web.Request) -> bool:

@@ -219,4 +219,4 @@ def test_command_names_port_in_use(tmp_path: Path) -> None:
         running = started("page", "--from-file", str(file), "--no-browser", "--port", str(port))
         _, errors = running.communicate(timeout=60)
     assert running.returncode == 2
-    assert f"ebb: --port: {port}: ".encode() in errors
+    assert f"ebb: --port: '127.0.0.1:{port}': address already in use".encode() in errors
