@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "explain": "explain why a node is removable or not, or where a pod can run",
     "status": "summarize nodes, marks, Pending pods, reasons and the leader",
     "page": "show the cluster in a browser, and follow it",
+    "top": "show the cluster in the terminal, and follow it",
     "doctor": "check the autoscaler, scheduler, admission, rights and workloads around Ebb",
     "reasons": "list all reason codes, or explain some, with their meaning and fix",
     "config": "print the configuration schema, or validate a configuration",

@@ -30,20 +30,8 @@ def command(
     """
     import asyncio  # noqa: PLC0415 help must be fast
 
-    from cli.input import reader  # noqa: PLC0415
-    from cli.input.cluster_input import Installation  # noqa: PLC0415
-    from cli.page.feed import Feed  # noqa: PLC0415
     from cli.page.run import open_browser, serve  # noqa: PLC0415
-    from core.edge.clock import SystemClock  # noqa: PLC0415
+    from cli.page.start import cluster_and_feed  # noqa: PLC0415
 
-    if len(where.contexts) > 1:
-        raise click.UsageError("--context: ebb page shows one cluster; give it once")
-    first = reader.read(environment, where)
-    feed = None
-    if first.target is not None:
-        context = where.contexts[0] if where.contexts else None
-        (connecting,) = reader.connecting(environment, where, [context])
-        # The file of --config may be a pipe, so it is not read again.
-        given = first.config if where.config else None
-        feed = Feed(first, connecting, Installation(where.ebb_namespace, given), SystemClock())
+    first, feed = cluster_and_feed(environment, where)
     asyncio.run(serve(first, feed, port, (lambda _: None) if no_browser else open_browser))

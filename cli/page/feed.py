@@ -4,12 +4,11 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from cli.input.cluster_input import ClusterInput, Installation
 from cli.input.live import Connecting
 from cli.input.running import read_running
-from cli.page.hub import Hub
 from cli.page.worker import Worker
 from core.edge.clock import Clock
 from core.edge.decode.inventory import Inventory
@@ -49,6 +48,16 @@ class Intervals(NamedTuple):
 INTERVALS: Final = Intervals()
 
 
+class Sink(Protocol):
+    """What shows the cluster: a page in browsers, or a screen."""
+
+    async def publish(self, state: bytes) -> None:
+        """Show a new state of the page, as JSON."""
+
+    def warn(self, banners: Sequence[str]) -> None:
+        """Show warnings about the connection to the cluster."""
+
+
 class Feed:
     """The live cluster of a page: its objects by watches, and the report of the leader."""
 
@@ -75,13 +84,13 @@ class Feed:
         missing = first.running.problems if first.running else ()
         self._not_read = tuple(one for one in first.not_read if one not in missing)
 
-    async def run(self, hub: Hub, worker: Worker) -> None:
+    async def run(self, sink: Sink, worker: Worker) -> None:
         """Follow the cluster until cancelled. Raises: as `Client.connect`."""
         async with await self._connecting.client() as client, asyncio.TaskGroup() as tasks:
             for kind in self._kinds:
                 tasks.create_task(self._follow(client, kind))
             tasks.create_task(self._follow_leader(client))
-            tasks.create_task(self._follow_changes(hub, worker))
+            tasks.create_task(self._follow_changes(sink, worker))
 
     async def _follow(self, client: Client, kind: AnyKind) -> None:
         sink = WatchSink(self._inventory, kind, self._freshness, self._clock, self._metrics)
@@ -100,7 +109,7 @@ class Feed:
                 not_read=(*running.problems, *self._not_read),
             )
 
-    async def _follow_changes(self, hub: Hub, worker: Worker) -> None:
+    async def _follow_changes(self, sink: Sink, worker: Worker) -> None:
         """Make and publish a plan after changes, and warn while the view is stale."""
         seen: object = None
         made_at, pause = self._clock.monotonic_seconds(), 0.0
@@ -108,7 +117,7 @@ class Feed:
         while True:
             await asyncio.sleep(self._intervals.check)
             now = self._clock.monotonic_seconds()
-            hub.warn((*self._stale(now), *failed))
+            sink.warn((*self._stale(now), *failed))
             state = self._state()
             changed = state != seen or not worker.has_plan or now - made_at >= PLAN_SECONDS_MAX
             if not changed or now - made_at < pause or not self._listed(now):
@@ -116,7 +125,7 @@ class Feed:
             try:
                 cluster, surge = await asyncio.to_thread(self._cluster_function())
                 self._input = replace(self._input, cluster=cluster, surge_objects=surge)
-                await hub.publish(await worker.state(self._input))
+                await sink.publish(await worker.state(self._input))
                 failed = ()
             except EbbError as fault:
                 failed = (f"No new plan: {fault}",)

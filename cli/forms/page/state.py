@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from cli.answers import Planned
+from cli.explain.headline import Cost
 from cli.explain.reasons import advice
 from cli.forms.text import headline, leader
 from cli.input.mark_status import MarkStatus, Protection, mark_statuses
@@ -103,6 +104,7 @@ class PageState:
             "time": now,
             "origin": [list(row) for row in answer.cluster_input.origin],
             "headline": sentences,
+            "cost": _cost(answer.headline.cost),
             "banners": [
                 *headline.problems(running, now),
                 *answer.cluster_input.not_read,
@@ -310,6 +312,14 @@ def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
             for one in facts.decisions
         ],
     }
+
+
+def _cost(cost: Cost | None) -> Json | None:
+    """Return what all nodes cost; None without prices."""
+    if cost is None:
+        return None
+    hour, month = cost.before, cost.before * HOURS_A_MONTH
+    return {"hour": headline.money(hour), "month": headline.money(month)}
 
 
 def _why_pending(pod: Pod, target: str | None) -> str:
