@@ -182,7 +182,7 @@ class TestWhatIf:
 
     async def test_pods_of_removed_node_need_room(self, client: Client) -> None:
         lines = await client.lines(without=FULL)
-        assert "Of 1 pod of the node, 0 find no room." in lines
+        assert "Room on other nodes: for 1 of 1 pod of the node." in lines
         assert "of 2 nodes" in lines[0]
 
     async def test_plan_remains_as_it_was(self, client: Client) -> None:
