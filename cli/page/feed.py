@@ -105,7 +105,7 @@ class Feed:
                 self._input,
                 running=running,
                 config=config,
-                config_from=source or self._input.config_from,
+                config_from=self._input.config_from if self._installation.config else source,
                 not_read=(*running.problems, *self._not_read),
             )
 
@@ -133,7 +133,7 @@ class Feed:
             pause = max(self._intervals.plan, (made_at - now) * (PLAN_SHARE - 1))
 
     def _state(self) -> object:
-        """Return a value that changes with everything from which a plan is made."""
+        """Return a value that changes with everything that the page shows."""
         versions = tuple(self._inventory.versions[kind] for kind in self._kinds)
         return versions, self._input.running, self._input.config
 

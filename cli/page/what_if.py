@@ -122,6 +122,7 @@ def _room(other: Planned, displaced: Sequence[str]) -> Iterator[str]:
     if displaced:
         placed = {one.pod for one in other.plan.pending}
         missing = [pod for pod in displaced if pod not in placed]
-        yield f"Of {plural(len(displaced), 'pod')} of the node, {len(missing):,} find no room."
+        found = len(displaced) - len(missing)
+        yield f"Room on other nodes: for {found:,} of {plural(len(displaced), 'pod')} of the node."
         if missing:
             yield f"Without room: {first(missing, NAMES_SHOWN)}."

@@ -20,6 +20,7 @@ from cli.input.cluster_input import ClusterInput
 from cli.page.hub import Hub
 from cli.page.server import PageServer
 from cli.page.worker import Worker
+from core.model.cluster import Cluster
 from tests.bench.machine import factor, show
 from tests.support import generate
 from tests.support.browser import chromium
@@ -87,10 +88,10 @@ async def measure(cluster_input: ClusterInput) -> Found:
     return Found(plan_ms, paint_ms, update_ms, sent, len(gzip.compress(file)) / 1e6)
 
 
-def _changed(cluster_input: ClusterInput) -> generate.Cluster:
+def _changed(cluster_input: ClusterInput) -> Cluster:
     """Return the cluster without a tenth of its pods, so that the boxes of many nodes change."""
     pods = [pod for number, pod in enumerate(cluster_input.cluster.pods) if number % 10]
-    return generate.Cluster.of(cluster_input.cluster.nodes, pods)
+    return Cluster.of(cluster_input.cluster.nodes, pods)
 
 
 def main() -> None:

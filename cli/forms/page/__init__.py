@@ -9,14 +9,11 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 import orjson
 
 from cli.answers import Planned
 from cli.forms.page.state import PageState
-
-NO_STATE: Final = b"null"
 
 
 def text(answer: Planned) -> str:

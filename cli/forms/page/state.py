@@ -97,13 +97,13 @@ class PageState:
         answer = self._answer
         running, now = answer.cluster_input.running, self._now
         facts = running.facts if running else None
-        sentences = list(headline.lines(answer.headline, now))
         document: Json = {
-            "version": ebb_version(),
             "live": self._live,
             "time": now,
-            "origin": [list(row) for row in answer.cluster_input.origin],
-            "headline": sentences,
+            "origin": [
+                list(row) for row in (*answer.cluster_input.origin, ("ebb", ebb_version()))
+            ],
+            "headline": list(headline.lines(answer.headline, now)),
             "cost": _cost(answer.headline.cost),
             "banners": [
                 *headline.problems(running, now),
@@ -222,7 +222,7 @@ class PageState:
         )
         pods = ", ".join(f"{count:,} {way}" for way, count in ways if count)
         text = f"Removable, number {row.order:,} of the plan."
-        return f"{text} Pods to leave it: {pods}." if pods else f"{text} It is empty."
+        return f"{text} Its pods: {pods}." if pods else f"{text} It is empty."
 
     def _time_in_state(self, name: str) -> Json | None:
         """Return since when the node is in its state; None if a single reading cannot tell."""

@@ -109,7 +109,7 @@ async def test_server_page_works_by_keyboard_and_answers_what_if(
         await one.page.keyboard.press("Enter")
         await one.page.wait_for_selector("#what-if-answer p:nth-child(2)")
         answer = await one.page.inner_text("#what-if-answer")
-        assert "Of 1 pod of the node, 0 find no room." in answer
+        assert "Room on other nodes: for 1 of 1 pod of the node." in answer
         await one.page.fill("#without", "nobody")
         await one.page.keyboard.press("Enter")
         await one.page.wait_for_selector("#what-if-answer p:has-text('No answer: without')")

@@ -11,11 +11,12 @@ import aiohttp
 import orjson
 import pytest
 
+from cli.forms.page.state import PageState
 from cli.page.hub import CLIENTS_MAX, Hub
 from cli.page.server import BODY_BYTES_MAX, HEADERS, PageServer
 from cli.page.worker import Worker
 from tests.support import builders
-from tests.support.page import input_of
+from tests.support.page import input_of, plan_of, showcase
 from tests.support.plan_cli import ITEMS, dump, started
 
 FULL, EMPTY = "full", "empty"
@@ -119,6 +120,13 @@ class TestState:
         detail = orjson.loads((await client.get(f"node?name={FULL}"))[1])
         assert [one["pod"] for one in detail["pods"]] == ["d/a"]
 
+    async def test_plan_of_other_process_is_same(self, worker: Worker) -> None:
+        given = showcase()
+        found = orjson.loads(await worker.state(given))
+        here = PageState(plan_of(given)).document(details=False)
+        assert found["nodes"] == here["nodes"]
+        assert found["headline"][:2] == here["headline"][:2]
+
     async def test_detail_is_null_when_node_does_not_exist(self, client: Client) -> None:
         assert await client.get("node?name=none") == (200, b"null")
 
@@ -174,7 +182,7 @@ class TestWhatIf:
 
     async def test_pods_of_removed_node_need_room(self, client: Client) -> None:
         lines = await client.lines(without=FULL)
-        assert "Of 1 pod of the node, 0 find no room." in lines
+        assert "Room on other nodes: for 1 of 1 pod of the node." in lines
         assert "of 2 nodes" in lines[0]
 
     async def test_plan_remains_as_it_was(self, client: Client) -> None:
