@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs lint check check-full promtool e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix bench lock release clean
+.PHONY: help setup demo docs lint check check-full promtool chromium e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix picture bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ check-full: lint ## lint, tests with coverage, laws on 500 random clusters, muta
 promtool: ## install promtool, which tests of alerts need, unless it exists (Debian, root)
 	command -v promtool || { apt-get update --quiet && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends prometheus; }
+
+chromium: ## install Chromium, which tests of the page need, unless it exists (Debian, root)
+	command -v chromium || { apt-get update --quiet && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends chromium; }
 
 e2e-tools: setup ## build the control plane and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
@@ -102,13 +106,17 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.doctor_page
 	$(BIN)/python -m tests.support.json_documents
 
-bench: setup ## print times, memory and ratios; the last three need e2e-tools
+picture: setup ## write docs/page.png, the picture of the page; needs chromium
+	$(BIN)/python -m tests.support.page_picture
+
+bench: setup ## print times, memory and ratios; bench_page needs chromium, the last three e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine
 	$(BIN)/python -m tests.bench.bench_shapes
 	$(BIN)/python -m tests.bench.bench_extender
 	$(BIN)/python -m tests.bench.bench_webhook
 	$(BIN)/python -m tests.bench.bench_bodies
 	$(BIN)/python -m tests.bench.bench_running
+	$(BIN)/python -m tests.bench.bench_page
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_scheduler
 	$(BIN)/python -m tests.bench.bench_batching

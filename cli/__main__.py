@@ -21,6 +21,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "plan": "show which nodes are removable, and why the others are not",
     "explain": "explain why a node is removable or not, or where a pod can run",
     "status": "summarize nodes, marks, Pending pods, reasons and the leader",
+    "page": "show the cluster in a browser, and follow it",
+    "top": "show the cluster in the terminal, and follow it",
     "doctor": "check the autoscaler, scheduler, admission, rights and workloads around Ebb",
     "reasons": "list all reason codes, or explain some, with their meaning and fix",
     "config": "print the configuration schema, or validate a configuration",

@@ -53,7 +53,7 @@ def options(answer: str, findings: str) -> Callable[[Command], Callable[..., Non
                 outcomes = reader.read_each(
                     environment, where, lambda one: _part(command(one, **given), form)
                 )
-                found = _print_each(outcomes, form)
+                found = _print_each(outcomes, form, answer)
             else:
                 one, found = command(reader.read(environment, where), **given)
                 output.print_answer(one, form)
@@ -78,7 +78,7 @@ def _part(answered: Answered, form: str) -> _Part:
     return _Part(output.part(answer, form), found, tuple(output.warnings(answer, form)))
 
 
-def _print_each(outcomes: "list[Outcome[_Part]]", form: str) -> bool:
+def _print_each(outcomes: "list[Outcome[_Part]]", form: str, answer: str) -> bool:
     """Print the answers for all clusters; return whether there are findings.
 
     Exits with FAULT if a cluster could not be read.
@@ -87,7 +87,7 @@ def _print_each(outcomes: "list[Outcome[_Part]]", form: str) -> bool:
         lines = [*one.warnings.splitlines(), *(one.answer.warnings if one.answer else ())]
         lines += [f"ebb: {line}" for line in one.error.splitlines()]
         sys.stderr.writelines(f"{one.context}: {line}\n" for line in map(_printable, lines))
-    output.print_several([_cluster_part(one) for one in outcomes], form)
+    output.print_several([_cluster_part(one) for one in outcomes], form, answer)
     if any(one.answer is None for one in outcomes):
         click.get_current_context().exit(FAULT)
     return any(one.answer.found for one in outcomes if one.answer)

@@ -44,6 +44,7 @@ FORMS: Final = (
         of=("Reasons", "SettingsSchema"),
     ),
     Form("html", "cli.forms.html", "html: one self-contained page", of=("Replayed",)),
+    Form("html", "cli.forms.page", "html: one page that opens offline", of=(PLAN,)),
 )
 
 
@@ -76,7 +77,7 @@ def exit_if(found: bool) -> None:  # noqa: FBT001 a condition
 
 def print_answer(answer: "Answer", form: str) -> None:
     """Print an answer in the named format; the warnings of a table go to standard error."""
-    text = _module(form).text(answer)
+    text = _module(form, type(answer).__name__).text(answer)
     for line in warnings(answer, form):
         print(line, file=sys.stderr)
     sys.stdout.write(text)
@@ -102,25 +103,30 @@ def check_several(form: str, answer: str) -> None:
 
 def part(answer: "Answer", form: str) -> Any:  # noqa: ANN401 by format
     """Return the answer for one of several clusters, as its output format needs it."""
-    return _module(form).part(answer)
+    return _module(form, type(answer).__name__).part(answer)
 
 
-def print_several(parts: Sequence["ClusterPart"], form: str) -> None:
-    """Print the answers for several clusters in the named format."""
-    sys.stdout.write(_module(form).several(parts))
+def print_several(parts: Sequence["ClusterPart"], form: str, answer: str) -> None:
+    """Print the answers of this type for several clusters in the named format."""
+    sys.stdout.write(_module(form, answer).several(parts))
 
 
 def write_answer(answer: "Answer", form: str, path: str) -> None:
     """Write an answer to a file. Raises: InvalidInputError."""
     from core.edge import files  # noqa: PLC0415 help must be fast
 
-    files.write_text(path, _module(form).text(answer))
+    files.write_text(path, _module(form, type(answer).__name__).text(answer))
 
 
-def preload(form: str) -> None:
-    """Import a format: missing packages fail before a long run. Raises: InvalidInputError."""
-    _module(form)
+def preload(form: str, answer: str) -> None:
+    """Import a format of an answer type: missing packages fail before a long run.
+
+    Raises: InvalidInputError.
+    """
+    _module(form, answer)
 
 
-def _module(form: str) -> Any:  # noqa: ANN401 a module of the table
-    return import_module(next(one.module for one in FORMS if one.name == form))
+def _module(form: str, answer: str) -> Any:  # noqa: ANN401 a module of the table
+    return import_module(
+        next(one.module for one in FORMS if one.name == form and (not one.of or answer in one.of))
+    )

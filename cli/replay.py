@@ -82,7 +82,7 @@ def run(options: Options) -> Replayed:
         if path is not None:
             files.check_target(path)
     if options.page is not None:
-        output.preload(PAGE)
+        output.preload(PAGE, "Replayed")
     bound.check()
     document, source = _document(options.config)
     if options.trace is not None and instances.is_trace(options.trace):

@@ -65,13 +65,13 @@ def read(environment: Environment, where: Where) -> ClusterInput:
         found = _read_dumps(where.from_file, installation, setup=where.setup)
     else:
         context = where.contexts[0] if where.contexts else None
-        connecting = _connecting(environment, where, [context])
+        found_at = connecting(environment, where, [context])
         # Importing the client takes longer than making a plan.
         import asyncio  # noqa: PLC0415
 
         from cli.input import live  # noqa: PLC0415
 
-        found = asyncio.run(live.read(connecting[0], installation, sys.stderr, setup=where.setup))
+        found = asyncio.run(live.read(found_at[0], installation, sys.stderr, setup=where.setup))
     return _with_source(found, where)
 
 
@@ -87,9 +87,9 @@ def read_each(
     from cli.input import live  # noqa: PLC0415
 
     installation = _installation(where)
-    connecting = _connecting(environment, where, where.contexts)
+    every = connecting(environment, where, where.contexts)
     return asyncio.run(
-        live.read_each(connecting, installation, lambda found: answer(_with_source(found, where)))
+        live.read_each(every, installation, lambda found: answer(_with_source(found, where)))
     )
 
 
@@ -101,9 +101,10 @@ def _installation(where: Where) -> Installation:
     return Installation(where.ebb_namespace, config, where.policy)
 
 
-def _connecting(
+def connecting(
     environment: Environment, where: Where, contexts: Sequence[str | None]
 ) -> "list[Connecting]":
+    """Return how to connect to the cluster of each context. Raises: InvalidInputError."""
     from cli.input import live  # noqa: PLC0415
 
     path = kubeconfig_of(where.kubeconfig, environment, OR_A_DUMP)

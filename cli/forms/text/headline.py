@@ -24,15 +24,20 @@ NONE: Final = "-"
 
 def write(one: Headline, running: Running | None, now_seconds: int, out: Console) -> None:
     """Write the headline; *running*: None for a dump."""
-    for line in _lines(one, now_seconds):
+    for line in (*lines(one, now_seconds), *problems(running, now_seconds)):
         say(out, line)
+
+
+def problems(running: Running | None, now_seconds: int) -> Iterator[str]:
+    """Yield why no node is marked at the moment; *running*: None for a dump."""
     if running is not None and not running.leads(now_seconds):
-        say(out, "No replica of ebb-controller leads, so no node is marked until one does.")
+        yield "No replica of ebb-controller leads, so no node is marked until one does."
     elif running is not None and running.facts and (why := running.facts.stale_because):
-        say(out, f"The leader marks no node, because it cannot reconcile: {why}.")
+        yield f"The leader marks no node, because it cannot reconcile: {why}."
 
 
-def _lines(one: Headline, now_seconds: int) -> Iterator[str]:
+def lines(one: Headline, now_seconds: int) -> Iterator[str]:
+    """Yield the headline as sentences."""
     if not one.removable:
         yield f"None of {plural(one.nodes, 'node')} can be removed."
         return

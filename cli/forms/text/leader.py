@@ -30,7 +30,7 @@ def write(report: Report, now_seconds: int, out: Console) -> None:
     facts = report.facts
     if facts is None:
         return
-    say(out, "", Table("known to the leader", "", rows=_rows(facts, now_seconds), left=(0, 1)))
+    say(out, "", Table("known to the leader", "", rows=fact_rows(facts, now_seconds), left=(0, 1)))
     if facts.moves:
         moves = [
             (one.deployment, one.pod, one.node, one.step, _left(one.deadline_seconds, now_seconds))
@@ -72,7 +72,8 @@ def write_about_node(facts: LeaderFacts, node: str, now_seconds: int, out: Conso
     say(out, "", Table("known to the leader", "", rows=rows, left=(0, 1)))
 
 
-def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+def fact_rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
+    """Yield rows of label and text with the facts that are about no single node."""
     if facts.leading_since_seconds is not None:
         yield "leading for", _ago(facts.leading_since_seconds, now_seconds)
     if facts.reconciled_at_seconds is not None:
@@ -95,13 +96,18 @@ def _rows(facts: LeaderFacts, now_seconds: int) -> Iterator[tuple[str, str]]:
         yield "not yet known", f"{about} ({unknown.setting}): complete in {wait}".lstrip()
 
 
-def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
-    """Yield the figures that the leader has counted since its process started."""
+def savings_rows(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+    """Yield rows with the savings that the leader has counted since its process started."""
     if (saved := facts.savings) is not None:
         expected = _saved(saved.expected_node_seconds, saved.expected_cost)
         yield "savings expected", f"{expected}, if removable nodes were gone at once"
         estimated = _saved(saved.estimated_node_seconds, saved.estimated_cost)
         yield "savings estimated", f"{estimated}, of nodes that autoscalers have removed"
+
+
+def _account(facts: LeaderFacts) -> Iterator[tuple[str, str]]:
+    """Yield the figures that the leader has counted since its process started."""
+    yield from savings_rows(facts)
     if facts.pending:
         causes = (
             f"{CAUSES.get(one.cause, one.cause)} {one.pod_seconds:,} pod-seconds (now "

@@ -1,0 +1,39 @@
+"""`ebb top`: show a cluster in a terminal, and follow it."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.input import source
+
+if TYPE_CHECKING:  # help must be fast
+    from cli.input.reader import Where
+
+
+@click.command("top")
+@source.several_options
+def command(environment: source.Environment, where: "Where", /) -> None:
+    """Show savings, nodes, marks and surge moves, and follow the cluster; read-only.
+
+    Keys: q quits, s sorts, / filters by name, pool, zone or state, arrows scroll. Without a
+    terminal, the command prints all nodes once.
+    """
+    import asyncio  # noqa: PLC0415 help must be fast
+
+    from cli.page.start import cluster_and_feed  # noqa: PLC0415
+
+    first, feed = cluster_and_feed(environment, where)
+    if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        from cli.top.run import follow  # noqa: PLC0415
+
+        asyncio.run(follow(first, feed))
+        return
+    from cli.answers import View as Columns  # noqa: PLC0415
+    from cli.forms.page.state import PageState  # noqa: PLC0415
+    from cli.plan import Limits, planned  # noqa: PLC0415
+    from cli.terminal import PIPE_WIDTH  # noqa: PLC0415
+    from cli.top.screen import View, render  # noqa: PLC0415
+
+    state = PageState(planned(first, Limits(), Columns())).document(details=False)
+    print(render(state, (), View(), PIPE_WIDTH, None).plain)

@@ -1,0 +1,75 @@
+"""Publish each state of the page to all browsers that show it."""
+
+import asyncio
+import gzip
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import orjson
+
+from core.model.errors import UnavailableError
+
+CLIENTS_MAX: Final = 16
+"""Maximum number of browsers that follow the page at the same time."""
+
+
+class Hub:
+    """The newest state, and the browsers that follow it."""
+
+    def __init__(self) -> None:
+        self.state = b"null"
+        self.packed = gzip.compress(self.state)
+        """The state, compressed once for all browsers."""
+        self._version = 0
+        self._banners: Sequence[str] = ()
+        # A queue holds only the newest message: a slow browser skips the others.
+        self._queues: set[asyncio.Queue[bytes | None]] = set()
+
+    async def publish(self, state: bytes) -> None:
+        """Replace the state, and tell each browser."""
+        packed = await asyncio.to_thread(gzip.compress, state, 6)
+        self.state, self.packed = state, packed
+        self._version += 1
+        self._send()
+
+    def warn(self, banners: Sequence[str]) -> None:
+        """Replace the warnings about the connection to the cluster."""
+        if list(banners) != list(self._banners):
+            self._banners = banners
+            self._send()
+
+    def close(self) -> None:
+        """End the messages of each browser."""
+        for queue in self._queues:
+            _put(queue, None)
+
+    @contextmanager
+    def following(self) -> Iterator[asyncio.Queue[bytes | None]]:
+        """Yield a queue with the newest message, which is None at the end.
+
+        Raises: UnavailableError if too many browsers follow the page.
+        """
+        if len(self._queues) >= CLIENTS_MAX:
+            raise UnavailableError(f"{CLIENTS_MAX} browsers follow this page already")
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        queue.put_nowait(self._message())
+        self._queues.add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues.discard(queue)
+
+    def _send(self) -> None:
+        message = self._message()
+        for queue in self._queues:
+            _put(queue, message)
+
+    def _message(self) -> bytes:
+        return orjson.dumps({"version": self._version, "banners": list(self._banners)})
+
+
+def _put(queue: asyncio.Queue[bytes | None], message: bytes | None) -> None:
+    with suppress(asyncio.QueueEmpty):
+        queue.get_nowait()
+    queue.put_nowait(message)

@@ -1,0 +1,128 @@
+"""Answer a what-if: another plan with other settings, or without a node. It changes nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import msgspec
+
+from cli.answers import Planned, View
+from cli.forms.text import headline
+from cli.plan import Limits, planned
+from core.config.budgets import HEADROOM_MAX
+from core.fields.value_types import SHARE_ALLOWED, read_share
+from core.model.cluster import Cluster
+from core.model.errors import InvalidInputError
+from core.model.humanize import first, plural
+
+NAMES_SHOWN: Final = 10
+
+
+class Change(NamedTuple):
+    """The changes of a what-if; None leaves a setting as it is."""
+
+    cpu: Fraction | None = None
+    """Threshold for CPU."""
+    memory: Fraction | None = None
+    """Threshold for memory."""
+    headroom: int | None = None
+    without: str = ""
+    """Name of a node to leave out; empty for none."""
+
+
+class _Given(msgspec.Struct, forbid_unknown_fields=True):
+    """The fields of the form."""
+
+    cpu: str | None = None
+    memory: str | None = None
+    headroom: str | None = None
+    without: str = ""
+
+
+def read(raw: bytes) -> Change:
+    """Read the fields of the form, as JSON. Raises: InvalidInputError."""
+    try:
+        given = msgspec.json.decode(raw, type=_Given)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as fault:
+        raise InvalidInputError("what-if", f"{fault!s:.200}") from fault
+    return Change(
+        cpu=_share("CPU threshold", given.cpu),
+        memory=_share("memory threshold", given.memory),
+        headroom=_headroom(given.headroom),
+        without=given.without,
+    )
+
+
+def _share(name: str, text: str | None) -> Fraction | None:
+    try:
+        return None if text is None else read_share(text)
+    except ValueError as fault:
+        raise InvalidInputError(name, f"{text!r:.80}; allowed: {SHARE_ALLOWED}") from fault
+
+
+def _headroom(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9 or int(text) > HEADROOM_MAX:
+        allowed = f"a whole number from 0 to {HEADROOM_MAX}"
+        raise InvalidInputError("headroom", f"{text!r:.80}; allowed: {allowed}")
+    return int(text)
+
+
+def answer(now: Planned, change: Change) -> list[str]:
+    """Return the answer as sentences; *now*: the present plan. Raises: InvalidInputError."""
+    cluster_input, config = now.cluster_input, now.config
+    if change.headroom is not None:
+        budgets = replace(config.budgets, headroom=change.headroom)
+        config = replace(config, budgets=budgets)
+    cluster, displaced = _without(cluster_input.cluster, change.without)
+    other = planned(
+        replace(cluster_input, cluster=cluster, config=config),
+        Limits(cpu=change.cpu, memory=change.memory),
+        View(),
+    )
+    lines = list(headline.lines(other.headline, other.now_seconds))
+    return [
+        lines[0],
+        *_difference(now, other, change.without),
+        *_room(other, displaced),
+        *lines[1:2],
+    ]
+
+
+def _without(cluster: Cluster, name: str) -> tuple[Cluster, Sequence[str]]:
+    """Return the cluster without a node, whose pods are Pending, and these pods."""
+    if not name:
+        return cluster, ()
+    nodes = tuple(node for node in cluster.nodes if node.name != name)
+    if len(nodes) == len(cluster.nodes):
+        raise InvalidInputError("without this node", f"{name!r:.300}; allowed: the name of a node")
+    pods = tuple(
+        replace(pod, node=None, nominated_node="") if pod.node == name else pod
+        for pod in cluster.pods
+        if pod.node != name or not pod.stays_with_node
+    )
+    displaced = [pod.key for pod in cluster.pods if pod.node == name and not pod.stays_with_node]
+    return replace(cluster, nodes=nodes, pods=pods), displaced
+
+
+def _difference(now: Planned, other: Planned, without: str) -> Iterator[str]:
+    before, after = ([one.node for one in it.plan.removals] for it in (now, other))
+    yield f"Removable now: {len(before):,}; with this change: {len(after):,}."
+    for text, names in (
+        ("Removable too", [name for name in after if name not in set(before)]),
+        ("Not removable any more", [name for name in before if name not in {*after, without}]),
+    ):
+        if names:
+            yield f"{text}: {first(names, NAMES_SHOWN)}."
+
+
+def _room(other: Planned, displaced: Sequence[str]) -> Iterator[str]:
+    if displaced:
+        placed = {one.pod for one in other.plan.pending}
+        missing = [pod for pod in displaced if pod not in placed]
+        found = len(displaced) - len(missing)
+        yield f"Room on other nodes: for {found:,} of {plural(len(displaced), 'pod')} of the node."
+        if missing:
+            yield f"Without room: {first(missing, NAMES_SHOWN)}."

@@ -1,0 +1,130 @@
+"""Make plans in another process, so that the server answers while a plan is made.
+
+A plan of 5,000 nodes takes about a second. The functions run in the other process, which keeps the
+last plan.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import orjson
+
+from cli.answers import Planned, View
+from cli.forms.page.state import PageState, Since
+from cli.input.cluster_input import ClusterInput
+from cli.page.what_if import Change, answer
+from cli.plan import Limits, planned
+from core.model.errors import InvalidInputError, UnavailableError
+
+
+@dataclass
+class _Kept:
+    """State of the other process between calls."""
+
+    planned: Planned | None = None
+    state: PageState | None = None
+    since: Since = field(default_factory=dict)
+
+
+_KEPT = _Kept()
+
+
+def _begin() -> None:
+    # Ctrl-C reaches the whole process group of a terminal; only the server handles it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _state(cluster_input: ClusterInput) -> bytes:
+    planned_now = planned(cluster_input, Limits(), View())
+    before = None if cluster_input.target is None else _KEPT.since
+    state = PageState(planned_now, before, live=True)
+    document = orjson.dumps(state.document(details=False))
+    _KEPT.planned, _KEPT.state, _KEPT.since = planned_now, state, state.since
+    return document
+
+
+def _detail(name: str) -> bytes:
+    return orjson.dumps(_KEPT.state.detail(name) if _KEPT.state else None)
+
+
+def _what_if(change: Change) -> bytes:
+    if _KEPT.planned is None:
+        raise InvalidInputError("what-if", "there is no plan yet")
+    return orjson.dumps({"lines": answer(_KEPT.planned, change)})
+
+
+class _Invalid(NamedTuple):
+    """An InvalidInputError, which cannot be pickled."""
+
+    where: str
+    problem: str
+
+
+def _call(function: Callable[..., bytes], *args: object) -> bytes | _Invalid:
+    try:
+        return function(*args)
+    except InvalidInputError as fault:
+        return _Invalid(fault.where, fault.problem)
+
+
+class Worker:
+    """The other process; if it ends unexpectedly, the next call starts it again."""
+
+    def __init__(self) -> None:
+        self._pool = _pool()
+        self.has_plan = False
+        """Whether the process keeps a plan."""
+
+    async def state(self, cluster_input: ClusterInput) -> bytes:
+        """Make a plan and return the state of the page. Raises: EbbError."""
+        made = await self._run(_state, cluster_input)
+        self.has_plan = True
+        return made
+
+    async def detail(self, name: str) -> bytes:
+        """Return the details of a node, or null. Raises: UnavailableError."""
+        return await self._run(_detail, name)
+
+    async def what_if(self, change: Change) -> bytes:
+        """Return the answer to a what-if. Raises: InvalidInputError, UnavailableError."""
+        return await self._run(_what_if, change)
+
+    async def _run(self, function: Callable[..., bytes], *args: object) -> bytes:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._pool, _call, function, *args)
+        except BrokenProcessPool as fault:
+            self._pool.shutdown(wait=False)
+            self._pool, self.has_plan = _pool(), False
+            problem = "the process that makes plans has ended, perhaps for lack of memory"
+            raise UnavailableError(problem) from fault
+        if isinstance(found, _Invalid):
+            raise InvalidInputError(found.where, found.problem)
+        return found
+
+    def stop(self) -> None:
+        """End the process, also in the middle of a plan."""
+        # ProcessPoolExecutor waits for the running call, and Python 3.11 has no method to end it.
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the id of the process, if it has been started."""
+        return list(self._pool._processes or ())  # noqa: SLF001 it has no public name
+
+
+def _pool() -> ProcessPoolExecutor:
+    # A forked process would inherit the connections and threads of the server.
+    spawning = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, mp_context=spawning, initializer=_begin)

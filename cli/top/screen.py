@@ -1,0 +1,149 @@
+"""Lay out one screen of `ebb top` from the state of the page; a pure function of its arguments."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from core.model.humanize import plural
+
+State = Mapping[str, Any]
+"""The state of the page: `PageState.document`."""
+Node = Mapping[str, Any]
+BAR_CELLS: Final = 10
+NODE_CELLS_MIN: Final = 12
+GAP: Final = "  "
+COLORS: Final = {
+    "leaving": "magenta",
+    "not-ready": "red",
+    "no-schedule": "dark_orange",
+    "prefer-no-schedule": "yellow",
+    "removable": "green",
+}
+"""Color of a node by the key of its state. The state is also written out."""
+
+
+def _share(name: str) -> Callable[[Node], tuple[int, str]]:
+    return lambda node: (-(node[name] if node[name] is not None else -1), node["name"])
+
+
+SORTS: Final[Mapping[str, Callable[[Node], tuple[int, str]]]] = {
+    "state": lambda node: (node["rank"], node["name"]),
+    "cpu": _share("cpu"),
+    "memory": _share("memory"),
+    "pods": _share("pods"),
+    "name": lambda node: (0, node["name"]),
+}
+"""Sort keys of nodes, in the order in which the key `s` selects them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the user has selected."""
+
+    sort: str = "state"
+    filter: str = ""
+    """Only nodes whose name, pool, zone or state contains this text are shown."""
+    typing: bool = False
+    """Whether keys are characters of the filter."""
+    offset: int = 0
+    """Number of nodes above the first row."""
+
+
+def render(
+    state: State, banners: Sequence[str], view: View, width: int, height: int | None
+) -> Text:
+    """Return the screen.
+
+    *banners*: warnings about the connection to the cluster. *height*: lines of the terminal; None
+    shows every node, for a pipe.
+    """
+    head = [*_head(state, banners, view)]
+    moves = [*_moves(state)]
+    nodes = selected(state, view)
+    footer = [] if height is None else [_footer(view)]
+    room = None if height is None else max(1, height - len(head) - len(moves) - len(footer) - 1)
+    shown = nodes[view.offset :][:room]
+    rows = [*_rows(state, shown, width)]
+    lines = [*(Text(line) for line in head), *rows, *(Text(line) for line in moves), *footer]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+        line.no_wrap = True
+    return Text("\n").join(lines)
+
+
+def selected(state: State, view: View) -> Sequence[Node]:
+    """Return the nodes that the view shows, in its order."""
+    ranks = {one["key"]: number for number, one in enumerate(state["states"])}
+    wanted = view.filter.lower()
+    labels = {one["key"]: one["label"] for one in state["states"]}
+
+    def matches(node: Node) -> bool:
+        texts = node["name"], node["pool"], node["zone"], labels[node["state"]]
+        return any(wanted in text.lower() for text in texts)
+
+    ranked = ({**node, "rank": ranks[node["state"]]} for node in state["nodes"])
+    return sorted(filter(matches, ranked), key=SORTS[view.sort])
+
+
+def _head(state: State, banners: Sequence[str], view: View) -> Iterator[str]:
+    source = dict(state["origin"]).get("cluster") or dict(state["origin"]).get("source", "")
+    yield f"ebb top - {source}"
+    yield from (f"! {text}" for text in (*banners, *state["banners"]))
+    yield from state["headline"]
+    if cost := state["cost"]:
+        yield f"Cost: {cost['hour']} an hour, {cost['month']} a month."
+    leader = state["leader"] or {}
+    yield from (f"{name}: {text}" for name, text in leader.get("savings", ()))
+    counts = {one["key"]: 0 for one in state["states"]}
+    for node in state["nodes"]:
+        counts[node["state"]] += 1
+    labels = {one["key"]: one["label"] for one in state["states"]}
+    told = ", ".join(f"{labels[key]} {count}" for key, count in counts.items() if count)
+    pending = len(state["pending"]["pods"]) + state["pending"]["more"]
+    yield f"{plural(len(state['nodes']), 'node')}: {told}. {plural(pending, 'Pending pod')}."
+    yield f"filter: {view.filter}" if view.filter or view.typing else ""
+
+
+def _rows(state: State, nodes: Sequence[Node], width: int) -> Iterator[Text]:
+    labels = {one["key"]: one["label"] for one in state["states"]}
+    states = [cell_len(labels[node["state"]]) for node in state["nodes"]] or [0]
+    bar = BAR_CELLS + len(" 100%")
+    others = max(states) + 2 * bar + len("pods") + 4 * len(GAP)
+    longest = max((cell_len(node["name"]) for node in nodes), default=0)
+    name = max(NODE_CELLS_MIN, min(longest, width - others))
+    headings = ("node", name), ("state", max(states)), ("cpu", bar), ("memory", bar), ("pods", 4)
+    yield Text(
+        GAP.join([*(set_cell_size(text, size) for text, size in headings), "pool, zone"]).rstrip(),
+        style="bold",
+    )
+    for node in nodes:
+        cells = (
+            set_cell_size(node["name"], name),
+            set_cell_size(labels[node["state"]], max(states)),
+            _bar(node["cpu"]),
+            _bar(node["memory"]),
+            f"{node['pods']:>4}",
+            ", ".join(filter(None, (node["pool"], node["zone"]))),
+        )
+        yield Text(GAP.join(cells).rstrip(), style=COLORS.get(node["state"], ""))
+
+
+def _bar(percent: int | None) -> str:
+    if percent is None:
+        return " " * (BAR_CELLS + len(" 100%"))
+    full = min(BAR_CELLS, (percent * BAR_CELLS + 50) // 100)
+    return f"{'#' * full}{'.' * (BAR_CELLS - full)} {percent:>3}%"
+
+
+def _moves(state: State) -> Iterator[str]:
+    for one in (state["leader"] or {}).get("moves", ()):
+        yield f"moving {one['pod']} of {one['deployment']} from {one['node']}: {one['step']}"
+
+
+def _footer(view: View) -> Text:
+    if view.typing:
+        return Text("type a filter; Enter keeps it, Esc removes it", style="reverse")
+    return Text(f"q quit  s sort (by {view.sort})  / filter  arrows scroll", style="reverse")

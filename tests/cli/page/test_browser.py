@@ -1,0 +1,212 @@
+"""The page in headless Chromium: from a file and from the server, by keyboard, on a phone."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser
+
+from cli.forms.page import text
+from cli.input.cluster_input import ClusterInput
+from cli.page.hub import Hub
+from cli.page.server import PageServer
+from cli.page.worker import Worker
+from core.engine.zones import ZONE_LABEL
+from tests.support import builders
+from tests.support.browser import DESKTOP, PHONE, Tab, chromium, needs_chromium, tab
+from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, showcase
+
+pytestmark = needs_chromium
+LONG = "ip-10-0-0-1.a-very-long-name-of-a-node.eu-central-1.compute.internal"
+
+
+def zoned(name: str, zone: str) -> Any:
+    return builders.node(name, labels={ZONE_LABEL: zone})
+
+
+NODES = [*(zoned(f"a{n:02}", "a") for n in range(1, 31)), zoned("b1", "b"), zoned(LONG, "b")]
+PODS = [
+    builders.pod("web", "a01", 3000, 6000),
+    builders.pod("bare", LONG, 500, 1000),
+    builders.pod("late", None, 900_000, 10),
+]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as made:
+        yield made
+
+
+def written(folder: Path, cluster_input: ClusterInput) -> str:
+    """Write the page to a file, and return its URL."""
+    path = folder / "page.html"
+    path.write_text(text(plan_of(cluster_input)), "utf-8")
+    return path.as_uri()
+
+
+async def check_keyboard(one: Tab) -> None:
+    """Open and close nodes without a pointer."""
+    press = one.page.keyboard.press
+    await one.page.focus("#filter")
+    await press("Tab")
+    assert (await one.focused()).startswith("a01: ")
+    await press("ArrowRight")
+    assert (await one.focused()).startswith("a02: ")
+    await press("ArrowDown")
+    assert not (await one.focused()).startswith(("a01: ", "a02: ", "a03: "))
+    await press("ArrowUp")
+    assert (await one.focused()).startswith("a02: ")
+    await press("Home")
+    await press("End")
+    assert (await one.focused()).startswith(f"{LONG}: ")
+    await press("Enter")
+    await one.page.wait_for_selector("#detail-body dl")
+    assert await one.page.inner_text("#detail-title") == LONG
+    assert "d/bare" in await one.page.inner_text("#detail-body")
+    await press("Escape")
+    assert not await one.page.is_visible("#detail")
+    assert (await one.focused()).startswith(f"{LONG}: ")
+    await press("Enter")
+    await one.page.wait_for_selector("#detail-body dl")
+    assert await one.focused() == "Close"
+    await press("Enter")
+    assert not await one.page.is_visible("#detail")
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_file_works_by_keyboard_and_loads_nothing(
+    browser: Browser, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with tab(browser, size) as one:
+        url = written(tmp_path, input_of(NODES, PODS))
+        await one.opened(url)
+        assert "nodes can be removed" in await one.page.inner_text("#headline")
+        assert "d/late" in await one.page.inner_text("#waiting")
+        await check_keyboard(one)
+        assert await one.page.is_hidden("#what-if")
+        assert (one.faults, one.requests) == ([], [url])
+
+
+async def test_server_page_works_by_keyboard_and_answers_what_if(
+    browser: Browser, worker: Worker
+) -> None:
+    hub = Hub()
+    async with PageServer(hub, worker) as server, tab(browser) as one:
+        await hub.publish(await worker.state(input_of(NODES, PODS)))
+        await one.opened(server.url)
+        await check_keyboard(one)
+        await one.page.fill("#without", "a01")
+        await one.page.keyboard.press("Enter")
+        await one.page.wait_for_selector("#what-if-answer p:nth-child(2)")
+        answer = await one.page.inner_text("#what-if-answer")
+        assert "Room on other nodes: for 1 of 1 pod of the node." in answer
+        await one.page.fill("#without", "nobody")
+        await one.page.keyboard.press("Enter")
+        await one.page.wait_for_selector("#what-if-answer p:has-text('No answer: without')")
+        ours = server.url.partition("?")[0]
+        assert all(url.startswith(ours) for url in one.requests)
+        # Chromium logs the status 400 of the second what-if.
+        assert [fault for fault in one.faults if "400" not in fault] == []
+
+
+async def test_page_follows_states_warnings_and_end_of_server(
+    browser: Browser, worker: Worker
+) -> None:
+    hub = Hub()
+    async with tab(browser) as one:
+        async with PageServer(hub, worker) as server:
+            await hub.publish(await worker.state(input_of(NODES[:2], PODS)))
+            await one.opened(server.url)
+            await one.page.focus("#nodes button")
+            await hub.publish(await worker.state(input_of(NODES, PODS)))
+            await one.page.wait_for_selector("body[data-nodes='32']")
+            assert (await one.focused()).startswith("a01: ")
+            hub.warn(["This page may be out of date: the watch of pods was interrupted."])
+            await one.page.wait_for_selector("#banners p:has-text('out of date')")
+        await one.page.wait_for_selector("#banners p:has-text('is lost')")
+
+
+async def test_page_waits_for_first_state(browser: Browser, worker: Worker) -> None:
+    hub = Hub()
+    async with PageServer(hub, worker) as server, tab(browser) as one:
+        await one.page.goto(server.url)
+        assert "Reading the cluster" in await one.page.inner_text("#headline")
+        await hub.publish(await worker.state(input_of(NODES, PODS)))
+        await one.page.wait_for_selector("body[data-nodes='32']")
+
+
+async def test_wrong_token_shows_only_how_to_open_page(browser: Browser, worker: Worker) -> None:
+    hub = Hub()
+    async with PageServer(hub, worker) as server, tab(browser) as one:
+        await hub.publish(await worker.state(input_of(NODES, PODS)))
+        response = await one.page.goto(f"{server.url}x")
+        assert response
+        assert response.status == 403
+        assert "use the URL that `ebb page` prints" in await one.page.inner_text("body")
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["server", "file"])
+async def test_hostile_names_are_shown_as_text(
+    browser: Browser, worker: Worker, tmp_path: Path, served: bool
+) -> None:
+    hub = Hub()
+    async with PageServer(hub, worker) as server, tab(browser) as one:
+        await hub.publish(await worker.state(hostile_input()))
+        await one.opened(server.url if served else written(tmp_path, hostile_input()))
+        await one.page.locator("#nodes button", has_text="").last.click()
+        await one.page.get_by_role("button", name=HOSTILE).first.click(force=True)
+        await one.page.wait_for_selector("#detail-body dl")
+        assert await one.page.inner_text("#detail-title") == HOSTILE
+        assert f"{HOSTILE}={HOSTILE}" in await one.page.inner_text("#detail-body")
+        assert await one.page.title() == "Ebb"
+        assert await one.page.locator("img").count() == 0
+        assert one.faults == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_axe_finds_nothing(
+    browser: Browser, tmp_path: Path, size: tuple[int, int], dark: bool
+) -> None:
+    async with tab(browser, size, dark) as one:
+        await one.opened(written(tmp_path, showcase()))
+        assert await one.violations() == []
+        for number in range(await one.page.locator("#nodes button").count()):
+            await one.page.locator("#nodes button").nth(number).click()
+            await one.page.wait_for_selector("#detail-body dl")
+            if number < 3:
+                assert await one.violations() == []
+            await one.page.keyboard.press("Escape")
+
+
+@pytest.mark.parametrize("given", ["showcase", "hostile"])
+async def test_page_fits_into_360_pixels(browser: Browser, tmp_path: Path, given: str) -> None:
+    cluster_input = showcase() if given == "showcase" else hostile_input()
+    async with tab(browser, PHONE) as one:
+        await one.opened(written(tmp_path, replace(cluster_input, where="w" * 200)))
+        assert await one.page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        await one.page.locator("#nodes button").first.click()
+        await one.page.wait_for_selector("#detail-body dl")
+        script = "e => e.scrollWidth - e.clientWidth"
+        assert await one.page.evaluate(f"({script})(document.getElementById('detail'))") == 0
+
+
+async def test_filter_hides_other_nodes_and_keeps_keyboard(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with tab(browser) as one:
+        await one.opened(written(tmp_path, input_of(NODES, PODS)))
+        await one.page.fill("#filter", "B1")
+        assert await one.page.locator("#nodes button:visible").count() == 1
+        await one.page.keyboard.press("Tab")
+        assert (await one.focused()).startswith("b1: ")

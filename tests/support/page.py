@@ -1,0 +1,139 @@
+"""Plans for the page of a cluster, also of clusters with names that no API server accepts."""
+
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from cli.answers import Planned, View
+from cli.input.cluster_input import ClusterInput, Leader, Running
+from cli.plan import Limits, planned
+from controller.leader_report import (
+    Cooldown,
+    Decision,
+    LeaderFacts,
+    PendingPods,
+    Report,
+    Savings,
+)
+from core.config.budgets import Budget, Pool
+from core.config.prices import Price
+from core.config.settings import Config
+from core.edge.kube.target import Target
+from core.engine.zones import ZONE_LABEL
+from core.model.cluster import Cluster
+from core.model.node import Node, Taint
+from core.model.pod import Pod
+from tests.support import builders
+
+NOW: Final = int(time.time())
+POOL_LABEL: Final = "pool"
+HOSTILE = "</script><!--<img src=x onerror=\"document.title='owned'\">&amp;"
+
+
+def input_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> ClusterInput:
+    cluster = Cluster.of(nodes, pods)
+    return ClusterInput(cluster=cluster, config=Config(), where=HOSTILE, kinds=frozenset())
+
+
+def plan_of(cluster_input: ClusterInput) -> Planned:
+    return planned(cluster_input, Limits(), View())
+
+
+def hostile_input() -> ClusterInput:
+    """Return a cluster in which every name is an attempt to insert HTML."""
+    labels = {HOSTILE: HOSTILE, ZONE_LABEL: HOSTILE}
+    nodes = [
+        builders.node(HOSTILE, labels=labels, taints=(Taint(HOSTILE, HOSTILE, HOSTILE),)),
+        builders.node("a"),
+    ]
+    pods = [
+        builders.pod(HOSTILE, HOSTILE, 100, 100, namespace=HOSTILE),
+        builders.pod(f"{HOSTILE}-pending", None, 100, 100),
+    ]
+    return input_of(nodes, pods)
+
+
+LEADER: Final = "ebb-controller-7d9c_1"
+
+
+def showcase() -> ClusterInput:
+    """Return a live cluster with nodes in every state, and a leader with decisions."""
+    chance = random.Random(4)
+    nodes, pods = [], []
+    for number in range(60):
+        pool, zone = ("general", "batch")[number % 5 == 0], "abc"[number % 3]
+        name = f"{pool}-{zone}-{number:02}"
+        node = builders.node(
+            name,
+            8000,
+            32_000,
+            labels={POOL_LABEL: pool, ZONE_LABEL: f"eu-central-1{zone}"},
+            ready=number != 17,
+            unschedulable=number == 22,
+        )
+        if number in (9, 10):
+            node = builders.marked(node, "hard" if number == 9 else "soft", NOW - 900)
+        if number == 33:
+            taint = Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule")
+            node = replace(node, taints=(taint,))
+        nodes.append(replace(node, created_seconds=NOW - 86_400))
+        target = chance.choice((900, 3000, 5500, 6500)) if number % 7 else 0
+        while target > 0:
+            cpu = chance.choice((250, 500, 1000))
+            target -= cpu
+            key = f"web-{number}-{target}"
+            pods.append(
+                builders.pod(key, name, cpu, cpu * chance.choice((2, 4)), namespace="shop")
+            )
+    late = builders.pod("report-0", None, 9000, 1000, namespace="batch")
+    pods.append(replace(late, unschedulable=True, created_seconds=NOW - 400))
+    bare = builders.pod("bare", "general-b-01", 100, 100, namespace="ops")
+    pods.append(replace(bare, owner_kind="", owner_name=""))
+    config = Config(
+        budgets=replace(
+            Config().budgets,
+            pools=tuple(
+                Pool(name=name, node_selector=((POOL_LABEL, name),), budget=Budget())
+                for name in ("general", "batch")
+            ),
+        ),
+        prices=(Price(node_selector=(), price=Fraction("0.384")),),
+    )
+    running = Running(
+        Leader(lease="ebb-system/ebb-controller", holder=LEADER, renewed_seconds=NOW),
+        Report(identity=LEADER, leading=True, facts=_facts()),
+    )
+    return ClusterInput(
+        cluster=Cluster.of(nodes, pods),
+        config=config,
+        config_from=f"leader {LEADER}",
+        where="live cluster, ~/.kube/config",
+        target=Target("https://10.0.0.1:6443", "production", "production"),
+        running=running,
+    )
+
+
+def _facts() -> LeaderFacts:
+    decided = (
+        (20, "general-a-10", "DrainMarked", "the cluster can do without it"),
+        (95, "general-a-09", "NoSchedule", "pods were still scheduled onto it"),
+        (340, "general-c-41", "Released", "it is empty"),
+        (900, "general-b-28", "Unmarked", "not removable any more: no-room"),
+    )
+    return LeaderFacts(
+        leading_since_seconds=NOW - 7200,
+        reconciled_at_seconds=NOW - 5,
+        decisions=[
+            Decision(at_seconds=NOW - ago, kind="Node", name=name, action=action, reason=reason,
+                     written=True)
+            for ago, name, action, reason in decided
+        ],
+        cooldowns=[Cooldown(setting="markInterval", until_seconds=NOW + 40)],
+        savings=Savings(expected_node_seconds=72_000, expected_cost=7.7,
+                        estimated_node_seconds=50_400, estimated_cost=5.4),
+        pending=[PendingPods(cause="mark", pods=0, pod_seconds=0),
+                 PendingPods(cause="room", pods=1, pod_seconds=400)],
+    )  # fmt: skip

@@ -1,0 +1,30 @@
+"""Write docs/page.png, a picture of the page: `python -m tests.support.page_picture`."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cli.forms.page import text
+from tests.support.browser import chromium, tab
+from tests.support.page import plan_of, showcase
+
+PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
+SIZE = (1200, 1040)
+
+
+async def write(url: str) -> None:
+    """Write the picture of a page."""
+    async with chromium() as browser, tab(browser, SIZE) as one:
+        await one.opened(url)
+        await one.page.screenshot(path=PICTURE)
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        html = Path(folder, "page.html")
+        html.write_text(text(plan_of(showcase())), "utf-8")
+        asyncio.run(write(html.as_uri()))
+
+
+if __name__ == "__main__":
+    main()
