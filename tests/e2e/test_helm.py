@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from core.marks.wellknown import MARK_LABEL
+from core.surge.records import CONFIG_MAP, MoveRecords, Pause, encode
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
 from tests.e2e.install import AT_ONCE, REGISTRATION, in_force, overlay, point
@@ -228,6 +229,9 @@ def test_upgrade_and_rollback_keep_state_and_uninstall_leaves_nothing(
         ]
 
     until(marked, "a node is marked")
+    pause = Pause("shop", "web", "e2e", until=4_000_000_000)
+    records = encode(MoveRecords(pauses={pause.uid: pause}))
+    api.merge(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}", {"data": records})
     before = marked(), state(plane)
     install(kubelet, tmp_path, values, chart=newer(tmp_path))
     assert "0.1.1" in helm(plane, "list")
@@ -247,6 +251,6 @@ def state(plane: Plane) -> list[Json | None]:
     (webhook,) = plane.api.get(REGISTRATION)["webhooks"]
     return [
         plane.api.get(f"{core}/secrets/ebb-webhook-certs")["data"],
-        plane.api.get(f"{core}/configmaps/ebb-moves").get("data"),
+        plane.api.get(f"{core}/configmaps/{CONFIG_MAP}")["data"],
         webhook["clientConfig"].get("caBundle"),
     ]
