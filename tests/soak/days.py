@@ -144,7 +144,6 @@ def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
     parser.add_argument("--seed", type=int, default=1, help="seed of the first run (default: 1)")
     parser.add_argument("--minutes", type=float, help="start no run after this time")
     asked = parser.parse_args(arguments)
-    logging.disable(logging.WARNING)  # thousands of writes fail here
     began, outcomes = time.perf_counter(), []
     for seed in range(asked.seed, asked.seed + asked.runs):
         one = play(drawn(seed))
@@ -164,4 +163,5 @@ def main(arguments: Sequence[str], drawn: Callable[[int], Run] = draw) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # thousands of writes fail here
     sys.exit(main(sys.argv[1:]))
