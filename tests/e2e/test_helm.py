@@ -15,13 +15,22 @@ from core.marks.wellknown import MARK_LABEL
 from core.surge.records import CONFIG_MAP, MoveRecords, Pause, encode
 from tests.e2e import tools
 from tests.e2e.api import Api, Json
-from tests.e2e.install import AT_ONCE, REGISTRATION, in_force, overlay, point
+from tests.e2e.install import (
+    AT_ONCE,
+    REGISTRATION,
+    in_force,
+    overlay,
+    point,
+    skip_without_policies,
+)
 from tests.e2e.kubelet import Kubelet
 from tests.e2e.objects import NODES, add_nodes, taints
 from tests.e2e.plane import ROOT, Plane, until
 
 CHART = ROOT / "manifests" / "charts" / "ebb"
 NAMESPACE = "ebb-helm"
+CLUSTER_KINDS = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration"
+POLICY_KINDS = "mutatingadmissionpolicy,mutatingadmissionpolicybinding"
 WITHOUT_EXTENDER = {"extender": {"enabled": False}}
 COMPONENTS: dict[str, Json] = {
     "": WITHOUT_EXTENDER,
@@ -125,6 +134,9 @@ def test_helm_refuses_wrong_value_and_names_its_path(plane: Plane, value: str, t
 @pytest.fixture
 def kubelet(plane: Plane, api: Api) -> Iterator[Kubelet]:
     """Run the pods of the chart, and remove everything at the end."""
+    # Other tests leave objects of the kustomizations, and Helm adopts none.
+    for kinds in (f"role,rolebinding,{CLUSTER_KINDS}", POLICY_KINDS):
+        plane.kubectl("delete", kinds, "-A", "-l", "app.kubernetes.io/name=ebb", check=False)
     made = Kubelet(plane, NAMESPACE)
     yield made
     helm(plane, "uninstall", "ebb", "--no-hooks", "--ignore-not-found")
@@ -174,6 +186,8 @@ def deployments(plane: Plane) -> dict[str, tuple[int, int]]:
 def test_every_deployment_of_installed_chart_becomes_ready(
     kubelet: Kubelet, tmp_path: Path, admission: str, *, extender: bool
 ) -> None:
+    if admission == "policy":
+        skip_without_policies(kubelet.plane)
     values = {"admission": admission, "extender": {"enabled": extender}}
     install(kubelet, tmp_path, values)
     wanted = {"ebb-controller"}
