@@ -91,16 +91,17 @@ async def release(
         recorded = await _recorded_key(leases)
         key = request.taint_key or recorded or config.taint_key
         forget = request.taint_key is not None and recorded in (None, key)
+        cluster: Cluster | None = None
         for dry_run in actions.passes():
             writing = _Writing(actions.tell, dry_run=dry_run)
             if request.stop_controller:
                 await _stop(client, namespace, writing)
                 if not dry_run:
                     await wait_until_nobody_leads(leases, clock)
-            # After the controller has stopped, so that no later mark is missing.
-            cluster = await _listed(client, config)
-            if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
-                raise InvalidInputError(f"node {unknown[0]}", "not found")
+            # The controller may have marked nodes until it stopped.
+            if cluster is None or request.stop_controller:
+                cluster = await _listed(client, config)
+                _check_names(names, cluster)
             await _Releasing(client, namespace, cluster, key, names).write(writing)
             if forget:
                 what, change = f"taint key {key}", partial(_forget_key, leases, key)
@@ -204,6 +205,12 @@ async def _stop(client: Client, namespace: str, writing: _Writing) -> None:
             writing.tell("deployment", key, "scaled to 0")
     except UnavailableError as fault:
         raise UnavailableError(f"deployment {key}: {fault}; nothing was released") from fault
+
+
+def _check_names(names: frozenset[str] | None, cluster: Cluster) -> None:
+    """Raise InvalidInputError if a node does not exist."""
+    if unknown := sorted((names or frozenset()) - {node.name for node in cluster.nodes}):
+        raise InvalidInputError(f"node {unknown[0]}", "not found")
 
 
 async def _listed(client: Client, config: Config) -> Cluster:
