@@ -49,7 +49,7 @@ INTERVALS: Final = Intervals()
 
 
 class Sink(Protocol):
-    """What shows the cluster: a page in browsers, or a screen."""
+    """Shows the cluster: a page in browsers, or a screen in a terminal."""
 
     async def publish(self, state: bytes) -> None:
         """Show a new state of the page, as JSON."""

@@ -1,5 +1,6 @@
 """Lay out one screen of `ebb top` from the state of the page; a pure function of its arguments."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,7 +42,7 @@ SORTS: Final[Mapping[str, Callable[[Node], tuple[int, str]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What the user has selected."""
+    """The sort order, filter and scroll position of a user."""
 
     sort: str = "state"
     filter: str = ""
@@ -76,9 +77,9 @@ def render(
 
 def selected(state: State, view: View) -> Sequence[Node]:
     """Return the nodes that the view shows, in its order."""
-    ranks = {one["key"]: number for number, one in enumerate(state["states"])}
+    labels = _labels(state)
+    ranks = {key: number for number, key in enumerate(labels)}
     wanted = view.filter.lower()
-    labels = {one["key"]: one["label"] for one in state["states"]}
 
     def matches(node: Node) -> bool:
         texts = node["name"], node["pool"], node["zone"], labels[node["state"]]
@@ -86,6 +87,11 @@ def selected(state: State, view: View) -> Sequence[Node]:
 
     ranked = ({**node, "rank": ranks[node["state"]]} for node in state["nodes"])
     return sorted(filter(matches, ranked), key=SORTS[view.sort])
+
+
+def _labels(state: State) -> Mapping[str, str]:
+    """Return the label of each state of a node by its key, in the order of the states."""
+    return {one["key"]: one["label"] for one in state["states"]}
 
 
 def _head(state: State, banners: Sequence[str], view: View) -> Iterator[str]:
@@ -97,18 +103,16 @@ def _head(state: State, banners: Sequence[str], view: View) -> Iterator[str]:
         yield f"Cost: {cost['hour']} an hour, {cost['month']} a month."
     leader = state["leader"] or {}
     yield from (f"{name}: {text}" for name, text in leader.get("savings", ()))
-    counts = {one["key"]: 0 for one in state["states"]}
-    for node in state["nodes"]:
-        counts[node["state"]] += 1
-    labels = {one["key"]: one["label"] for one in state["states"]}
-    told = ", ".join(f"{labels[key]} {count}" for key, count in counts.items() if count)
+    counts = Counter(node["state"] for node in state["nodes"])
+    labels = _labels(state)
+    told = ", ".join(f"{label} {counts[key]}" for key, label in labels.items() if counts[key])
     pending = len(state["pending"]["pods"]) + state["pending"]["more"]
     yield f"{plural(len(state['nodes']), 'node')}: {told}. {plural(pending, 'Pending pod')}."
     yield f"filter: {view.filter}" if view.filter or view.typing else ""
 
 
 def _rows(state: State, nodes: Sequence[Node], width: int) -> Iterator[Text]:
-    labels = {one["key"]: one["label"] for one in state["states"]}
+    labels = _labels(state)
     states = [cell_len(labels[node["state"]]) for node in state["nodes"]] or [0]
     bar = BAR_CELLS + len(" 100%")
     others = max(states) + 2 * bar + len("pods") + 4 * len(GAP)
