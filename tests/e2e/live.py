@@ -157,7 +157,7 @@ def play(
         for number in range(load.nodes):
             api.create(NODES, load.shape.node(number))
     observer = Observer(api)
-    for path in (NODES, PODS):
+    for path in (NODES, PODS, DEPLOYMENTS):
         seconds = load.seconds - load.events[0].second + AROUND_SECONDS
         threading.Thread(target=observer.follow, args=(path, seconds), daemon=True).start()
     until(lambda: len(observer.nodes) == load.nodes, "all nodes are observed")
@@ -242,6 +242,7 @@ def _happen(api: Api, event: Event, observer: Observer) -> None:
         case "kill":
             with observer.lock:
                 oldest = _oldest(observer.pods.values(), event.app)
+                observer.outcome.below.interrupted(event.app, time.monotonic())
             if oldest:
                 api.delete(f"{PODS}/{oldest}")
         case unknown:

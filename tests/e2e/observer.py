@@ -1,4 +1,4 @@
-"""Measure a run of the live loop with watches of Nodes and Pods."""
+"""Measure a run of the live loop with watches of Nodes, Pods and Deployments."""
 
 import threading
 import time
@@ -8,7 +8,8 @@ from urllib3.exceptions import HTTPError
 
 from core.marks.wellknown import MARK_LABEL
 from tests.e2e.api import Api, Json
-from tests.e2e.objects import NODES
+from tests.e2e.below_desired import BelowDesired
+from tests.e2e.objects import DEPLOYMENTS, NODES
 
 EVICTIONS = "apiserver_request_total{"
 
@@ -30,6 +31,7 @@ class Outcome:
     waited: set[str] = field(default_factory=set)
     """Pods for which the scheduler found no node at first."""
     marks: int = 0
+    below: BelowDesired = field(default_factory=BelowDesired)
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -42,13 +44,13 @@ class Outcome:
         return (
             f"{self.node_seconds:>12,.0f} {self.nodes:>6} {self.removed:>8} {self.emptied:>8}"
             f" {self.marks:>6} {self.evicted:>8} {self.killed:>7} {len(self.waited):>7}"
-            f" {self.longest:>8.1f}"
+            f" {self.longest:>8.1f} {self.below.pod_seconds:>6.1f}"
         )
 
 
 HEAD = (
     f"{'node-seconds':>12} {'nodes':>6} {'removed':>8} {'(marked)':>8} {'marks':>6}"
-    f" {'evicted':>8} {'killed':>7} {'waited':>7} {'longest':>8}"
+    f" {'evicted':>8} {'killed':>7} {'waited':>7} {'longest':>8} {'below':>6}"
 )
 
 
@@ -63,7 +65,7 @@ def evictions(api: Api) -> int:
 
 
 class Observer:
-    """Watches Nodes and Pods, and updates the outcome."""
+    """Watches Nodes, Pods and Deployments, and updates the outcome."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -81,7 +83,7 @@ class Observer:
 
     def follow(self, path: str, seconds: float) -> None:
         """Watch one kind for *seconds*."""
-        take = self._node if path == NODES else self._pod
+        take = {NODES: self._node, DEPLOYMENTS: self._deployment}.get(path, self._pod)
         end = time.monotonic() + seconds
 
         try:
@@ -103,6 +105,7 @@ class Observer:
         """Stop counting."""
         with self.lock:
             self._tick()
+            self.outcome.below.end(self._last)
             self.counting = False
             self.ended.set()
             self.outcome.nodes = len(self.nodes)
@@ -151,10 +154,16 @@ class Observer:
             and "deletionTimestamp" not in found["metadata"]
         ]
 
+    def _deployment(self, _: str, found: Json) -> None:
+        with self.lock:
+            self.outcome.below.deployment_seen(found, time.monotonic())
+
     def _pod(self, kind: str, found: Json) -> None:
         name = found["metadata"]["name"]
         with self.lock:
-            if kind == "DELETED":
+            gone = kind == "DELETED"
+            self.outcome.below.pod_seen(found, time.monotonic(), deleted=gone)
+            if gone:
                 self.pods.pop(name, None)
                 return
             if name not in self._created:
