@@ -59,7 +59,8 @@ BEYOND: Final = f"its reach (the nodes it can use) is beyond the {REACHES_MAX} t
 
 UNREACHED: Final = Reason(
     "unreached",
-    "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
+    "All pods that can use the node are pods that Ebb cannot evaluate. Thresholds count only the "
+    "requests of other pods, so they would not keep enough room for these.",
     "find out why Ebb cannot evaluate these pods: ebb explain pod {namespace}/{name}",
     "at least one pod that Ebb can evaluate can use the node, or no pod at all can use it",
 )

@@ -37,7 +37,11 @@ class State(Enum):
     )
     PROTECTION_ENDING = (
         "protection ending",
-        "Not marked, and protected from scale-down until a fixed time.",
+        (
+            "Not marked, and protected from scale-down until a fixed time. Or someone else "
+            "removed the mark or the protection, and Ebb has not corrected the remaining "
+            "annotations yet."
+        ),
     )
     PROTECTED_UNMARKED = (
         "protected without mark",
@@ -45,11 +49,19 @@ class State(Enum):
     )
     BACKING_OFF = (
         "backing off",
-        "The node missed its deadline or its drain failed: Ebb does not mark it for some time.",
+        (
+            "The node missed its deadline or its drain failed: Ebb does not mark it for some "
+            "time. The annotation remains for another `backoff.max`, because it counts the "
+            "failures: if the node fails again, the next backoff is longer."
+        ),
     )
     INVALID = (
         "invalid mark",
-        "The mark has a value that Ebb does not write; it counts as unmarked.",
+        (
+            "The label of the mark has a value that Ebb does not write. The node counts as "
+            "unmarked. The label remains until Ebb overwrites it with a mark, or until the node "
+            "is leaving."
+        ),
     )
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -81,7 +93,7 @@ class Event(Enum):
     REMOVABLE = "removable", "the cluster does not need the node"
     REMOVABLE_OBSERVED = (
         "removable in observe",
-        "the cluster does not need the node; Ebb logs the mark, and writes nothing",
+        "the cluster does not need the node, and the mode is observe",
     )
     WRONG_TAINTS = "wrong taints", "the taints of the node do not match its mark"
     MARK_REMOVED = "mark removed", "someone else removed the mark"
@@ -107,13 +119,22 @@ class Event(Enum):
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
     BUSY = (
         "busy",
-        "the requests on the unmarked node are above `scaleDownProtection.utilization`",
+        (
+            "the requests on the unmarked node are above `scaleDownProtection.utilization`, and "
+            "`scaleDownProtection.scope` is `marked`"
+        ),
     )
     DRIFTED = (
         "drifted",
         "Karpenter has reported the node as drifted for an hour, and may replace it",
     )
-    BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
+    BACKOFF_EXPIRED = (
+        "backoff expired",
+        (
+            "the backoff ended at least `backoff.max` ago, its end is too far in the future, or "
+            "the mode is observe"
+        ),
+    )
     INVALID_DETAILS = (
         "invalid details",
         "the details of the mark are missing or unreadable, or too far in the future",
@@ -121,13 +142,16 @@ class Event(Enum):
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
         (
-            "nothing is against a NoSchedule mark, a window of `schedule` is open, and the node "
-            "has been marked for `noScheduleAfter`, or Ebb is draining it"
+            "no reason with a code `hard-...` applies to the node, a window of `schedule` is "
+            "open, and either the node has been marked for `noScheduleAfter` or Ebb is draining it"
         ),
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",
-        "there is a reason against a NoSchedule mark, or `noScheduleAfter` does not permit it",
+        (
+            "a reason with a code `hard-...` applies to the node, or `noScheduleAfter` is `never` "
+            "or longer than the age of the mark"
+        ),
     )
     OCCUPIED = "occupied", "the marked node is not empty any more"
     RESERVED = "reserved", "the marked node is empty, but reserved for expected pods"
@@ -161,7 +185,11 @@ class Transition(Enum):
     REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE_MARK, State.UNMARKED
     REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, State.UNMARKED
     PROTECT = "protect from scale-down", WriteKind.PROTECT, State.PROTECTED
-    PROTECT_UNTIL = "protect until a fixed time", WriteKind.PROTECT, State.PROTECTION_ENDING
+    PROTECT_UNTIL = (
+        "set an end of the protection",
+        WriteKind.PROTECT,
+        State.PROTECTION_ENDING,
+    )
     PROTECT_UNMARKED = "protect without mark", WriteKind.PROTECT_UNMARKED, State.PROTECTED_UNMARKED
     RELEASE_TO_AUTOSCALER = (
         "release to the autoscaler",
