@@ -124,7 +124,7 @@ class Unknown(_Part):
 
 
 class LeaderFacts(_Part):
-    """What the leader has observed and decided since it started leading."""
+    """Observations and decisions of the leader since it started leading."""
 
     leading_since_seconds: int | None = None
     """Time of its first reconciliation; None before it."""

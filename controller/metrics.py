@@ -552,8 +552,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         # Expected savings include real savings, so they are no values of one label.
         self.expected_node_seconds = self._counter(
             "ebb_expected_savings_node_seconds_total",
-            "Time that nodes would not exist if every node that the plan can remove were gone at "
-            "once, summed over nodes. In mode observe, it shows what mode enforce would save.",
+            "Node-seconds that would be saved if every node disappeared as soon as the plan can "
+            "remove it. In mode observe, it shows what mode enforce would save at most.",
         )
         self.expected_cost = self._counter(
             "ebb_expected_savings_cost_total",
@@ -562,10 +562,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.estimated_node_seconds = self._counter(
             "ebb_estimated_savings_node_seconds_total",
-            "Estimate of the real savings: time since the autoscaler removed nodes that Ebb had "
-            "released to it, summed over nodes. A node counts until its pool has as many nodes "
-            f"again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the leader that saw "
-            "the removal.",
+            "Estimate of the saved node-seconds: time since the autoscaler removed a node that "
+            "Ebb had released to it, summed over these nodes. A node counts until its pool has as "
+            f"many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the "
+            "leader that saw the removal.",
         )
         self.estimated_cost = self._counter(
             "ebb_estimated_savings_cost_total",

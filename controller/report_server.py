@@ -23,7 +23,7 @@ CACHE_SECONDS: Final = 1.0
 """Time for which a report is cached: in a large cluster it takes milliseconds of the event loop,
 which also renews the Lease."""
 LIMITS: Final = Limits(connections=8, crowd=8, held_bytes=16 * 1024**2)
-"""Limits of the port; kubelets connect for people who run `ebb`."""
+"""Limits of the port. Its connections are port-forwards of people who run `ebb`."""
 
 
 class ReportServer:

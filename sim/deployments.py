@@ -281,7 +281,7 @@ class Deployments:
         return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
-        """Return the replica with its current pod: its binding and its deletion cost."""
+        """Return the replica with the current state of its pod: its node and deletion cost."""
         return replace(replica, pod=self._simulator.state.pods[replica.pod.key])
 
     def _create(self, rolling: _Rolling) -> None:

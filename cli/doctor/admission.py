@@ -59,7 +59,9 @@ def _admission(facts: Facts) -> Result:
             for name in (OURS, f"MutatingAdmissionPolicy {POLICY}")
         ]
         missing = first_unread(facts, REGISTRATIONS, POLICIES)
-        return missing or problem("there is neither Ebb's webhook nor its policy", absent)
+        return missing or problem(
+            "neither Ebb's webhook nor its MutatingAdmissionPolicy exists", absent
+        )
     if evidence := [*_changed(registration)]:
         return problem("the webhook differs from the manifests", evidence)
     slices = facts.setup.of(SLICES)
@@ -73,20 +75,22 @@ def _admission(facts: Facts) -> Result:
 
 
 def _of_policy(facts: Facts, policy: Any) -> Result:  # noqa: ANN401 a PolicyObject
-    """Check the policy and its binding."""
+    """Check the MutatingAdmissionPolicy and its binding."""
     key = f'"{facts.config.taint_key}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
     variables = (policy.spec.variables if policy.spec else None) or ()
     found = next((one.expression for one in variables if one.name == KEY_VARIABLE), "")
     if found != key:
         evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", found or "missing")]
-        return problem(f"the policy sets another taint than {facts.config.taint_key}", evidence)
+        seen = f"the MutatingAdmissionPolicy sets another taint than {facts.config.taint_key}"
+        return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:
         return unread(POLICY_BINDINGS.resource, bindings.absent)
     if not any(one.spec and one.spec.policy_name == POLICY for one in values(bindings)):
         evidence = [Evidence(f"MutatingAdmissionPolicyBinding {POLICY}", "", "does not exist")]
-        return problem("the policy is not bound, so it has no effect", evidence)
+        seen = "the MutatingAdmissionPolicy has no binding, so it has no effect"
+        return problem(seen, evidence)
     return ok(f"{where} is bound")
 
 

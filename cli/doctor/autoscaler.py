@@ -148,7 +148,10 @@ def _long_delays(one: Program) -> Iterator[Evidence]:
 
 
 def _taint(facts: Facts) -> Result:
-    """Check that Cluster Autoscaler ignores Ebb's taint."""
+    """Check that Cluster Autoscaler does not treat Ebb's taint as a startup taint.
+
+    A NoSchedule taint must be a status taint, which Cluster Autoscaler ignores in its simulations.
+    """
     # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
     key = facts.config.taint_key
     if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):

@@ -80,9 +80,9 @@ class Outcome(NamedTuple, Generic[T]):
 
     context: str
     answer: T | None
-    """None if the cluster could not be read."""
+    """Answer for the cluster; None if it could not be read."""
     error: str
-    """Error because of which the cluster could not be read; empty if it was."""
+    """Why the cluster could not be read; empty if it could."""
     warnings: str
     """Warnings about failed reads, a line each."""
 
@@ -199,9 +199,10 @@ def _refused(lists: Lists) -> Iterator[str]:
 
 
 async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
-    """Read one list; start again if it expires or is throttled.
+    """Read all objects of a kind; start again if the list expires or the API server throttles it.
 
-    A list that is not served or forbidden is empty, unless the kind is required.
+    If the API server does not serve the kind, or RBAC forbids the list, there are no objects. For
+    a required kind, this is an error.
     """
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:

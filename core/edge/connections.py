@@ -77,7 +77,7 @@ class Connection(web.RequestHandler):
         self.since = self.until = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Record that the connection waits for its peer from now on, for at most *seconds*."""
+        """Start waiting for the peer; the limiter closes the connection after *seconds*."""
         self.since = self._now()
         self.until = self.since + seconds
 

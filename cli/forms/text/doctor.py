@@ -56,5 +56,5 @@ def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def line(one: Evidence) -> str:
-    """Return one value of the evidence."""
+    """Return a piece of evidence as a line: the object, the field and its value."""
     return f"{one.object}, {one.field}: {one.value}" if one.field else f"{one.object} {one.value}"
