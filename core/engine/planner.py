@@ -71,8 +71,7 @@ TIME_BOX: Final = Reason(
 )
 LIMIT: Final = Reason(
     "limit",
-    "`ebb plan --max-removals` limits the number of nodes that the plan removes, and the plan "
-    "already removes that many.",
+    "The plan already removes as many nodes as `ebb plan --max-removals` allows.",
     "use a higher `--max-removals`, or omit it",
     "the plan removes fewer nodes than `--max-removals` before it evaluates this node",
 )
