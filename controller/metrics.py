@@ -9,7 +9,7 @@ from controller.stores.evictions import EvictionResult
 from core.accounts.account import Account
 from core.accounts.marks import AGAIN_SECONDS
 from core.accounts.pending import Cause
-from core.accounts.pools import NodeState, PoolFigures
+from core.accounts.pools import PlannedNodeState, PoolFigures
 from core.accounts.savings import CREDIT_SECONDS_MAX
 from core.capacity.pool_totals import PoolTotals
 from core.capacity.sums import RESOURCE_NAMES
@@ -99,7 +99,9 @@ def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], 
 
 def _nodes_by_state(account: Account) -> Samples:
     pools = account.pools.items()
-    return {(name, state): pool.states[state] for name, pool in pools for state in NodeState}
+    return {
+        (name, state): pool.states[state] for name, pool in pools for state in PlannedNodeState
+    }
 
 
 def _reserved_allocatable(found: PassResult) -> Samples:

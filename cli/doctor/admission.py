@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from cli.doctor.finding import (
     Check,
+    CheckResult,
     Evidence,
     Facts,
-    Result,
     first_unread,
     ok,
     problem,
@@ -48,7 +48,7 @@ def _policy(facts: Facts) -> Any:  # noqa: ANN401 a PolicyObject or None
     return next((one for one in found if one.metadata.name == POLICY), None)
 
 
-def _admission(facts: Facts) -> Result:
+def _admission(facts: Facts) -> CheckResult:
     """Check that admission turns a mark into a taint."""
     registration, policy = _registration(facts), _policy(facts)
     if policy is not None:
@@ -74,7 +74,7 @@ def _admission(facts: Facts) -> Result:
     return ok(f"{OURS}; {service} has {plural(ready, 'ready endpoint')}")
 
 
-def _of_policy(facts: Facts, policy: Any) -> Result:  # noqa: ANN401 a PolicyObject
+def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
     """Check the MutatingAdmissionPolicy and its binding."""
     key = f'"{facts.config.taint_key}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
@@ -129,7 +129,7 @@ def _ready(one: Any) -> int:  # noqa: ANN401 a SliceObject
     return sum(each is None or each.ready is not False for each in found)
 
 
-def _certificates(facts: Facts) -> Result:
+def _certificates(facts: Facts) -> CheckResult:
     """Check that the API server has a valid CA for the webhook."""
     registration = _registration(facts)
     if registration is None:

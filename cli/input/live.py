@@ -75,7 +75,7 @@ class Connecting(NamedTuple):
         return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
 
 
-class Outcome(NamedTuple, Generic[T]):
+class ClusterOutcome(NamedTuple, Generic[T]):
     """The answer for one of several clusters, or the error because of which there is none."""
 
     context: str
@@ -134,7 +134,7 @@ async def read(
 
 async def read_each(
     every: Sequence[Connecting], installation: Installation, answer: Callable[[ClusterInput], T]
-) -> list[Outcome[T]]:
+) -> list[ClusterOutcome[T]]:
     """Read several clusters, a few at the same time, and return the *answer* for each.
 
     A cluster that cannot be read does not prevent the others from being read. Only the answers
@@ -142,15 +142,17 @@ async def read_each(
     """
     turns = asyncio.Semaphore(CLUSTERS_AT_ONCE)
 
-    async def one(connecting: Connecting) -> Outcome[T]:
+    async def one(connecting: Connecting) -> ClusterOutcome[T]:
         async with turns:
             warnings = io.StringIO()
             try:
                 found = await read(connecting, installation, warnings)
                 made = await asyncio.to_thread(answer, found)
             except EbbError as fault:
-                return Outcome(connecting.context or "", None, str(fault), warnings.getvalue())
-            return Outcome(connecting.context or "", made, "", warnings.getvalue())
+                return ClusterOutcome(
+                    connecting.context or "", None, str(fault), warnings.getvalue()
+                )
+            return ClusterOutcome(connecting.context or "", made, "", warnings.getvalue())
 
     return await asyncio.gather(*map(one, every))
 

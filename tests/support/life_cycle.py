@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from core.writes.life_cycle import LAST, TABLE, Event, State, Transition
+from core.writes.life_cycle import LAST, TABLE, Event, MarkState, Transition
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
 HEAD: Final = """# The life cycle of a mark
@@ -49,9 +49,9 @@ def page() -> str:
 def _picture() -> Iterator[str]:
     """Yield a state diagram, with one arrow for all events between two states."""
     yield "stateDiagram-v2"
-    for state in State:
+    for state in MarkState:
         yield f'    state "{state.title}" as {state.name}'
-    arrows: dict[tuple[State, State, Transition], list[str]] = {}
+    arrows: dict[tuple[MarkState, MarkState, Transition], list[str]] = {}
     for event, acts in TABLE.items():
         if event is not Event.REMOVABLE_OBSERVED:
             for state, act in acts.items():
@@ -62,7 +62,7 @@ def _picture() -> Iterator[str]:
 
 def _states() -> Iterator[str]:
     yield from ("| state | meaning |", "|---|---|")
-    yield from (f"| {state.title} | {state.meaning} |" for state in State)
+    yield from (f"| {state.title} | {state.meaning} |" for state in MarkState)
 
 
 def _events() -> Iterator[str]:

@@ -65,13 +65,13 @@ PRESENT_LIST: Final = Bounded[list[Present]](list[Present], items_max=1024)
 """A list of which only the length matters."""
 
 
-class Owner(Struct):
+class OwnerReference(Struct):
     kind: str = ""
     name: str = ""
     controller: bool | None = None
 
 
-OWNERS: Final = Bounded[list[Owner]](list[Owner], items_max=1024)
+OWNERS: Final = Bounded[list[OwnerReference]](list[OwnerReference], items_max=1024)
 
 
 class Name(Struct):
