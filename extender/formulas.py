@@ -96,5 +96,8 @@ def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
 
 
 def steps_lost(share: int, least_share: int) -> int:
-    """Return the number of steps by which a share exceeds the least share; 0 if that is 0."""
+    """Return the steps that a node loses because the pod takes *share* of it, not *least_share*.
+
+    It loses none if *least_share* is 0.
+    """
     return bisect_right(STEP_PERCENT, 100 * share // least_share) if least_share else 0

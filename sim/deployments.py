@@ -58,7 +58,7 @@ class _Rolling:
     disturbed_ms: int = 0
     """Time of the last change that something other than a surge move has made."""
     complete: bool = False
-    """As many pods as desired have been Ready once."""
+    """As many pods as the Deployment wants have been Ready at the same time, at least once."""
     counted_ms: int = 0
     below_desired_ms: int = 0
     """Missing Ready pods, times milliseconds, until `counted_ms`."""
