@@ -119,7 +119,7 @@ class ClusterView(Inventory):
 
     @property
     def moving_pods(self) -> Iterable[Pod]:
-        """Return the pods of the Deployments that `surge_objects_of` has returned last."""
+        """Return the pods of the Deployments in the last result of `surge_objects_of`."""
         return self._moving_pods.values()
 
     def _find_moving_pods(self) -> None:
