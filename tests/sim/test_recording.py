@@ -1,5 +1,6 @@
 """The frames of a time lapse: a recording changes no run, is exact, and has a bound."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -44,8 +45,8 @@ def at(found: Recording, name: str, frame: int) -> int:
     )
 
 
-def node(name: str = "n", *, ready: bool = True, **labels: str) -> Node:
-    return Node(name=name, allocatable=SIZE, ready=ready, labels=labels)
+def node(name: str = "n", labels: Mapping[str, str] | None = None, *, ready: bool = True) -> Node:
+    return Node(name=name, allocatable=SIZE, ready=ready, labels=labels or {})
 
 
 @pytest.mark.law  # without the coverage tracer it is several times faster
@@ -71,8 +72,8 @@ def test_recording_has_totals_of_run_and_changes_nothing_else(one: scenario.Scen
     [
         (node(), NOT_MARKED),
         (node(ready=False), STARTING),
-        (node(**{MARK_LABEL: "soft"}), PREFER_NO_SCHEDULE),
-        (node(**{MARK_LABEL: "hard"}), NO_SCHEDULE),
+        (node(labels={MARK_LABEL: "soft"}), PREFER_NO_SCHEDULE),
+        (node(labels={MARK_LABEL: "hard"}), NO_SCHEDULE),
     ],
 )
 def test_frame_has_state_of_node(one: Node, expected: int) -> None:
@@ -112,7 +113,7 @@ def test_fill_is_largest_share_of_a_resource(requests: Resources, fill: int) -> 
 )
 def test_node_is_in_group_of_its_type_and_zone(labels: dict[str, str], group: str) -> None:
     recorder, state = Recorder(), ClusterState()
-    state.add_node(node(**labels), 0)
+    state.add_node(node(labels=labels), 0)
     recorder.add(EMPTY, state)
     assert recorder.recording.nodes["n"].group == group
 

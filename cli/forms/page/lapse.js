@@ -16,6 +16,9 @@
     made.append(...children);
     return made;
   }
+  const hours = (seconds) => seconds > 2 * 86400 ? duration(seconds)
+    : [[seconds / 3600, "h"], [seconds % 3600 / 60, "min"]].map(([value, unit]) => [Math.floor(value), unit])
+      .filter(([value]) => value).map((part) => part.join(" ")).join(" ") || "0 h";
   const plural = (count, one) => `${count.toLocaleString()} ${one}${count === 1 ? "" : "s"}`;
   const frameAt = (run, time) => Math.min(run.cost.length - 1, Math.floor(time / run.step));
   const last = (values) => values[values.length - 1];
@@ -65,14 +68,15 @@
         document.querySelectorAll("#runs select")[index].focus();
       });
       side.facts = el("dl", {class: "numbers"});
-      side.groups = new Map([...counts].sort().map(([group, count]) => {
-        const boxes = Array.from({length: count}, () => el("li", {class: "gone"}));
-        const list = el("ul", {class: "boxes", role: "img"}, ...boxes);
+      side.groups = new Map([...counts].sort(([a], [b]) => a.localeCompare(b, "en", {numeric: true})).map(([group, count]) => {
+        const boxes = Array.from({length: count}, () => el("span", {class: "gone"}));
+        const list = el("div", {class: "boxes", role: "img"}, ...boxes);
         return [group, {boxes, list, shown: new Array(count).fill("")}];
       }));
       return el("section", {class: "run", "aria-label": `Cluster on the ${side.name}`},
         el("h3", null, select), side.facts,
-        ...[...side.groups].map(([group, {list}]) => el("div", {class: "nodes"}, el("h4", null, group), list)));
+        el("div", {class: "groups"},
+          ...[...side.groups].map(([group, {list}]) => el("div", null, el("h4", null, group), list))));
     }));
     showOutcome();
     showCharts();
@@ -84,7 +88,7 @@
     const [a, b] = [last(left.cost), last(right.cost)];
     const percent = a ? Math.abs(100 * (b - a) / a).toFixed(1) : "0.0";
     const lines = left === right ? [`Choose two different variants to compare them.`] : [
-      `In ${duration(total)}, ${right.name} costs ${percent} % ${b <= a ? "less" : "more"} than ${left.name}.`,
+      `In ${hours(total)}, ${right.name} costs ${percent} % ${b <= a ? "less" : "more"} than ${left.name}.`,
       `Pods are Pending for ${duration(last(right.waited))} in total, instead of ${duration(last(left.waited))}. ` +
         `Pods evicted: ${last(right.evicted).toLocaleString()}, instead of ${last(left.evicted).toLocaleString()}.`,
     ];
@@ -93,8 +97,8 @@
 
   function show() {
     $("time").value = now / smallest;
-    $("time").setAttribute("aria-valuetext", duration(now));
-    fill("clock", `${duration(now)} of ${duration(total)}`);
+    $("time").setAttribute("aria-valuetext", hours(now));
+    fill("clock", `${hours(now)} of ${hours(total)}`);
     for (const line of document.querySelectorAll(".now")) {
       for (const end of ["x1", "x2"]) line.setAttribute(end, WIDTH * now / (total || 1));
     }
@@ -116,11 +120,12 @@
     for (const [group, found] of there) showGroup(group, side.groups.get(group), found);
     const hour = frame ? (run.cost[frame] - run.cost[frame - 1]) * 3600 / run.step : 0;
     side.facts.replaceChildren(...[
-      ["Nodes", `${side.nodes.toLocaleString()}, ${marked.toLocaleString()} marked`],
-      ["Cost an hour", frame ? amount(hour) : "–"],
-      ["Cost so far", amount(run.cost[frame])],
-      ["Pending pods", run.pending[frame].toLocaleString()],
-      ["Pods evicted so far", run.evicted[frame].toLocaleString()],
+      ["Nodes", side.nodes.toLocaleString()],
+      ["Marked", marked.toLocaleString()],
+      ["Cost per h", frame ? amount(hour) : "–"],
+      ["Total cost", amount(run.cost[frame])],
+      ["Pending", run.pending[frame].toLocaleString()],
+      ["Evicted", run.evicted[frame].toLocaleString()],
     ].map(([label, value]) => el("div", null, el("dt", null, label), el("dd", null, value))));
   }
   function showGroup(group, {boxes, list, shown}, found) {
@@ -142,7 +147,7 @@
 
   // Charts
   const CHARTS = [
-    ["Cost of the nodes an hour", (run) => rates(run.cost, 3600 / run.step), amount],
+    ["Cost of the nodes per hour", (run) => rates(run.cost, 3600 / run.step), amount],
     ["Pending pods", (run) => rates(run.waited, 1 / run.step),
       (value) => value.toLocaleString(undefined, {maximumFractionDigits: 1})],
   ];
@@ -166,7 +171,7 @@
         el("figcaption", null, el("strong", null, title),
           ...sides.map((side) => el("span", {class: `key ${side.name}`}, side.run.name))),
         el("div", {class: "axis"}, el("span", null, shown(most))), picture,
-        el("div", {class: "axis"}, el("span", null, "0"), el("span", null, duration(total))));
+        el("div", {class: "axis"}, el("span", null, "0"), el("span", null, hours(total))));
     }));
   }
 
@@ -200,7 +205,9 @@
   function showReport() {
     fill("title", state.title);
     fill("summary", state.summary);
-    fill("legend", ...state.states.map(([, key, sign, label]) => el("li", null, el("span", {class: key}, sign), label)));
+    fill("legend", ...[...state.states.map(([, key, sign, label]) => [key, sign || "\u00a0", label]),
+      ["kept full", "\u00a0", "full"], ["gone", "\u00a0", "does not exist now"]].map(([key, sign, label]) =>
+      el("li", null, el("span", {class: key}, sign), label)));
     if (state.headline.length) {
       $("recommended").hidden = false;
       fill("headline", ...paragraphs(state.headline));

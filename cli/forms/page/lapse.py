@@ -64,7 +64,7 @@ def demo(title: str, variants: Sequence[VariantResult]) -> str:
     """Return the page of the demo, which opens offline."""
     return _page(
         {
-            "title": "Demo",
+            "title": "Simulation",
             "summary": title,
             "headline": [],
             "file": [],
@@ -144,22 +144,24 @@ def _comparison(
         [row[0].label, *map(_mean_and_range, row)]
         for row in zip(*(one.figures for one in variants), strict=True)
     ]
-    table = {"headings": ["Mean (range over the seeds)", *headings], "rows": rows}
+    ranges = any(cell.range_text != cell.mean_text for one in variants for cell in one.figures)
+    first = "Mean (range over the seeds)" if ranges else "Metric"
+    table = {"headings": [first, *headings], "rows": rows}
     return {"title": title, "text": [note] if note else [], "table": table}
 
 
 def _sweep(points: Sequence[VariantResult], chosen: str) -> Json:
     paths = [path for path, _ in points[0].settings]
-    headings = ["", *paths, *(figure.label for figure in points[0].figures)]
+    headings = ["Result", *paths, *(figure.label for figure in points[0].figures)]
     rows = [
         [
-            "recommended" if one.name == chosen else "*" if one.best else "",
+            "recommended" if one.name == chosen else "best" if one.best else "",
             *(value for _, value in one.settings),
             *map(_mean_and_range, one.figures),
         ]
         for one in points
     ]
-    note = "* no other variant is better in cost or Pending time and at least as good in both."
+    note = "best: no other variant is better in cost or Pending time and at least as good in both."
     return {"title": "Sweep", "text": [note], "table": {"headings": headings, "rows": rows}}
 
 
