@@ -87,12 +87,12 @@
     const [left, right] = sides.map((side) => side.run);
     const [a, b] = [last(left.cost), last(right.cost)];
     const percent = a ? Math.abs(100 * (b - a) / a).toFixed(1) : "0.0";
-    const lines = left === right ? [`Choose two different variants to compare them.`] : [
+    const lines = left === right ? ["Choose two different variants to compare them."] : [
       `In ${hours(total)}, ${right.name} costs ${percent} % ${b <= a ? "less" : "more"} than ${left.name}.`,
       `Pods are Pending for ${duration(last(right.waited))} in total, instead of ${duration(last(left.waited))}. ` +
         `Pods evicted: ${last(right.evicted).toLocaleString()}, instead of ${last(left.evicted).toLocaleString()}.`,
     ];
-    fill("outcome", ...paragraphs(lines));
+    fill("outcome", ...paragraphs([...lines, ...state.notes]));
   }
 
   function show() {
@@ -192,8 +192,8 @@
       : svg("text", {x: x(one), y: y(one), class: one.best ? "best" : ""}, svg("title", {}, about(one)), letter(one)));
     return el("section", {"aria-labelledby": "tradeoff-title"},
       el("h2", {id: "tradeoff-title"}, "Cost and Pending time"),
-      el("p", null, "Further down is cheaper; further left, pods are Pending for less time. No other variant " +
-        "is better in one than those on the dashed line, and at least as good in the other."),
+      el("p", null, "Further down is cheaper; further left, pods are Pending for less time. The dashed line connects " +
+        "the variants for which no other one is better in cost or Pending time and at least as good in both."),
       el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": "Chart of cost and Pending time"},
         svg("svg", {viewBox: `0 0 ${WIDTH} 300`, class: "tradeoff", role: "img",
           "aria-label": "Cost over Pending time; the list and the tables below have the values"},

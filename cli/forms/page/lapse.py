@@ -37,6 +37,7 @@ OMITTED: Final = (
 NONE: Final = (
     "No recommendation: with every variant of Ebb, pods were evicted or Pending because of a mark."
 )
+SEED: Final = "The time lapse plays the runs with seed {}; the tables below have means of all seeds."
 
 Json = dict[str, Any]
 
@@ -54,6 +55,7 @@ def text(answer: Replayed) -> str:
             else [NONE],
             "file": chosen.file.splitlines() if chosen else [],
             **_time_lapse(answer.variants, preferred),
+            "notes": [SEED.format(answer.seeds[0])] if len(answer.seeds) > 1 else [],
             "points": [_point(one) for one in answer.variants],
             "sections": list(_sections(answer)),
         }
@@ -69,6 +71,7 @@ def demo(title: str, variants: Sequence[VariantResult]) -> str:
             "headline": [],
             "file": [],
             **_time_lapse(variants, WHOLE.name),
+            "notes": [],
             "points": [],
             "sections": [_comparison("All variants", variants)],
         }
