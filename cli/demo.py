@@ -88,7 +88,7 @@ def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) 
         picture.draw(results, title, output)
         say(out, f"Picture: {output}")
         return
-    files.write_text(output, lapse.demo(title, _variants(results)))
+    files.write_text(output, lapse.demo(title, variants(results)))
     url = Path(output).absolute().as_uri()
     say(out, f"Time lapse: {url}")
     open_url(url)
@@ -104,7 +104,8 @@ def _check_output(output: str, *, page: bool) -> None:
         files.check_target(output)
 
 
-def _variants(results: Mapping[str, Result]) -> list[VariantResult]:
+def variants(results: Mapping[str, Result]) -> list[VariantResult]:
+    """Return the results as the page shows them."""
     return [
         VariantResult(
             name=name,

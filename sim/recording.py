@@ -138,7 +138,7 @@ def _fill(place: Place) -> int:
         *((amount, free.get(name, 0)) for name, amount in whole.extended),
     )
     fills = (-(-FILLS * (total - rest) // total) for total, rest in pairs if total)
-    return min(FILLS, max(1, *fills, 1))
+    return min(FILLS, max((1, *fills)))
 
 
 def _group(node: Node) -> str:

@@ -228,7 +228,7 @@ class Simulator:
         self.after(period_ms, again)
 
     def _advance(self, at_ms: int) -> None:
-        # Recording is no event: events number the nodes, so a run would differ if it is recorded.
+        # A frame is no event of the queue: events number the nodes, so it would change the run.
         while self._recorder is not None and self._recorder.next_ms <= at_ms:
             self._recorder.add(self._frame(self._recorder.next_ms), self.state)
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)

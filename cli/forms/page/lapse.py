@@ -37,7 +37,9 @@ OMITTED: Final = (
 NONE: Final = (
     "No recommendation: with every variant of Ebb, pods were evicted or Pending because of a mark."
 )
-SEED: Final = "The time lapse plays the runs with seed {}; the tables below have means of all seeds."
+SEED: Final = (
+    "The time lapse plays the runs with seed {}; the tables below have means of all seeds."
+)
 
 Json = dict[str, Any]
 
@@ -86,12 +88,14 @@ def _time_lapse(variants: Sequence[VariantResult], preferred: str) -> Json:
     """Return the recorded runs; *preferred*: the variant on the right at first."""
     runs = {one.name: one.recording for one in variants if one.recording is not None}
     names = list(runs)
+    # The recommended variant is not recorded if it belongs to a sweep.
+    right = preferred if preferred in runs else WHOLE.name
     return {
         "states": [list(one) for one in STATES],
         "fills": FILLS,
         "runs": [_run(name, recording) for name, recording in runs.items()],
         "sides": [
-            names.index(name) if name in runs else 0 for name in (MOST_ALLOCATED.name, preferred)
+            names.index(name) if name in runs else 0 for name in (MOST_ALLOCATED.name, right)
         ],
     }
 
