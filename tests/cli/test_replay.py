@@ -182,7 +182,10 @@ def assert_time_lapse(page: str) -> None:
     run = runs["nothing"]
     assert run["step"] == 60
     assert (len(run["cost"]), len(run["nodes"])) == (60 * HOURS + 1, 4)
-    assert state["runs"][state["sides"][0]]["name"] == "MostAllocated"
+    left, right = (state["runs"][side]["name"] for side in state["sides"])
+    assert left == "MostAllocated"
+    recommended = state["headline"][0].removeprefix("Recommended: ")
+    assert right == (recommended if recommended in runs else "Ebb")
     titles = [section["title"] for section in state["sections"]]
     assert titles == ["Modes and policies", "Sweep", "Limitations"]
     assert len(state["points"]) == len(runs) + 2
