@@ -106,8 +106,9 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.doctor_page
 	$(BIN)/python -m tests.support.json_documents
 
-picture: setup ## write docs/page.png, the picture of the page; needs chromium
+picture: setup ## write docs/page.png and docs/demo.gif, pictures of the page; takes minutes, needs chromium
 	$(BIN)/python -m tests.support.page_picture
+	$(BIN)/python -m tests.support.lapse_picture
 
 bench: setup ## print times, memory and ratios; bench_page needs chromium, the last three e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

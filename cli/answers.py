@@ -20,6 +20,7 @@ from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
     from sim.fewest_nodes import NodesNeeded
+    from sim.recording import Recording
     from sim.report import RunMetric
 
 
@@ -112,15 +113,6 @@ class Figure(NamedTuple):
         return least if least == most else f"{least} to {most}"
 
 
-class Moment(NamedTuple):
-    """State of the simulated cluster at one time of a run."""
-
-    hours: float
-    nodes: int
-    cores: float
-    cores_requested: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantResult:
     """Result of one simulated variant."""
@@ -131,8 +123,8 @@ class VariantResult:
     figures: Sequence[Figure]
     best: bool
     """True if no other variant is better in cost or Pending time and at least as good in both."""
-    moments: Sequence[Moment]
-    """Samples of the run with the first seed."""
+    recording: "Recording | None" = None
+    """Frames of the run with the first seed; None if the answer has no time lapse of it."""
 
     def figure_of(self, metric: "RunMetric") -> Figure:
         """Return the figure of a metric."""

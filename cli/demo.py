@@ -1,15 +1,19 @@
-"""The demo: simulate the same load in five variants, as a table and a picture."""
+"""The demo: simulate the same load in five variants, as a table and a picture or a page."""
 
 import time
-from collections.abc import Iterator
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cli.answers import Figure, VariantResult
+from cli.forms.page import lapse
 from cli.terminal import Table, console, say
 from core.config.settings import Config
 from core.edge import files
@@ -18,10 +22,15 @@ from sim import bound, picture, report, trace, waves
 from sim.costs import check_prices
 from sim.history import instances
 from sim.processes import OnProgress, run_all
-from sim.scenario import DEMO, OWN, with_timers
+from sim.report import RUN_METRICS
+from sim.scenario import DEMO, OWN, recorded, with_timers
 from sim.simulated_load import HOUR_MS, SimulatedLoad
+from sim.simulator import Result
 
 PLAIN_LINE_HOURS: Final = 3
+PICTURE: Final = "ebb-demo.png"
+PAGE: Final = "ebb-demo.html"
+PAGE_SUFFIX: Final = ".html"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +47,17 @@ class Options:
     """Timers of the autoscaler's scale-down in seconds."""
     wire: bool
     """Call the programs over HTTP and HTTPS, not in process."""
-    output: str
-    """File of the picture."""
+    page: bool
+    """Write the time lapse instead of the picture, and open it."""
+    output: str | None
+    """File of the picture or of the time lapse; None: the file of that kind by default."""
 
 
-def play(options: Options) -> None:
-    """Run all variants, print the table, and draw the picture."""
+def play(options: Options, open_url: Callable[[str], object] = webbrowser.open) -> None:
+    """Run all variants, print the table, and write the picture or the time lapse."""
     out, config, seed, wire = console(), options.config, options.seed, options.wire
-    picture.check(options.output)
+    output = options.output or (PAGE if options.page else PICTURE)
+    _check_output(output, page=options.page)
     bound.check()
     given = files.read_config(config) if config else None
     if options.trace is not None and instances.is_trace(options.trace):
@@ -63,17 +75,47 @@ def play(options: Options) -> None:
     total = load.duration_ms // HOUR_MS
     with _bars(out, total) if out.is_terminal else _lines(out, total) as on_progress:
         scenarios = [with_timers(one, options.scale_down_timers) for one in DEMO]
+        if options.page:
+            scenarios = [recorded(one) for one in scenarios]
         results = run_all(
             scenarios, load, seed=seed, wire=wire, on_progress=on_progress, given=given
         )
     headings, *rows = report.table(results)
     say(out, Table(*headings, rows=rows))
-    picture.draw(results, title, options.output)
     how = "over HTTP and HTTPS" if wire else "in process"
-    say(
-        out,
-        f"Ebb was called {how}. {time.perf_counter() - began:.0f} s. Picture: {options.output}",
-    )
+    say(out, f"Ebb was called {how}. {time.perf_counter() - began:.0f} s.")
+    if not options.page:
+        picture.draw(results, title, output)
+        say(out, f"Picture: {output}")
+        return
+    files.write_text(output, lapse.demo(title, variants(results)))
+    url = Path(output).absolute().as_uri()
+    say(out, f"Time lapse: {url}")
+    open_url(url)
+
+
+def _check_output(output: str, *, page: bool) -> None:
+    """Fail before the simulation. Raises: InvalidInputError, UsageError."""
+    if not page:
+        picture.check(output)
+    elif Path(output).suffix.lower() != PAGE_SUFFIX:
+        raise click.UsageError(f"--page: --output must end in {PAGE_SUFFIX}")
+    else:
+        files.check_target(output)
+
+
+def variants(results: Mapping[str, Result]) -> list[VariantResult]:
+    """Return the results as the page shows them."""
+    return [
+        VariantResult(
+            name=name,
+            settings=(),
+            figures=[Figure(metric, *3 * [metric.value(result)]) for metric in RUN_METRICS],
+            best=False,
+            recording=result.recording,
+        )
+        for name, result in results.items()
+    ]
 
 
 def _load(folder: str | None, days: int, seed: int, config: Config) -> SimulatedLoad:

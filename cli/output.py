@@ -45,8 +45,8 @@ FORMS: Final = (
         "markdown: the page in docs/",
         of=("Reasons", "SettingsSchema"),
     ),
-    Form("html", "cli.forms.html", "html: one self-contained page", of=("Replayed",)),
     Form("html", "cli.forms.page", "html: one page that opens offline", of=(PLAN,)),
+    Form("html", "cli.forms.page.lapse", "html: one page that opens offline", of=("Replayed",)),
 )
 
 
@@ -118,14 +118,6 @@ def write_answer(answer: "Answer", form: str, path: str) -> None:
     from core.edge import files  # noqa: PLC0415 help must be fast
 
     files.write_text(path, _module(form, type(answer).__name__).text(answer))
-
-
-def preload(form: str, answer: str) -> None:
-    """Import a format of an answer type: missing packages fail before a long run.
-
-    Raises: InvalidInputError.
-    """
-    _module(form, answer)
 
 
 def _module(form: str, answer: str) -> Any:  # noqa: ANN401 a module of the table

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from cli import output
-from cli.answers import Figure, Moment, Recommended, Replayed, VariantResult
+from cli.answers import Figure, Recommended, Replayed, VariantResult
 from cli.input.cluster_input import report_unreadable
 from cli.terminal import printable
 from core.config.document import parse
@@ -29,15 +29,12 @@ from sim.processes import OnProgress
 from sim.replay import Choice, Outcome
 from sim.report import CORE_HOURS, COST, NODE_HOURS, PENDING, RUN_METRICS
 from sim.simulated_load import DAY_MS, HOUR_MS, SimulatedLoad
-from sim.simulator import Sample
 from sim.variants import EMPTY, Document, Variant
 
 PAGE: Final = "html"
 """Format of the file of --page."""
 USUAL: Final = "usual"
 BUILT_IN: Final = "built in"
-SAMPLES_MAX: Final = 400
-"""Samples of a variant that are kept for charts."""
 COMMENT_CHARS: Final = 96
 MINUTE_MS: Final = HOUR_MS // 60
 NO_EVICTIONS: Final = (
@@ -76,13 +73,14 @@ class _Loaded:
     recorded: Sequence[Figure] = ()
 
 
-def run(options: Options) -> Replayed:
-    """Simulate all variants of a history and compare them. Raises: EbbError (any subclass)."""
+def run(options: Options, *, record: bool = False) -> Replayed:
+    """Simulate all variants of a history and compare them. Raises: EbbError (any subclass).
+
+    *record*: also record the frames of a time lapse.
+    """
     for path in (options.page, options.recommend):
         if path is not None:
             files.check_target(path)
-    if options.page is not None:
-        output.preload(PAGE, "Replayed")
     bound.check()
     document, source = _document(options.config)
     if options.trace is not None and instances.is_trace(options.trace):
@@ -98,7 +96,9 @@ def run(options: Options) -> Replayed:
     check_prices(config, source, first.templates)
     runs = len(simulated) * options.seeds
     with _progress(runs, runs * (first.duration_ms // HOUR_MS)) as report:
-        outcomes = replay.run_variants(simulated, loaded.load, range(1, options.seeds + 1), report)
+        outcomes = replay.run_variants(
+            simulated, loaded.load, range(1, options.seeds + 1), report, record=record
+        )
     return _answer(loaded, outcomes, options, _summary(first, len(simulated), options))
 
 
@@ -244,22 +244,12 @@ def _length(ms: int) -> str:
 
 
 def _result(one: Outcome, *, best: bool) -> VariantResult:
-    step = -(-len(one.samples) // SAMPLES_MAX) or 1
     return VariantResult(
         name=one.variant.name,
         settings=one.variant.settings,
         figures=[Figure(metric, *(one.figures[metric] or 3 * [None])) for metric in RUN_METRICS],
         best=best,
-        moments=[_moment(sample) for sample in one.samples[::step]],
-    )
-
-
-def _moment(sample: Sample) -> Moment:
-    return Moment(
-        sample.at_ms / HOUR_MS,
-        sample.nodes,
-        sample.capacity_cpu_millis / 1000,
-        sample.requested_cpu_millis / 1000,
+        recording=one.recording,
     )
 
 

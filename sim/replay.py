@@ -9,10 +9,11 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sim.processes import OnProgress, Run, run_each
+from sim.recording import Recording
 from sim.report import BY_MARK, COST, EVICTED, PENDING, RUN_METRICS, RunMetric
-from sim.scenario import MOST_ALLOCATED
+from sim.scenario import MOST_ALLOCATED, Scenario, recorded
 from sim.simulated_load import Deployment, SimulatedLoad
-from sim.simulator import Result, Sample
+from sim.simulator import Result
 from sim.variants import Variant
 
 COMPARED_TO: Final = MOST_ALLOCATED.name
@@ -42,8 +43,8 @@ class Outcome:
     variant: Variant
     figures: Mapping[RunMetric, MetricSummary | None]
     """Summary of each metric; None if the metric is undefined in a run."""
-    samples: Sequence[Sample]
-    """Samples of the run with the first seed."""
+    recording: Recording | None = None
+    """Frames of the run with the first seed; None: it was not recorded."""
 
     def mean(self, metric: RunMetric) -> Fraction:
         """Return the mean of a metric over the seeds; 0 if it is undefined."""
@@ -57,13 +58,27 @@ class Outcome:
 
 
 def run_variants(
-    variants: Iterable[Variant], load: LoadOfSeed, seeds: Sequence[int], on_progress: OnProgress
+    variants: Iterable[Variant],
+    load: LoadOfSeed,
+    seeds: Sequence[int],
+    on_progress: OnProgress,
+    *,
+    record: bool = False,
 ) -> list[Outcome]:
-    """Run every variant with every seed. Raises: UnavailableError when a process is ended."""
+    """Run every variant with every seed.
+
+    *record*: record the variants outside the sweep with the first seed; those of a sweep may be
+    hundreds. Raises: UnavailableError when a process is ended.
+    """
     variants = list(variants)
     loads = {seed: load(seed) for seed in seeds}
+
+    def scenario_of(variant: Variant, seed: int) -> Scenario:
+        recording = record and seed == seeds[0] and not variant.settings
+        return recorded(variant.scenario) if recording else variant.scenario
+
     runs = [
-        Run(_name(variant, seed), variant.scenario, loads[seed], seed, variant.config)
+        Run(_name(variant, seed), scenario_of(variant, seed), loads[seed], seed, variant.config)
         for variant in variants
         for seed in seeds
     ]
@@ -80,7 +95,7 @@ def _name(variant: Variant, seed: int) -> str:
 
 def _outcome(variant: Variant, results: Sequence[Result]) -> Outcome:
     figures = {metric: _summary(metric, results) for metric in RUN_METRICS}
-    return Outcome(variant, figures, results[0].samples)
+    return Outcome(variant, figures, results[0].recording)
 
 
 def _summary(metric: RunMetric, results: Iterable[Result]) -> MetricSummary | None:

@@ -88,6 +88,11 @@ def with_timers(scenario: Scenario, seconds: int) -> Scenario:
     return replace(scenario, options=replace(scenario.options, timers=timers))
 
 
+def recorded(scenario: Scenario) -> Scenario:
+    """Return the scenario with a recording for a time lapse."""
+    return replace(scenario, options=replace(scenario.options, record=True))
+
+
 def configuration(parts: Parts, given: Config | None = None) -> Config:
     """Return the configuration of Ebb: *given* or the demo's own, in mode enforce."""
     config = given or OWN

@@ -28,6 +28,7 @@ MIB: Final = 1024**2
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 PODS_PER_NODE: Final = 110
+TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 TICK_MS: Final = 60_000
 """Time between reconciliations for the large cluster of a trace."""
 PODS_AT_ONCE: Final = 200

@@ -20,6 +20,7 @@ from sim.bound import LowerBound
 from sim.cluster import ClusterState
 from sim.costs import Price, in_cores
 from sim.deployments import Deployments
+from sim.recording import Frame, Recorder, Recording
 from sim.scale_in import ScaleInOrder
 from sim.scheduler import Scheduler, Scorer, has_room
 from sim.scoring import DEFAULT, Profile
@@ -116,6 +117,8 @@ class Result:
     """Ready pods that Deployments lacked during a surge move or in the minute after it, without
     any other cause, times milliseconds; counted in samples of five seconds."""
     samples: list[Sample] = field(default_factory=list)
+    recording: Recording | None = None
+    """Frames of a time lapse; None: they were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,8 @@ class SimulatorOptions:
     scale_in: ScaleInOrder | None = None
     """Order of another tool in which scale-ins delete pods; None: that of kube-controller-manager
     and of the pod deletion costs of Ebb."""
+    record: bool = False
+    """Record the frames of a time lapse."""
 
 
 DEFAULT_OPTIONS: Final = SimulatorOptions()
@@ -165,6 +170,7 @@ class Simulator:
         self._pending_by_mark: set[str] = set()
         self._price_of, self._least, self._cost = options.price_of, options.least, Fraction()
         self._prices: dict[str, Fraction] = {}
+        self._recorder = Recorder() if options.record else None
         self._now = self._numbers = self._capacity_millis = 0
 
     def now_ms(self) -> int:
@@ -196,6 +202,7 @@ class Simulator:
         self.result.scale_ups = self._autoscaler.scale_ups
         below_ms, by_eviction_ms = self._deployments.below_desired_ms()
         self.result.below_desired_ms, self.result.below_by_eviction_ms = below_ms, by_eviction_ms
+        self.result.recording = self._recorder.recording if self._recorder else None
         return self.result
 
     def _add_wait(self, since_ms: int) -> None:
@@ -221,10 +228,22 @@ class Simulator:
         self.after(period_ms, again)
 
     def _advance(self, at_ms: int) -> None:
+        # A frame is no event of the queue: events number the nodes, so it would change the run.
+        while self._recorder is not None and self._recorder.next_ms <= at_ms:
+            self._recorder.add(self._frame(self._recorder.next_ms), self.state)
         self.result.node_ms += len(self.state.places) * (at_ms - self._now)
         self.result.capacity_millis_ms += self._capacity_millis * (at_ms - self._now)
         self.result.cost_ms += self._cost * (at_ms - self._now)
         self._now = at_ms
+
+    def _frame(self, at_ms: int) -> Frame:
+        waiting_ms = sum(at_ms - since_ms for since_ms in self.state.pending.values())
+        return Frame(
+            self.result.cost_ms + self._cost * (at_ms - self._now),
+            len(self.state.pending),
+            self.result.pending_ms + waiting_ms,
+            self.result.evicted,
+        )
 
     def _sample(self) -> None:
         places = self.state.places.values()

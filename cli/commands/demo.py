@@ -1,4 +1,4 @@
-"""`ebb demo`: simulate the same load in five variants; print a table and draw a picture."""
+"""`ebb demo`: simulate the same load in five variants; print a table, write a picture or page."""
 
 from typing import Any, Final
 
@@ -52,11 +52,15 @@ def _timer(text: str) -> int:
     help="call webhook and extender over HTTP and HTTPS on loopback (default), or in process",
 )
 @click.option(
+    "--page",
+    is_flag=True,
+    help="write a time lapse of the nodes instead of the picture, and open it in the browser",
+)
+@click.option(
     "--output",
     type=click.Path(),
-    default="ebb-demo.png",
     metavar="FILE",
-    help="file of the picture; default ebb-demo.png",
+    help="file of the picture, default ebb-demo.png; with --page, default ebb-demo.html",
 )
 def command(**given: Any) -> None:  # noqa: ANN401 options of several types
     """Simulate one day of a cluster in five variants; virtual time, no cluster needed."""

@@ -92,7 +92,8 @@ def command(form: str, **given: Any) -> None:  # noqa: ANN401 options of several
     from cli import replay  # noqa: PLC0415 slow to import
 
     options = replay.Options(**given)
-    answer = replay.run(options)
+    record = form == replay.PAGE or options.page is not None
+    answer = replay.run(options, record=record)
     try:  # a full disk or a closed pipe must not lose the result of hours
         output.print_answer(answer, form)
     finally:

@@ -24,11 +24,10 @@ from core.model.resources import Resources
 from core.model.workload import REPLICA_SET
 from sim.history.cluster_history import ClusterHistory, NodeLifetime, PodLifetime, check
 from sim.history.load import load_of
-from sim.simulated_load import DAY_MS, TICK_MS, SimulatedLoad, amount
+from sim.simulated_load import DAY_MS, TICK_MS, TYPE_LABEL, SimulatedLoad, amount
 from sim.trace import rows
 
 TYPES_FILE: Final = "instance_types.json"
-TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 TYPES_BYTES_MAX: Final = 16 * 1024**2
 AMOUNT_MAX: Final = 10**6
 """Highest number of cores, GiB or GPUs of an instance."""

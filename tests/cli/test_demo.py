@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
+from cli.demo import Options, play
 from cli.terminal import Table
 from sim import report
 from sim.scenario import DEMO
 from sim.simulated_load import HOUR_MS
 from sim.simulator import Result
+from tests.support.page import state_of
 from tests.support.plan_cli import COMMAND, ROOT
 from tests.support.traces import write_trace
 
@@ -61,6 +63,30 @@ def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
     assert rows["cost"][0] == "13"  # two nodes at 3.2 for the two hours of the trace
 
 
+def test_demo_writes_and_opens_time_lapse_when_page_is_requested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, opened = tmp_path / "a day.html", list[str]()
+    options = Options(
+        trace=str(write_trace(tmp_path)),
+        config=None,
+        days=1,
+        seed=1,
+        scale_down_timers=600,
+        wire=False,
+        page=True,
+        output=str(page),
+    )
+    play(options, opened.append)
+    assert opened == [page.as_uri()]
+    assert f"Time lapse: {page.as_uri()}" in capsys.readouterr().out.replace("\n", "")
+    state = state_of(page.read_text())
+    assert [run["name"] for run in state["runs"]] == [one.name for one in DEMO]
+    assert [state["runs"][side]["name"] for side in state["sides"]] == ["MostAllocated", "Ebb"]
+    minutes = len(state["runs"][0]["cost"]) - 1
+    assert state["runs"][0]["cost"][-1] == pytest.approx(2 * 3.2 * minutes / 60, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -70,6 +96,8 @@ def test_demo_simulates_trace_of_instances_with_prices_of_their_types(
         (["--scale-down-timers", "1m"], "'1m'; allowed: a whole number from 1 to 3,600"),
         (["--output", "demo.pdf"], "demo.pdf: allowed: a name that ends in .png or .svg"),
         (["--output", "/no/such/demo.png"], "is a directory, or its directory does not exist"),
+        (["--page", "--output", "demo.png"], "--page: --output must end in .html"),
+        (["--page", "--output", "/no/such/a.html"], "is a directory, or its directory does not"),
     ],
 )
 def test_demo_rejects_invalid_options_with_one_line(

@@ -16,7 +16,6 @@ HEAVY = {
     "aiohttp",
     "asyncio",
     "highspy",
-    "jinja2",
     "kubernetes",
     "matplotlib",
     "numpy",

@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from cli.__main__ import main
 from cli.forms.page import text
 from core.marks.wellknown import MARK_LABEL
 from tests.support import builders
-from tests.support.page import HOSTILE, hostile_input, input_of, plan_of
+from tests.support.page import HOSTILE, hostile_input, input_of, plan_of, state_of
 from tests.support.plan_cli import ITEMS, A, B, D, dump, ebb, node, pod
 
 
@@ -22,14 +21,6 @@ def html_of(tmp_path: Path, capsys: pytest.CaptureFixture[str], *items: Any) -> 
     file.write_bytes(dump(*items))
     assert main(["plan", "--from-file", str(file), "-o", "html"]) == 0
     return capsys.readouterr().out
-
-
-def state_of(html: str) -> Any:
-    found = re.search(
-        r'<script type="application/json" id="state">(.*?)</script>', html, re.DOTALL
-    )
-    assert found
-    return orjson.loads(found[1])
 
 
 def test_page_has_headline_of_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

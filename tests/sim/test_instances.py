@@ -10,7 +10,7 @@ from core.model.errors import InvalidInputError
 from core.model.workload import REPLICA_SET
 from sim.history import instances
 from sim.history.load import load_of
-from sim.simulated_load import DAY_MS, HOUR_MS
+from sim.simulated_load import DAY_MS, HOUR_MS, TYPE_LABEL
 from sim.variants import EMPTY
 from tests.support.traces import HEAD, TYPES, node_type, write_trace
 
@@ -39,7 +39,7 @@ def test_nodes_have_types_that_fit_every_instance_without_gpu(trace: Path) -> No
     history = instances.read(str(trace))
     here = [one for one in history.node_lifetimes if one.begins_ms == history.begins_ms]
     # Two instances fit on one node of 96 cores, which is cheaper than two of 64; one is spare.
-    assert [one.node.labels[instances.TYPE_LABEL] for one in here] == ["m-96", "m-96"]
+    assert [one.node.labels[TYPE_LABEL] for one in here] == ["m-96", "m-96"]
     config = parse({**EMPTY, "prices": instances.prices(str(trace))}, "test")
     load = load_of(history, config).load
     prices = sorted(config.price_of(one.labels) for one in load.templates)

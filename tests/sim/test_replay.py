@@ -645,7 +645,7 @@ def outcome(
         report.BY_MARK: blamed,
     }
     figures = {row: MetricSummary.of([Fraction(value)]) for row, value in told.items()}
-    return Outcome(Variant(name, scenario, Config(), EMPTY if ebb else None), figures, ())
+    return Outcome(Variant(name, scenario, Config(), EMPTY if ebb else None), figures)
 
 
 RIVAL = outcome(replay.COMPARED_TO, 10, 10, ebb=False)

@@ -1,11 +1,14 @@
 """Plans for the page of a cluster, also of clusters with names that no API server accepts."""
 
 import random
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from cli.answers import Planned, View
 from cli.input.cluster_input import ClusterInput, Leader, Running
@@ -36,6 +39,15 @@ HOSTILE = "</script><!--<img src=x onerror=\"document.title='owned'\">&amp;"
 def input_of(nodes: Iterable[Node], pods: Iterable[Pod]) -> ClusterInput:
     cluster = Cluster.of(nodes, pods)
     return ClusterInput(cluster=cluster, config=Config(), where=HOSTILE, kinds=frozenset())
+
+
+def state_of(html: str) -> Any:
+    """Return the state in a page."""
+    found = re.search(
+        r'<script type="application/json" id="state">(.*?)</script>', html, re.DOTALL
+    )
+    assert found
+    return orjson.loads(found[1])
 
 
 def plan_of(cluster_input: ClusterInput) -> Planned:

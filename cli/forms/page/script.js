@@ -1,49 +1,12 @@
-"use strict";
-// Names of objects are untrusted: they enter the page as text nodes and attributes only.
 (() => {
   const SIDE_BY_SIDE_MAX = 24; // nodes of a group that shares its row with others
   const LOADS_MAX_MILLIS = 60000; // timeout of each request to `ebb page`
   const token = new URLSearchParams(location.search).get("token") || "";
-  const $ = (id) => document.getElementById(id);
   const boxes = new Map(); // node name -> its button
   let state = null, groups = "", current = null, opened = "", banners = [], shown = -1;
 
-  function el(tag, attributes, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name === "class") made.className = value;
-      else made.setAttribute(name, value);
-    }
-    made.append(...children.filter((one) => one !== null && one !== ""));
-    return made;
-  }
-  const fill = (id, ...children) => $(id).replaceChildren(...children.filter(Boolean));
-  const paragraphs = (texts) => texts.map((text) => el("p", null, text));
-
-  function duration(seconds) {
-    const whole = Math.max(0, Math.round(seconds));
-    for (const [unit, name, smaller, rest] of
-      [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
-      if (whole >= unit) {
-        const more = Math.floor(whole % unit / smaller);
-        return `${Math.floor(whole / unit)} ${name}${more ? ` ${more} ${rest}` : ""}`;
-      }
-    }
-    return `${whole} s`;
-  }
   const moment = (seconds) => new Date(seconds * 1000).toLocaleString();
   const ago = (seconds) => `${duration(state.time - seconds).match(/^\d+ \w+/)[0]} ago`;
-
-  function table(label, headings, rows) {
-    const head = el("tr", null, ...headings.map((text) => el("th", {scope: "col"}, text)));
-    const body = rows.map((row) => el("tr", null, ...row.map((cell) => el("td", null, cell))));
-    return el("div", {class: "wide", tabindex: "0", role: "region", "aria-label": label},
-      el("table", null, el("thead", null, head), el("tbody", null, ...body)));
-  }
-  function facts(rows) {
-    return el("dl", null,
-      ...rows.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, value)]));
-  }
 
   function showBanners() {
     const every = [...banners, ...(state ? state.banners : [])];

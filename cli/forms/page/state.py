@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from cli.answers import Planned
 from cli.explain.headline import Cost
@@ -120,12 +120,12 @@ class PageState:
             if details
             else None,
         }
-        return _printable(document)
+        return cast("Json", printable_json(document))
 
     def detail(self, name: str) -> Json | None:
         """Return the details of a node; None if it does not exist."""
         row = self._rows.get(name)
-        return _printable(self._detail(row)) if row is not None else None
+        return cast("Json", printable_json(self._detail(row))) if row is not None else None
 
     def _pending(self) -> Json:
         targets = {one.pod: one.node for one in self._answer.plan.pending}
@@ -332,14 +332,12 @@ def _percent(part: int, whole: int) -> int | None:
     return (100 * part + whole // 2) // whole if whole else None
 
 
-def _printable(fields: Json) -> Json:
+def printable_json(value: Any) -> Any:  # noqa: ANN401 any JSON
     """Return JSON in which control characters are escaped: names are untrusted."""
-    return {printable(key): _printable_value(value) for key, value in fields.items()}
-
-
-def _printable_value(value: Any) -> Any:  # noqa: ANN401 any JSON
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [_printable_value(one) for one in value]
-    return _printable(value) if isinstance(value, dict) else value
+        return [printable_json(one) for one in value]
+    if isinstance(value, dict):
+        return {printable(key): printable_json(one) for key, one in value.items()}
+    return value
