@@ -22,9 +22,9 @@ def test_picture_of_terminal_is_up_to_date(name: str) -> None:
 
 # The pixels of fonts depend on the machine, so docs/page.png is not compared.
 @needs_chromium
-async def test_picture_of_page_shows_state(tmp_path: Path) -> None:
+def test_picture_of_page_shows_state(tmp_path: Path) -> None:
     drawn = tmp_path / "page.png"
-    await page_picture.write(drawn)
+    page_picture.write(drawn)
     content = drawn.read_bytes()
     assert struct.unpack(">II", content[16:24]) == page_picture.SIZE
     assert len(content) > PNG_BYTES_MIN

@@ -12,7 +12,7 @@ from cli.input.running import read_running
 from cli.input.setup import Setup
 from cli.terminal import printable
 from core.config.settings import Config
-from core.edge.clock import SystemClock
+from core.edge.clock import Clock, SystemClock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
     ATTACHMENTS,
@@ -69,10 +69,11 @@ class Connecting(NamedTuple):
     kubeconfig: str | None
     context: str | None
     overrides: Overrides
+    clock: Clock = SystemClock()
 
     async def client(self) -> Client:
         """Connect. Raises: as `Client.connect`."""
-        return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
+        return await Client.connect(self.kubeconfig, self.context, self.clock, self.overrides)
 
 
 class Outcome(NamedTuple, Generic[T]):

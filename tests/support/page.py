@@ -129,8 +129,8 @@ def _facts(now_seconds: int) -> LeaderFacts:
         leading_since_seconds=now_seconds - 7200,
         reconciled_at_seconds=now_seconds - 5,
         decisions=[
-            Decision(at_seconds=now_seconds - ago, kind="Node", name=name, action=action, reason=reason,
-                     written=True)
+            Decision(at_seconds=now_seconds - ago, kind="Node", name=name, action=action,
+                     reason=reason, written=True)
             for ago, name, action, reason in decided
         ],
         cooldowns=[Cooldown(setting="markInterval", until_seconds=now_seconds + 40)],

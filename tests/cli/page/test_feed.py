@@ -24,12 +24,16 @@ from controller.names import LEASE
 from core.config.settings import API_VERSION, KIND
 from core.edge.clock import SystemClock
 from core.edge.decode.kinds import BUDGETS, NODES
+from core.edge.kube.credentials import RUN_AFTER_SECONDS_MIN
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.target import Overrides
+from tests.e2e.pki import Authority
+from tests.support.clock import START, FakeClock
 from tests.support.fake_api import FakeApi
-from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from tests.support.fake_objects import node_object, pod_object
 from tests.support.forwards import reporting
 from tests.support.plan_cli import started
+from tests.support.users import Plugin, kubeconfig, tls_for_users
 
 FAST = Intervals(check=0.02, plan=0.0, leader=0.02)
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
@@ -39,11 +43,11 @@ WAIT_SECONDS_MAX = 30
 class World:
     """A page that follows the cluster of a fake API server."""
 
-    def __init__(self, api: FakeApi, folder: Path) -> None:
+    def __init__(self, api: FakeApi, kubeconfig: str) -> None:
         self.api, self.hub, self.worker = api, Hub(), Worker()
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(KUBECONFIG.format(url=api.url))
-        self._connecting = live.Connecting(str(kubeconfig), None, Overrides())
+        self.clock = FakeClock(START)
+        """Clock by which credentials expire."""
+        self._connecting = live.Connecting(kubeconfig, None, Overrides(), self.clock)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -104,12 +108,16 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with FakeApi() as api:
-        for number in range(2):
-            api.put("nodes", node_object(f"n{number}"))
-        api.put("pods", pod_object("p", node="n0"))
-        made = World(api, tmp_path)
+        fill(api)
+        made = World(api, kubeconfig(tmp_path, api, {"token": "a-token"}))
         yield made
         await made.stop()
+
+
+def fill(api: FakeApi) -> None:
+    for number in range(2):
+        api.put("nodes", node_object(f"n{number}"))
+    api.put("pods", pod_object("p", node="n0"))
 
 
 def names(state: Any) -> list[str]:
@@ -165,6 +173,34 @@ async def test_interrupted_watch_is_banner_until_it_resumes(world: World) -> Non
     world.api.cut()
     (warning,) = await world.warned(bool)
     assert warning.startswith("This page may be out of date: the watch of ")
+
+
+@pytest.mark.parametrize("how", ["files", "plugin"])
+async def test_watches_resume_when_client_certificate_was_renewed(
+    tmp_path: Path, how: str
+) -> None:
+    authority, plugin, api = Authority(tmp_path), Plugin(tmp_path), FakeApi()
+    await api.start(tls=tls_for_users(authority))
+    fill(api)
+    signed = authority.sign("user", "first")
+    plugin.answers_certificate(signed)
+    files = {"client-certificate": str(signed.certificate), "client-key": str(signed.key)}
+    user = {"plugin": plugin.user, "files": files}[how]
+    world = World(api, kubeconfig(tmp_path, api, user, authority.certificate))
+    try:
+        await world.start()
+        await api.watched(NODES.resource)
+        plugin.answers_certificate(authority.sign("user", "second"))
+        world.clock.seconds += RUN_AFTER_SECONDS_MIN
+        api.unauthorized.add("first")
+        api.cut()
+        api.put("nodes", node_object("n2"))
+        await world.until(lambda state: len(state["nodes"]) == 3)
+        assert await world.warned(lambda banners: not banners) == []
+        assert {call.user for call in api.calls} == {"first", "second"}
+    finally:
+        await world.stop()
+        await api.stop()
 
 
 async def test_plans_continue_when_process_was_killed(world: World) -> None:
