@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,10 @@ from cli.page.hub import Hub
 from cli.page.worker import Worker
 from controller.leader_report import Decision, LeaderFacts, Report, Savings
 from controller.names import LEASE
-from core.config.settings import API_VERSION, KIND
+from core.config.settings import API_VERSION, KIND, Config
+from core.config.surge import SurgeConfig, SurgeMode
 from core.edge.clock import SystemClock
-from core.edge.decode.kinds import BUDGETS, NODES
+from core.edge.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
 from core.edge.kube.credentials import RUN_AFTER_SECONDS_MIN
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.target import Overrides
@@ -54,11 +56,10 @@ class World:
     def kubeconfig(self) -> str:
         return self._connecting.kubeconfig or ""
 
-    async def start(self) -> None:
-        installation = Installation()
-        first = await live.read(self._connecting, installation, io.StringIO())
-        await self.hub.publish(await self.worker.state(first))
-        feed = Feed(first, self._connecting, installation, SystemClock(), FAST)
+    async def start(self, config: Config | None = None) -> None:
+        installation = Installation(config=config)
+        reading = await live.read_lists(self._connecting, installation, io.StringIO())
+        feed = Feed(reading, SystemClock(), FAST)
         self._task = asyncio.create_task(feed.run(self.hub, self.worker))
 
     async def stop(self) -> None:
@@ -71,7 +72,7 @@ class World:
         """Return the first state that meets the condition."""
         with self.hub.following() as messages:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                while not reached(state := orjson.loads(self.hub.state)):
+                while (state := orjson.loads(self.hub.state)) is None or not reached(state):
                     await messages.get()
         return state
 
@@ -136,6 +137,21 @@ async def test_new_and_deleted_nodes_appear(world: World) -> None:
     assert names(await world.until(lambda state: len(state["nodes"]) == 3))[-1] == "n2"
     world.api.remove("nodes", "n0")
     assert names(await world.until(lambda state: len(state["nodes"]) == 2)) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("mode", SurgeMode)
+async def test_each_kind_is_listed_once(world: World, mode: SurgeMode) -> None:
+    await world.start(Config(surge=SurgeConfig(mode=mode)))
+    await world.api.watched(NODES.resource)
+    world.api.put("pods", pod_object("q", node="n0"))
+    world.api.remove("pods", "default/p")
+    await world.until(lambda state: [n["pods"] for n in state["nodes"]] == [1, 0])
+    world.api.put("pods", pod_object("p", node="n1"))
+    await world.until(lambda state: [n["pods"] for n in state["nodes"]] == [1, 1])
+    listed = Counter(call.resource for call in world.api.calls if call.verb == "list")
+    kinds = (*CLUSTER_KINDS, *(SURGE_KINDS if mode is SurgeMode.ENABLED else ()))
+    served = {kind.resource for kind in kinds if kind.path in world.api.served}
+    assert {resource: listed[resource] for resource in served} == dict.fromkeys(served, 1)
 
 
 async def test_banner_says_that_no_replica_leads_until_one_does(world: World) -> None:
