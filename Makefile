@@ -106,6 +106,7 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.doctor_page
 	$(BIN)/python -m tests.support.json_documents
 	$(BIN)/python -m tests.support.terminal_pictures
+	$(BIN)/python -m tests.support.explanation_pictures
 
 picture: setup ## write docs/page.png, the picture of the page; needs chromium
 	$(BIN)/python -m tests.support.page_picture

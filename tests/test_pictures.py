@@ -2,22 +2,25 @@
 
 import struct
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.support import page_picture
+from tests.support import explanation_pictures, page_picture, terminal_pictures
 from tests.support.browser import needs_chromium
-from tests.support.terminal_pictures import DOCS, pictures
 
 PNG_BYTES_MIN = 20_000
 """An empty page would have fewer bytes."""
 
 
-@pytest.mark.parametrize("name", ["plan.svg", "top.svg"])
-def test_picture_of_terminal_is_up_to_date(name: str) -> None:
-    drawn = pictures()[name]
-    assert (DOCS / name).read_text("utf-8") == drawn, "make fix writes it anew"
-    assert drawn.count("://") == 1, "only the namespace of SVG: the picture loads nothing"
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.mark.parametrize("source", [terminal_pictures, explanation_pictures])
+def test_svg_pictures_are_up_to_date(source: ModuleType) -> None:
+    for name, drawn in source.pictures().items():
+        assert (DOCS / name).read_text("utf-8") == drawn, "make fix writes it anew"
+        assert drawn.count("://") == 1, "only the namespace of SVG: the picture loads nothing"
 
 
 # The pixels of fonts depend on the machine, so docs/page.png is not compared.
