@@ -108,8 +108,9 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.terminal_pictures
 	$(BIN)/python -m tests.support.explanation_pictures
 
-picture: setup ## write docs/page.png, the picture of the page; needs chromium
+picture: setup ## write docs/page.png and docs/dashboard.png; needs chromium and promtool
 	$(BIN)/python -m tests.support.page_picture
+	$(BIN)/python -m tests.support.dashboard_picture
 
 bench: setup ## print times, memory and ratios; bench_page needs chromium, the last three e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

@@ -6,11 +6,17 @@ from types import ModuleType
 
 import pytest
 
-from tests.support import explanation_pictures, page_picture, terminal_pictures
+from tests.support import (
+    dashboard_picture,
+    explanation_pictures,
+    page_picture,
+    terminal_pictures,
+)
 from tests.support.browser import needs_chromium
 
 PNG_BYTES_MIN = 20_000
 """An empty page would have fewer bytes."""
+DASHBOARD_LINES_MIN = 30
 
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -23,11 +29,27 @@ def test_svg_pictures_are_up_to_date(source: ModuleType) -> None:
         assert drawn.count("://") == 1, "only the namespace of SVG: the picture loads nothing"
 
 
-# The pixels of fonts depend on the machine, so docs/page.png is not compared.
+# The pixels of fonts depend on the machine, so PNGs are not compared with those in docs/.
 @needs_chromium
 def test_picture_of_page_shows_state(tmp_path: Path) -> None:
     drawn = tmp_path / "page.png"
     page_picture.write(drawn)
-    content = drawn.read_bytes()
-    assert struct.unpack(">II", content[16:24]) == page_picture.SIZE
+    assert size_of(drawn) == page_picture.SIZE
+
+
+@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.skipif(
+    dashboard_picture.PROMETHEUS is None, reason="prometheus is missing; `make promtool`"
+)
+def test_picture_of_dashboard_has_lines(tmp_path: Path) -> None:
+    drawn = tmp_path / "dashboard.png"
+    assert dashboard_picture.write(drawn) >= DASHBOARD_LINES_MIN
+    assert size_of(drawn)[0] == dashboard_picture.INCHES * dashboard_picture.DPI
+
+
+def size_of(picture: Path) -> tuple[int, int]:
+    """Return width and height of a PNG that is not empty."""
+    content = picture.read_bytes()
     assert len(content) > PNG_BYTES_MIN
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
