@@ -117,7 +117,7 @@ class Feed:
             now = self._clock.monotonic_seconds()
             sink.warn((*self._stale(now), *failed))
             changed = self._state() != self._seen or not worker.has_plan
-            if now - made_at < (pause if changed else PLAN_SECONDS_MAX):
+            if now - made_at < (pause if changed else max(pause, PLAN_SECONDS_MAX)):
                 continue
             try:
                 await self._plan(sink, worker)
