@@ -138,7 +138,8 @@ def _node_life() -> str:
         y = before.middle[1]
         parts.append(arrow((before.left + before.width, y), (after.left, y)))
     parts += _back(boxes)
-    return svg(WIDTH, 200, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES))
+    parts.append(text(20, 208, "Squares: pods of the node.", "small"))
+    return svg(WIDTH, 222, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES))
 
 
 def _back(boxes: list[Box]) -> Iterator[str]:

@@ -17,7 +17,7 @@ A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition i
 from scale-down or released to the autoscaler, and it can be backing off. The
 [glossary](glossary.md) explains these terms.
 
-The first table lists the states of a Node, and the second the events on it. In each
+The second table lists the states of a Node, and the third the events on it. In each
 reconciliation, Ebb checks the conditions of all events in the order of the table. The column
 *write* says what Ebb writes if the event occurs, for each state. If the Node has several of these
 states, Ebb makes the write of the first one only. In states that are not listed, the event has no
@@ -29,18 +29,18 @@ scale-down for `scaleDownProtection.afterRelease`. *Release to the autoscaler* m
 protection, so that the autoscaler may remove the node. *Someone else* is any user or program
 except Ebb. The *details* are the annotation with the times and the reason of the mark.
 
-Each arrow of the picture shows how events change one state; the table below it has the events of
-each arrow, with the write in parentheses. The other states of the Node remain, with one exception:
-when the mark is removed, the states *protected* and *released to the autoscaler* end too. Events
-that do not change the state have no arrow.
+Each arrow of the picture shows how events change one state. The first table has the events of each
+arrow, with the write in parentheses. The other states of the Node remain, with one exception: when
+the mark is removed, the states *protected* and *released to the autoscaler* end too. Events that
+do not change the state have no arrow. In green states the node is protected from scale-down.
 
-![The states as boxes, and the arrows of the table below](life-cycle.svg)
+![The states as boxes, and the numbered arrows of the first table](life-cycle.svg)
 """
 SIZE: Final = 880, 420
 WIDTH: Final = 190
 HEIGHT: Final = 44
 ASIDE: Final = 11
-"""Distance between the two arrows of a pair of states, halved."""
+"""Half of the distance between the two arrows of a pair of states."""
 PLACES: Final = {
     State.INVALID: (20, 40, PALE),
     State.UNMARKED: (340, 40, PALE),
@@ -52,7 +52,7 @@ PLACES: Final = {
     State.PROTECTED: (395, 340, GREEN),
     State.RELEASED_TO_AUTOSCALER: (670, 340, PALE),
 }
-"""Left, top and color of the box of each state. Green: protected from scale-down."""
+"""Left, top and color of the box of each state."""
 
 
 def page() -> str:
