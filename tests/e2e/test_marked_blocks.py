@@ -19,8 +19,10 @@ from tests.support.pages import Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
-INSTALL = ROOT / "docs" / "install.md"
-AFTER_INSTALL = (ROOT / "docs" / "guides" / "managed-scheduler.md", ROOT / "docs" / "page.md")
+INSTALLATION = [
+    ROOT / "docs" / name for name in ("install.md", "guides/managed-scheduler.md", "page.md")
+]
+"""Pages for a new cluster, in the order in which a person reads them."""
 
 
 @pytest.fixture
@@ -111,9 +113,9 @@ def test_commands_of_installation_and_of_later_pages_run(folder: Path, tmp_path:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     (checkout / "manifests").symlink_to(ROOT / "manifests")
-    for page, count in ((INSTALL, 4), *((page, 1) for page in AFTER_INSTALL)):
+    for page in INSTALLATION:
         found = blocks(page)
-        assert len(found) >= count, page
+        assert found, page
         for block in found:
             commands = block.commands.replace("GROUP", "viewers")
             output(block._replace(commands=f"set -eo pipefail\n{commands}"), folder, checkout)
