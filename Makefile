@@ -105,10 +105,13 @@ fix: setup ## format, repair what the linter can, and write the generated pages
 	$(BIN)/python -m tests.support.packages_page
 	$(BIN)/python -m tests.support.doctor_page
 	$(BIN)/python -m tests.support.json_documents
+	$(BIN)/python -m tests.support.terminal_pictures
+	$(BIN)/python -m tests.support.explanation_pictures
 
-picture: setup ## write docs/page.png and docs/demo.gif, pictures of the page; takes minutes, needs chromium
+picture: setup ## write the PNG and GIF pictures in docs/; takes minutes, needs chromium and promtool
 	$(BIN)/python -m tests.support.page_picture
 	$(BIN)/python -m tests.support.lapse_picture
+	$(BIN)/python -m tests.support.dashboard_picture
 
 bench: setup ## print times, memory and ratios; bench_page needs chromium, the last three e2e-tools
 	$(BIN)/python -m tests.bench.bench_engine

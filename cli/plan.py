@@ -14,7 +14,7 @@ from cli.explain.headline import headline
 from cli.input.cluster_input import ClusterInput
 from cli.nodes import EVERYTHING, SORT_KEYS, Selection, node_rows, shown
 from core.config.settings import Config
-from core.edge.clock import SystemClock
+from core.edge.clock import Clock, SystemClock
 from core.engine.beginning import may_begin
 from core.engine.plan import Plan
 from core.engine.reconcile import make_plan
@@ -56,6 +56,7 @@ def planned(
     selection: Selection = EVERYTHING,
     *,
     bound: bool = False,
+    clock: Clock = SystemClock(),  # noqa: B008 it has no state
 ) -> Planned:
     """Return the plan for a cluster.
 
@@ -68,7 +69,7 @@ def planned(
     # The plan shows what is removable in the long run, so no rate limits apply and `unneededTime`
     # counts as passed. The headline says which nodes can be marked now.
     config, cluster = _limited(cluster_input.config, limits), cluster_input.cluster
-    now = cluster_input.now_seconds(SystemClock())
+    now = cluster_input.now_seconds(clock)
     snapshot = ClusterSnapshot(cluster, config, Now(now))
     whole = make_plan(snapshot, removals_max=limits.removals_max)
     plan = shown(whole, selection.names(cluster))

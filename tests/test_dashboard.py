@@ -11,21 +11,13 @@ import pytest
 import yaml
 
 from tests.manifests.kustomize import documents
-from tests.support.dashboard import FILE, FOREIGN, ROWS, model, queries, text
+from tests.support.dashboard import FILE, FOREIGN, METRIC, ROWS, concrete, model, queries, text
 from tests.support.metrics_page import rows
 from tests.support.scraped import simulated_days, written
 
 PROMTOOL: Final = shutil.which("promtool")
-METRIC: Final = re.compile(r"\b(?:ebb|karpenter|cluster_autoscaler)_\w+")
 LABELS_OF_SCRAPE: Final = {"cluster", "namespace", "pod", "le"}
 LABELS_OF_OTHERS: Final = {"decision", "reason"}
-VALUES: Final = {
-    "$cluster": ".*",
-    "$namespace": ".*",
-    "$pool": ".*",
-    "$__rate_interval": "10m",
-    "$__range": "6h",
-}
 DAY: Final = 24 * 60
 EXPRESSIONS: Final = [expression for _, expression in queries()]
 
@@ -82,17 +74,14 @@ def test_every_query_has_an_answer_on_a_simulated_day(tmp_path: Path) -> None:
     day = simulated_days(1, "|".join(sorted(named)))
     series = {name: written(found) for name, found in day.series.items()}
     series |= {f'{name}{{reason="empty",decision="delete"}}': f"0+1x{DAY}" for name in FOREIGN}
-    tests = []
-    for expression in EXPRESSIONS:
-        for name, value in VALUES.items():
-            expression = expression.replace(name, value)  # noqa: PLW2901
-        tests.append(
-            {
-                "expr": f"group(last_over_time(({expression})[20h:15m]))",
-                "eval_time": f"{DAY - 1}m",
-                "exp_samples": [{"labels": "{}", "value": 1}],
-            }
-        )
+    tests = [
+        {
+            "expr": f"group(last_over_time(({concrete(expression, '6h')})[20h:15m]))",
+            "eval_time": f"{DAY - 1}m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        }
+        for expression in EXPRESSIONS
+    ]
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     test = {"interval": "1m", "input_series": inputs, "promql_expr_test": tests}
     path = tmp_path / "tests.yaml"

@@ -31,7 +31,7 @@ def command(
     import asyncio  # noqa: PLC0415 help must be fast
 
     from cli.page.run import open_browser, serve  # noqa: PLC0415
-    from cli.page.start import cluster_and_feed  # noqa: PLC0415
+    from cli.page.start import source_of  # noqa: PLC0415
 
-    first, feed = cluster_and_feed(environment, where)
-    asyncio.run(serve(first, feed, port, (lambda _: None) if no_browser else open_browser))
+    found = source_of(environment, where)
+    asyncio.run(serve(found, port, (lambda _: None) if no_browser else open_browser))

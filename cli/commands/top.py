@@ -19,21 +19,21 @@ def command(environment: source.Environment, where: "Where", /) -> None:
     Keys: q quits, s sorts, / filters by name, pool, zone or state, arrows scroll. Without a
     terminal, the command prints all nodes once.
     """
-    import asyncio  # noqa: PLC0415 help must be fast
-
-    from cli.page.start import cluster_and_feed  # noqa: PLC0415
-
-    first, feed = cluster_and_feed(environment, where)
     if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+        import asyncio  # noqa: PLC0415 help must be fast
+
+        from cli.page.start import source_of  # noqa: PLC0415
         from cli.top.run import follow  # noqa: PLC0415
 
-        asyncio.run(follow(first, feed))
+        asyncio.run(follow(source_of(environment, where)))
         return
     from cli.answers import View as Columns  # noqa: PLC0415
     from cli.forms.page.state import PageState  # noqa: PLC0415
+    from cli.input import reader  # noqa: PLC0415
     from cli.plan import Limits, planned  # noqa: PLC0415
     from cli.terminal import PIPE_WIDTH  # noqa: PLC0415
     from cli.top.screen import View, render  # noqa: PLC0415
 
+    first = reader.read(environment, where)
     state = PageState(planned(first, Limits(), Columns())).document(details=False)
     print(render(state, (), View(), PIPE_WIDTH, None).plain)

@@ -12,7 +12,7 @@ from cli.input.running import read_running
 from cli.input.setup import Setup
 from cli.terminal import printable
 from core.config.settings import Config
-from core.edge.clock import SystemClock
+from core.edge.clock import Clock, SystemClock
 from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import (
     ATTACHMENTS,
@@ -69,10 +69,20 @@ class Connecting(NamedTuple):
     kubeconfig: str | None
     context: str | None
     overrides: Overrides
+    clock: Clock = SystemClock()
 
     async def client(self) -> Client:
         """Connect. Raises: as `Client.connect`."""
-        return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
+        return await Client.connect(self.kubeconfig, self.context, self.clock, self.overrides)
+
+
+class Reading(NamedTuple):
+    """A cluster that was read, with all that is necessary to follow it from there."""
+
+    found: ClusterInput
+    lists: Lists
+    connecting: Connecting
+    installation: Installation
 
 
 class ClusterOutcome(NamedTuple, Generic[T]):
@@ -90,6 +100,13 @@ class ClusterOutcome(NamedTuple, Generic[T]):
 async def read(
     connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
 ) -> ClusterInput:
+    """Return the cluster; as `read_lists`."""
+    return (await read_lists(connecting, installation, progress, setup=setup)).found
+
+
+async def read_lists(
+    connecting: Connecting, installation: Installation, progress: TextIO, *, setup: bool = False
+) -> Reading:
     """List the cluster, and read how Ebb runs there; with *setup* also the setup around Ebb.
 
     Progress is shown on *progress*, and so are warnings about failed reads. If surge
@@ -100,13 +117,14 @@ async def read(
     server does not answer, or rejects a call.
     """
     lists: Lists = {kind: Listed() for kind in CLUSTER_KINDS}
+    surges: Lists = {}
     async with (
         await connecting.client() as client,
         progress_shown(lists, progress),
     ):
         running, used, source = await read_running(client, installation)
         cluster = await listed(client, lists, used)
-        surge = await _surge_objects(client, used, progress) if used.surges else None
+        surge = await _surge_objects(client, surges, used, progress) if used.surges else None
         around = Setup()
         if setup:
             namespace = installation.namespace
@@ -117,7 +135,7 @@ async def read(
     if surge is not None:
         none = MoveRecords()
         cluster = with_moves(cluster, surge, none, none, installation.namespace)
-    return ClusterInput(
+    found = ClusterInput(
         cluster=cluster,
         config=used,
         config_from=source,
@@ -130,6 +148,7 @@ async def read(
         surge_objects=surge,
         namespace=installation.namespace,
     )
+    return Reading(found, lists | surges, connecting, installation)
 
 
 async def read_each(
@@ -157,10 +176,13 @@ async def read_each(
     return await asyncio.gather(*map(one, every))
 
 
-async def _surge_objects(client: Client, config: Config, out: TextIO) -> SurgeObjects | None:
+async def _surge_objects(
+    client: Client, lists: Lists, config: Config, out: TextIO
+) -> SurgeObjects | None:
+    """List the objects that surge moves depend on into *lists*."""
     inventory = Inventory()
     for kind in SURGE_KINDS:
-        found = Listed()
+        found = lists[kind] = Listed()
         await _list(client, kind, found, Part.of(kind, config))
         if found.absent is not None:
             problem = f"cannot read {kind.resource}, so surge moves are unknown: {found.absent}"

@@ -20,7 +20,7 @@ from core.surge.facts import with_moves
 from core.surge.records import MoveRecords
 
 if TYPE_CHECKING:  # slow to import
-    from cli.input.live import ClusterOutcome, Connecting
+    from cli.input.live import ClusterOutcome, Connecting, Reading
 
 OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
 Environment = Mapping[str, str]
@@ -56,23 +56,31 @@ class Where(NamedTuple):
 
 
 def read(environment: Environment, where: Where) -> ClusterInput:
-    """Read the cluster that the command line selects; *where* has at most one context.
+    """Read the cluster that the command line selects.
 
-    Raises: EbbError (any subclass); UsageError for options that contradict each other.
+    Raises: EbbError (any subclass); UsageError for options that contradict each other, and for
+    several contexts.
     """
-    installation = _installation(where)
     if where.from_file:
-        found = _read_dumps(where.from_file, installation, setup=where.setup)
-    else:
-        context = where.contexts[0] if where.contexts else None
-        found_at = connecting(environment, where, [context])
-        # Importing the client takes longer than making a plan.
-        import asyncio  # noqa: PLC0415
+        found = _read_dumps(where.from_file, _installation(where), setup=where.setup)
+        return _with_source(found, where)
+    return read_live(environment, where).found
 
-        from cli.input import live  # noqa: PLC0415
 
-        found = asyncio.run(live.read(found_at[0], installation, sys.stderr, setup=where.setup))
-    return _with_source(found, where)
+def read_live(environment: Environment, where: Where) -> "Reading":
+    """Read the live cluster that the command line selects; as `read`."""
+    # Importing the client takes longer than making a plan.
+    import asyncio  # noqa: PLC0415
+
+    from cli.input import live  # noqa: PLC0415
+
+    if len(where.contexts) > 1:
+        raise click.UsageError("--context: the command shows one cluster; give it once")
+    installation = _installation(where)
+    context = where.contexts[0] if where.contexts else None
+    (found_at,) = connecting(environment, where, [context])
+    reading = asyncio.run(live.read_lists(found_at, installation, sys.stderr, setup=where.setup))
+    return reading._replace(found=_with_source(reading.found, where))
 
 
 def read_each(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import orjson
@@ -20,15 +20,21 @@ import orjson
 from cli.answers import Planned, View
 from cli.forms.page.state import PageState, Since
 from cli.input.cluster_input import ClusterInput
+from cli.page.changes import Changes
 from cli.page.what_if import Change, answer
 from cli.plan import Limits, planned
+from core.edge.decode.inventory import Inventory
 from core.model.errors import InvalidInputError, UnavailableError
+from core.surge.facts import with_moves
+from core.surge.records import MoveRecords
 
 
 @dataclass
 class _Kept:
     """State of the other process between calls."""
 
+    inventory: Inventory = field(default_factory=Inventory)
+    """Copy of the inventory of the feed."""
     planned: Planned | None = None
     state: PageState | None = None
     since: Since = field(default_factory=dict)
@@ -42,13 +48,26 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _state(cluster_input: ClusterInput) -> bytes:
+def _state(cluster_input: ClusterInput, changes: Changes | None) -> bytes:
+    if changes is not None:
+        changes.apply(_KEPT.inventory)
+        cluster_input = _with_objects(cluster_input, _KEPT.inventory)
     planned_now = planned(cluster_input, Limits(), View())
     before = None if cluster_input.target is None else _KEPT.since
     state = PageState(planned_now, before, live=True)
     document = orjson.dumps(state.document(details=False))
     _KEPT.planned, _KEPT.state, _KEPT.since = planned_now, state, state.since
     return document
+
+
+def _with_objects(cluster_input: ClusterInput, inventory: Inventory) -> ClusterInput:
+    """Return the input with the objects of an inventory."""
+    cluster = inventory.snapshot(cluster_input.config.read_options)()
+    if cluster_input.surge_objects is None:
+        return replace(cluster_input, cluster=cluster)
+    surge, none = inventory.surge_snapshot()(), MoveRecords()
+    cluster = with_moves(cluster, surge, none, none, cluster_input.namespace)
+    return replace(cluster_input, cluster=cluster, surge_objects=surge)
 
 
 def _detail(name: str) -> bytes:
@@ -83,9 +102,13 @@ class Worker:
         self.has_plan = False
         """Whether the process keeps a plan."""
 
-    async def state(self, cluster_input: ClusterInput) -> bytes:
-        """Make a plan and return the state of the page. Raises: EbbError."""
-        made = await self._run(_state, cluster_input)
+    async def state(self, cluster_input: ClusterInput, changes: Changes | None = None) -> bytes:
+        """Make a plan and return the state of the page. Raises: EbbError.
+
+        *changes*: changes of the objects since the previous call; the objects of *cluster_input*
+        do not count then. None: *cluster_input* has the objects.
+        """
+        made = await self._run(_state, cluster_input, changes)
         self.has_plan = True
         return made
 

@@ -1,7 +1,6 @@
 """Run `ebb top` in a terminal until the user quits."""
 
 import asyncio
-import logging
 import os
 import sys
 import termios
@@ -13,13 +12,11 @@ from typing import Any
 import orjson
 from rich.live import Live
 
-from cli.input.cluster_input import ClusterInput
-from cli.page.feed import Feed
+from cli.page.following import Source, publish, until_first_ends, until_signal
 from cli.page.worker import Worker
 from cli.terminal import console
 from cli.top.keys import press
 from cli.top.screen import State, View, render, selected
-from core.edge import http
 
 
 class Top:
@@ -29,7 +26,6 @@ class Top:
         self._live, self._view = live, View()
         self._state: State | None = None
         self._banners: Sequence[str] = ()
-        self.quit = asyncio.Event()
 
     async def publish(self, state: bytes) -> None:
         """Show a new state."""
@@ -42,15 +38,14 @@ class Top:
             self._banners = banners
             self.draw()
 
-    def press(self, key: str) -> None:
-        """Act on a key."""
+    def press(self, key: str) -> bool:
+        """Act on a key. Returns: False to quit."""
         nodes = len(selected(self._state, self._view)) if self._state else 0
         view = press(self._view, key, nodes)
-        if view is None:
-            self.quit.set()
-        else:
+        if view is not None:
             self._view = view
             self.draw()
+        return view is not None
 
     def draw(self) -> None:
         """Draw the screen anew."""
@@ -60,39 +55,24 @@ class Top:
             self._live.update(shown, refresh=True)
 
 
-async def follow(first: ClusterInput, feed: Feed | None) -> None:
-    """Show the cluster until the user quits; *feed*: None for a dump.
+async def follow(source: Source) -> None:
+    """Show the cluster until the user quits.
 
     Raises: EbbError if there is no first plan, or if the connection fails.
     """
-    # The screen shows what the watches would log.
-    logging.getLogger("ebb").addHandler(logging.NullHandler())
-    worker, stopped = Worker(), asyncio.create_task(http.until_signal())
-    try:
+
+    async def show(worker: Worker) -> None:
         with Live(console=console(), screen=True, auto_refresh=False) as live, _keys() as keys:
             top = Top(live)
-            await top.publish(await worker.state(first))
-            reading = asyncio.create_task(_read(keys, top))
-            ends = [
-                stopped,
-                reading,
-                asyncio.create_task(top.quit.wait()),
-                *([asyncio.create_task(feed.run(top, worker))] if feed else []),
-            ]
-            done, left = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for one in left:
-                one.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-            for one in done:
-                one.result()
-    finally:
-        stopped.cancel()
-        worker.stop()
+            await until_first_ends(publish(source, top, worker), _read(keys, top))
+
+    await until_signal(show)
 
 
 async def _read(keys: asyncio.Queue[str], top: Top) -> None:
-    while True:
-        top.press(await keys.get())
+    """Act on keys until the user quits."""
+    while top.press(await keys.get()):
+        pass
 
 
 @contextmanager

@@ -19,6 +19,10 @@ from tests.support.pages import Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+INSTALLATION = [
+    ROOT / "docs" / name for name in ("install.md", "guides/managed-scheduler.md", "page.md")
+]
+"""Pages for a new cluster, in the order in which a person reads them."""
 
 
 @pytest.fixture
@@ -52,12 +56,12 @@ def shell(block: Block, folder: Path) -> list[str]:
     return ["bash", "-c", own]
 
 
-def output(block: Block, folder: Path) -> str:
-    """Run a block from this checkout; return its output, with single spaces between words."""
+def output(block: Block, folder: Path, checkout: Path = ROOT) -> str:
+    """Run a block in a checkout; return its output, with single spaces between words."""
     done = subprocess.run(
         shell(block, folder),
         env=ENV,
-        cwd=ROOT,
+        cwd=checkout,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -102,6 +106,20 @@ def test_commands_of_tutorial_remove_a_node(folder: Path) -> None:
         for program in started:
             program.terminate()
             program.wait()
+
+
+def test_commands_of_installation_and_of_later_pages_run(folder: Path, tmp_path: Path) -> None:
+    # Some commands write files, which the real checkout must not get.
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "manifests").symlink_to(ROOT / "manifests")
+    for page in INSTALLATION:
+        found = blocks(page)
+        assert found, page
+        for block in found:
+            commands = block.commands.replace("GROUP", "viewers")
+            output(block._replace(commands=f"set -eo pipefail\n{commands}"), folder, checkout)
+    assert "<!doctype html>" in (checkout / "plan.html").read_text("utf-8").lower()
 
 
 def test_commands_of_troubleshooting_run(plane: Plane, api: Api, tmp_path: Path) -> None:

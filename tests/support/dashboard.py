@@ -5,6 +5,7 @@ Ebb's, so that one look shows who has disrupted pods.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -42,6 +43,10 @@ FOREIGN: Final = (
 
 Sources: cluster-autoscaler/metrics/metrics.go; pkg/metrics and pkg/controllers/disruption of
 sigs.k8s.io/karpenter v1.15."""
+
+
+METRIC: Final = re.compile(r"\b(?:ebb|karpenter|cluster_autoscaler)_\w+")
+"""Names of metrics in a query."""
 
 
 class Query(NamedTuple):
@@ -482,6 +487,13 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
             for place, query in enumerate(panel.queries)
         ],
     }
+
+
+def concrete(expression: str, span: str) -> str:
+    """Return a query without variables, for use outside of Grafana; *span*: the time range."""
+    for name in ("cluster", "namespace", "pool"):
+        expression = expression.replace(f"${name}", ".*")
+    return expression.replace("$__rate_interval", "10m").replace("$__range", span)
 
 
 def text() -> str:

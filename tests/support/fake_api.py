@@ -96,6 +96,8 @@ class FakeApi:
         """Paths of served lists; other lists return 404."""
         self.denied: set[str] = set()
         """Resources that are answered with 403, and paths of documents."""
+        self.unauthorized: set[str] = set()
+        """Users that are answered with 401."""
         self.forwards: dict[str, Forward] = {}
         """Port-forwards by namespace/name of the pod."""
         self.scaled: Callable[[Json], None] = lambda _: None
@@ -270,6 +272,8 @@ class FakeApi:
                 Call(verb, resource, dict(request.query), headers, request.path, user)
             )
             self._news.notify_all()
+        if user in self.unauthorized:
+            return failure(401)
         fault = self._faults[verb].popleft() if self._faults[verb] else None
         if fault is SWALLOW:
             await asyncio.Event().wait()

@@ -13,7 +13,7 @@ from core.edge.decode.kinds import KINDS, AnyKind
 from core.edge.kube.client import ANSWER_BYTES_MAX, Client
 from core.edge.kube.freshness import Freshness, WatchSink
 from core.edge.kube.listing import WHOLE, Part
-from core.edge.kube.watch import follow
+from core.edge.kube.watch import Pauses, follow
 from core.edge.metrics import WatchMetrics
 from tests.support.fake_api import PODS, FakeApi
 from tests.support.fake_objects import pod_object
@@ -140,8 +140,7 @@ async def following(
             kind,
             bench.seen,
             part,
-            sleep=waits,
-            jitter=lambda: 0.0,
+            pauses=Pauses(sleep=waits, jitter=lambda: 0.0),
         )
         task = asyncio.create_task(following)
         try:

@@ -1,12 +1,14 @@
-"""Generate docs/life-cycle.md from the table: `python -m tests.support.life_cycle`."""
+"""Generate docs/life-cycle.md and its picture: `python -m tests.support.life_cycle`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from core.writes.life_cycle import LAST, TABLE, Event, MarkState, Transition
+from tests.support.drawing import GREEN, ORANGE, PALE, YELLOW, Box, numbered, rect, svg, text
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
+PICTURE: Final = PAGE.with_suffix(".svg")
 HEAD: Final = """# The life cycle of a mark
 
 `make fix` generates this page from the table in `core/writes/life_cycle.py`.
@@ -15,7 +17,7 @@ A Node is unmarked, marked PreferNoSchedule, or marked NoSchedule. In addition i
 from scale-down or released to the autoscaler, and it can be backing off. The
 [glossary](glossary.md) explains these terms.
 
-The first table lists the states of a Node, and the second the events on it. In each
+The second table lists the states of a Node, and the third the events on it. In each
 reconciliation, Ebb checks the conditions of all events in the order of the table. The column
 *write* says what Ebb writes if the event occurs, for each state. If the Node has several of these
 states, Ebb makes the write of the first one only. In states that are not listed, the event has no
@@ -34,30 +36,71 @@ reconciliation. If a Node is *being deleted*, no other event occurs.
 - The reasons with a code `hard-...` are in [reasons.md](reasons.md), which says how long each one
   applies.
 
-Each arrow of the diagram shows how an event changes one state, with the write in parentheses. The
-other states of the Node remain, with one exception: when the mark is removed, the states
-*protected* and *released to the autoscaler* end too.
+Each arrow of the picture shows how events change one state. The first table has the events of each
+arrow, with the write in parentheses. The other states of the Node remain, with one exception: when
+the mark is removed, the states *protected* and *released to the autoscaler* end too. Events that
+do not change the state have no arrow. In green states the node is protected from scale-down.
+
+![The states as boxes, and the numbered arrows of the first table](life-cycle.svg)
 """
+SIZE: Final = 880, 420
+WIDTH: Final = 190
+HEIGHT: Final = 44
+ASIDE: Final = 11
+"""Half of the distance between the two arrows of a pair of states."""
+PLACES: Final = {
+    MarkState.INVALID: (20, 40, PALE),
+    MarkState.UNMARKED: (340, 40, PALE),
+    MarkState.BACKING_OFF: (670, 40, PALE),
+    MarkState.PROTECTED_UNMARKED: (20, 190, GREEN),
+    MarkState.SOFT: (395, 190, YELLOW),
+    MarkState.HARD: (670, 190, ORANGE),
+    MarkState.PROTECTION_ENDING: (170, 340, GREEN),
+    MarkState.PROTECTED: (395, 340, GREEN),
+    MarkState.RELEASED_TO_AUTOSCALER: (670, 340, PALE),
+}
+"""Left, top and color of the box of each state."""
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    parts = (["```mermaid", *_picture(), "```"], _states(), _events())
+    parts = (_changes(), _states(), _events())
     return "\n".join([HEAD, *(line for part in parts for line in (*part, ""))]).rstrip() + "\n"
 
 
-def _picture() -> Iterator[str]:
-    """Yield a state diagram, with one arrow for all events between two states."""
-    yield "stateDiagram-v2"
-    for state in MarkState:
-        yield f'    state "{state.title}" as {state.name}'
-    arrows: dict[tuple[MarkState, MarkState, Transition], list[str]] = {}
-    for event, acts in TABLE.items():
-        if event is not Event.REMOVABLE_OBSERVED:
-            for state, act in acts.items():
-                arrows.setdefault((state, act.then or state, act), []).append(event.title)
-    for (before, after, act), titles in arrows.items():
-        yield f"    {before.name} --> {after.name} : {', '.join(titles)} ({act.title})"
+def picture() -> str:
+    """Return the picture of the page as SVG."""
+    boxes = {state: Box(x, y, WIDTH, HEIGHT) for state, (x, y, _) in PLACES.items()}
+    parts = []
+    for state, box in boxes.items():
+        middle, base = box.middle[0], box.middle[1] + 5
+        parts.append(rect(box, PLACES[state][2], radius=6))
+        parts.append(text(middle, base, state.title, anchor="middle"))
+    pairs = _arrows()
+    for number, (before, after) in enumerate(pairs, 1):
+        aside = ASIDE if (after, before) in pairs else 0
+        parts += numbered(boxes[before], boxes[after], number, aside)
+    return svg(*SIZE, parts, "The states of a Node, and how events change them")
+
+
+def _arrows() -> Mapping[tuple[MarkState, MarkState], Mapping[Transition, Sequence[str]]]:
+    """Return the events between each two states, by their write."""
+    arrows: dict[tuple[MarkState, MarkState], dict[Transition, list[str]]] = {}
+    for event, writes in TABLE.items():
+        if event is Event.REMOVABLE_OBSERVED:  # in mode observe, Ebb logs the mark instead
+            continue
+        for before, write in writes.items():
+            if write.then not in (None, before):
+                writes_between = arrows.setdefault((before, write.then), {})
+                writes_between.setdefault(write, []).append(event.title)
+    return arrows
+
+
+def _changes() -> Iterator[str]:
+    yield from ("| arrow | from | to | events (write) |", "|---|---|---|---|")
+    for number, ((before, after), writes) in enumerate(_arrows().items(), 1):
+        told = "; ".join(f"{', '.join(events)} ({one.title})" for one, events in writes.items())
+        yield f"| {number} | {before.title} | {after.title} | {told} |"
 
 
 def _states() -> Iterator[str]:
@@ -83,3 +126,4 @@ def _written(event: Event) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    PICTURE.write_text(picture(), "utf-8")

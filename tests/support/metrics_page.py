@@ -77,6 +77,11 @@ spec:
 
 The component `manifests/components/prometheus-operator` has this PodMonitor, and the alerts of
 [alerts.md](alerts.md). The component `manifests/components/dashboard` has a Grafana dashboard.
+
+![The panels that show what Ebb saves, and what prevents removals](dashboard.png)
+
+This picture is drawn from the queries of the dashboard and a simulated day. The day has no prices,
+so no money is saved, and no metrics of an autoscaler. In Grafana the panels look different.
 """
 OUTCOMES: Final[Mapping[MoveOutcome, str]] = {
     MoveOutcome.MOVED: "the pod was replaced",

@@ -23,13 +23,14 @@ from controller.leader_report import (
 )
 from core.config.budgets import Budget, Pool
 from core.config.prices import Price
-from core.config.settings import Config
+from core.config.settings import Config, Mode
 from core.edge.kube.target import Target
 from core.engine.zones import ZONE_LABEL
 from core.model.cluster import Cluster
 from core.model.node import Node, Taint
 from core.model.pod import Pod
 from tests.support import builders
+from tests.support.clock import FakeClock
 
 NOW: Final = int(time.time())
 POOL_LABEL: Final = "pool"
@@ -50,8 +51,8 @@ def state_of(html: str) -> Any:
     return orjson.loads(found[1])
 
 
-def plan_of(cluster_input: ClusterInput) -> Planned:
-    return planned(cluster_input, Limits(), View())
+def plan_of(cluster_input: ClusterInput, now_seconds: int = NOW) -> Planned:
+    return planned(cluster_input, Limits(), View(), clock=FakeClock(now_seconds))
 
 
 def hostile_input() -> ClusterInput:
@@ -71,7 +72,7 @@ def hostile_input() -> ClusterInput:
 LEADER: Final = "ebb-controller-7d9c_1"
 
 
-def showcase() -> ClusterInput:
+def showcase(now_seconds: int = NOW) -> ClusterInput:
     """Return a live cluster with nodes in every state, and a leader with decisions."""
     chance = random.Random(4)
     nodes, pods = [], []
@@ -87,11 +88,11 @@ def showcase() -> ClusterInput:
             unschedulable=number == 22,
         )
         if number in (9, 10):
-            node = builders.marked(node, "hard" if number == 9 else "soft", NOW - 900)
+            node = builders.marked(node, "hard" if number == 9 else "soft", now_seconds - 900)
         if number == 33:
             taint = Taint("ToBeDeletedByClusterAutoscaler", "", "NoSchedule")
             node = replace(node, taints=(taint,))
-        nodes.append(replace(node, created_seconds=NOW - 86_400))
+        nodes.append(replace(node, created_seconds=now_seconds - 86_400))
         target = chance.choice((900, 3000, 5500, 6500)) if number % 7 else 0
         while target > 0:
             cpu = chance.choice((250, 500, 1000))
@@ -101,10 +102,11 @@ def showcase() -> ClusterInput:
                 builders.pod(key, name, cpu, cpu * chance.choice((2, 4)), namespace="shop")
             )
     late = builders.pod("report-0", None, 9000, 1000, namespace="batch")
-    pods.append(replace(late, unschedulable=True, created_seconds=NOW - 400))
+    pods.append(replace(late, unschedulable=True, created_seconds=now_seconds - 400))
     bare = builders.pod("bare", "general-b-01", 100, 100, namespace="ops")
     pods.append(replace(bare, owner_kind="", owner_name=""))
     config = Config(
+        mode=Mode.ENFORCE,
         budgets=replace(
             Config().budgets,
             pools=tuple(
@@ -115,8 +117,8 @@ def showcase() -> ClusterInput:
         prices=(Price(node_selector=(), price=Fraction("0.384")),),
     )
     running = Running(
-        Leader(lease="ebb-system/ebb-controller", holder=LEADER, renewed_seconds=NOW),
-        Report(identity=LEADER, leading=True, facts=_facts()),
+        Leader(lease="ebb-system/ebb-controller", holder=LEADER, renewed_seconds=now_seconds),
+        Report(identity=LEADER, leading=True, facts=_facts(now_seconds)),
     )
     return ClusterInput(
         cluster=Cluster.of(nodes, pods),
@@ -128,22 +130,22 @@ def showcase() -> ClusterInput:
     )
 
 
-def _facts() -> LeaderFacts:
+def _facts(now_seconds: int) -> LeaderFacts:
     decided = (
-        (20, "general-a-10", "DrainMarked", "the cluster can do without it"),
+        (20, "batch-b-10", "DrainMarked", "the cluster can do without it"),
         (95, "general-a-09", "NoSchedule", "pods were still scheduled onto it"),
         (340, "general-c-41", "Released", "it is empty"),
         (900, "general-b-28", "Unmarked", "not removable any more: no-room"),
     )
     return LeaderFacts(
-        leading_since_seconds=NOW - 7200,
-        reconciled_at_seconds=NOW - 5,
+        leading_since_seconds=now_seconds - 7200,
+        reconciled_at_seconds=now_seconds - 5,
         decisions=[
-            Decision(at_seconds=NOW - ago, kind="Node", name=name, action=action, reason=reason,
-                     written=True)
+            Decision(at_seconds=now_seconds - ago, kind="Node", name=name, action=action,
+                     reason=reason, written=True)
             for ago, name, action, reason in decided
         ],
-        cooldowns=[Cooldown(setting="markInterval", until_seconds=NOW + 40)],
+        cooldowns=[Cooldown(setting="markInterval", until_seconds=now_seconds + 40)],
         savings=Savings(expected_node_seconds=72_000, expected_cost=7.7,
                         estimated_node_seconds=50_400, estimated_cost=5.4),
         pending=[PendingPods(cause="mark", pods=0, pod_seconds=0),

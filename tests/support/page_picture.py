@@ -12,19 +12,19 @@ PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
 SIZE = (1200, 1040)
 
 
-async def write(url: str) -> None:
-    """Write the picture of a page."""
-    async with chromium() as browser, tab(browser, SIZE) as one:
-        await one.opened(url)
-        await one.page.screenshot(path=PICTURE)
-
-
-def main() -> None:
+def write(picture: Path) -> None:
+    """Write the picture of the page."""
     with TemporaryDirectory() as folder:
         html = Path(folder, "page.html")
         html.write_text(text(plan_of(showcase())), "utf-8")
-        asyncio.run(write(html.as_uri()))
+        asyncio.run(_write(html.as_uri(), picture))
+
+
+async def _write(url: str, picture: Path) -> None:
+    async with chromium() as browser, tab(browser, SIZE) as one:
+        await one.opened(url)
+        await one.page.screenshot(path=picture)
 
 
 if __name__ == "__main__":
-    main()
+    write(PICTURE)

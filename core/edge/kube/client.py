@@ -6,9 +6,10 @@ not used: they would cost seconds and gigabytes in a large cluster.
 
 import asyncio
 import re
+import ssl
 import tempfile
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -23,7 +24,14 @@ from core.edge.clock import Clock, SystemClock
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
-from core.edge.kube.credentials import BEARER, ClientCertificate, FromPlugin, follow_token
+from core.edge.kube.credentials import (
+    BEARER,
+    ClientCertificate,
+    FromFiles,
+    FromPlugin,
+    Renewed,
+    follow_token,
+)
 from core.edge.kube.target import Overrides, Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
@@ -96,20 +104,20 @@ class Client:
         self,
         api: client.ApiClient,
         *,
-        plugin: FromPlugin | None = None,
+        renewed: Sequence[Renewed] = (),
         sleep: Sleep = asyncio.sleep,
         silence_seconds_max: float = SILENCE_SECONDS_MAX,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
         target: Target | None = None,
     ) -> None:
-        self._api, self._plugin, self._sleep = api, plugin, sleep
+        self._api, self._renewed, self._sleep = api, renewed, sleep
         self.silence_seconds_max, self.answer_bytes_max = silence_seconds_max, answer_bytes_max
         self.count_request: Callable[[str, str], None] = lambda *_: None
         """Counts a request, given its verb and the code of its answer."""
         self._retired: deque[aiohttp.ClientSession] = deque()
         """Sessions with a previous client certificate, whose watches may still be open."""
-        if plugin is not None:
-            plugin.reconnect = self._use_certificate
+        for credentials in renewed:
+            credentials.reconnect = self._use_certificate
         self.request_seconds: float | None = None
         """Timeout of each call, instead of the default of the call; 0 means the longest."""
         self.server_date = ""
@@ -135,7 +143,7 @@ class Client:
         not exist, the file is not a kubeconfig, or its plugin returns no credentials.
         """
         settings = client.Configuration(connection_pool_maxsize=CONNECTIONS_MAX)
-        plugin: FromPlugin | None = None
+        renewed: list[Renewed] = []
         target: Target | None = None
         try:
             if paths is None:
@@ -152,12 +160,14 @@ class Client:
                 headers = access.impersonation
                 file, target = access.token_file, access.target
                 if access.plugin_run is not None:
-                    plugin = FromPlugin(access.plugin_run, clock)
+                    renewed.append(FromPlugin(access.plugin_run, clock))
+                if access.certificate_files is not None:
+                    renewed.append(FromFiles(*access.certificate_files))
             # Headers of the session, because a default header of the package has one value.
             settings.client_session_kwargs = {"headers": headers}
             if file is not None:
                 follow_token(file, settings)
-            made = cls(client.ApiClient(settings), plugin=plugin, target=target)
+            made = cls(client.ApiClient(settings), renewed=renewed, target=target)
         except _NO_CONFIGURATION as fault:
             problem = one_line(str(fault))
             if paths is None:
@@ -175,9 +185,8 @@ class Client:
             await session.close()
 
     async def _renew_credentials(self) -> None:
-        if self._plugin is None:
-            return
-        await self._plugin.renew(self._api.configuration)
+        for credentials in self._renewed:
+            await credentials.renew(self._api.configuration)
         while len(self._retired) > RETIRED_MAX:
             await self._retired.popleft().close()
 
@@ -188,6 +197,8 @@ class Client:
             # The ssl module needs a file. Without a password it would prompt for one.
             file.write(pair.certificate + b"\n" + pair.key)
             file.flush()
+            # A certificate with the key of another one would leave the context without a key.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file.name, password="")
             rest.ssl_context.load_cert_chain(file.name, password="")
         if rest.pool_manager is not None:
             # Idle connections of the session would still use the previous certificate.
@@ -367,8 +378,9 @@ class Client:
         problem = _message(await self._read(response))
         after = response.headers.get("Retry-After", "")
         refusal = ApiError(response.status, problem, float(after) if after.isdecimal() else None)
-        if response.status == 401 and self._plugin is not None and not refusal.denied:
-            self._plugin.refused()
+        if response.status == 401 and not refusal.denied:
+            for credentials in self._renewed:
+                credentials.refused()
         if response.status == 409:
             raise ConflictError(str(refusal))
         raise refusal

@@ -1,10 +1,11 @@
-"""Credentials that change while a program runs: token files, and answers of exec plugins."""
+"""Credentials that change while a program runs: tokens and certificates of files and plugins."""
 
 import asyncio
 import base64
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from core.edge.clock import Clock
 from core.edge.kube import plugin
@@ -13,6 +14,7 @@ from core.model.errors import InvalidInputError, UnavailableError
 BEARER: Final = "BearerToken"
 """Key under which the kubernetes package stores the token that it sends with every call."""
 TOKEN_CHARACTERS_MAX: Final = 100_000
+CERTIFICATE_BYTES_MAX: Final = 1024 * 1024
 EARLY_SECONDS: Final = 10
 """Time before the expiration of credentials at which the plugin is run again."""
 RUN_AFTER_SECONDS_MIN: Final = 10.0
@@ -48,6 +50,51 @@ def follow_token(file: Path, settings: Any) -> None:  # noqa: ANN401 the package
     settings.refresh_api_key_hook = refresh
 
 
+class Renewed(Protocol):
+    """Credentials that a client renews before each call."""
+
+    reconnect: Callable[[ClientCertificate], None]
+    """Called with each new client certificate. Raises: OSError, ValueError."""
+
+    def refused(self) -> None:
+        """Record that the API server rejected the credentials (status 401)."""
+
+    async def renew(self, settings: Any) -> None:  # noqa: ANN401 the package's own
+        """Renew the credentials if necessary. Raises: UnavailableError."""
+
+
+class FromFiles:
+    """The client certificate of a kubeconfig that names files; changed files are read again.
+
+    Source: transport/cert_rotation.go of client-go.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._files = certificate, key
+        self._used: ClientCertificate | None = None
+        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
+
+    def refused(self) -> None:
+        """Do nothing: the files are read before each call anyway."""
+
+    async def renew(self, settings: Any) -> None:  # noqa: ANN401, ARG002 the package's own
+        """Use the present files for new connections.
+
+        While the files are missing, or do not belong together, the previous certificate is used.
+        """
+        # Reading two small files costs less than a call, so no clock decides when to read them.
+        with suppress(OSError, ValueError):  # an ssl.SSLError is an OSError
+            found = ClientCertificate(*map(_content, self._files))
+            if found != self._used:
+                self.reconnect(found)
+                self._used = found
+
+
+def _content(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(CERTIFICATE_BYTES_MAX)
+
+
 class FromPlugin:
     """Credentials of an exec plugin; it is run again before they expire, and after a 401.
 
@@ -57,7 +104,6 @@ class FromPlugin:
     def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
         self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
-        """Called with each new client certificate. Raises: OSError, ValueError."""
         self._run_at = clock.monotonic_seconds()
         self._rejected = False
         self._running: asyncio.Task[None] | None = None

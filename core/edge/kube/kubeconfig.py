@@ -39,6 +39,8 @@ class Access:
     plugin."""
     token_file: Path | None
     """File with the user's token, if there is one."""
+    certificate_files: tuple[Path, Path] | None
+    """Files with the user's client certificate and its key, if there are any."""
     plugin_run: plugin.PluginRun | None
     """The plugin and its answer, if the user has one."""
     impersonation: list[tuple[str, str]]
@@ -75,7 +77,22 @@ async def load(
     run = await _run_plugin(user, cluster)
     file = None if "auth-provider" in user else user.get("tokenFile")
     target = Target(cluster["server"], whole["current-context"], chosen["cluster"])
-    return Access(target, whole, Path(file) if file else None, run, impersonation(user))
+    return Access(
+        target=target,
+        document=whole,
+        token_file=Path(file) if file else None,
+        certificate_files=_certificate_files(user),
+        plugin_run=run,
+        impersonation=impersonation(user),
+    )
+
+
+def _certificate_files(user: Mapping[str, Any]) -> tuple[Path, Path] | None:
+    """Return the files of the client certificate and its key; None if the file has the data."""
+    names = "client-certificate", "client-key"
+    certificate, key = (user.get(name) for name in names)
+    inline = any(user.get(f"{name}-data") for name in names)
+    return (Path(certificate), Path(key)) if certificate and key and not inline else None
 
 
 async def _run_plugin(user: dict[str, Any], cluster: Mapping[str, Any]) -> plugin.PluginRun | None:

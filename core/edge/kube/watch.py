@@ -8,7 +8,7 @@ import logging
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import aiohttp
 import msgspec
@@ -70,21 +70,34 @@ Jitter = Callable[[], float]
 """Returns the jitter to add to a pause, as a share of it: 0 to 1."""
 
 
+class Pauses(NamedTuple):
+    """How to pause before a watch is opened again."""
+
+    sleep: Sleep = asyncio.sleep
+    jitter: Jitter = random.random
+
+
+PAUSES: Final = Pauses()
+
+
 async def follow(
     client: Client,
     kind: AnyKind,
     sink: WatchSink,
     part: Part = WHOLE,
     *,
-    sleep: Sleep = asyncio.sleep,
-    jitter: Jitter = random.random,
+    known: Listed | None = None,
+    pauses: Pauses = PAUSES,
 ) -> None:
-    """Report every change of *kind* to *sink* until cancelled."""
-    follower = _Follower(client, kind, sink, part)
+    """Report every change of *kind* to *sink* until cancelled.
+
+    *known*: a list whose objects *sink* has already; only later changes are reported.
+    """
+    follower = _Follower(client, kind, sink, part, known)
     while True:
-        wait = await follower.round(jitter)
+        wait = await follower.round(pauses.jitter)
         if wait:
-            await sleep(wait)
+            await pauses.sleep(wait)
 
 
 class RestoredError(UnavailableError):
@@ -95,9 +108,16 @@ class RestoredError(UnavailableError):
 
 
 class _Follower:
-    def __init__(self, client: Client, kind: AnyKind, sink: WatchSink, part: Part) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kind: AnyKind,
+        sink: WatchSink,
+        part: Part,
+        known: Listed | None = None,
+    ) -> None:
         self._client, self._kind = client, kind
-        self._sink, self._part = sink, part
+        self._sink, self._part, self._known = sink, part, known
         self._decoder = kind.within(_Event)
         self._version = self._path = ""
         self._newest = ""
@@ -118,7 +138,10 @@ class _Follower:
         self._progressed = False
         fault: Exception | None = None
         try:
-            if self._version:
+            if self._known is not None:
+                self._continue_from(self._known)
+                self._known = None
+            elif self._version:
                 await self._check_version()
             else:
                 await self._list()
@@ -199,6 +222,10 @@ class _Follower:
             if self._absence_unconfirmed:
                 return
             self._sink.replaced(listed.objects, listed.refused)
+        self._continue_from(listed)
+
+    def _continue_from(self, listed: Listed) -> None:
+        """Let the watch begin from the version of a list."""
         self._sink.alive()
         if is_older(listed.version, self._newest):
             restored = RESTORED.format(before=self._newest, now=listed.version)

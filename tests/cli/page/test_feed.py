@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -21,15 +22,20 @@ from cli.page.hub import Hub
 from cli.page.worker import Worker
 from controller.leader_report import Decision, LeaderFacts, Report, Savings
 from controller.names import LEASE
-from core.config.settings import API_VERSION, KIND
+from core.config.settings import API_VERSION, KIND, Config
+from core.config.surge import SurgeConfig, SurgeMode
 from core.edge.clock import SystemClock
-from core.edge.decode.kinds import BUDGETS, NODES
+from core.edge.decode.kinds import BUDGETS, CLUSTER_KINDS, NODES, SURGE_KINDS
+from core.edge.kube.credentials import RUN_AFTER_SECONDS_MIN
 from core.edge.kube.names import NAMESPACE
 from core.edge.kube.target import Overrides
+from tests.e2e.pki import Authority
+from tests.support.clock import START, FakeClock
 from tests.support.fake_api import FakeApi
-from tests.support.fake_objects import KUBECONFIG, node_object, pod_object
+from tests.support.fake_objects import node_object, pod_object
 from tests.support.forwards import reporting
 from tests.support.plan_cli import started
+from tests.support.users import Plugin, kubeconfig, tls_for_users
 
 FAST = Intervals(check=0.02, plan=0.0, leader=0.02)
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
@@ -39,22 +45,21 @@ WAIT_SECONDS_MAX = 30
 class World:
     """A page that follows the cluster of a fake API server."""
 
-    def __init__(self, api: FakeApi, folder: Path) -> None:
+    def __init__(self, api: FakeApi, kubeconfig: str) -> None:
         self.api, self.hub, self.worker = api, Hub(), Worker()
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(KUBECONFIG.format(url=api.url))
-        self._connecting = live.Connecting(str(kubeconfig), None, Overrides())
+        self.clock = FakeClock(START)
+        """Clock by which credentials expire."""
+        self._connecting = live.Connecting(kubeconfig, None, Overrides(), self.clock)
         self._task: asyncio.Task[None] | None = None
 
     @property
     def kubeconfig(self) -> str:
         return self._connecting.kubeconfig or ""
 
-    async def start(self) -> None:
-        installation = Installation()
-        first = await live.read(self._connecting, installation, io.StringIO())
-        await self.hub.publish(await self.worker.state(first))
-        feed = Feed(first, self._connecting, installation, SystemClock(), FAST)
+    async def start(self, config: Config | None = None) -> None:
+        installation = Installation(config=config)
+        reading = await live.read_lists(self._connecting, installation, io.StringIO())
+        feed = Feed(reading, SystemClock(), FAST)
         self._task = asyncio.create_task(feed.run(self.hub, self.worker))
 
     async def stop(self) -> None:
@@ -67,7 +72,7 @@ class World:
         """Return the first state that meets the condition."""
         with self.hub.following() as messages:
             async with asyncio.timeout(WAIT_SECONDS_MAX):
-                while not reached(state := orjson.loads(self.hub.state)):
+                while (state := orjson.loads(self.hub.state)) is None or not reached(state):
                     await messages.get()
         return state
 
@@ -104,12 +109,16 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with FakeApi() as api:
-        for number in range(2):
-            api.put("nodes", node_object(f"n{number}"))
-        api.put("pods", pod_object("p", node="n0"))
-        made = World(api, tmp_path)
+        fill(api)
+        made = World(api, kubeconfig(tmp_path, api, {"token": "a-token"}))
         yield made
         await made.stop()
+
+
+def fill(api: FakeApi) -> None:
+    for number in range(2):
+        api.put("nodes", node_object(f"n{number}"))
+    api.put("pods", pod_object("p", node="n0"))
 
 
 def names(state: Any) -> list[str]:
@@ -128,6 +137,21 @@ async def test_new_and_deleted_nodes_appear(world: World) -> None:
     assert names(await world.until(lambda state: len(state["nodes"]) == 3))[-1] == "n2"
     world.api.remove("nodes", "n0")
     assert names(await world.until(lambda state: len(state["nodes"]) == 2)) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("mode", SurgeMode)
+async def test_each_kind_is_listed_once(world: World, mode: SurgeMode) -> None:
+    await world.start(Config(surge=SurgeConfig(mode=mode)))
+    await world.api.watched(NODES.resource)
+    world.api.put("pods", pod_object("q", node="n0"))
+    world.api.remove("pods", "default/p")
+    await world.until(lambda state: [n["pods"] for n in state["nodes"]] == [1, 0])
+    world.api.put("pods", pod_object("p", node="n1"))
+    await world.until(lambda state: [n["pods"] for n in state["nodes"]] == [1, 1])
+    listed = Counter(call.resource for call in world.api.calls if call.verb == "list")
+    kinds = (*CLUSTER_KINDS, *(SURGE_KINDS if mode is SurgeMode.ENABLED else ()))
+    served = {kind.resource for kind in kinds if kind.path in world.api.served}
+    assert {resource: listed[resource] for resource in served} == dict.fromkeys(served, 1)
 
 
 async def test_banner_says_that_no_replica_leads_until_one_does(world: World) -> None:
@@ -165,6 +189,34 @@ async def test_interrupted_watch_is_banner_until_it_resumes(world: World) -> Non
     world.api.cut()
     (warning,) = await world.warned(bool)
     assert warning.startswith("This page may be out of date: the watch of ")
+
+
+@pytest.mark.parametrize("how", ["files", "plugin"])
+async def test_watches_resume_when_client_certificate_was_renewed(
+    tmp_path: Path, how: str
+) -> None:
+    authority, plugin, api = Authority(tmp_path), Plugin(tmp_path), FakeApi()
+    await api.start(tls=tls_for_users(authority))
+    fill(api)
+    signed = authority.sign("user", "first")
+    plugin.answers_certificate(signed)
+    files = {"client-certificate": str(signed.certificate), "client-key": str(signed.key)}
+    user = {"plugin": plugin.user, "files": files}[how]
+    world = World(api, kubeconfig(tmp_path, api, user, authority.certificate))
+    try:
+        await world.start()
+        await api.watched(NODES.resource)
+        plugin.answers_certificate(authority.sign("user", "second"))
+        world.clock.seconds += RUN_AFTER_SECONDS_MIN
+        api.unauthorized.add("first")
+        api.cut()
+        api.put("nodes", node_object("n2"))
+        await world.until(lambda state: len(state["nodes"]) == 3)
+        assert await world.warned(lambda banners: not banners) == []
+        assert {call.user for call in api.calls} == {"first", "second"}
+    finally:
+        await world.stop()
+        await api.stop()
 
 
 async def test_plans_continue_when_process_was_killed(world: World) -> None:

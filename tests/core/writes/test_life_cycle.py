@@ -44,7 +44,7 @@ from core.writes.nodes import (
 )
 from core.writes.write import Write, WriteKind, applied, split
 from tests.support.builders import node
-from tests.support.life_cycle import PAGE, page
+from tests.support.life_cycle import PAGE, PICTURE, page, picture
 
 pytestmark = pytest.mark.mutate
 
@@ -119,6 +119,7 @@ def test_grid_names_exactly_existing_pairs() -> None:
 
 def test_life_cycle_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page(), "make fix"
+    assert PICTURE.read_text("utf-8") == picture(), "make fix"
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,12 @@
 import asyncio
 import json
 import os
-import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from core.edge.decode import kinds
 from core.edge.kube.client import Client
@@ -21,41 +19,13 @@ from core.model.errors import UnavailableError
 from tests.e2e.pki import Authority
 from tests.support.clock import START, FakeClock
 from tests.support.fake_api import NODES, FakeApi
-from tests.support.fake_objects import KUBECONFIG, node_object
+from tests.support.fake_objects import node_object
 from tests.support.following import Seen
+from tests.support.users import Plugin, tls_for_users
 
 ROOT = Path(__file__).parents[4]
-VERSION = "client.authentication.k8s.io/v1"
 ENDS = "2027-01-15T08:10:00Z"
 ENDS_SECONDS = START + 600
-
-
-class Plugin:
-    """A plugin that prints the contents of a file and counts its runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        script = f"#!/bin/sh\necho asked >> {folder}/asked\ncat {folder}/answer || exit 3\n"
-        (folder / "plugin").write_text(script)
-        (folder / "plugin").chmod(0o755)
-
-    def answers(self, **status: str) -> None:
-        document = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
-        (self.folder / "answer").write_text(json.dumps(document))
-
-    @property
-    def runs(self) -> int:
-        return len((self.folder / "asked").read_text().splitlines())
-
-    def kubeconfig(self, api: FakeApi, ca: Path | None = None) -> str:
-        document: dict[str, Any] = yaml.safe_load(KUBECONFIG.format(url=api.url))
-        entry = {"command": "./plugin", "apiVersion": VERSION}
-        document["users"][0]["user"] = {"exec": entry}
-        if ca is not None:
-            document["clusters"][0]["cluster"]["certificate-authority"] = str(ca)
-        file = self.folder / "kubeconfig"
-        file.write_text(yaml.safe_dump(document))
-        return str(file)
 
 
 def certificate(name: str) -> dict[str, str]:
@@ -173,27 +143,17 @@ class TestPlugin:
 
 async def test_new_certificate_of_plugin_is_used_for_new_connections(tmp_path: Path) -> None:
     authority, plugin, clock = Authority(tmp_path), Plugin(tmp_path), FakeClock(START)
-    server = authority.sign("server", "server", hosts=("127.0.0.1",))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
-    context.load_cert_chain(server.certificate, server.key)
-    context.verify_mode = ssl.CERT_REQUIRED
-
-    def answers(name: str, **status: str) -> None:
-        signed = authority.sign(name, name)
-        pair = signed.certificate.read_text(), signed.key.read_text()
-        plugin.answers(clientCertificateData=pair[0], clientKeyData=pair[1], **status)
-
     api = FakeApi()
-    await api.start(tls=context)
+    await api.start(tls=tls_for_users(authority))
     api.put(NODES, node_object("n"))
     try:
-        answers("first", expirationTimestamp=ENDS)
+        plugin.answers_certificate(authority.sign("first", "first"), expirationTimestamp=ENDS)
         file = plugin.kubeconfig(api, authority.certificate)
         async with await Client.connect(file, None, clock) as client:
             seen = Seen(kinds.NODES)
             watching = asyncio.create_task(follow(client, kinds.NODES, seen))
             await api.watched(NODES)
-            answers("second")
+            plugin.answers_certificate(authority.sign("second", "second"))
             clock.seconds = ENDS_SECONDS
             await nodes(client).get("n")
             assert api.calls[-1].user == "second"
