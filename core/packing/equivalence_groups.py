@@ -14,7 +14,7 @@ from core.model.resources import Resources
 BY_NAME: Final = attrgetter("namespace", "name")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EquivalenceGroup:
     """Pods with equal requests and node constraints, and the nodes that may receive them."""
 

@@ -541,6 +541,10 @@ class Packer:
         found = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in found)
 
+    def group_without_rules(self, pod: int) -> EquivalenceGroup | None:
+        """Return the pod's equivalence group, or None if inter-pod rules concern the pod."""
+        return self._group_of[pod] if self._topology.group(pod) is None else None
+
     def explain(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Return a message that says why no node other than *leaving* is feasible for the pod."""
         if self._group_of[pod].admitting_nodes in ([], [leaving]):
