@@ -460,8 +460,10 @@ class Planner:
         if not nominated:
             # A threshold that is exceeded for the capacity is exceeded for the usable capacity too
             # (thesis, invariant 1), so only the places of the pods remain to be checked.
-            attempt = self.packer.try_place(self.packer.on[node], node)
-            return [*blockers, *self._no_rooms(node, attempt)]
+            pods = self.packer.on[node]
+            if self.packer.surely_fit(pods):
+                return blockers
+            return [*blockers, *self._no_rooms(node, self.packer.try_place(pods, node))]
         removed_count, route = self._refused.get(node, (-1, None))
         if route is None or removed_count != self._removed_count:
             route = self._find_route(node)
