@@ -243,7 +243,9 @@ class Packer:
             group = group_of[pod]
             if group is not known:
                 known, request, fits = group, group.request, group.feasible
-                place = self._advance_head(group)
+                place = group.first_feasible
+                if place < len(fits) and (free[fits[place]] - request) & guard != guard:
+                    place = self._advance_head(group)
             while place < len(fits) or (
                 group.scanned < len(group.candidates) and self._scan(group)
             ):
