@@ -12,7 +12,7 @@ from cli.input import source
 
 if TYPE_CHECKING:  # help must be fast
     from cli.answers import Answer, ClusterPart
-    from cli.input.live import Outcome
+    from cli.input.live import ClusterOutcome
     from cli.input.reader import Where
 
 Command = Callable[..., "Answered"]
@@ -78,7 +78,7 @@ def _part(answered: Answered, form: str) -> _Part:
     return _Part(output.part(answer, form), found, tuple(output.warnings(answer, form)))
 
 
-def _print_each(outcomes: "list[Outcome[_Part]]", form: str, answer: str) -> bool:
+def _print_each(outcomes: "list[ClusterOutcome[_Part]]", form: str, answer: str) -> bool:
     """Print the answers for all clusters; return whether there are findings.
 
     Exits with FAULT if a cluster could not be read.
@@ -93,7 +93,7 @@ def _print_each(outcomes: "list[Outcome[_Part]]", form: str, answer: str) -> boo
     return any(one.answer.found for one in outcomes if one.answer)
 
 
-def _cluster_part(one: "Outcome[_Part]") -> "ClusterPart":
+def _cluster_part(one: "ClusterOutcome[_Part]") -> "ClusterPart":
     from cli.answers import ClusterPart  # noqa: PLC0415 the engine is slow to import
 
     return ClusterPart(one.context, one.answer.part if one.answer else None, one.error)

@@ -124,7 +124,7 @@ def _pool(node: Node, config: Config) -> str:
     return pool.name if pool else ""
 
 
-class Requirement(NamedTuple):
+class LabelRequirement(NamedTuple):
     """One requirement of a label selector."""
 
     key: str
@@ -146,7 +146,7 @@ _ONE: Final = re.compile(
 )
 
 
-def selector(text: str) -> Sequence[Requirement]:
+def selector(text: str) -> Sequence[LabelRequirement]:
     """Parse a label selector as kubectl does. Raises: InvalidInputError."""
     found, at = [], 0
     while at < len(text):
@@ -159,19 +159,19 @@ def selector(text: str) -> Sequence[Requirement]:
     return found
 
 
-def _requirement(match: re.Match[str]) -> Requirement:
+def _requirement(match: re.Match[str]) -> LabelRequirement:
     if (bare := match["bare"]) is not None:
-        return Requirement(bare, None, negated=match["absent"] is not None)
+        return LabelRequirement(bare, None, negated=match["absent"] is not None)
     if (key := match["key"]) is not None:
-        return Requirement(key, frozenset((match["value"],)), negated=match["sign"] == "!=")
+        return LabelRequirement(key, frozenset((match["value"],)), negated=match["sign"] == "!=")
     values = frozenset(one.strip() for one in match["list"].split(","))
-    return Requirement(match["member"], values, negated=match["word"] == "notin")
+    return LabelRequirement(match["member"], values, negated=match["word"] == "notin")
 
 
 class Selection(NamedTuple):
     """The nodes that a command shows: those that meet all requirements and run such pods."""
 
-    requirements: Sequence[Requirement] = ()
+    requirements: Sequence[LabelRequirement] = ()
     """Requirements on the labels of a node."""
     namespace: str | None = None
     """Namespace of which a node runs a pod, without DaemonSet and static pods; None: any node."""

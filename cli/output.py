@@ -21,8 +21,10 @@ class Form(NamedTuple):
     of: tuple[str, ...] = ()
     """Names of the answer types that the format can write; empty: all."""
     several: tuple[str, ...] = ()
-    """Names of the answer types that the format can write for several clusters: the function
-    `part` of its module is called for each cluster, and `several` writes all parts."""
+    """Names of the answer types that the format can write for several clusters at once.
+
+    The function `part` of its module converts the answer of each cluster, and the function
+    `several` joins these parts to one text."""
 
 
 FINDINGS: Final = 1

@@ -25,8 +25,9 @@ WRITES_MAX: Final = 200
 WRITERS_MAX: Final = 4
 """Maximum number of concurrent writes."""
 BEGIN_SECONDS_MAX: Final = 0.5
-"""Time after which a reconciliation starts no further write to a Pod, so that urgent writes of the
-next reconciliation to Nodes come soon."""
+"""Time from the first write to a Pod until a reconciliation starts no further one.
+
+The next reconciliation waits for these writes, and may have urgent writes to Nodes."""
 ALLOWED: Final = "RBAC allows patching pods, so pod deletion costs are written"
 FORBIDDEN: Final = (
     "RBAC does not allow patching pods, so no pod deletion costs are written; "
@@ -43,8 +44,8 @@ class DeletionCosts:
         """*access*: review of the access to patch pods."""
         self._pods, self._metrics, self._access = pods, metrics, access
         self._refused: set[str] = set()
-        """Pods whose last write failed, as namespace/name. A pod without a pending write is
-        removed, so the set is bounded by the number of pods."""
+        """Pods whose last write failed, as namespace/name. Pods that need no write any more are
+        removed from the set, so it is never larger than the number of pods."""
 
     def enabled(self, order: PodDeletionCost) -> bool | None:
         """Return whether pods on marked nodes should have costs; None if nothing is written."""

@@ -76,7 +76,7 @@ class Evictor:
         self._state = self._state.released(self._state.failed)
 
     def plan(self, drain_input: DrainInput) -> PlannedDrain:
-        """Decide which pods to evict, in any thread."""
+        """Decide which pods to evict now. Any thread may call this."""
         before, drain, allowed = self._state, NOTHING, self._access.allowed
         if allowed:
             drain = plan_drain(drain_input, before)

@@ -46,7 +46,7 @@ class PeakDemand(_Part):
     reach: str
     """Name of the reach."""
     cpu_millis: int
-    """Difference of the highest CPU requests to the current ones."""
+    """Highest CPU requests minus the current ones."""
     memory_bytes: int
     until_seconds: int
     """Time at which the last sample above the current requests leaves the window."""
@@ -124,7 +124,7 @@ class Unknown(_Part):
 
 
 class LeaderFacts(_Part):
-    """What the leader has observed and decided since it started leading."""
+    """Observations and decisions of the leader since it started leading."""
 
     leading_since_seconds: int | None = None
     """Time of its first reconciliation; None before it."""

@@ -129,7 +129,7 @@ class Loop:
             await self._remove_no_schedule()
 
     async def _remove_no_schedule(self) -> None:
-        """Change NoSchedule marks to PreferNoSchedule while nothing checks for Pending pods."""
+        """Change NoSchedule marks to PreferNoSchedule while no reconciliation can remove them."""
         try:
             await self._reconciler.set_prefer_no_schedule(list(self._view.nodes.values()))
         except Exception:

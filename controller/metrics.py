@@ -9,7 +9,7 @@ from controller.stores.evictions import EvictionResult
 from core.accounts.account import Account
 from core.accounts.marks import AGAIN_SECONDS
 from core.accounts.pending import Cause
-from core.accounts.pools import NodeState, PoolFigures
+from core.accounts.pools import PlannedNodeState, PoolFigures
 from core.accounts.savings import CREDIT_SECONDS_MAX
 from core.capacity.pool_totals import PoolTotals
 from core.capacity.sums import RESOURCE_NAMES
@@ -99,7 +99,9 @@ def _by_pool(amount_of: Callable[[PoolFigures], Amount]) -> Callable[[Account], 
 
 def _nodes_by_state(account: Account) -> Samples:
     pools = account.pools.items()
-    return {(name, state): pool.states[state] for name, pool in pools for state in NodeState}
+    return {
+        (name, state): pool.states[state] for name, pool in pools for state in PlannedNodeState
+    }
 
 
 def _reserved_allocatable(found: PassResult) -> Samples:
@@ -552,8 +554,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         # Expected savings include real savings, so they are no values of one label.
         self.expected_node_seconds = self._counter(
             "ebb_expected_savings_node_seconds_total",
-            "Time that nodes would not exist if every node that the plan can remove were gone at "
-            "once, summed over nodes. In mode observe, it shows what mode enforce would save.",
+            "Node-seconds that would be saved if every node disappeared as soon as the plan can "
+            "remove it. In mode observe, it shows what mode enforce would save at most.",
         )
         self.expected_cost = self._counter(
             "ebb_expected_savings_cost_total",
@@ -562,10 +564,10 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.estimated_node_seconds = self._counter(
             "ebb_estimated_savings_node_seconds_total",
-            "Estimate of the real savings: time since the autoscaler removed nodes that Ebb had "
-            "released to it, summed over nodes. A node counts until its pool has as many nodes "
-            f"again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the leader that saw "
-            "the removal.",
+            "Estimate of the saved node-seconds: time since the autoscaler removed a node that "
+            "Ebb had released to it, summed over these nodes. A node counts until its pool has as "
+            f"many nodes again, at most {CREDIT_SECONDS_MAX // 3600} hours, and only for the "
+            "leader that saw the removal.",
         )
         self.estimated_cost = self._counter(
             "ebb_estimated_savings_cost_total",

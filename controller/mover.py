@@ -98,7 +98,10 @@ class Scales(Protocol):
     """The scales of Deployments."""
 
     async def write(self, namespace: str, name: str, version: str, replicas: int) -> Scale:
-        """Write the replicas of a version. Raises: ConflictError, UnavailableError."""
+        """Set the replicas of a Deployment, unless it has changed since *version*.
+
+        Raises: ConflictError if it has changed, UnavailableError.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +149,9 @@ class _Written:
     """Results of writes that the watches may not have reported yet."""
 
     deployments: dict[str, tuple[str, ObservedDeployment]] = field(default_factory=dict)
-    """By UID of a Deployment: the version that Ebb changed, and the Deployment afterwards."""
+    """By UID: the resourceVersion of a Deployment that Ebb changed, and the result."""
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
-    """By the UID of a pod: the pod before and after Ebb wrote its deletion cost."""
+    """By UID: a pod before and after Ebb wrote its deletion cost."""
     costs_refused: set[str] = field(default_factory=set)
     """UIDs of Deployments whose new pod could not get its deletion cost."""
 

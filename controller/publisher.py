@@ -20,7 +20,7 @@ from core.engine.reconcile import PassResult
 from core.model.errors import ConflictError, UnavailableError
 from core.model.now import Now
 from core.model.resources import Resources
-from core.writes.capacity_buffers import BufferShape, Change, Found, Wanted, changes, wanted
+from core.writes.capacity_buffers import BufferChange, BufferShape, Found, Wanted, changes, wanted
 
 ROUND_SECONDS: Final = 10.0
 NO_KIND: Final = (
@@ -37,7 +37,7 @@ class PublishedObjects(Protocol):
     async def found(self) -> Found:
         """Return the objects that Ebb has written. Raises: UnavailableError."""
 
-    async def carry_out(self, change: Change) -> None:
+    async def carry_out(self, change: BufferChange) -> None:
         """Write one change. Raises: ConflictError, UnavailableError."""
 
 

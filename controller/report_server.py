@@ -15,15 +15,15 @@ from core.config.schema import changed
 from core.config.settings import Config
 from core.edge import http
 from core.edge.clock import Clock
-from core.edge.limits import Limits
+from core.edge.limits import PortLimits
 from core.edge.version import ebb_version
 
 HOST: Final = "127.0.0.1"
 CACHE_SECONDS: Final = 1.0
 """Time for which a report is cached: in a large cluster it takes milliseconds of the event loop,
 which also renews the Lease."""
-LIMITS: Final = Limits(connections=8, crowd=8, held_bytes=16 * 1024**2)
-"""Limits of the port; kubelets connect for people who run `ebb`."""
+LIMITS: Final = PortLimits(connections=8, crowd=8, held_bytes=16 * 1024**2)
+"""Limits of the port. Its connections are port-forwards of people who run `ebb`."""
 
 
 class ReportServer:

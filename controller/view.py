@@ -119,7 +119,7 @@ class ClusterView(Inventory):
 
     @property
     def moving_pods(self) -> Iterable[Pod]:
-        """Return the pods of the Deployments that `surge_objects_of` has returned last."""
+        """Return the pods of the Deployments in the last result of `surge_objects_of`."""
         return self._moving_pods.values()
 
     def _find_moving_pods(self) -> None:
@@ -170,7 +170,10 @@ class ClusterView(Inventory):
         return kind is REPLICA_SETS and (one.namespace, one.deployment) in self.moving_deployments
 
     def _count_occupant(self, pod: Pod | None, before: str | None, after: str | None) -> None:
-        """Count a pod on its node; *before* and *after* are the names of its nodes."""
+        """Move a pod from node *before* to node *after* in the numbers of pods by node.
+
+        None: the pod was on no node, or is on none that counts.
+        """
         if before == after:
             return
         if before is not None:

@@ -17,9 +17,9 @@ SCORE_UNMARKED_MIN: Final = SCORE_MARKED_SOFT_MAX + 1
 def score_marked(mark: Mark, rank: int, marked: int) -> int:
     """Score a marked node: NoSchedule 0; PreferNoSchedule 0 for the older half, 1 for the younger.
 
-    *rank* counts the *marked* nodes from the oldest mark (0). Pods avoid the older half first,
-    because these nodes are nearest to being empty. Two steps suffice, and leave the others to
-    unmarked nodes.
+    *rank*: position of the node among the *marked* nodes; the oldest mark has position 0. Pods
+    avoid the older half more, because these nodes are nearest to being empty. Two scores for
+    marked nodes suffice, so nine remain for unmarked ones.
     """
     if mark is Mark.HARD or rank * 2 < marked:
         return 0
@@ -72,9 +72,10 @@ LOWEST_AND_STEPS: Final[Mapping[bool | None, tuple[int, int]]] = {
 """Lowest score and number of steps above it by utilization, by whether the node's pods have the
 pod's owner class; None: the node has no pods."""
 STEP_PERCENT: Final = (112, 141, 178, 224, 282, 356, 448, 565)
-"""Percentages of the least share at each of which a pod loses one more step.
+"""Ratios, in percent, at each of which the score of a node falls by one step.
 
-A doubling of the share costs three steps. So the number of steps is three times the binary
+The ratio compares the part of the node's value that the pod would take with the smallest such part
+among the nodes of the call. A doubling costs three steps: their number is three times the binary
 logarithm of the ratio, rounded, and at most 8."""
 
 
@@ -95,5 +96,8 @@ def score_pack(full: int, *, alike: bool | None, dearer: int) -> int:
 
 
 def steps_lost(share: int, least_share: int) -> int:
-    """Return the number of steps by which a share exceeds the least share; 0 if that is 0."""
+    """Return the steps that a node loses because the pod takes *share* of it, not *least_share*.
+
+    It loses none if *least_share* is 0.
+    """
     return bisect_right(STEP_PERCENT, 100 * share // least_share) if least_share else 0

@@ -8,7 +8,7 @@ from core.model.resources import Resources
 
 
 class NodeRequests:
-    """Sum of requests, updated by one pod at a time at a cost independent of the other pods."""
+    """Sum of the requests on a node; adding or removing a pod does not visit the other pods."""
 
     __slots__ = ("cpu_millis", "devices", "memory_bytes", "pods")
 

@@ -61,7 +61,10 @@ class _NodeList(msgspec.Struct, gc=False):
 
 
 class _Args(msgspec.Struct, gc=False):
-    """ExtenderArgs, with the spellings of its fields; of names and Nodes, only one is not null."""
+    """ExtenderArgs, with each spelling of its fields that a caller may use.
+
+    Either the node names or the Nodes are null.
+    """
 
     Pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     pod: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)

@@ -92,7 +92,9 @@ def solver(purpose: str = "the lower bound of the cost") -> "Highs":
 def lp_lower_bound(
     templates: Iterable[Node], price_of: Price, *, divide: Divide | None = None
 ) -> LowerBound:
-    """Return a function that computes the lower bound for clusters with any number of these nodes.
+    """Return a function that computes the lower bound of the cost of nodes for given pods.
+
+    The bound holds for any number of nodes of each template.
 
     *divide* proposes the division of prices; None: the solver.
     """

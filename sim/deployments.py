@@ -58,7 +58,7 @@ class _Rolling:
     disturbed_ms: int = 0
     """Time of the last change that something other than a surge move has made."""
     complete: bool = False
-    """As many pods as desired have been Ready once."""
+    """As many pods as the Deployment wants have been Ready at the same time, at least once."""
     counted_ms: int = 0
     below_desired_ms: int = 0
     """Missing Ready pods, times milliseconds, until `counted_ms`."""
@@ -281,7 +281,7 @@ class Deployments:
         return first_deleted(current, related, self._simulator.now_ms())
 
     def _current(self, replica: Replica) -> Replica:
-        """Return the replica with its current pod: its binding and its deletion cost."""
+        """Return the replica with the current state of its pod: its node and deletion cost."""
         return replace(replica, pod=self._simulator.state.pods[replica.pod.key])
 
     def _create(self, rolling: _Rolling) -> None:

@@ -24,7 +24,7 @@ from core.model.errors import UnavailableError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS
-from core.writes.capacity_buffers import Change, ExistingBuffer, Found, Operation
+from core.writes.capacity_buffers import BufferChange, ExistingBuffer, Found, Operation
 from core.writes.write import Write, applied
 from extender import wire
 from extender.view import View
@@ -112,7 +112,7 @@ class _Buffers:
         templates = {name: (pod.requests, pod.placing) for name, pod in self._pods.items()}
         return Found(standing, templates)
 
-    async def carry_out(self, change: Change) -> None:
+    async def carry_out(self, change: BufferChange) -> None:
         """Apply one change."""
         match change.operation:
             case Operation.ADD_TEMPLATE:

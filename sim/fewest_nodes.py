@@ -132,7 +132,7 @@ def _counted(on: Sequence[Counter[_Equal]]) -> Sequence[tuple[_Equal, int]]:
 
 
 def _capacity(cluster: Cluster, packer: Packer) -> list[Mapping[str, int]]:
-    """Return what each node offers to the pods that may move."""
+    """Return by node the amounts of resources that are free for pods that may move."""
     movable: dict[str | None, list[Resources]] = {}
     for number, pod in enumerate(packer.pods):
         if number not in packer.placeholders:

@@ -137,7 +137,8 @@ def _restarts(of: Deployment, every: int, first: int) -> Iterator[int]:
 def pareto_front(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Return the Pareto front of mean cost and mean Pending time.
 
-    These are the outcomes for which no other one is better in one and at least as good in both.
+    An outcome is on the front if none with lower cost has an equal or shorter Pending time, and
+    none with a shorter Pending time has an equal or lower cost.
     """
     best: list[Outcome] = []
     for one in sorted(outcomes, key=_cost_and_waits):

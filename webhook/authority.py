@@ -56,7 +56,8 @@ class Trust:
     def decode(cls, data: Mapping[str, bytes], now: int) -> "Trust":
         """Read the data of the Secret. Raises: InvalidInputError if `ca` cannot be used.
 
-        Other invalid parts are left out or corrected; the result then encodes to other data.
+        Other invalid parts are omitted or corrected. Then `encode` of the result differs from
+        *data*, so the caller writes the Secret.
         """
         found = cls(_pair(data, "ca", now))
         with suppress(InvalidInputError):

@@ -1,13 +1,14 @@
-"""Keep the webhook's certificates: a CA in a Secret and in the caBundles, a leaf in memory.
+"""Keep certificates: the CA in a Secret and in caBundles, the serving certificate in memory.
 
-Every replica signs a leaf (its serving certificate) for itself. Every replica may create or rotate
-the CA; the resourceVersion of the Secret decides which replica did. These rules replace a leader:
+Every replica signs a serving certificate for itself. Every replica may create or rotate the CA;
+the resourceVersion of the Secret decides which replica did. These rules replace a leader:
 
 - A replica writes the Secret before the caBundles. It writes a caBundle on the version that it
   read before the Secret. So an old view of the Secret never overwrites a newer caBundle.
-- A replica records the CA of its leaf in the Secret if the Secret has lost it.
-- A replica replaces its leaf by one of another CA only after every caBundle has contained that CA
-  for the whole soak time, without a gap. A replica without a leaf signs one at once.
+- A replica records the CA of its serving certificate in the Secret if the Secret has lost it.
+- A replica replaces its serving certificate by one of another CA only after every caBundle has
+  contained that CA for the whole soak time, without a gap. A replica without a serving certificate
+  signs one at once.
 - The content of the caBundles depends on the Secret alone, so replicas agree about it.
 
 docs/decisions/0018-certificates-without-a-leader.md has the reasons.
@@ -73,7 +74,7 @@ NO_REPORTS: Final = Reports()
 
 
 class Certificates:
-    """Keep the leaf of this replica valid and trusted by the API server."""
+    """Keep the serving certificate of this replica valid and trusted by the API server."""
 
     def __init__(
         self,
@@ -90,7 +91,8 @@ class Certificates:
         self._soak, self._reports = soak_seconds, reports
         self._repaired_at = -math.inf
         self._signed_by, self.ca_valid_until = b"", 0
-        """The CA of the leaf, and its expiration time in Unix seconds; 0 if there is no leaf."""
+        """CA of the serving certificate, and when the CA expires in Unix seconds; empty and 0 if
+        there is no serving certificate."""
         self._good_from = self._renew_at = 0
         self._untrusted: str | None = "the caBundle of the webhook has not been read yet"
         self._bundled_since: dict[bytes, float] = {}
@@ -101,7 +103,7 @@ class Certificates:
 
     @property
     def signed_by(self) -> bytes:
-        """Return the CA of the leaf; empty if there is no leaf."""
+        """Return the CA of the serving certificate; empty if there is none."""
         return self._signed_by
 
     def why_not_ready(self) -> str | None:
@@ -126,9 +128,9 @@ class Certificates:
         return ROUND_SECONDS if calm else SOON_SECONDS
 
     async def round(self) -> None:
-        """Check the Secret, the caBundles and the leaf once, and write necessary changes."""
+        """Check Secret, caBundles and serving certificate once, and write necessary changes."""
         # The time is read first. If another replica replaces the CA during this round, the Secret
-        # keeps that CA in `old` for longer than a leaf from this time is valid.
+        # keeps that CA in `old` for longer than a serving certificate from this time is valid.
         now = self._clock.unix_seconds()
         if self._signed_by and self._is_due(now):
             await self._renew(now)
@@ -245,7 +247,7 @@ class Certificates:
             if all(ca in certificates for certificates in found)
         }
         # A gap counts only in part: perhaps no replica could reach the API server, and none signed
-        # a new leaf.
+        # a new serving certificate.
         self._old_watched_seconds += min(passed, GAP_SECONDS)
         if trust.old != self._old:
             self._old, self._old_watched_seconds = trust.old, 0.0
@@ -257,36 +259,41 @@ class Certificates:
         return seen and since is not None and now - since >= self._soak
 
     def _check_trust(self, bundles: Sequence[bytes]) -> None:
-        """Record whether every caBundle contains the CA of the leaf."""
+        """Record whether every caBundle contains the CA of the serving certificate."""
         trusted = all(self._signed_by in tls.split(bundle) for bundle in bundles)
         self._untrusted = (
             None if trusted else "the caBundle of the webhook does not contain the CA yet"
         )
 
     async def _renew(self, now: int) -> None:
-        """Sign a new leaf without reading the webhook configuration, which may not be readable."""
+        """Sign a new serving certificate without reading the webhook configuration.
+
+        If reading it fails, the certificate must still be renewed.
+        """
         trust, _ = _decoded(await self._secrets.read(), now)
         if trust:
             self._sign(trust, now)
 
     def _is_due(self, now: int) -> bool:
-        """Return whether a new leaf is due, also after a clock that was ahead has been set."""
+        """Return whether a new serving certificate is due.
+
+        It is also due if the current one is from the future, because the clock has been set back.
+        """
         return not self._good_from <= now < self._renew_at
 
     def _sign(self, trust: Trust, now: int) -> None:
-        """Sign a leaf if there is none, if it is due, or if another CA is trusted now."""
+        """Sign a serving certificate if none exists, if it is due, or if another CA is trusted."""
         ca = trust.ca.certificate
         valid = self._good_from <= now < self._serving.valid_until
         if ca == self._signed_by:
             due = self._is_due(now)
         elif valid and self._signed_by in trust.bundle():
             due = self._is_soaked(ca)
-        else:  # the leaf is not trusted any more
+        else:  # not trusted any more
             due = True
         if not due:
             return
-        leaf = tls.make_leaf(trust.ca, self._names, now)
-        self._serving.load(leaf)
+        self._serving.load(tls.make_leaf(trust.ca, self._names, now))
         self._signed_by, (_, self.ca_valid_until) = ca, tls.life(ca)
         self._good_from = now - tls.BACKDATE_SECONDS
         self._renew_at = now + OLD_SECONDS * 2 // 3

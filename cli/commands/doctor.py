@@ -30,9 +30,9 @@ def command(
     contain for them.
     """
     from cli.diagnose import diagnose_cluster  # noqa: PLC0415 decoders are slow to import
-    from cli.doctor.finding import State  # noqa: PLC0415
+    from cli.doctor.finding import CheckState  # noqa: PLC0415
     from core.edge.clock import SystemClock  # noqa: PLC0415
 
     diagnosis = diagnose_cluster(cluster_input, SystemClock(), scheduler_config)
     output.print_answer(diagnosis, form)
-    output.exit_if(exit_code and diagnosis.count(State.PROBLEM) > 0)
+    output.exit_if(exit_code and diagnosis.count(CheckState.PROBLEM) > 0)

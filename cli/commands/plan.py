@@ -22,7 +22,7 @@ def _policy(text: str) -> str:
 
 
 def _policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names that a shell offers."""
+    """Return the policies whose names begin with the incomplete word, for shell completion."""
     from cli.plan import NAMES  # noqa: PLC0415
 
     return [name for name in NAMES if name.startswith(incomplete)]

@@ -107,7 +107,7 @@ def _check(
 
 
 class _Progress:
-    """Print what is removed, and ask before."""
+    """Ask for confirmation, then print each removal."""
 
     def __init__(self, *, dry_run: bool, yes: bool) -> None:
         self._dry_run, self._yes = dry_run, yes

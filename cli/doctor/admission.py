@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from cli.doctor.finding import (
     Check,
+    CheckResult,
     Evidence,
     Facts,
-    Result,
     first_unread,
     ok,
     problem,
@@ -48,7 +48,7 @@ def _policy(facts: Facts) -> Any:  # noqa: ANN401 a PolicyObject or None
     return next((one for one in found if one.metadata.name == POLICY), None)
 
 
-def _admission(facts: Facts) -> Result:
+def _admission(facts: Facts) -> CheckResult:
     """Check that admission turns a mark into a taint."""
     registration, policy = _registration(facts), _policy(facts)
     if policy is not None:
@@ -59,7 +59,9 @@ def _admission(facts: Facts) -> Result:
             for name in (OURS, f"MutatingAdmissionPolicy {POLICY}")
         ]
         missing = first_unread(facts, REGISTRATIONS, POLICIES)
-        return missing or problem("there is neither Ebb's webhook nor its policy", absent)
+        return missing or problem(
+            "neither Ebb's webhook nor its MutatingAdmissionPolicy exists", absent
+        )
     if evidence := [*_changed(registration)]:
         return problem("the webhook differs from the manifests", evidence)
     slices = facts.setup.of(SLICES)
@@ -72,21 +74,23 @@ def _admission(facts: Facts) -> Result:
     return ok(f"{OURS}; {service} has {plural(ready, 'ready endpoint')}")
 
 
-def _of_policy(facts: Facts, policy: Any) -> Result:  # noqa: ANN401 a PolicyObject
-    """Check the policy and its binding."""
+def _of_policy(facts: Facts, policy: Any) -> CheckResult:  # noqa: ANN401 a PolicyObject
+    """Check the MutatingAdmissionPolicy and its binding."""
     key = f'"{facts.config.taint_key}"'
     where = f"MutatingAdmissionPolicy {POLICY}"
     variables = (policy.spec.variables if policy.spec else None) or ()
     found = next((one.expression for one in variables if one.name == KEY_VARIABLE), "")
     if found != key:
         evidence = [Evidence(where, f"spec.variables, {KEY_VARIABLE}", found or "missing")]
-        return problem(f"the policy sets another taint than {facts.config.taint_key}", evidence)
+        seen = f"the MutatingAdmissionPolicy sets another taint than {facts.config.taint_key}"
+        return problem(seen, evidence)
     bindings = facts.setup.of(POLICY_BINDINGS)
     if bindings.absent:
         return unread(POLICY_BINDINGS.resource, bindings.absent)
     if not any(one.spec and one.spec.policy_name == POLICY for one in values(bindings)):
         evidence = [Evidence(f"MutatingAdmissionPolicyBinding {POLICY}", "", "does not exist")]
-        return problem("the policy is not bound, so it has no effect", evidence)
+        seen = "the MutatingAdmissionPolicy has no binding, so it has no effect"
+        return problem(seen, evidence)
     return ok(f"{where} is bound")
 
 
@@ -125,7 +129,7 @@ def _ready(one: Any) -> int:  # noqa: ANN401 a SliceObject
     return sum(each is None or each.ready is not False for each in found)
 
 
-def _certificates(facts: Facts) -> Result:
+def _certificates(facts: Facts) -> CheckResult:
     """Check that the API server has a valid CA for the webhook."""
     registration = _registration(facts)
     if registration is None:

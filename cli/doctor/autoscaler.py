@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from cli.doctor.finding import (
     Check,
+    CheckResult,
     Evidence,
     Facts,
-    Result,
     first_unread,
     ok,
     problem,
@@ -48,7 +48,7 @@ ASK_PROVIDER: Final = (
 )
 
 
-def _found(facts: Facts) -> Result:
+def _found(facts: Facts) -> CheckResult:
     """Check that an autoscaler removes empty nodes."""
     programs, pools = autoscalers(facts), values(facts.setup.of(NODE_POOLS))
     if not pools and (keeping := [one for program in programs for one in _keeping(program)]):
@@ -70,7 +70,7 @@ def _has_status(facts: Facts) -> bool:
     return Autoscalers.of(facts.cluster, key).status is not None
 
 
-def _unread_status(facts: Facts) -> Result | None:
+def _unread_status(facts: Facts) -> CheckResult | None:
     """Return an unknown state if the configured ConfigMap could not be read, else None."""
     why = facts.cluster_input.why_absent(STATUSES.name)
     namespace, _, name = facts.config.cluster_autoscaler.status_key.partition("/")
@@ -92,7 +92,7 @@ def _keeping(one: Program) -> Iterator[Evidence]:
         )
 
 
-def _status(facts: Facts) -> Result:
+def _status(facts: Facts) -> CheckResult:
     """Check that the status of Cluster Autoscaler is where the configuration expects it."""
     key = facts.config.cluster_autoscaler.status_key
     if _has_status(facts):
@@ -113,7 +113,7 @@ def _status(facts: Facts) -> Result:
     return problem(f"ConfigMap {key} does not exist, but Cluster Autoscaler runs", evidence)
 
 
-def _evicts(facts: Facts) -> Result:
+def _evicts(facts: Facts) -> CheckResult:
     """Check that Cluster Autoscaler removes empty nodes only."""
     if facts.config.scale_down_protection.scope is Scope.ALL:
         return ok("Ebb protects every node from scale-down (scaleDownProtection.scope: all)")
@@ -133,7 +133,7 @@ def _evicting(one: Program) -> Iterator[Evidence]:
         yield one.evidence(PARALLEL, "1")
 
 
-def _delays(facts: Facts) -> Result:
+def _delays(facts: Facts) -> CheckResult:
     """Check the delays of Cluster Autoscaler."""
     seen = f"empty nodes wait longer than {duration(DELAY_SECONDS_MAX)}"
     return _with_flags(
@@ -147,8 +147,11 @@ def _long_delays(one: Program) -> Iterator[Evidence]:
             yield one.evidence(flag, DEFAULT_DELAY)
 
 
-def _taint(facts: Facts) -> Result:
-    """Check that Cluster Autoscaler ignores Ebb's taint."""
+def _taint(facts: Facts) -> CheckResult:
+    """Check that Cluster Autoscaler does not treat Ebb's taint as a startup taint.
+
+    A NoSchedule taint must be a status taint, which Cluster Autoscaler ignores in its simulations.
+    """
     # Source: StatusTaintPrefix and StartupTaintPrefix in cluster-autoscaler/utils/taints.
     key = facts.config.taint_key
     if key.startswith(tuple(f"{flag}{TAINT_DOMAIN}" for flag in STARTUP_TAINTS)):
@@ -173,7 +176,7 @@ def _taint(facts: Facts) -> Result:
 
 def _with_flags(
     facts: Facts, wrong: Callable[[Program], Iterable[Evidence]], bad: str, good: str
-) -> Result:
+) -> CheckResult:
     """Check the flags of every running Cluster Autoscaler. Raises: UnreadableFlagError."""
     programs = autoscalers(facts)
     running = [one for one in programs if one.replicas != 0]
@@ -188,7 +191,7 @@ def _with_flags(
     return ok("Cluster Autoscaler was not found")
 
 
-def _node_pools(facts: Facts) -> Result:
+def _node_pools(facts: Facts) -> CheckResult:
     """Check that Karpenter removes empty nodes, and only these."""
     read = facts.setup.of(NODE_POOLS)
     if read.absent:
@@ -214,10 +217,10 @@ def _wrong(facts: Facts, pool: Any) -> Iterator[Evidence]:  # noqa: ANN401 a Nod
         yield Evidence(name, "spec.disruption.consolidationPolicy", policy)
 
 
-def _readable(check: Callable[[Facts], Result]) -> Callable[[Facts], Result]:
+def _readable(check: Callable[[Facts], CheckResult]) -> Callable[[Facts], CheckResult]:
     """Return the check with an unknown state for flags whose values cannot be read."""
 
-    def run(facts: Facts) -> Result:
+    def run(facts: Facts) -> CheckResult:
         try:
             return check(facts)
         except UnreadableFlagError as fault:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from cli.doctor import admission, autoscaler, clocks, rights, scheduler, workloads
-from cli.doctor.finding import Check, Diagnosis, Facts, Finding, State
+from cli.doctor.finding import Check, CheckState, Diagnosis, Facts, Finding
 
 CHECKS: Final[tuple[Check, ...]] = (
     *autoscaler.CHECKS,
@@ -19,7 +19,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 def diagnose(facts: Facts) -> Diagnosis:
     """Run all checks: problems first, then unknown states, each in the order of the table."""
     found = [Finding(check, check.run(facts)) for check in CHECKS]
-    order = list(State)
+    order = list(CheckState)
     found.sort(key=lambda one: order.index(one.result.state))  # stable: the table's order remains
     return Diagnosis(
         cluster_input=facts.cluster_input,

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from cli.doctor.finding import Check, Evidence, Facts, Result, ok, problem, unknown
+from cli.doctor.finding import Check, CheckResult, Evidence, Facts, ok, problem, unknown
 
 SKEW_SECONDS_MAX: Final = 5
 """Maximum difference of two clocks; answers of the API server have a precision of one second."""
 
 
-def _clocks(facts: Facts) -> Result:
+def _clocks(facts: Facts) -> CheckResult:
     """Check that the clocks of this machine, the API server and the leader agree."""
     times = facts.setup.api_time.value
     if times is None:

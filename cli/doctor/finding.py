@@ -11,7 +11,7 @@ from core.config.settings import Config
 from core.model.cluster import Cluster
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """The state of a check."""
 
     PROBLEM = "problem"
@@ -29,10 +29,10 @@ class Evidence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """The result of a check."""
 
-    state: State
+    state: CheckState
     seen: str
     """One sentence about what was seen; for UNKNOWN, why the state is unknown."""
     evidence: tuple[Evidence, ...] = ()
@@ -84,7 +84,7 @@ class Check:
     """Effect of a problem."""
     fix: str
     """Fix of a problem: a command, a setting, or a page of the documentation."""
-    run: Callable[[Facts], Result]
+    run: Callable[[Facts], CheckResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Finding:
     """A check with its result."""
 
     check: Check
-    result: Result
+    result: CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,27 +104,27 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     """A finding for each check: problems first, then unknown states, then the others."""
 
-    def count(self, state: State) -> int:
+    def count(self, state: CheckState) -> int:
         """Return the number of findings in a state."""
         return sum(one.result.state is state for one in self.findings)
 
 
-def ok(seen: str, *evidence: Evidence) -> Result:
+def ok(seen: str, *evidence: Evidence) -> CheckResult:
     """Return a result without a problem."""
-    return Result(State.OK, seen, evidence)
+    return CheckResult(CheckState.OK, seen, evidence)
 
 
-def problem(seen: str, evidence: Sequence[Evidence]) -> Result:
+def problem(seen: str, evidence: Sequence[Evidence]) -> CheckResult:
     """Return a problem with its evidence."""
-    return Result(State.PROBLEM, seen, tuple(evidence))
+    return CheckResult(CheckState.PROBLEM, seen, tuple(evidence))
 
 
-def unknown(why: str, visible_by: str, *evidence: Evidence) -> Result:
+def unknown(why: str, visible_by: str, *evidence: Evidence) -> CheckResult:
     """Return an unknown state."""
-    return Result(State.UNKNOWN, why, evidence, visible_by)
+    return CheckResult(CheckState.UNKNOWN, why, evidence, visible_by)
 
 
-def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> Result:
+def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> CheckResult:
     """Return an unknown state, because a kind could not be read.
 
     *dump*: a dump with the objects.
@@ -140,7 +140,7 @@ def unread(resource: str, why: str, dump: str = SETUP_DUMP) -> Result:
     )
 
 
-def first_unread(facts: Facts, *kinds: SetupKind) -> Result | None:
+def first_unread(facts: Facts, *kinds: SetupKind) -> CheckResult | None:
     """Return an unknown state if one of the kinds could not be read, else None."""
     for kind in kinds:
         found = facts.setup.of(kind)

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from cli.doctor.finding import (
     Check,
+    CheckResult,
     Evidence,
     Facts,
-    Result,
     first_unread,
     ok,
     problem,
@@ -24,7 +24,7 @@ from cli.input.setup import (
     Right,
     running_extenders,
 )
-from cli.input.setup_objects import Rule
+from cli.input.setup_objects import ApiRule
 from controller.names import LEASE
 from core.config.settings import PodDeletionCost
 from core.edge.decode.kinds import BUDGETS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
@@ -43,7 +43,7 @@ DEFAULT: Final = "default"
 ALL: Final = "*"
 
 
-def _viewer(facts: Facts) -> Result:
+def _viewer(facts: Facts) -> CheckResult:
     """Check that the user of the command may read everything."""
     access = facts.setup.access
     if access.value is None:
@@ -55,7 +55,7 @@ def _viewer(facts: Facts) -> Result:
     return ok(f"your user has all {plural(len(access.value), 'permission')}")
 
 
-def _programs(facts: Facts) -> Result:
+def _programs(facts: Facts) -> CheckResult:
     """Check that the ServiceAccounts have the permissions that the configuration needs."""
     if missing := first_unread(facts, *RBAC_KINDS):
         return missing
@@ -129,7 +129,7 @@ def _of_webhook(namespace: str) -> Iterator[Right]:
         yield Right(verb, group, "mutatingwebhookconfigurations", "", REGISTRATION)
 
 
-def _granted(facts: Facts, account: str) -> Iterator[tuple[str, Rule]]:
+def _granted(facts: Facts, account: str) -> Iterator[tuple[str, ApiRule]]:
     """Yield the rules bound to a ServiceAccount, with their namespace; empty: all namespaces."""
     roles = {("", one.metadata.name): one for one in values(facts.setup.of(CLUSTER_ROLES))}
     roles |= {
@@ -159,7 +159,7 @@ def _is_of(subject: Any, account: str, namespace: str) -> bool:  # noqa: ANN401 
     )  # fmt: skip
 
 
-def _allows(namespace: str, rule: Rule, right: Right) -> bool:
+def _allows(namespace: str, rule: ApiRule, right: Right) -> bool:
     """Return whether a rule, bound in *namespace*, allows a permission."""
     _, _, subresource = right.resource.partition("/")
     resources = {ALL, right.resource, *([f"{ALL}/{subresource}"] if subresource else [])}

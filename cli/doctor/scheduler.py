@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from cli.doctor.finding import (
     Check,
+    CheckResult,
     Evidence,
     Facts,
-    Result,
     ok,
     problem,
     unknown,
@@ -38,7 +38,7 @@ GIVE_OPTION: Final = f"{GIVE_FILE}--scheduler-config FILE"
 LOOK_AT_METRIC: Final = f"look at the metric {METRIC} (docs/metrics.md)"
 
 
-def _scoring(facts: Facts) -> Result:
+def _scoring(facts: Facts) -> CheckResult:
     """Check that kube-scheduler prefers fuller nodes."""
     if facts.scheduler is not None:
         evidence = [*_spreading(facts, facts.scheduler)]
@@ -63,7 +63,7 @@ def _without_file(programs: Sequence[Program]) -> list[Evidence]:
     ]
 
 
-def _no_scheduler(facts: Facts) -> Result:
+def _no_scheduler(facts: Facts) -> CheckResult:
     """Return the unknown state without any pod of kube-scheduler."""
     read = facts.setup.of(SYSTEM_PODS)
     if read.absent:
@@ -101,7 +101,7 @@ def _disables(profile: Mapping[str, Any], plugin: str) -> bool:
     )
 
 
-def _asked(facts: Facts) -> Result:
+def _asked(facts: Facts) -> CheckResult:
     """Check that kube-scheduler calls the extender."""
     installed = bool(running_extenders(facts.cluster, facts.namespace))
     if facts.scheduler is not None and (wrong := _of_file(facts, facts.scheduler, installed)):
@@ -118,7 +118,7 @@ def _asked(facts: Facts) -> Result:
     return _not_called(facts, called.by_result)
 
 
-def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Result | None:  # noqa: FBT001 a fact
+def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> CheckResult | None:  # noqa: FBT001 a fact
     """Return the problem in the configuration of kube-scheduler, or None."""
     listed = [
         one for one in _mappings(content.get("extenders")) if one.get("prioritizeVerb") == VERB
@@ -133,7 +133,7 @@ def _of_file(facts: Facts, content: Mapping[str, Any], installed: bool) -> Resul
     return problem("its entry in kube-scheduler's configuration differs", wrong) if wrong else None
 
 
-def _not_called(facts: Facts, by_result: Mapping[str, int]) -> Result:
+def _not_called(facts: Facts, by_result: Mapping[str, int]) -> CheckResult:
     """Return the result for an extender that has scored no call."""
     evidence = [
         Evidence("metrics of ebb-extender", f"{VERB} calls, {result}", str(count))

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from cli.doctor.finding import Check, Evidence, Facts, Result, ok, problem, unread
+from cli.doctor.finding import Check, CheckResult, Evidence, Facts, ok, problem, unread
 from cli.explain.caveats import pods_without_requests
 from core.config.settings import PodDeletionCost
 from core.edge.decode.kinds import BUDGETS, DAEMON_SETS
@@ -18,7 +18,7 @@ WITHOUT_REQUESTS_PERCENT_MAX: Final = 5
 """Share of movable pods without requests up to which plans are hardly wrong."""
 
 
-def _daemon_sets(facts: Facts) -> Result:
+def _daemon_sets(facts: Facts) -> CheckResult:
     """Check that DaemonSets tolerate the NoSchedule taint of marked nodes."""
     key = facts.config.taint_key
     if not facts.config.hardens:
@@ -41,7 +41,7 @@ def _daemon_sets(facts: Facts) -> Result:
     )
 
 
-def _budgets(facts: Facts) -> Result:
+def _budgets(facts: Facts) -> CheckResult:
     """Check that PodDisruptionBudgets allow evictions, if Ebb evicts pods."""
     if why := facts.cluster_input.why_absent(BUDGETS.name):
         return unread(BUDGETS.resource, why)
@@ -68,7 +68,7 @@ def _budgets(facts: Facts) -> Result:
     return ok("no PodDisruptionBudget is always at 0")
 
 
-def _costs(facts: Facts) -> Result:
+def _costs(facts: Facts) -> CheckResult:
     """Check that no other controller writes pod deletion costs."""
     if facts.config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return ok("Ebb writes no pod deletion costs (podDeletionCost: disabled)")
@@ -79,7 +79,7 @@ def _costs(facts: Facts) -> Result:
     return ok("no other controller writes pod deletion costs")
 
 
-def _requests(facts: Facts) -> Result:
+def _requests(facts: Facts) -> CheckResult:
     """Check that nearly all pods request CPU and memory."""
     movable, found = pods_without_requests(facts.cluster)
     share = 100 * len(found) // max(1, len(movable))

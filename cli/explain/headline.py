@@ -70,7 +70,7 @@ class Headline:
     capacity: Resources
     """Allocatable resources of the removable nodes."""
     cost: Cost | None
-    """None if no prices are configured."""
+    """Cost of the removable nodes; None if no prices are configured."""
     marked: int
     """Removable nodes that are marked already."""
     marking: Marking

@@ -24,7 +24,7 @@ LIMITS: Final = frozenset(
 """Reasons that delay marks; all of them end with time or when marked nodes are gone."""
 
 
-class Wait(NamedTuple):
+class MarkingWait(NamedTuple):
     """A reason why removable nodes are not marked now."""
 
     code: str
@@ -43,7 +43,7 @@ class Marking(NamedTuple):
     node, another one may be removable instead."""
     waiting: tuple[str, ...] = ()
     """The other removable nodes, in the order of the plan."""
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[MarkingWait, ...] = ()
     """Reasons why these nodes wait, most nodes first."""
 
 
@@ -102,7 +102,7 @@ class _Ends(NamedTuple):
         return self.delays.get(node) if blocker.reason is DELAY else self.others.get(blocker.code)
 
 
-def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[Wait, ...]:
+def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[MarkingWait, ...]:
     found: dict[str, list[int | None]] = {}
     for node, every in blockers.items():
         # After the marks that are due now, other reasons may apply too. They would not without
@@ -110,7 +110,7 @@ def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[Wait
         limiting = [one for one in every if one.reason in LIMITS]
         for code, until in {one.code: ends.end(node, one) for one in limiting or every}.items():
             found.setdefault(code, []).append(until)
-    waits = (Wait(code, len(every), _last(every)) for code, every in found.items())
+    waits = (MarkingWait(code, len(every), _last(every)) for code, every in found.items())
     return tuple(sorted(waits, key=lambda one: (-one.nodes, one.code)))
 
 

@@ -75,14 +75,14 @@ class Connecting(NamedTuple):
         return await Client.connect(self.kubeconfig, self.context, overrides=self.overrides)
 
 
-class Outcome(NamedTuple, Generic[T]):
+class ClusterOutcome(NamedTuple, Generic[T]):
     """The answer for one of several clusters, or the error because of which there is none."""
 
     context: str
     answer: T | None
-    """None if the cluster could not be read."""
+    """Answer for the cluster; None if it could not be read."""
     error: str
-    """Error because of which the cluster could not be read; empty if it was."""
+    """Why the cluster could not be read; empty if it could."""
     warnings: str
     """Warnings about failed reads, a line each."""
 
@@ -134,7 +134,7 @@ async def read(
 
 async def read_each(
     every: Sequence[Connecting], installation: Installation, answer: Callable[[ClusterInput], T]
-) -> list[Outcome[T]]:
+) -> list[ClusterOutcome[T]]:
     """Read several clusters, a few at the same time, and return the *answer* for each.
 
     A cluster that cannot be read does not prevent the others from being read. Only the answers
@@ -142,15 +142,17 @@ async def read_each(
     """
     turns = asyncio.Semaphore(CLUSTERS_AT_ONCE)
 
-    async def one(connecting: Connecting) -> Outcome[T]:
+    async def one(connecting: Connecting) -> ClusterOutcome[T]:
         async with turns:
             warnings = io.StringIO()
             try:
                 found = await read(connecting, installation, warnings)
                 made = await asyncio.to_thread(answer, found)
             except EbbError as fault:
-                return Outcome(connecting.context or "", None, str(fault), warnings.getvalue())
-            return Outcome(connecting.context or "", made, "", warnings.getvalue())
+                return ClusterOutcome(
+                    connecting.context or "", None, str(fault), warnings.getvalue()
+                )
+            return ClusterOutcome(connecting.context or "", made, "", warnings.getvalue())
 
     return await asyncio.gather(*map(one, every))
 
@@ -199,9 +201,10 @@ def _refused(lists: Lists) -> Iterator[str]:
 
 
 async def _list(client: Client, kind: AnyKind, listing: Listed, part: Part) -> None:
-    """Read one list; start again if it expires or is throttled.
+    """Read all objects of a kind; start again if the list expires or the API server throttles it.
 
-    A list that is not served or forbidden is empty, unless the kind is required.
+    If the API server does not serve the kind, or RBAC forbids the list, there are no objects. For
+    a required kind, this is an error.
     """
     for tries in range(1, LIST_TRIES_MAX + 1):
         try:

@@ -20,7 +20,7 @@ from core.surge.facts import with_moves
 from core.surge.records import MoveRecords
 
 if TYPE_CHECKING:  # slow to import
-    from cli.input.live import Connecting, Outcome
+    from cli.input.live import ClusterOutcome, Connecting
 
 OR_A_DUMP: Final = f"; or read a dump with --from-file, as `{COMMAND}` writes it"
 Environment = Mapping[str, str]
@@ -77,7 +77,7 @@ def read(environment: Environment, where: Where) -> ClusterInput:
 
 def read_each(
     environment: Environment, where: Where, answer: Callable[[ClusterInput], T]
-) -> "list[Outcome[T]]":
+) -> "list[ClusterOutcome[T]]":
     """Read the clusters of all contexts, and return the *answer* for each.
 
     Raises: as `read`, but a cluster that cannot be read is an outcome with an error.

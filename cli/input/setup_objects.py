@@ -39,7 +39,7 @@ class DeploymentObject(Struct):
     spec: DeploymentSpec | None = None
 
 
-class Rule(Struct):
+class ApiRule(Struct):
     """A rule of RBAC, or of a webhook."""
 
     api_groups: list[str] | None = None
@@ -73,7 +73,7 @@ class Webhook(Struct):
     client_config: ClientConfig | None = None
     failure_policy: str = "Fail"
     object_selector: Selector | None = None
-    rules: list[Rule] | None = None
+    rules: list[ApiRule] | None = None
 
 
 class RegistrationObject(Struct):
@@ -119,7 +119,7 @@ class SliceObject(Struct):
 
 class RoleObject(Struct):
     metadata: Name
-    rules: list[Rule] | None = None
+    rules: list[ApiRule] | None = None
 
 
 class Subject(Struct):

@@ -11,7 +11,13 @@ from core.edge.kube.client import ApiError, Client, answered
 from core.edge.kube.listing import ABOUT, ABSENT, Page
 from core.marks.wellknown import BUFFER_OURS_LABEL
 from core.model.errors import InvalidInputError
-from core.writes.capacity_buffers import BufferShape, Change, ExistingBuffer, Found, Operation
+from core.writes.capacity_buffers import (
+    BufferChange,
+    BufferShape,
+    ExistingBuffer,
+    Found,
+    Operation,
+)
 
 CALL_SECONDS_MAX: Final = 5.0
 PAGES_MAX: Final = 20
@@ -63,7 +69,7 @@ class PublishedStore:
             absent=buffers is None or templates is None,
         )
 
-    async def carry_out(self, change: Change) -> None:
+    async def carry_out(self, change: BufferChange) -> None:
         """Write one change.
 
         Raises: ConflictError if the object has changed since it was read, UnavailableError.
@@ -87,7 +93,7 @@ class PublishedStore:
             case Operation.DROP_TEMPLATE:
                 await self._drop(self._templates, change)
 
-    def _buffer(self, change: Change) -> Mapping[str, Any]:
+    def _buffer(self, change: BufferChange) -> Mapping[str, Any]:
         _, _, group, version, *_ = self._buffers.split("/")
         return {
             "apiVersion": f"{group}/{version}",
@@ -99,7 +105,7 @@ class PublishedStore:
     def _metadata(self, name: str) -> dict[str, Any]:
         return {"name": name, "namespace": self._namespace}
 
-    async def _drop(self, path: str, change: Change) -> None:
+    async def _drop(self, path: str, change: BufferChange) -> None:
         only = {"preconditions": {"resourceVersion": change.version}} if change.version else {}
         options = {"apiVersion": "v1", "kind": "DeleteOptions", **only}
         try:

@@ -1,4 +1,4 @@
-"""Keep the figures of a leader: what it has saved, who waited for it, and how nodes stand."""
+"""Keep the figures of a leader: savings, Pending pods, marks, and the states of nodes by pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

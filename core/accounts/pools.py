@@ -12,7 +12,7 @@ from core.marks.mark import is_released_to_autoscaler
 from core.model.node import Node
 
 
-class NodeState(StrEnum):
+class PlannedNodeState(StrEnum):
     """The state of a node in the latest plan; each node is in one state. A metric label."""
 
     LEAVING = "leaving"
@@ -35,7 +35,7 @@ class NodeState(StrEnum):
 class PoolFigures:
     """Figures of one pool, without virtual nodes."""
 
-    states: Counter[NodeState] = field(default_factory=Counter)
+    states: Counter[PlannedNodeState] = field(default_factory=Counter)
     """Number of nodes by state."""
     allocatable: Amount = NOTHING
     """Allocatable resources of the Ready and schedulable nodes."""
@@ -72,18 +72,18 @@ def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
 
 def _state(
     node: Node, found: PassResult, removals: Container[str], reserved: Container[str]
-) -> NodeState:
+) -> PlannedNodeState:
     """Return the state of a node; *removals* and *reserved*: nodes of the plan, by name."""
     snapshot, name = found.snapshot, node.name
     if name in snapshot.leaving_nodes:
-        return NodeState.LEAVING
+        return PlannedNodeState.LEAVING
     marked = name in snapshot.marks
     if marked and is_released_to_autoscaler(node):
-        return NodeState.RELEASED
+        return PlannedNodeState.RELEASED
     if name in reserved:
-        return NodeState.RESERVED
+        return PlannedNodeState.RESERVED
     if marked:
-        return NodeState.MARKED
+        return PlannedNodeState.MARKED
     if name in snapshot.unschedulable_nodes:
-        return NodeState.UNSCHEDULABLE
-    return NodeState.REMOVABLE if name in removals else NodeState.NEEDED
+        return PlannedNodeState.UNSCHEDULABLE
+    return PlannedNodeState.REMOVABLE if name in removals else PlannedNodeState.NEEDED

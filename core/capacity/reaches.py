@@ -227,7 +227,7 @@ def bare(node: Node) -> Node:
 
 
 class _Shown:
-    """Describe node constraints by those that exclude some node of this cluster."""
+    """Describe node constraints; those that every node of this cluster satisfies are omitted."""
 
     def __init__(self, bare: Sequence[Node], classes: NodeClasses) -> None:
         real = [node for node in bare if not node.virtual]

@@ -60,7 +60,7 @@ class RemovalEffect:
 
 @dataclass(eq=False)
 class _NodeGroup:
-    """Nodes that count in the same sums."""
+    """Nodes that belong to the same reaches, so the same sums include them."""
 
     sums: tuple[ReachUtilization, ...]
     """Sums that include the nodes; the whole cluster comes first."""
@@ -72,7 +72,7 @@ class _NodeGroup:
     """Length of a row: CPU and memory requested, then usable with each usability setting, then
     requested and offered units of each device."""
     devices: tuple[tuple[str, int, tuple[DeviceUtilization, ...]], ...] = ()
-    """Devices of the sums: name, first column in a row of the group, and the sums."""
+    """For each device: its name, its first column in a row of the group, and its sums."""
 
     @cached_property
     def own(self) -> frozenset[ReachUtilization | DeviceUtilization]:
@@ -167,7 +167,7 @@ class UtilizationLedger:
                 sums.capacity = sums.capacity.plus(Amount(cpu, memory))
 
     def _row_lost(self, node: int, group: _NodeGroup) -> list[int]:
-        """Return the change of its group's row if the node is removed."""
+        """Return how the row of the node's group changes if the node is removed."""
         used = self._used[node]
         schedulable = self._is_schedulable[node]
         if not schedulable:
@@ -270,7 +270,7 @@ class UtilizationLedger:
         return node, used, usable
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> Iterator[Exceeded]:
-        """Yield the sums that would exceed their thresholds (thesis 4.5)."""
+        """Yield the sums that would exceed their thresholds after the removal (thesis, 4.5)."""
         group = self._groups[trial.node]
         own = group.own if group else frozenset((self.total,))
         for sums, change in trial.changes.items():

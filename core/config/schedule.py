@@ -105,7 +105,7 @@ class Window:
         return next((start for start in self._starts(at) if start > at), None)
 
     def _starts(self, at: int, *, reverse: bool = False) -> Iterator[int]:
-        """Yield starts after *at*, or before it, in the order of local time."""
+        """Yield the starts after *at*; with *reverse* those before it, the latest first."""
         local = dt.datetime.fromtimestamp(at, self.time_zone)
         starts = islice(CronSim(self.start, local, reverse=reverse), STARTS_MAX + 1)
         return (int(start.timestamp()) for start in starts)

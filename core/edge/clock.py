@@ -38,7 +38,7 @@ def micro_time(unix_seconds: int) -> str:
 STEP_SECONDS_MAX: Final = 10.0
 """Maximum difference to the wall clock that is corrected at once."""
 RATE: Final = 1 / 12
-"""Seconds of a larger difference that are corrected per second: one hour takes twelve hours."""
+"""Seconds that are corrected per second if the difference is larger: an hour takes 12 hours."""
 UNSET_SECONDS_MIN: Final = 365 * 24 * 3600
 """Difference that means that the wall clock was not set at the start; it is corrected at once."""
 

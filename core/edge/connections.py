@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from core.edge.limits import Limits
+from core.edge.limits import PortLimits
 from core.edge.logs import fields
 from core.model.errors import InvalidInputError
 
@@ -41,7 +41,7 @@ log = logging.getLogger("ebb.http")
 
 
 class TooMuchError(Exception):
-    """The limit on memory for bodies and answers (Limits.held_bytes) is reached."""
+    """The limit on memory for bodies and answers (PortLimits.held_bytes) is reached."""
 
 
 class Connection(web.RequestHandler):
@@ -77,7 +77,7 @@ class Connection(web.RequestHandler):
         self.since = self.until = 0.0
 
     def wait(self, seconds: float) -> None:
-        """Record that the connection waits for its peer from now on, for at most *seconds*."""
+        """Start waiting for the peer; the limiter closes the connection after *seconds*."""
         self.since = self._now()
         self.until = self.since + seconds
 
@@ -190,7 +190,7 @@ class ConnectionLimiter:
         self,
         server: web.Server,
         tls: ssl.SSLContext | None,
-        limits: Limits,
+        limits: PortLimits,
         failed: Callable[[OSError], None],
     ) -> None:
         """Create a limiter; *failed* is called for connections that could not be established."""

@@ -16,7 +16,7 @@ from aiohttp import web
 from core.edge.changes import FILES_SECONDS, Changes
 from core.edge.clock import Clock
 from core.edge.connections import Connection, ConnectionLimiter, TooMuchError
-from core.edge.limits import LIMITS, Limits
+from core.edge.limits import LIMITS, PortLimits
 from core.edge.logs import RateLimitedLog, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
 from core.edge.serving import Serving
@@ -133,7 +133,7 @@ class Server:
         app: web.Application,
         listen: str,
         tls: ssl.SSLContext | None = None,
-        limits: Limits = LIMITS,
+        limits: PortLimits = LIMITS,
         *,
         setting: str = "listen",
         failed: Callable[[OSError], None] = lambda _: None,

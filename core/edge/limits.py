@@ -5,7 +5,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PortLimits:
     """Limits of a port.
 
     API server and kube-scheduler wait at most 2 s and 5 s for an answer, by manifests/ and by
@@ -43,4 +43,4 @@ class Limits:
     """Interval at which connections that have exceeded their time are closed."""
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = PortLimits()

@@ -255,7 +255,7 @@ def _new(state: LeaderState, cluster: Cluster, nodes: Mapping[str, str]) -> froz
 
 
 def _marked(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> dict[str, RecordedMark]:
-    """Return the marks that exist, and those that were set within the window."""
+    """Return the existing marks, and removed marks that were set within `budgets.window`."""
     budgets = snapshot.config.budgets
     marked = {
         name: mark

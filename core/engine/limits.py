@@ -445,7 +445,7 @@ LASTING: Final = _Rules(
     ),
     ((MIN_NODES, _min_nodes),),
 )
-"""Limits that always apply, also to marked nodes."""
+"""Limits that always apply, to marked and unschedulable nodes; others have LASTING_FOR_NEW."""
 LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
 """Lasting limits for unmarked nodes, which are checked against schedulable nodes only.
 

@@ -49,8 +49,9 @@ HARD_DAEMONSET: Final = Reason(
 )
 HARD_DAEMONSET_WAITS: Final = Reason(
     "hard-daemonset-waits",
-    "A DaemonSet selects the node but has no pod there, and does not tolerate the NoSchedule "
-    "taint. The DaemonSet controller would create no pod, so no Pending pod would show the fault.",
+    "A DaemonSet selects the node and should start a pod there, but does not tolerate the "
+    "NoSchedule taint. With the taint, the DaemonSet controller would not create the pod at all, "
+    "and no Pending pod would show that it is missing.",
     "add a toleration for {key} to the DaemonSet in the message; or accept that the mark remains "
     "PreferNoSchedule",
     "all DaemonSets that select the node have a pod there, or tolerate the taint",
@@ -82,9 +83,9 @@ HARD_WAITING: Final = Reason(
 )
 HARD_PREEMPTION: Final = Reason(
     "hard-preemption",
-    "A pod of this size would find no room on unmarked nodes, and its priority is above the "
-    "lowest. The scheduler would preempt other pods for it, because it ignores nodes with a "
-    "NoSchedule taint, even empty ones.",
+    "If another pod like the one in the message were created, it would find no room on unmarked "
+    "nodes. Because its priority is above the lowest in the cluster, the scheduler would preempt "
+    "other pods for it: it uses no node with a NoSchedule taint, not even an empty one.",
     "accept that the mark remains PreferNoSchedule; or keep more nodes (`thresholds`, "
     "`maxMarked`), so that unmarked nodes have room for a pod like {name} in {namespace}",
     "an unmarked node that admits such a pod has had room for it for five minutes",

@@ -37,7 +37,7 @@ class Hints:
 
 
 class UnneededNodes:
-    """The unneeded nodes, found while one plan is made."""
+    """Candidates whose pods fit on other nodes (unneeded nodes), collected during one plan."""
 
     def __init__(
         self, before: Hints, since: Mapping[str, int], snapshot: ClusterSnapshot, now: Now

@@ -50,11 +50,11 @@ NO_ROOM: Final = Reason(
 )
 PLACE_TAKEN: Final = Reason(
     "place-taken",
-    "Ebb had found a place for a pod of the node, but pods of nodes that are removed first need "
-    "it.",
-    "wait: after these nodes are marked, Ebb searches for another place, and `unneededTime` "
-    "starts again",
-    "the node's pods keep their places until `unneededTime` has passed",
+    "Earlier, Ebb found room on another node for a pod of this node. Now nodes that are removed "
+    "before this one need that room for their pods.",
+    "wait: after those nodes are marked, Ebb searches for room again, and `unneededTime` starts "
+    "again",
+    "the room that Ebb finds for the node's pods remains free until `unneededTime` has passed",
 )
 HEADROOM: Final = Reason(
     "headroom",
@@ -73,9 +73,9 @@ TIME_BOX: Final = Reason(
 )
 LIMIT: Final = Reason(
     "limit",
-    "The plan already removes as many nodes as the limit allows.",
-    "wait until these nodes are removed; or raise the limit (`ebb plan --max-removals`)",
-    "fewer nodes than the limit are removed before this node",
+    "The plan already removes as many nodes as `ebb plan --max-removals` allows.",
+    "use a higher `--max-removals`, or omit it",
+    "the plan removes fewer nodes than `--max-removals` before it evaluates this node",
 )
 
 

@@ -59,7 +59,8 @@ BEYOND: Final = f"its reach (the nodes it can use) is beyond the {REACHES_MAX} t
 
 UNREACHED: Final = Reason(
     "unreached",
-    "Only pods that Ebb cannot evaluate can use the node, so no threshold would protect them.",
+    "All pods that can use the node are pods that Ebb cannot evaluate. Thresholds count only the "
+    "requests of other pods, so they would not keep enough room for these.",
     "find out why Ebb cannot evaluate these pods: ebb explain pod {namespace}/{name}",
     "at least one pod that Ebb can evaluate can use the node, or no pod at all can use it",
 )
@@ -82,7 +83,7 @@ class ClusterSnapshot:
         recent_templates: RecentTemplates = NO_TEMPLATES,
         write_blocked: Collection[str] = (),
     ) -> None:
-        """Store the inputs.
+        """Store the inputs; each fact is computed when it is first read.
 
         *now*: None if no deadline counts as passed. *before*: pod index of the previous snapshot,
         or None. *recent_templates*: node constraints that pods had within `stabilizationWindow`.
@@ -315,12 +316,12 @@ class ClusterSnapshot:
 
     @cached_property
     def long_lived_pods(self) -> Mapping[str, int]:
-        """Return by node the number of pods that rarely terminate by themselves, except 0."""
+        """Return by node how many pods rarely terminate by themselves, without nodes with 0."""
         return count_long_lived_pods(self.cluster.pods, self.now)
 
     @cached_property
     def pods_not_replaceable(self) -> Mapping[str, int]:
-        """Return by node the number of pods that no surge move can replace, except 0.
+        """Return by node how many pods no surge move can replace, without nodes with 0.
 
         It is empty if surge moves are disabled.
         """

@@ -111,7 +111,7 @@ class _MergedReaches:
         self._place = {number: places[id(nodes)] for number, nodes in wholes.items()}
         self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in wholes.items()}
         self.of: defaultdict[int, list[int]] = defaultdict(list)
-        """Numbers of the sets that contain each node."""
+        """Numbers of the sets that contain a node, by the id of the node."""
         for place, nodes in enumerate(sets.values()):
             for node in nodes:
                 self.of[node].append(place)

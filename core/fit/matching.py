@@ -68,7 +68,9 @@ class Finder(Generic[Target_]):
 
     def __init__(self) -> None:
         self._at: dict[object, list[tuple[tuple[PodSelector, ...], Target_]]] = {}
-        """Values by label (with the namespace, if there is one), by namespace, or by None."""
+        """Values by a label that their pods must have, by namespace and label, or by namespace.
+
+        The key None has the values that may apply to any pod."""
 
     def add(self, selectors: tuple[PodSelector, ...], target: Target_) -> None:
         """Add a value that applies to the pods that all the selectors match."""

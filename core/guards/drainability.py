@@ -60,7 +60,7 @@ class Consequence(StrEnum):
     """No consequence for plans; the finding matters for evictions."""
 
 
-class Rule(NamedTuple):
+class DrainabilityRule(NamedTuple):
     """A rule about pods, with its reason and its consequence."""
 
     reason: Reason
@@ -313,39 +313,39 @@ def _local_storage(pod: Pod, _: Now | None) -> str | None:
 UNKNOWN_OWNER: Final = frozenset({BARE, CUSTOM_CONTROLLER})
 """Reasons of pods that nothing may recreate."""
 RULES: Final = (
-    Rule(
+    DrainabilityRule(
         MIRROR,
         lambda pod, _: "is the mirror pod of a static pod" if pod.mirror else None,
         Consequence.LAST,
     ),
-    Rule(
+    DrainabilityRule(
         DAEMON, lambda pod, _: "belongs to a DaemonSet" if pod.daemon else None, Consequence.LAST
     ),
-    Rule(LONG_TERMINATING, _long_terminating, Consequence.LAST),
-    Rule(EXPENDABLE, _expendable, Consequence.LAST),
-    Rule(
+    DrainabilityRule(LONG_TERMINATING, _long_terminating, Consequence.LAST),
+    DrainabilityRule(EXPENDABLE, _expendable, Consequence.LAST),
+    DrainabilityRule(
         TERMINATING,
         lambda pod, _: "is being deleted" if pod.terminating else None,
         Consequence.LAST,
     ),
-    Rule(
+    DrainabilityRule(
         ON_COMPLETION,
         _safe_to_evict("on-completion"),
         Consequence.LAST,
     ),
-    Rule(NOT_TO_DISRUPT, do_not_disrupt, Consequence.LONG_LIVED),
-    Rule(NOT_TO_REMOVE, _removal_disabled, Consequence.LONG_LIVED),
-    Rule(PREFERS_NO_EVICTION, _prefer_no_eviction, Consequence.INFO),
-    Rule(FOREIGN_COST, _foreign_cost, Consequence.INFO),
-    Rule(GANG, _gang, Consequence.INFO),
-    Rule(RESIZE_DEFERRED, _resize_deferred, Consequence.INFO),
-    Rule(SAFE, _safe_to_evict("true"), Consequence.INFO),
-    Rule(BARE, _bare, Consequence.LONG_LIVED),
-    Rule(CUSTOM_CONTROLLER, _custom_controller, Consequence.LONG_LIVED),
-    Rule(OF_STATEFUL_SET, _stateful_set, Consequence.LONG_LIVED),
-    Rule(SYSTEM, _system, Consequence.LONG_LIVED),
-    Rule(NOT_SAFE_TO_EVICT, _safe_to_evict("false"), Consequence.LONG_LIVED),
-    Rule(LOCAL_STORAGE, _local_storage, Consequence.LONG_LIVED),
+    DrainabilityRule(NOT_TO_DISRUPT, do_not_disrupt, Consequence.LONG_LIVED),
+    DrainabilityRule(NOT_TO_REMOVE, _removal_disabled, Consequence.LONG_LIVED),
+    DrainabilityRule(PREFERS_NO_EVICTION, _prefer_no_eviction, Consequence.INFO),
+    DrainabilityRule(FOREIGN_COST, _foreign_cost, Consequence.INFO),
+    DrainabilityRule(GANG, _gang, Consequence.INFO),
+    DrainabilityRule(RESIZE_DEFERRED, _resize_deferred, Consequence.INFO),
+    DrainabilityRule(SAFE, _safe_to_evict("true"), Consequence.INFO),
+    DrainabilityRule(BARE, _bare, Consequence.LONG_LIVED),
+    DrainabilityRule(CUSTOM_CONTROLLER, _custom_controller, Consequence.LONG_LIVED),
+    DrainabilityRule(OF_STATEFUL_SET, _stateful_set, Consequence.LONG_LIVED),
+    DrainabilityRule(SYSTEM, _system, Consequence.LONG_LIVED),
+    DrainabilityRule(NOT_SAFE_TO_EVICT, _safe_to_evict("false"), Consequence.LONG_LIVED),
+    DrainabilityRule(LOCAL_STORAGE, _local_storage, Consequence.LONG_LIVED),
 )
 """The rules in the order of evaluation."""
 REASONS: Final = tuple(rule.reason for rule in RULES)

@@ -84,10 +84,10 @@ CONTROL_PLANE: Final = Reason(
 )
 BEING_DELETED: Final = Reason(
     "being-deleted",
-    "The node is being removed: the Node object is being deleted, or an autoscaler, a "
-    "cloud-provider notice or a person has tainted it. Ebb does not count its capacity, and finds "
-    "places for its pods first.",
-    "none needed; if the removal is stuck, read the log of the tool that set the taint in the "
+    "Something else removes the node: the Node object is being deleted, or a taint of another "
+    "program announces its removal, such as that of an autoscaler or of a spot interruption. Ebb "
+    "does not count its capacity, and places its pods on other nodes before all others.",
+    "none needed; if the node remains, read the log of the program that set the taint in the "
     "message",
     "the node is gone, or the taint is removed",
 )

@@ -16,9 +16,10 @@ POD_UNREADABLE: Final = Reason(
 )
 ASKS_TOO_MUCH: Final = Reason(
     "asks-too-much",
-    "A pod has more constraints, labels or volumes than Ebb evaluates for one pod, or the pods of "
-    "its namespace together have more than the namespace's evaluation budget covers. Ebb does not "
-    "move the pod and ignores its constraints on other pods.",
+    "A pod has more constraints, labels or volumes than Ebb evaluates: more than the limits for "
+    "one pod, or more than the evaluation budget of its namespace covers for all its pods. Ebb "
+    "does not move the pod, and ignores the pod's affinity and spread constraints when it places "
+    "other pods.",
     "as the message says, remove constraints, volume claims or labels from the pod template, or "
     "give more pods of the namespace equal constraints. Or delete the pod, so that it is "
     "recreated: kubectl -n {namespace} delete pod {name}",

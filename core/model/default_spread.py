@@ -32,7 +32,7 @@ class DefaultSpread(NamedTuple):
 
 
 Spread = Mapping[int, tuple[Pod, Pod]]
-"""By `id` of each decoded pod: the decoded pod, and the converted pod."""
+"""Pods as decoded and as converted, by the `id` of the decoded pod."""
 
 
 def with_default_spread(

@@ -81,7 +81,8 @@ class _NamespaceLookup:
     def __init__(self, pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> None:
         self._pods, self._namespaces = pods, namespaces
         self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
-        """Constraints by their id: as decoded, which keeps the id in use, and looked up."""
+        """Constraints as decoded and as looked up, by the `id` of the decoded ones, which must not
+        be freed."""
         self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
 
     def pod(self, pod: Pod) -> Pod:

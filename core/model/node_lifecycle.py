@@ -44,7 +44,7 @@ LEAVING_TAINTS: Final = DELETING_TAINTS | {
 """Taints of leaving nodes: an autoscaler deletes them, their machine stops or has stopped, or
 another tool drains them."""
 LeavingNodes = Mapping[int, tuple[Node, Node]]
-"""By `id` of each decoded node: the decoded node, and the converted node."""
+"""Nodes as decoded and as converted, by the `id` of the decoded node."""
 _TRANSIENT_TAINTS: Final = LEAVING_TAINTS | {
     "node.kubernetes.io/unreachable",
     "node.kubernetes.io/memory-pressure",

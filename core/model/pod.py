@@ -48,7 +48,7 @@ class Pod:
     requests: Resources = Resources(pods=1)
     """Requests as kube-scheduler counts them (core.model.requests); `pods` is 1."""
     placing: NodeConstraints = NO_NODE_CONSTRAINTS
-    """Constraints on the node; their extended resources are those of `requests`."""
+    """Constraints on the node, including the extended resources that `requests` needs."""
     scheduler: str = DEFAULT_SCHEDULER
     """Scheduler of the pod.
 

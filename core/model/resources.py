@@ -43,7 +43,7 @@ class Resources:
         )
 
     def offers(self, name: str) -> bool:
-        """Return whether there is any of the extended resource."""
+        """Return whether there is at least one unit of the extended resource."""
         return any(known == name and units > 0 for known, units in self.extended)
 
     @property

@@ -18,7 +18,7 @@ optimize-utilization."""
 SCHEDULER_FIELD: Final = "spec.schedulerName"
 """Entry of Pod.unsupported for pods of a scheduler whose filters Ebb does not know."""
 Judged = Mapping[int, tuple[Pod, Pod]]
-"""By `id` of each decoded pod: the decoded pod, and the converted pod."""
+"""Pods as decoded and as converted, by the `id` of the decoded pod."""
 
 
 def judged_by(

@@ -92,7 +92,7 @@ class ClusterThreshold(Policy):
         return requests.plus(whole.peak_excess_for(marked=marked)).within(thresholds, capacity)
 
     def is_candidate(self, node: int, *, was: bool) -> bool:  # noqa: ARG002 it makes no difference
-        """Check the node like an unmarked one, whether or not it was a candidate."""
+        """Report whether the node is nominated; it does not matter whether it was a candidate."""
         return self.nominates(node, marked=False)
 
     def explain(self, node: int, *, marked: bool) -> Sequence[Blocker]:

@@ -36,7 +36,9 @@ FAILED: Final = frozenset(
 def ended(
     records: MoveRecords, move: MoveRecord, end: EndMove, window_seconds: int, now: Now
 ) -> MoveRecords:
-    """Return the records after a move has ended, without forgotten pauses.
+    """Return the records without the move that has ended, and with the pause that follows.
+
+    Pauses that ended FORGET_SECONDS ago are removed.
 
     *window_seconds*: stabilization window of the Deployment's HorizontalPodAutoscaler; 0 if it has
     none.

@@ -216,7 +216,7 @@ class _Choice:
         self._waits: list[Blocker] = []
 
     def plan(self) -> MovePlan:
-        """Try the pods of all marked nodes in order."""
+        """Return the moves that begin now, and why other pods of marked nodes are not moved."""
         blockers = {
             pod.key: self._context.blockers(pod)
             for pods in self._context.on.values()

@@ -97,7 +97,7 @@ class Operation(StrEnum):
     DROP_TEMPLATE = "drop template"
 
 
-class Change(NamedTuple):
+class BufferChange(NamedTuple):
     """One write to the API server."""
 
     operation: Operation
@@ -183,15 +183,15 @@ def _shared(asked: Sequence[_Asked], left: int) -> list[int]:
     return found
 
 
-def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
+def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[BufferChange]:
     """Yield the writes that turn the *found* objects into the *asked* ones, reductions first."""
     # If additions came first, the autoscaler could add nodes for both the old and the new pods.
     for name in sorted(found.buffers.keys() - asked.keys()):
-        yield Change(Operation.DROP_BUFFER, name, version=found.buffers[name].version)
+        yield BufferChange(Operation.DROP_BUFFER, name, version=found.buffers[name].version)
     for name in sorted(found.templates.keys() - asked.keys()):
-        yield Change(Operation.DROP_TEMPLATE, name)
+        yield BufferChange(Operation.DROP_TEMPLATE, name)
     resized = [
-        Change(Operation.RESIZE, name, one.replicas, version=existing.version)
+        BufferChange(Operation.RESIZE, name, one.replicas, version=existing.version)
         for name, one in asked.items()
         if (existing := found.buffers.get(name)) is not None
         and _is_material(existing.replicas, one.replicas)
@@ -201,9 +201,9 @@ def changes(asked: Mapping[str, Wanted], found: Found) -> Iterator[Change]:
     )
     for name, one in sorted(asked.items()):
         if name not in found.templates:
-            yield Change(Operation.ADD_TEMPLATE, name, spec=one.spec)
+            yield BufferChange(Operation.ADD_TEMPLATE, name, spec=one.spec)
         if name not in found.buffers:
-            yield Change(Operation.ADD_BUFFER, name, one.replicas)
+            yield BufferChange(Operation.ADD_BUFFER, name, one.replicas)
 
 
 def _is_material(was: int, now: int) -> bool:

@@ -21,7 +21,7 @@ from core.model.node import Node
 from core.writes.write import WriteKind
 
 
-class State(Enum):
+class MarkState(Enum):
     """State of a Node: one of UNMARKED, SOFT and HARD, and possibly others in addition."""
 
     UNMARKED = "unmarked", "The node has no mark."
@@ -37,7 +37,11 @@ class State(Enum):
     )
     PROTECTION_ENDING = (
         "protection ending",
-        "Not marked, and protected from scale-down until a fixed time.",
+        (
+            "Not marked, and protected from scale-down until a fixed time. Or someone else "
+            "removed the mark or the protection, and Ebb has not corrected the remaining "
+            "annotations yet."
+        ),
     )
     PROTECTED_UNMARKED = (
         "protected without mark",
@@ -45,11 +49,19 @@ class State(Enum):
     )
     BACKING_OFF = (
         "backing off",
-        "The node missed its deadline or its drain failed: Ebb does not mark it for some time.",
+        (
+            "The node missed its deadline or its drain failed: Ebb does not mark it for some "
+            "time. The annotation remains for another `backoff.max`, because it counts the "
+            "failures: if the node fails again, the next backoff is longer."
+        ),
     )
     INVALID = (
         "invalid mark",
-        "The mark has a value that Ebb does not write; it counts as unmarked.",
+        (
+            "The label of the mark has a value that Ebb does not write. The node counts as "
+            "unmarked. The label remains until Ebb overwrites it with a mark, or until the node "
+            "is leaving."
+        ),
     )
 
     def __init__(self, title: str, meaning: str) -> None:
@@ -81,7 +93,7 @@ class Event(Enum):
     REMOVABLE = "removable", "the cluster does not need the node"
     REMOVABLE_OBSERVED = (
         "removable in observe",
-        "the cluster does not need the node; Ebb logs the mark, and writes nothing",
+        "the cluster does not need the node, and the mode is observe",
     )
     WRONG_TAINTS = "wrong taints", "the taints of the node do not match its mark"
     MARK_REMOVED = "mark removed", "someone else removed the mark"
@@ -107,13 +119,22 @@ class Event(Enum):
     PROTECTION_EXPIRED = "protection expired", "the protection has reached its end"
     BUSY = (
         "busy",
-        "the requests on the unmarked node are above `scaleDownProtection.utilization`",
+        (
+            "the requests on the unmarked node are above `scaleDownProtection.utilization`, and "
+            "`scaleDownProtection.scope` is `marked`"
+        ),
     )
     DRIFTED = (
         "drifted",
         "Karpenter has reported the node as drifted for an hour, and may replace it",
     )
-    BACKOFF_EXPIRED = "backoff expired", "the backoff ended at least `backoff.max` ago"
+    BACKOFF_EXPIRED = (
+        "backoff expired",
+        (
+            "the backoff ended at least `backoff.max` ago, its end is too far in the future, or "
+            "the mode is observe"
+        ),
+    )
     INVALID_DETAILS = (
         "invalid details",
         "the details of the mark are missing or unreadable, or too far in the future",
@@ -121,13 +142,16 @@ class Event(Enum):
     NO_SCHEDULE_DUE = (
         "NoSchedule due",
         (
-            "nothing is against a NoSchedule mark, a window of `schedule` is open, and the node "
-            "has been marked for `noScheduleAfter`, or Ebb is draining it"
+            "no reason with a code `hard-...` applies to the node, a window of `schedule` is "
+            "open, and either the node has been marked for `noScheduleAfter` or Ebb is draining it"
         ),
     )
     NO_SCHEDULE_BLOCKED = (
         "NoSchedule blocked",
-        "there is a reason against a NoSchedule mark, or `noScheduleAfter` does not permit it",
+        (
+            "a reason with a code `hard-...` applies to the node, or `noScheduleAfter` is `never` "
+            "or longer than the age of the mark"
+        ),
     )
     OCCUPIED = "occupied", "the marked node is not empty any more"
     RESERVED = "reserved", "the marked node is empty, but reserved for expected pods"
@@ -147,97 +171,114 @@ class Event(Enum):
 class Transition(Enum):
     """A write on a Node: its title, its kind, and the state after it (None: unchanged)."""
 
-    MARK = "mark PreferNoSchedule", WriteKind.MARK, State.SOFT
+    MARK = "mark PreferNoSchedule", WriteKind.MARK, MarkState.SOFT
     RESTORE_DETAILS = "restore the details", WriteKind.MARK, None
     EXTEND_DEADLINE = "extend the deadline", WriteKind.MARK, None
-    SET_NO_SCHEDULE = "change the mark to NoSchedule", WriteKind.SET_NO_SCHEDULE, State.HARD
+    SET_NO_SCHEDULE = "change the mark to NoSchedule", WriteKind.SET_NO_SCHEDULE, MarkState.HARD
     SET_PREFER_NO_SCHEDULE = (
         "change the mark to PreferNoSchedule",
         WriteKind.SET_PREFER_NO_SCHEDULE,
-        State.SOFT,
+        MarkState.SOFT,
     )
-    RELEASE_MARK = "release the mark", WriteKind.RELEASE_MARK, State.PROTECTION_ENDING
-    BACK_OFF = "release the mark and back off", WriteKind.RELEASE_MARK, State.BACKING_OFF
-    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE_MARK, State.UNMARKED
-    REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, State.UNMARKED
-    PROTECT = "protect from scale-down", WriteKind.PROTECT, State.PROTECTED
-    PROTECT_UNTIL = "protect until a fixed time", WriteKind.PROTECT, State.PROTECTION_ENDING
-    PROTECT_UNMARKED = "protect without mark", WriteKind.PROTECT_UNMARKED, State.PROTECTED_UNMARKED
+    RELEASE_MARK = "release the mark", WriteKind.RELEASE_MARK, MarkState.PROTECTION_ENDING
+    BACK_OFF = "release the mark and back off", WriteKind.RELEASE_MARK, MarkState.BACKING_OFF
+    REMOVE_ALL = "remove the mark and all annotations", WriteKind.RELEASE_MARK, MarkState.UNMARKED
+    REMOVE_REST = "remove all annotations", WriteKind.REMOVE_PROTECTION, MarkState.UNMARKED
+    PROTECT = "protect from scale-down", WriteKind.PROTECT, MarkState.PROTECTED
+    PROTECT_UNTIL = (
+        "set an end of the protection",
+        WriteKind.PROTECT,
+        MarkState.PROTECTION_ENDING,
+    )
+    PROTECT_UNMARKED = (
+        "protect without mark",
+        WriteKind.PROTECT_UNMARKED,
+        MarkState.PROTECTED_UNMARKED,
+    )
     RELEASE_TO_AUTOSCALER = (
         "release to the autoscaler",
         WriteKind.REMOVE_PROTECTION,
-        State.RELEASED_TO_AUTOSCALER,
+        MarkState.RELEASED_TO_AUTOSCALER,
     )
-    REMOVE_PROTECTION = "remove the protection", WriteKind.REMOVE_PROTECTION, State.UNMARKED
+    REMOVE_PROTECTION = "remove the protection", WriteKind.REMOVE_PROTECTION, MarkState.UNMARKED
     ALLOW_DRIFT = (
         "remove the protection, whether the node is empty or not",
         WriteKind.ALLOW_DRIFT,
-        State.RELEASED_TO_AUTOSCALER,
+        MarkState.RELEASED_TO_AUTOSCALER,
     )
     UPDATE_RESERVE = "update the reserve annotation", WriteKind.UPDATE_RESERVE, None
-    REMOVE_BACKOFF = "remove the backoff", WriteKind.REMOVE_BACKOFF, State.UNMARKED
+    REMOVE_BACKOFF = "remove the backoff", WriteKind.REMOVE_BACKOFF, MarkState.UNMARKED
     REPAIR_TAINTS = "repair the taints", WriteKind.REPAIR_TAINTS, None
 
-    def __init__(self, title: str, kind: WriteKind, then: State | None) -> None:
+    def __init__(self, title: str, kind: WriteKind, then: MarkState | None) -> None:
         self.title, self.kind, self.then = title, kind, then
 
 
-TABLE: Final[Mapping[Event, Mapping[State, Transition]]] = {
+TABLE: Final[Mapping[Event, Mapping[MarkState, Transition]]] = {
     Event.DELETED: {},
     Event.LEAVING: {
-        State.INVALID: Transition.REMOVE_ALL,
-        State.UNMARKED: Transition.REMOVE_REST,
-        State.SOFT: Transition.REMOVE_ALL,
-        State.HARD: Transition.REMOVE_ALL,
+        MarkState.INVALID: Transition.REMOVE_ALL,
+        MarkState.UNMARKED: Transition.REMOVE_REST,
+        MarkState.SOFT: Transition.REMOVE_ALL,
+        MarkState.HARD: Transition.REMOVE_ALL,
     },
-    Event.OBSERVE: {State.SOFT: Transition.RELEASE_MARK, State.HARD: Transition.RELEASE_MARK},
-    Event.DRAIN_FAILED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
-    Event.UNREMOVABLE: {State.SOFT: Transition.RELEASE_MARK, State.HARD: Transition.RELEASE_MARK},
+    Event.OBSERVE: {
+        MarkState.SOFT: Transition.RELEASE_MARK,
+        MarkState.HARD: Transition.RELEASE_MARK,
+    },
+    Event.DRAIN_FAILED: {MarkState.SOFT: Transition.BACK_OFF, MarkState.HARD: Transition.BACK_OFF},
+    Event.UNREMOVABLE: {
+        MarkState.SOFT: Transition.RELEASE_MARK,
+        MarkState.HARD: Transition.RELEASE_MARK,
+    },
     Event.EMPTY_AT_DEADLINE: {
-        State.SOFT: Transition.EXTEND_DEADLINE,
-        State.HARD: Transition.EXTEND_DEADLINE,
+        MarkState.SOFT: Transition.EXTEND_DEADLINE,
+        MarkState.HARD: Transition.EXTEND_DEADLINE,
     },
-    Event.DEADLINE_MISSED: {State.SOFT: Transition.BACK_OFF, State.HARD: Transition.BACK_OFF},
-    Event.REMOVABLE: {State.UNMARKED: Transition.MARK},
-    Event.REMOVABLE_OBSERVED: {State.UNMARKED: Transition.MARK},
+    Event.DEADLINE_MISSED: {
+        MarkState.SOFT: Transition.BACK_OFF,
+        MarkState.HARD: Transition.BACK_OFF,
+    },
+    Event.REMOVABLE: {MarkState.UNMARKED: Transition.MARK},
+    Event.REMOVABLE_OBSERVED: {MarkState.UNMARKED: Transition.MARK},
     Event.WRONG_TAINTS: {
-        State.UNMARKED: Transition.REPAIR_TAINTS,
-        State.SOFT: Transition.REPAIR_TAINTS,
-        State.HARD: Transition.REPAIR_TAINTS,
+        MarkState.UNMARKED: Transition.REPAIR_TAINTS,
+        MarkState.SOFT: Transition.REPAIR_TAINTS,
+        MarkState.HARD: Transition.REPAIR_TAINTS,
     },
-    Event.MARK_REMOVED: {State.UNMARKED: Transition.RELEASE_MARK},
-    Event.PROTECTION_WANTED: {State.UNMARKED: Transition.PROTECT_UNMARKED},
+    Event.MARK_REMOVED: {MarkState.UNMARKED: Transition.RELEASE_MARK},
+    Event.PROTECTION_WANTED: {MarkState.UNMARKED: Transition.PROTECT_UNMARKED},
     Event.WRONG_ANNOTATION: {
-        State.PROTECTED: Transition.PROTECT,
-        State.PROTECTION_ENDING: Transition.PROTECT_UNTIL,
-        State.PROTECTED_UNMARKED: Transition.PROTECT_UNMARKED,
+        MarkState.PROTECTED: Transition.PROTECT,
+        MarkState.PROTECTION_ENDING: Transition.PROTECT_UNTIL,
+        MarkState.PROTECTED_UNMARKED: Transition.PROTECT_UNMARKED,
     },
-    Event.DETAILS_REMOVED: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
-    Event.PROTECTION_UNWANTED: {State.PROTECTED_UNMARKED: Transition.PROTECT_UNTIL},
-    Event.LONG_OCCUPIED: {State.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION},
-    Event.PROTECTION_REMOVED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
-    Event.INVALID_END: {State.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
-    Event.PROTECTION_EXPIRED: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
-    Event.BUSY: {State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
+    Event.DETAILS_REMOVED: {MarkState.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
+    Event.PROTECTION_UNWANTED: {MarkState.PROTECTED_UNMARKED: Transition.PROTECT_UNTIL},
+    Event.LONG_OCCUPIED: {MarkState.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION},
+    Event.PROTECTION_REMOVED: {MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
+    Event.INVALID_END: {MarkState.PROTECTION_ENDING: Transition.PROTECT_UNTIL},
+    Event.PROTECTION_EXPIRED: {MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
+    Event.BUSY: {MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION},
     Event.DRIFTED: {
-        State.PROTECTED: Transition.ALLOW_DRIFT,
-        State.PROTECTION_ENDING: Transition.REMOVE_PROTECTION,
-        State.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION,
+        MarkState.PROTECTED: Transition.ALLOW_DRIFT,
+        MarkState.PROTECTION_ENDING: Transition.REMOVE_PROTECTION,
+        MarkState.PROTECTED_UNMARKED: Transition.REMOVE_PROTECTION,
     },
-    Event.BACKOFF_EXPIRED: {State.BACKING_OFF: Transition.REMOVE_BACKOFF},
+    Event.BACKOFF_EXPIRED: {MarkState.BACKING_OFF: Transition.REMOVE_BACKOFF},
     Event.INVALID_DETAILS: {
-        State.SOFT: Transition.RESTORE_DETAILS,
-        State.HARD: Transition.RESTORE_DETAILS,
+        MarkState.SOFT: Transition.RESTORE_DETAILS,
+        MarkState.HARD: Transition.RESTORE_DETAILS,
     },
-    Event.NO_SCHEDULE_DUE: {State.SOFT: Transition.SET_NO_SCHEDULE},
-    Event.NO_SCHEDULE_BLOCKED: {State.HARD: Transition.SET_PREFER_NO_SCHEDULE},
-    Event.OCCUPIED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
-    Event.RESERVED: {State.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
-    Event.EMPTY: {State.PROTECTED: Transition.RELEASE_TO_AUTOSCALER},
+    Event.NO_SCHEDULE_DUE: {MarkState.SOFT: Transition.SET_NO_SCHEDULE},
+    Event.NO_SCHEDULE_BLOCKED: {MarkState.HARD: Transition.SET_PREFER_NO_SCHEDULE},
+    Event.OCCUPIED: {MarkState.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
+    Event.RESERVED: {MarkState.RELEASED_TO_AUTOSCALER: Transition.PROTECT},
+    Event.EMPTY: {MarkState.PROTECTED: Transition.RELEASE_TO_AUTOSCALER},
     Event.RESERVE_CHANGED: {
-        State.UNMARKED: Transition.UPDATE_RESERVE,
-        State.SOFT: Transition.UPDATE_RESERVE,
-        State.HARD: Transition.UPDATE_RESERVE,
+        MarkState.UNMARKED: Transition.UPDATE_RESERVE,
+        MarkState.SOFT: Transition.UPDATE_RESERVE,
+        MarkState.HARD: Transition.UPDATE_RESERVE,
     },
 }
 """Transition for each event and state; in a state without an entry, the event has no effect."""
@@ -255,21 +296,21 @@ LAST: Final = {
 reconciliation."""
 
 
-def states(node: Node) -> Iterator[State]:
+def states(node: Node) -> Iterator[MarkState]:
     """Yield the states of a Node."""
     mark, annotations, guard = mark_of(node.labels), node.annotations, guard_of(node)
     if mark is None:
         if MARK_LABEL in node.labels:
-            yield State.INVALID
-        yield State.UNMARKED
+            yield MarkState.INVALID
+        yield MarkState.UNMARKED
         if GUARD_OURS_ANNOTATION in annotations:
             held = guard is not None and guard.until == GUARD_WHILE_HELD
-            yield State.PROTECTED_UNMARKED if held else State.PROTECTION_ENDING
+            yield MarkState.PROTECTED_UNMARKED if held else MarkState.PROTECTION_ENDING
     else:
-        yield State.HARD if mark is Mark.HARD else State.SOFT
+        yield MarkState.HARD if mark is Mark.HARD else MarkState.SOFT
         if guard is not None:
-            yield State.PROTECTED
+            yield MarkState.PROTECTED
         elif is_released_to_autoscaler(node):
-            yield State.RELEASED_TO_AUTOSCALER
+            yield MarkState.RELEASED_TO_AUTOSCALER
     if backoff_of(annotations):
-        yield State.BACKING_OFF
+        yield MarkState.BACKING_OFF

@@ -279,7 +279,9 @@ def _history(reading: _Reading) -> ClusterHistory:
         *(_pod_lifetime(one, None) for one in reading.pods.values()),
     ]
     gap = max((after - before for before, after in pairwise(moments)), default=0) // 1000
-    note = f"{len(moments):,} dumps, up to {gap:,} s apart: objects between two dumps are missing"
+    note = (
+        f"{len(moments):,} dumps, up to {gap:,} s apart: objects that no dump contains are missing"
+    )
     return ClusterHistory(
         source=reading.source,
         begins_ms=moments[0],

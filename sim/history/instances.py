@@ -62,10 +62,10 @@ class Instance(NamedTuple):
     app: str
     requests: Resources
     created_ms: int | None
-    """None: before the start of the trace."""
+    """Time at which the pod was created; None if before the start of the trace."""
     scheduled_ms: int | None
     deleted_ms: int | None
-    """None: after the end of the trace."""
+    """Time at which the pod was deleted; None if after the end of the trace."""
 
 
 class _Requirement(msgspec.Struct):

@@ -222,7 +222,11 @@ def _settled(moments: Sequence[int], first_ms: int, last_ms: int) -> int:
 
 
 def _taints(found: NodeFacts, at_ms: int, half_ms: int) -> tuple[Taint, ...]:
-    """Return the taints that existed at a time; *half_ms* is half a step."""
+    """Return the taints of a node at a time.
+
+    *half_ms*: half the time between two samples; a taint also counts this long before its first
+    sample and after its last one.
+    """
     there = (
         taint
         for taint, intervals in found.taints.items()

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cli.__main__ import main
 from cli.doctor.checks import CHECKS, diagnose
-from cli.doctor.finding import Diagnosis, State
+from cli.doctor.finding import CheckState, Diagnosis
 from cli.forms.text import doctor as text
 from core.edge.kube.names import NAMESPACE
 from core.marks.wellknown import TAINT_KEY
@@ -252,7 +252,7 @@ def diagnosed(*changes: Break) -> Diagnosis:
     return diagnose(cluster.facts())
 
 
-def codes(diagnosis: Diagnosis, state: State) -> list[str]:
+def codes(diagnosis: Diagnosis, state: CheckState) -> list[str]:
     return [one.check.code for one in diagnosis.findings if one.result.state is state]
 
 
@@ -263,7 +263,7 @@ def lines(diagnosis: Diagnosis) -> list[str]:
 class TestChecks:
     def test_healthy_cluster_has_no_finding(self) -> None:
         found = diagnosed()
-        assert [one for one in found.findings if one.result.state is not State.OK] == []
+        assert [one for one in found.findings if one.result.state is not CheckState.OK] == []
         assert len(found.findings) == len(CHECKS)
 
     @pytest.mark.parametrize(("code", "change", "evidence"), BROKEN)
@@ -271,8 +271,8 @@ class TestChecks:
         self, code: str, change: Break, evidence: str
     ) -> None:
         found = diagnosed(change)
-        assert codes(found, State.PROBLEM) == [code]
-        assert codes(found, State.UNKNOWN) == []
+        assert codes(found, CheckState.PROBLEM) == [code]
+        assert codes(found, CheckState.UNKNOWN) == []
         assert evidence in lines(found)
 
     def test_every_check_has_broken_cluster(self) -> None:
@@ -307,16 +307,16 @@ class TestChecks:
         ids=range(13),
     )  # fmt: skip
     def test_allowed_setup_is_no_problem(self, change: Break) -> None:
-        assert codes(diagnosed(change), State.PROBLEM) == []
+        assert codes(diagnosed(change), CheckState.PROBLEM) == []
 
     def test_status_in_other_namespace_also_needs_its_permission(self) -> None:
         found = diagnosed(with_settings(clusterAutoscaler={"statusNamespace": "scaling"}))
-        assert codes(found, State.PROBLEM) == ["autoscaler-status", "program-rights"]
+        assert codes(found, CheckState.PROBLEM) == ["autoscaler-status", "program-rights"]
         assert f"{AUTOSCALER}, metadata.namespace: kube-system" in lines(found)
 
     def test_scheduler_without_configuration_is_problem_of_scores_and_extender(self) -> None:
         found = diagnosed(bare_scheduler)
-        assert codes(found, State.PROBLEM) == ["scheduler-scoring", "extender"]
+        assert codes(found, CheckState.PROBLEM) == ["scheduler-scoring", "extender"]
         assert f"{SCHEDULER}, --config: not set" in lines(found)
 
     @pytest.mark.parametrize("component", COMPONENTS)
@@ -329,7 +329,7 @@ class TestChecks:
                 if key.startswith(("ClusterRole", "Role")):
                     cluster.objects.pop(key)
 
-        assert codes(diagnosed(change), State.PROBLEM) == ["program-rights"]
+        assert codes(diagnosed(change), CheckState.PROBLEM) == ["program-rights"]
 
 
 def without(*kinds: str) -> Break:
@@ -365,9 +365,12 @@ class TestUnknown:
         self, change: Break, expected: set[str]
     ) -> None:
         found = diagnosed(change)
-        assert (codes(found, State.PROBLEM), set(codes(found, State.UNKNOWN))) == ([], expected)
+        assert (codes(found, CheckState.PROBLEM), set(codes(found, CheckState.UNKNOWN))) == (
+            [],
+            expected,
+        )
         for one in found.findings:
-            assert bool(one.result.visible_by) is (one.result.state is State.UNKNOWN)
+            assert bool(one.result.visible_by) is (one.result.state is CheckState.UNKNOWN)
 
     def test_flags_of_pod_are_used_when_dump_lacks_deployments(self) -> None:
         def change(cluster: SetupCluster) -> None:
@@ -375,18 +378,18 @@ class TestUnknown:
             program = pod("ca-7d9", "kube-system", *FLAGS, image="k8s/cluster-autoscaler:v1.36.1")
             cluster.put(program)
 
-        assert codes(diagnosed(change), State.UNKNOWN) == []
+        assert codes(diagnosed(change), CheckState.UNKNOWN) == []
         found = diagnosed(
             change,
             lambda one: one.objects["Pod kube-system/ca-7d9"]["spec"].update(
                 containers=[container("k8s/cluster-autoscaler", *TWO_MINUTES)]
             ),
         )
-        assert codes(found, State.PROBLEM) == ["autoscaler-evicts"]
+        assert codes(found, CheckState.PROBLEM) == ["autoscaler-evicts"]
 
     def test_object_with_invalid_field_is_unknown_and_named(self) -> None:
         found = diagnosed(put({**deployment("x", "y", "z"), "spec": {"template": 7}}))
-        assert set(codes(found, State.UNKNOWN)) == {"autoscaler-evicts", "autoscaler-delays"}
+        assert set(codes(found, CheckState.UNKNOWN)) == {"autoscaler-evicts", "autoscaler-delays"}
         (why, *_) = [
             one.result.seen for one in found.findings if one.check.code == "autoscaler-evicts"
         ]

@@ -25,7 +25,7 @@ from core.model.errors import UnavailableError
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.writes.capacity_buffers import PUBLISHED_MAX, Change, Found
+from core.writes.capacity_buffers import PUBLISHED_MAX, BufferChange, Found
 from tests.support.builders import GREEN, UNLIMITED, node, pod
 from tests.support.fake_api import FakeApi
 from tests.support.following import opened
@@ -334,13 +334,13 @@ async def test_expected_pods_are_computed_outside_event_loop() -> None:
 
 
 async def test_turn_ends_when_server_does_not_answer() -> None:
-    tried: list[Change] = []
+    tried: list[BufferChange] = []
 
     class Silent:
         async def found(self) -> Found:
             return Found()
 
-        async def carry_out(self, change: Change) -> None:
+        async def carry_out(self, change: BufferChange) -> None:
             tried.append(change)
             raise UnavailableError("API server: no answer in time")
 
@@ -355,13 +355,13 @@ async def test_turn_ends_when_server_does_not_answer() -> None:
 async def test_turn_follows_pass_at_once() -> None:
     """Buffers for the morning peak are published before its pods are Pending."""
     engine = Engine()
-    changes = asyncio.Queue[Change]()
+    changes = asyncio.Queue[BufferChange]()
 
     class RecordingStore:
         async def found(self) -> Found:
             return Found()
 
-        async def carry_out(self, change: Change) -> None:
+        async def carry_out(self, change: BufferChange) -> None:
             await changes.put(change)
 
     keeping = asyncio.create_task(Publisher(RecordingStore(), engine).keep(lambda: None))

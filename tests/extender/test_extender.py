@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from core.config.programs import ExtenderConfig
 from core.edge import http
 from core.edge.decode.kinds import NODES, PODS
-from core.edge.limits import Limits
+from core.edge.limits import PortLimits
 from core.edge.logs import LOG_INTERVAL_SECONDS
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
@@ -457,4 +457,4 @@ async def answered(session: aiohttp.ClientSession, url: str, body: bytes) -> Non
 
 
 def test_keepalive_exceeds_idle_timeout_of_scheduler() -> None:
-    assert Limits().keepalive_seconds > 90
+    assert PortLimits().keepalive_seconds > 90

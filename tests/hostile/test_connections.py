@@ -14,7 +14,7 @@ from controller.metrics import Metrics as ControllerMetrics
 from core.edge import http, serving, tls
 from core.edge.clock import SystemClock
 from core.edge.kube.names import NAMESPACE
-from core.edge.limits import Limits
+from core.edge.limits import PortLimits
 from tests.support.clock import FakeClock
 from webhook.metrics import Metrics as WebhookMetrics
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 20.0
 """Timeout of a failing test."""
 NEVER = 1e6
 BODY_BYTES_MAX = 2_000_000
-LONG = Limits(
+LONG = PortLimits(
     connections=8,
     held_bytes=4_000_000,
     grace_seconds=0.0,
@@ -58,7 +58,7 @@ class Port:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def listen(self, limits: Limits) -> None:
+    async def listen(self, limits: PortLimits) -> None:
         metrics = WebhookMetrics() if self.secure else ControllerMetrics(NAMESPACE)
         app = http.base_app(http.Health(), FakeClock(), metrics)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from core.writes.life_cycle import LAST, TABLE, Event, State, Transition
+from core.writes.life_cycle import LAST, TABLE, Event, MarkState, Transition
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "life-cycle.md"
 HEAD: Final = """# The life cycle of a mark
@@ -22,10 +22,17 @@ states, Ebb makes the write of the first one only. In states that are not listed
 effect. After the write of an event in **bold**, Ebb writes nothing else on the Node in this
 reconciliation. If a Node is *being deleted*, no other event occurs.
 
-*Release the mark* means: remove the mark and its details from the Node, and protect the node from
-scale-down for `scaleDownProtection.afterRelease`. *Release to the autoscaler* means: remove the
-protection, so that the autoscaler may remove the node. *Someone else* is any user or program
-except Ebb. The *details* are the annotation with the times and the reason of the mark.
+- *Release the mark* means: remove the mark and its details from the Node, and protect the node
+  from scale-down for `scaleDownProtection.afterRelease`. If someone else has removed the mark, Ebb
+  does the rest.
+- *Set an end of the protection* means: the protection ends `scaleDownProtection.afterRelease` from
+  now.
+- *Release to the autoscaler* means: remove the protection, so that the autoscaler may remove the
+  node.
+- *Someone else* is any user or program except Ebb.
+- The *details* are the annotation with the times and the reason of the mark.
+- The reasons with a code `hard-...` are in [reasons.md](reasons.md), which says how long each one
+  applies.
 
 Each arrow of the diagram shows how an event changes one state, with the write in parentheses. The
 other states of the Node remain, with one exception: when the mark is removed, the states
@@ -42,29 +49,32 @@ def page() -> str:
 def _picture() -> Iterator[str]:
     """Yield a state diagram, with one arrow for all events between two states."""
     yield "stateDiagram-v2"
-    for state in State:
+    for state in MarkState:
         yield f'    state "{state.title}" as {state.name}'
-    arrows: dict[tuple[State, State, Transition], list[str]] = {}
+    arrows: dict[tuple[MarkState, MarkState, Transition], list[str]] = {}
     for event, acts in TABLE.items():
-        for state, act in acts.items():
-            arrows.setdefault((state, act.then or state, act), []).append(event.title)
+        if event is not Event.REMOVABLE_OBSERVED:
+            for state, act in acts.items():
+                arrows.setdefault((state, act.then or state, act), []).append(event.title)
     for (before, after, act), titles in arrows.items():
         yield f"    {before.name} --> {after.name} : {', '.join(titles)} ({act.title})"
 
 
 def _states() -> Iterator[str]:
     yield from ("| state | meaning |", "|---|---|")
-    yield from (f"| {state.title} | {state.meaning} |" for state in State)
+    yield from (f"| {state.title} | {state.meaning} |" for state in MarkState)
 
 
 def _events() -> Iterator[str]:
     yield from ("| event | condition | write |", "|---|---|---|")
     for event in Event:
         title = f"**{event.title}**" if event in LAST else event.title
-        yield f"| {title} | {event.meaning} | {_written(event) or 'nothing'} |"
+        yield f"| {title} | {event.meaning} | {_written(event) or 'none'} |"
 
 
 def _written(event: Event) -> str:
+    if event is Event.REMOVABLE_OBSERVED:  # the controller logs the write, and does not send it
+        return "none; Ebb logs the mark that it would set"
     where: dict[Transition, list[str]] = {}
     for state, act in TABLE[event].items():
         where.setdefault(act, []).append(state.title)

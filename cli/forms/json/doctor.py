@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.doctor.finding import Diagnosis, Finding, State
+from cli.doctor.finding import CheckState, Diagnosis, Finding
 from cli.forms.json import leader
 from cli.terminal import printable
 from core.config.settings import API_VERSION
@@ -14,14 +14,14 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "Diagnosis",
         **leader.origin(diagnosis.cluster_input, diagnosis.now_seconds),
-        "counts": {state.value: diagnosis.count(state) for state in State},
+        "counts": {state.value: diagnosis.count(state) for state in CheckState},
         "findings": [_finding(one) for one in diagnosis.findings],
     }
 
 
 def _finding(one: Finding) -> dict[str, Any]:
     check, result = one.check, one.result
-    problem = result.state is State.PROBLEM
+    problem = result.state is CheckState.PROBLEM
     return {
         "code": check.code,
         "state": result.state.value,

@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.doctor.finding import Diagnosis, Evidence, Finding, State
+from cli.doctor.finding import CheckState, Diagnosis, Evidence, Finding
 from cli.terminal import Table, say
 from core.model.humanize import plural
 
@@ -22,7 +22,7 @@ def write(diagnosis: Diagnosis, out: Console) -> None:
     )
     say(out, "", Table("state", "check", "seen", rows=rows, left=(0, 1, 2)))
     for one in diagnosis.findings:
-        if one.result.state is State.PROBLEM:
+        if one.result.state is CheckState.PROBLEM:
             say(out, "", f"problem: {one.check.code}")
             say(out, Table("", "", rows=_problem(one), left=(0, 1)))
     if hidden := _visible_by(diagnosis):
@@ -33,14 +33,14 @@ def _visible_by(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return the codes of unknown states, grouped by what makes them known."""
     found: dict[str, list[str]] = {}
     for one in diagnosis.findings:
-        if one.result.state is State.UNKNOWN:
+        if one.result.state is CheckState.UNKNOWN:
             found.setdefault(one.result.visible_by, []).append(one.check.code)
     return [(", ".join(codes), by) for by, codes in found.items()]
 
 
 def _summary(diagnosis: Diagnosis) -> str:
-    problems = plural(diagnosis.count(State.PROBLEM), "problem")
-    unknown, fine = diagnosis.count(State.UNKNOWN), diagnosis.count(State.OK)
+    problems = plural(diagnosis.count(CheckState.PROBLEM), "problem")
+    unknown, fine = diagnosis.count(CheckState.UNKNOWN), diagnosis.count(CheckState.OK)
     return f"{plural(len(diagnosis.findings), 'check')}: {problems}, {unknown} unknown, {fine} ok"
 
 
@@ -56,5 +56,5 @@ def _problem(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def line(one: Evidence) -> str:
-    """Return one value of the evidence."""
+    """Return a piece of evidence as a line: the object, the field and its value."""
     return f"{one.object}, {one.field}: {one.value}" if one.field else f"{one.object} {one.value}"

@@ -7,7 +7,7 @@ from typing import Final
 from rich.console import Console
 
 from cli.explain.headline import Cost, Headline
-from cli.explain.marking import Wait
+from cli.explain.marking import MarkingWait
 from cli.input.cluster_input import Running
 from cli.nodes import NodeRow
 from cli.terminal import Table, say
@@ -81,7 +81,7 @@ def _marks(one: Headline, now_seconds: int) -> Iterator[str]:
         yield "Only the leader knows delays and peaks: unneededTime counts as passed here."
 
 
-def _wait(wait: Wait, now_seconds: int) -> str:
+def _wait(wait: MarkingWait, now_seconds: int) -> str:
     nodes = plural(wait.nodes, "node")
     left = "" if wait.until is None else f", {age(wait.until - now_seconds)}"
     return f"{wait.code} ({nodes}{left})"

@@ -135,7 +135,7 @@ def summary(plan: Plan, devices: Iterable[DeviceChange]) -> Table:
 
 
 def _cores(cpu_millis: int) -> str:
-    """Return cores with one decimal place, so that a column can be compared."""
+    """Format millicores as cores; one decimal place makes values in a column comparable."""
     return f"{cpu_millis / 1000:,.1f}"
 
 

@@ -22,7 +22,9 @@ from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodeP
 LIST_BYTES_MAX: Final = 64 * 1024
 """Maximum size of a list of conditions or budgets, in JSON; longer ones are not decoded."""
 STATUS_BYTES_MAX: Final = 128 * 1024
-"""Maximum size of a status without the lines that Ebb does not need; some 600 node groups."""
+"""Maximum size of a status, after the removal of lines that Ebb does not need.
+
+Some 600 node groups fit in it."""
 GROUPS_MAX: Final = 300
 """Maximum number of node groups of a status."""
 GROUP_CHARS_MAX: Final = 512

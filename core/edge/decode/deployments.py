@@ -217,7 +217,7 @@ def _revision(annotations: DeploymentAnnotations | None) -> str:
 
 
 def _manager(raw: msgspec.Raw) -> str:
-    """Return who has set the replicas last; if several own the field, one that is not Ebb."""
+    """Return the last field manager of `replicas`; of several, one that is not Ebb."""
     try:
         entries = MANAGED.read(raw, "metadata.managedFields") or ()
     except InvalidInputError:

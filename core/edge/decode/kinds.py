@@ -374,4 +374,4 @@ SURGE_KINDS: Final[tuple[AnyKind, ...]] = (
 """The kinds that only surge moves need; without them no move begins."""
 KINDS: Final[tuple[AnyKind, ...]] = (*CLUSTER_KINDS, *SURGE_KINDS)
 BY_NAME: Final[Mapping[str, AnyKind]] = {kind.name: kind for kind in KINDS}
-"""The kinds that are read from dumps."""
+"""All kinds by the `kind` of their objects in a dump."""

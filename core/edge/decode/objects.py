@@ -65,13 +65,13 @@ PRESENT_LIST: Final = Bounded[list[Present]](list[Present], items_max=1024)
 """A list of which only the length matters."""
 
 
-class Owner(Struct):
+class OwnerReference(Struct):
     kind: str = ""
     name: str = ""
     controller: bool | None = None
 
 
-OWNERS: Final = Bounded[list[Owner]](list[Owner], items_max=1024)
+OWNERS: Final = Bounded[list[OwnerReference]](list[OwnerReference], items_max=1024)
 
 
 class Name(Struct):
@@ -365,7 +365,7 @@ _READY_AS_SENT: Final = re.compile(
 
 
 def ready_as_sent(conditions: bytes) -> bool | None:
-    """Return whether Ready is True, without decoding; None if it is not written as usual."""
+    """Return whether the pod is Ready, without decoding; None if the JSON has an unusual form."""
     found = _READY_AS_SENT.search(conditions)
     return None if found is None else found[1] == b"True"
 

@@ -32,7 +32,7 @@ CPU_NAMES: Final = frozenset({"cpu", "requests.cpu", "limits.cpu"})
 QUOTA_AMOUNTS: Final = Bounded[Amounts](Amounts, bytes_max=QUOTA_BYTES_MAX)
 
 
-class Target(Struct):
+class ScaleTarget(Struct):
     api_version: ApiName | None = None
     kind: ApiName = ""
     name: ApiName = ""
@@ -47,7 +47,7 @@ class Behavior(Struct):
 
 
 class AutoscalerSpec(Struct):
-    scale_target_ref: Target | None = None
+    scale_target_ref: ScaleTarget | None = None
     min_replicas: int | None = None
     max_replicas: int | None = None
     behavior: Behavior | None = None
@@ -79,7 +79,7 @@ def horizontal_autoscaler(obj: AutoscalerObject) -> HorizontalAutoscaler | None:
     Raises: InvalidInputError with the field.
     """
     spec = obj.spec or AutoscalerSpec()
-    target = spec.scale_target_ref or Target()
+    target = spec.scale_target_ref or ScaleTarget()
     if target.kind != DEPLOYMENT or not (target.api_version or APPS).startswith(APPS):
         return None
     rules = (spec.behavior.scale_down if spec.behavior else None) or ScaleDownRules()

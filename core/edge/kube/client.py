@@ -23,7 +23,7 @@ from core.edge.clock import Clock, SystemClock
 from core.edge.decode.fields import FAULTS, Bytes
 from core.edge.decode.json_depth import decoded, legible
 from core.edge.kube import kubeconfig
-from core.edge.kube.credentials import BEARER, FromPlugin, Pair, follow_token
+from core.edge.kube.credentials import BEARER, ClientCertificate, FromPlugin, follow_token
 from core.edge.kube.target import Overrides, Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError
 
@@ -181,7 +181,7 @@ class Client:
         while len(self._retired) > RETIRED_MAX:
             await self._retired.popleft().close()
 
-    def _use_certificate(self, pair: Pair) -> None:
+    def _use_certificate(self, pair: ClientCertificate) -> None:
         """Use a client certificate for all new connections. Raises: OSError, ValueError."""
         rest = self._api.rest_client
         with tempfile.NamedTemporaryFile() as file:

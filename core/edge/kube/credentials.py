@@ -21,7 +21,7 @@ RUN_AFTER_SECONDS_MIN: Final = 10.0
 CERTIFICATE_FIELDS: Final = ("client-certificate-data", "client-key-data")
 
 
-class Pair(NamedTuple):
+class ClientCertificate(NamedTuple):
     """A client certificate and its key in PEM."""
 
     certificate: bytes
@@ -56,7 +56,7 @@ class FromPlugin:
 
     def __init__(self, run: plugin.PluginRun, clock: Clock) -> None:
         self._run, self._clock = run, clock
-        self.reconnect: Callable[[Pair], None] = lambda _: None
+        self.reconnect: Callable[[ClientCertificate], None] = lambda _: None
         """Called with each new client certificate. Raises: OSError, ValueError."""
         self._run_at = clock.monotonic_seconds()
         self._rejected = False
@@ -102,7 +102,7 @@ class FromPlugin:
         """Use a new client certificate. Raises: UnavailableError if it is invalid."""
         try:
             certificate, key = (base64.b64decode(run.fields[name]) for name in CERTIFICATE_FIELDS)
-            self.reconnect(Pair(certificate, key))
+            self.reconnect(ClientCertificate(certificate, key))
         except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
             problem = "returned a client certificate that cannot be used"
             raise UnavailableError(f"plugin {run.given['command']}: {problem}") from fault

@@ -96,7 +96,7 @@ class Listed:
     objects: list[Any] = field(default_factory=list)
     """Decoded objects, with placeholders for objects that cannot be decoded."""
     refused: list[tuple[str, str]] = field(default_factory=list)
-    """Key and reason for objects without a placeholder."""
+    """Key of each object that is left out of `objects`, and why it cannot be decoded."""
     version: str = ""
     token: str | None = None
     """Continue token of the next page."""

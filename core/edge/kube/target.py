@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class Overrides(NamedTuple):
-    """What a command line uses instead of a part of the kubeconfig or of the default settings."""
+    """Options of a command line that replace a part of the kubeconfig or a default."""
 
     user: str | None = None
     """User to impersonate."""

@@ -52,8 +52,8 @@ OVER_LIMIT: Final = Reason(
 )
 TOO_FEW_UNDER_LIMIT: Final = Reason(
     "too-few-under-limit",
-    "Too few nodes of the pool are below its `limit`, so the others might have no room for the "
-    "node's pods.",
+    "Fewer nodes of the pool than `required` have CPU requests below its `limit`. After the "
+    "removal, the remaining nodes might have no room for the node's pods.",
     "wait for requests to fall; or lower the pool's `required`, but not below 1 / (1 - `limit`)",
     "at least `required` unmarked schedulable nodes of the pool are below `limit`",
 )

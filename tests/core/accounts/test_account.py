@@ -9,7 +9,7 @@ import pytest
 from core.accounts.account import GAP_SECONDS_MAX, Account
 from core.accounts.marks import AGAIN_SECONDS
 from core.accounts.pending import SHAPES_MAX, Cause, pending_pods
-from core.accounts.pools import NodeState, pool_figures
+from core.accounts.pools import PlannedNodeState, pool_figures
 from core.accounts.savings import CREDIT_SECONDS_MAX, HOUR_SECONDS
 from core.capacity.usable import Amount
 from core.config.budgets import Budget, Pool
@@ -237,6 +237,6 @@ def test_every_node_is_in_one_state_of_its_pool() -> None:
     assert found["green"].allocatable == Amount(4000, 8000 * MB)
     assert found["green"].requests == Amount(1000, 1000 * MB)
     assert found["green"].usable == Amount(4000, 8000 * MB), "all free capacity is usable here"
-    assert found[""].states[NodeState.LEAVING] == 1
-    assert found[""].states[NodeState.RELEASED] >= 1
-    assert found[""].states[NodeState.UNSCHEDULABLE] == 1
+    assert found[""].states[PlannedNodeState.LEAVING] == 1
+    assert found[""].states[PlannedNodeState.RELEASED] >= 1
+    assert found[""].states[PlannedNodeState.UNSCHEDULABLE] == 1

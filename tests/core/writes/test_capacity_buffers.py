@@ -26,8 +26,8 @@ from core.packing.node_order import SHARE_SCALE
 from core.writes.capacity_buffers import (
     PUBLISHED_MAX,
     REPLICAS_MAX,
+    BufferChange,
     BufferShape,
-    Change,
     ExistingBuffer,
     Found,
     Operation,
@@ -213,8 +213,8 @@ def test_buffer_is_not_resized_when_change_is_small(was: int, now: int, written:
 
 def test_buffer_is_deleted_before_its_template() -> None:
     assert list(changes({}, existing(3, "ebb-reserve-a"))) == [
-        Change(Operation.DROP_BUFFER, "ebb-reserve-a", version="7"),
-        Change(Operation.DROP_TEMPLATE, "ebb-reserve-a"),
+        BufferChange(Operation.DROP_BUFFER, "ebb-reserve-a", version="7"),
+        BufferChange(Operation.DROP_TEMPLATE, "ebb-reserve-a"),
     ]
 
 

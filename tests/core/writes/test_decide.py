@@ -679,8 +679,11 @@ REPELLED = "DaemonSet logs does not tolerate the taint"
          "the end of the protection is unreadable or too far in the future"),
         (MARKED_ONLY, node(None, ENDING), (replace(POD, requests=Resources(2001, 0, 0, 1)),),
          False,
-         "the requests on the unmarked node are above `scaleDownProtection.utilization`"),
-        (CONFIG, node(None, FORGOTTEN), (), False, "the backoff ended at least `backoff.max` ago"),
+         ("the requests on the unmarked node are above `scaleDownProtection.utilization`, and "
+         "`scaleDownProtection.scope` is `marked`")),
+        (CONFIG, node(None, FORGOTTEN), (), False,
+         ("the backoff ended at least `backoff.max` ago, its end is too far in the future, or the "
+         "mode is observe")),
         (CONFIG, node(None, None, OURS), (), False,
          "the taints of the node do not match its mark"),
         (HARD, with_mark("soft", OURS), (POD,), True, "marked for 1 min"),

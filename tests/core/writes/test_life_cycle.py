@@ -34,7 +34,7 @@ from core.model.node_groups import NodeClaim
 from core.model.pod import Pod
 from core.model.reason import Blocker
 from core.model.resources import Resources
-from core.writes.life_cycle import TABLE, Event, State, Transition, states
+from core.writes.life_cycle import TABLE, Event, MarkState, Transition, states
 from core.writes.nodes import (
     WATCH_SECONDS,
     LeaderObservations,
@@ -105,14 +105,16 @@ def expected() -> Mapping[tuple[str, str], str]:
     }
 
 
-@pytest.mark.parametrize(("event", "state"), [*product(Event, State)])
-def test_transition_of_every_event_and_state(event: Event, state: State) -> None:
+@pytest.mark.parametrize(("event", "state"), [*product(Event, MarkState)])
+def test_transition_of_every_event_and_state(event: Event, state: MarkState) -> None:
     act = TABLE[event].get(state)
     assert expected()[event.name, state.name] == (act.name if act else ".")
 
 
 def test_grid_names_exactly_existing_pairs() -> None:
-    assert set(expected()) == {(event.name, state.name) for event, state in product(Event, State)}
+    assert set(expected()) == {
+        (event.name, state.name) for event, state in product(Event, MarkState)
+    }
 
 
 def test_life_cycle_page_is_up_to_date() -> None:
@@ -203,18 +205,18 @@ def unmarked(**annotations: str) -> World:
     return World(node("n", annotations=annotations))
 
 
-QUIET: Mapping[State, World] = {
-    State.UNMARKED: unmarked(),
-    State.SOFT: marked(**GUARDED),
-    State.HARD: replace(
+QUIET: Mapping[MarkState, World] = {
+    MarkState.UNMARKED: unmarked(),
+    MarkState.SOFT: marked(**GUARDED),
+    MarkState.HARD: replace(
         marked("hard", **GUARDED), config=replace(CONFIG, no_schedule_after_seconds=60)
     ),
-    State.PROTECTED: marked(**GUARDED),
-    State.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
-    State.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
-    State.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), held=True),
-    State.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
-    State.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
+    MarkState.PROTECTED: marked(**GUARDED),
+    MarkState.RELEASED_TO_AUTOSCALER: replace(marked(), pods=()),
+    MarkState.PROTECTION_ENDING: unmarked(**GUARDED | {GUARD_OURS_ANNOTATION: str(NOW + 60)}),
+    MarkState.PROTECTED_UNMARKED: replace(unmarked(**PROTECTED_ANNOTATIONS), held=True),
+    MarkState.BACKING_OFF: unmarked(**{BACKOFF_ANNOTATION: f"1 {NOW + 60}"}),
+    MarkState.INVALID: World(node("n", labels={MARK_LABEL: "else"})),
 }
 """For each state a node without events."""
 OBSERVE = replace(CONFIG, mode=Mode.OBSERVE)
@@ -277,8 +279,8 @@ NOTES = {
 """The note of a write, where it differs from the meaning of the event."""
 
 
-@pytest.mark.parametrize("state", State)
-def test_nothing_is_written_when_no_event_occurs(state: State) -> None:
+@pytest.mark.parametrize("state", MarkState)
+def test_nothing_is_written_when_no_event_occurs(state: MarkState) -> None:
     assert state in states(QUIET[state].node)
     assert QUIET[state].decided() == ()
     assert QUIET[state].tainted(*QUIET[state].node.taints, TO_BE_DELETED).decided() == ()
@@ -287,7 +289,7 @@ def test_nothing_is_written_when_no_event_occurs(state: State) -> None:
 @pytest.mark.parametrize(
     ("event", "state"), [(event, state) for event in Event for state in TABLE[event]]
 )
-def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: State) -> None:
+def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: MarkState) -> None:
     act = TABLE[event][state]
     world = EXAMPLES[event](QUIET[state])
     (write,) = world.decided()
@@ -298,8 +300,8 @@ def test_entry_of_table_is_written_and_leads_to_its_state(event: Event, state: S
     assert (act.then or state) in after
 
 
-@pytest.mark.parametrize("state", [State.SOFT, State.HARD])
-def test_reserved_node_gets_protection_with_new_deadline(state: State) -> None:
+@pytest.mark.parametrize("state", [MarkState.SOFT, MarkState.HARD])
+def test_reserved_node_gets_protection_with_new_deadline(state: MarkState) -> None:
     bare = {GUARD_ANNOTATION: None, GUARD_OURS_ANNOTATION: None}
     (write,) = EXAMPLES[Event.EMPTY_AT_DEADLINE](QUIET[state].changed(**bare)).decided()
     assert GUARDED.items() <= write.annotations.items()
@@ -338,14 +340,14 @@ CHANGES: Mapping[str, Callable[[World], World]] = {
     **{event.name: change for event, change in EXAMPLES.items() if event not in TIMED},
 }
 COMPATIBLE = {
-    State.UNMARKED: {
-        State.PROTECTION_ENDING,
-        State.PROTECTED_UNMARKED,
-        State.BACKING_OFF,
-        State.INVALID,
+    MarkState.UNMARKED: {
+        MarkState.PROTECTION_ENDING,
+        MarkState.PROTECTED_UNMARKED,
+        MarkState.BACKING_OFF,
+        MarkState.INVALID,
     },
-    State.SOFT: {State.PROTECTED, State.RELEASED_TO_AUTOSCALER, State.BACKING_OFF},
-    State.HARD: {State.PROTECTED, State.RELEASED_TO_AUTOSCALER, State.BACKING_OFF},
+    MarkState.SOFT: {MarkState.PROTECTED, MarkState.RELEASED_TO_AUTOSCALER, MarkState.BACKING_OFF},
+    MarkState.HARD: {MarkState.PROTECTED, MarkState.RELEASED_TO_AUTOSCALER, MarkState.BACKING_OFF},
 }
 SETTLED_MAX = 4
 """Passes after which nothing is left to write, whatever happened before."""
