@@ -231,8 +231,8 @@ class RecentReasons:
         # run in the same second.
         for name in self.last.keys() & found.keys() - self.current:
             at, blocker = self.last[name]
-            message = f"{blocker.message}; last seen {timestamp(at)}"
-            ended = blocker._replace(message=message, until=at + PAUSE_SECONDS)
+            text = f"{blocker.message}; last seen {timestamp(at)}"
+            ended = blocker._replace(text=text, until=at + PAUSE_SECONDS)
             added[name] = (*added[name], ended)
         return added
 

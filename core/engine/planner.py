@@ -27,7 +27,9 @@ from core.engine.refusal_cache import RefusalCache
 from core.engine.snapshot import ClusterSnapshot
 from core.model.buffers import BUFFER
 from core.model.humanize import amounts, duration
+from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
+from core.packing.equivalence_groups import EquivalenceGroup
 from core.packing.packer import Attempt, Packer
 from core.policies.policy import Order, Policy, PolicyMetric
 
@@ -82,6 +84,7 @@ class _Route(NamedTuple):
 
     attempt: Attempt
     effect: RemovalEffect
+    """Changes of the sums; empty if a pod has no place."""
     exceeded: tuple[Exceeded, ...]
     lost: Known
     """Remembered placements of pods that are placed elsewhere now; empty for nodes that are not
@@ -388,13 +391,14 @@ class Planner:
         packer, unneeded = self.packer, self._unneeded
         known = unneeded.known_placements(packer, node) if unneeded is not None else ()
         attempt = packer.try_place(packer.on[node], node, excluded, known)
-        effect = self.ledger.removal_effect(
-            node, self.packer.load_added(attempt), self._devices_added(attempt)
-        )
-        over = () if attempt.unassigned else self._policy.exceeded(effect, marked=marked)
         listed = unneeded is not None and self._name(node) in unneeded.since
         lost = lost_placements(known, attempt) if listed else ()
-        return _Route(attempt, effect, over, lost)
+        if attempt.unassigned:
+            return _Route(attempt, RemovalEffect(node, (), {}), (), lost)
+        effect = self.ledger.removal_effect(
+            node, packer.load_added(attempt), self._devices_added(attempt)
+        )
+        return _Route(attempt, effect, self._policy.exceeded(effect, marked=marked), lost)
 
     def _has_time(self, name: str) -> bool:
         """Report whether the node may be tried.
@@ -456,8 +460,10 @@ class Planner:
         if not nominated:
             # A threshold that is exceeded for the capacity is exceeded for the usable capacity too
             # (thesis, invariant 1), so only the places of the pods remain to be checked.
-            attempt = self.packer.try_place(self.packer.on[node], node)
-            return [*blockers, *self._no_rooms(node, attempt)]
+            pods = self.packer.on[node]
+            if self.packer.surely_fit(pods):
+                return blockers
+            return [*blockers, *self._no_rooms(node, self.packer.try_place(pods, node))]
         removed_count, route = self._refused.get(node, (-1, None))
         if route is None or removed_count != self._removed_count:
             route = self._find_route(node)
@@ -468,31 +474,37 @@ class Planner:
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""
-        buffers: Counter[str] = Counter()
-        for pod in attempt.unassigned:
-            if self._is_waived(pod, node):
+        packer, buffers = self.packer, Counter[str]()
+        group: EquivalenceGroup | None = None
+        reason, message = NO_ROOM, ""
+        for number in attempt.unassigned:
+            pod = packer.pods[number]
+            if number in packer.placeholders:
+                if (buffer := buffer_of(pod)) is not None:
+                    buffers[buffer] += 1
+                elif not self._is_waived(number, node):
+                    yield _no_headroom(pod)
                 continue
-            if (buffer := buffer_of(self.packer.pods[pod])) is not None:
-                buffers[buffer] += 1
-            else:
-                yield self._no_room(pod, node, attempt)
+            # Equivalent pods have the same reason, unless inter-pod rules concern them.
+            own = packer.group_without_rules(number)
+            if own is None or own is not group:
+                reason, message = self._why_no_room(number, node, attempt)
+            group = own
+            yield Blocker(reason, message, pod.key)
         for buffer, many in sorted(buffers.items()):
             pods = "1 pod" if many == 1 else f"{many} pods"
             yield Blocker(BUFFERED, f"no room would be left for {pods} of {BUFFER} {buffer}")
 
-    def _no_room(self, pod: int, node: int, attempt: Attempt) -> Blocker:
-        if pod in self.packer.placeholders:
-            size = amounts(self.packer.pods[pod].requests)
-            message = "there would be no headroom for one more pod as large as the largest"
-            return Blocker(HEADROOM, f"{message} ({size})")
-        key, message = self.packer.pods[pod].key, "the only room for it is reserved for"
+    def _why_no_room(self, pod: int, node: int, attempt: Attempt) -> tuple[Reason, str]:
+        """Return the reason and the message for a pod without a place."""
         kept = self.packer.displaced_by_placeholder(pod, node)
-        if kept is not None and not self._is_waived(kept, node):
-            if (buffer := buffer_of(self.packer.pods[kept])) is not None:
-                return Blocker(BUFFERED, f"{message} {BUFFER} {buffer}", key)
-            size = amounts(self.packer.pods[kept].requests)
-            return Blocker(HEADROOM, f"{message} pods as large as the largest ({size})", key)
-        return Blocker(NO_ROOM, self.packer.explain(pod, node, attempt), key)
+        if kept is None or self._is_waived(kept, node):
+            return NO_ROOM, self.packer.explain(pod, node, attempt)
+        message, placeholder = "the only room for it is reserved for", self.packer.pods[kept]
+        if (buffer := buffer_of(placeholder)) is not None:
+            return BUFFERED, f"{message} {BUFFER} {buffer}"
+        size = amounts(placeholder.requests)
+        return HEADROOM, f"{message} pods as large as the largest ({size})"
 
     def _is_waived(self, placeholder: int, node: int) -> bool:
         """Report whether the pod is headroom, which does not block a marked node."""
@@ -517,3 +529,8 @@ class Planner:
     def placements(self, attempt: Attempt) -> tuple[Placement, ...]:
         """Return which pod an attempt placed on which node, without placeholder pods."""
         return placements(self.packer, attempt)
+
+
+def _no_headroom(pod: Pod) -> Blocker:
+    message = "there would be no headroom for one more pod as large as the largest"
+    return Blocker(HEADROOM, f"{message} ({amounts(pod.requests)})")

@@ -59,29 +59,39 @@ class PodIndex:
     def of(cluster: Cluster) -> "PodIndex":
         """Build the index of all pods."""
         virtual = {node.name: node.virtual for node in cluster.nodes}
-        pods = list(_indexed(cluster.pods, virtual))
+        requests: dict[str, list[Resources]] = {name: [] for name in virtual}
         stays: dict[str, list[Resources]] = {}
         placeable: list[Pod] = []
-        for pod in pods:
+        unevaluable: list[Pod] = []
+        terminating: list[Pod] = []
+        scale_in_pods = Counter[str]()
+        # There may be hundreds of thousands of pods, so they are read in one loop.
+        for pod in _indexed(cluster.pods, virtual):
+            node, movable = pod.node, pod.movable
+            if node is not None:
+                requests[node].append(pod.requests)
+                if goes_by_cost(pod):
+                    scale_in_pods[node] += 1
+            if not movable:
+                unevaluable.append(pod)
+            if pod.terminating:
+                terminating.append(pod)
             if pod.stays_with_node:
-                if pod.node is not None:
-                    stays.setdefault(pod.node, []).append(pod.requests)
-            elif pod.node is None and pod.estimable:
+                if node is not None:
+                    stays.setdefault(node, []).append(pod.requests)
+            elif node is None and pod.estimable:
                 placeable.append(pod.as_estimated())
-            elif pod.movable and not virtual.get(pod.node or ""):
+            elif movable and not virtual.get(node or ""):
                 placeable.append(pod)
-        parts: dict[Alike, list[list[Pod]]] = {}
-        for members in group_by_identity(placeable):
-            parts.setdefault((members[0].requests, members[0].placing), []).append(members)
         return PodIndex(
             pods=cluster.pods,
             virtual=virtual,
-            requests=cluster.used(),
+            requests={name: Resources.total(found) for name, found in requests.items()},
             resident_requests={name: Resources.total(found) for name, found in stays.items()},
-            scale_in_pods=Counter(pod.node for pod in pods if pod.node and goes_by_cost(pod)),
-            groups={key: merged(found) for key, found in parts.items()},
-            unevaluable=[pod for pod in pods if not pod.movable],
-            terminating=[pod for pod in pods if pod.terminating],
+            scale_in_pods=scale_in_pods,
+            groups=_grouped(placeable),
+            unevaluable=unevaluable,
+            terminating=terminating,
         )
 
     def count_movable(self, node: str) -> int:
@@ -137,6 +147,14 @@ class PodIndex:
             else:
                 groups.pop(key, None)
         return groups
+
+
+def _grouped(pods: Iterable[Pod]) -> dict[Alike, Sequence[Pod]]:
+    """Return the pods by group; each group is sorted by namespace and name, as *pods* are."""
+    parts: dict[Alike, list[list[Pod]]] = {}
+    for members in group_by_identity(pods):
+        parts.setdefault((members[0].requests, members[0].placing), []).append(members)
+    return {key: merged(found) for key, found in parts.items()}
 
 
 def _indexed(pods: Iterable[Pod], nodes: Container[str]) -> Iterator[Pod]:

@@ -126,7 +126,13 @@ class Pod:
     @property
     def movable(self) -> bool:
         """Return whether the pod can be placed on another node, if its own node is removed."""
-        return self.evaluable and not self.nominated
+        # Not by way of `evaluable` and `nominated`: each reconciliation asks this for all pods.
+        return not (
+            self.unsupported
+            or self.too_much
+            or self.unreadable
+            or (self.nominated_node and self.node)
+        )
 
     @property
     def estimable(self) -> bool:

@@ -1,5 +1,6 @@
 """Reasons: why a node cannot be removed, or a mark or pod cannot change further."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -28,11 +29,33 @@ class Timed(NamedTuple):
     """Unix second from which the rule does not apply any more; it may have passed."""
 
 
+class DeferredText:
+    """A text that is only written when somebody reads it; it equals a text that reads the same.
+
+    A plan has a text for each reason of each node, and most of them are never read.
+    """
+
+    __slots__ = ("_operands", "_write")
+
+    def __init__(self, write: Callable[..., str], *operands: object) -> None:
+        """Defer `write(*operands)`; no operand may change later."""
+        self._write, self._operands = write, operands
+
+    def __str__(self) -> str:
+        return self._write(*self._operands)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeferredText | str) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
 class Blocker(NamedTuple):
     """One reason why a node cannot be removed."""
 
     reason: Reason
-    message: str
+    text: str | DeferredText
     pod: str | None = None
     """namespace/name of the pod that causes the reason, or None."""
     about: str = ""
@@ -41,6 +64,11 @@ class Blocker(NamedTuple):
     until: int | None = None
     """Unix second at which the reason ends; None if only a change of the cluster or the
     configuration ends it."""
+
+    @property
+    def message(self) -> str:
+        """Return what blocks the node, with its values."""
+        return str(self.text)
 
     @property
     def code(self) -> str:

@@ -14,7 +14,7 @@ from core.model.resources import Resources
 BY_NAME: Final = attrgetter("namespace", "name")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EquivalenceGroup:
     """Pods with equal requests and node constraints, and the nodes that may receive them."""
 
@@ -30,6 +30,11 @@ class EquivalenceGroup:
     """Scanned nodes that had room when they were scanned."""
     first_feasible: int = 0
     """Position in `feasible`; the nodes before it are full and remain so."""
+    feasible_count: int = 0
+    """Number of nodes that have room now; counting stops at `counted_to`."""
+    counted_to: int = 0
+    counted_at: int = -1
+    """Version of the free space at which `feasible_count` was counted."""
     open_nodes: int = 0
     """Candidates that have not been found full, as bits (core.fit.bits). Only set if inter-pod
     rules concern some pod."""

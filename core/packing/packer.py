@@ -134,6 +134,8 @@ class Packer:
         self._displaced: dict[int, list[tuple[int, int]]] = {}
         """Results of `_displacing_placeholders` by equivalence group, until more pods are
         placed."""
+        self._version = 0
+        """Number of changes of the free space."""
         self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods)
         self._set_open_nodes()
@@ -172,6 +174,32 @@ class Packer:
             pods = self._place_preferred(result, pods, preferred, excluded)
         self._place_plain(result, pods, excluded)
         return result
+
+    def surely_fit(self, pods: Collection[int]) -> bool:
+        """Report whether `try_place` places all *pods* of a node; False also means unknown.
+
+        At most one node receives each pod that is placed before another one, and the pods leave
+        one node. So a pod has a place if more nodes than there are pods have room for it.
+        """
+        if self._topology.involves(pods):
+            return False
+        most = len(pods) + 1
+        groups = set(map(self._group_of.__getitem__, pods))
+        return all(self._count_feasible(group, most) >= most for group in groups)
+
+    def _count_feasible(self, group: EquivalenceGroup, most: int) -> int:
+        """Return the number of nodes with room for a pod of the group, or any number >= *most*."""
+        if group.counted_at == self._version and (
+            group.feasible_count >= most or group.feasible_count < group.counted_to
+        ):
+            return group.feasible_count
+        guard, free, fits, request = self.guard, self.free, group.feasible, group.request
+        count, place = 0, self._advance_head(group)
+        while count < most and (place < len(fits) or self._scan(group)):
+            count += (free[fits[place]] - request) & guard == guard
+            place += 1
+        group.feasible_count, group.counted_to, group.counted_at = count, most, self._version
+        return count
 
     def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
         """Place *pods* permanently; return the attempt, and the load added to nodes.
@@ -215,7 +243,9 @@ class Packer:
             group = group_of[pod]
             if group is not known:
                 known, request, fits = group, group.request, group.feasible
-                place = self._advance_head(group)
+                place = group.first_feasible
+                if place < len(fits) and (free[fits[place]] - request) & guard != guard:
+                    place = self._advance_head(group)
             while place < len(fits) or (
                 group.scanned < len(group.candidates) and self._scan(group)
             ):
@@ -421,6 +451,7 @@ class Packer:
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
         """Carry out the attempt; the *leaving* node becomes empty and accepts no more pods."""
+        self._version += 1
         self._displaced.clear()
         for node, vector in attempt.free_after.items():
             self.free[node] = vector
@@ -435,6 +466,7 @@ class Packer:
 
     def remove_placeholders(self, placeholders: Iterable[int]) -> Attempt:
         """Remove placeholders from their nodes; return an attempt that puts them back."""
+        self._version += 1
         back = Attempt([], [], {})
         for pod in placeholders:
             node = self.placeholder_nodes.pop(pod)
@@ -475,6 +507,7 @@ class Packer:
         """
         for node, free_after in attempt.free_after.items():
             if node in self._reserved:
+                self._version += 1
                 free = self.free[node] - (of.free[node] - free_after)
                 self.free[node] = free if free & self.guard == self.guard else self.guard
             self._reserved.add(node)
@@ -540,6 +573,10 @@ class Packer:
         """
         found = map(self._topology.group, self.on[leaving])
         return all(inter_pod is None or inter_pod.by_node for inter_pod in found)
+
+    def group_without_rules(self, pod: int) -> EquivalenceGroup | None:
+        """Return the pod's equivalence group, or None if inter-pod rules concern the pod."""
+        return self._group_of[pod] if self._topology.group(pod) is None else None
 
     def explain(self, pod: int, leaving: int, attempt: Attempt) -> str:
         """Return a message that says why no node other than *leaving* is feasible for the pod."""

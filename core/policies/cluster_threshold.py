@@ -5,12 +5,12 @@ marked nodes against the higher `releaseThresholds`.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from core.capacity.sums import DeviceUtilization, Exceeded, excess, share_over
-from core.capacity.usable import Amount
+from core.capacity.usable import Amount, Share
 from core.capacity.utilization import RemovalEffect
-from core.model.reason import Blocker, Reason
+from core.model.reason import Blocker, DeferredText, Reason
 from core.policies.policy import Order, Policy, PolicyInput
 
 LAST_NODE: Final = Reason(
@@ -101,11 +101,8 @@ class ClusterThreshold(Policy):
             return (Blocker(LAST_NODE, "no other node would remain"),)
         whole = self._ledger.total
         requests, capacity = self._ledger.totals_without(node)
-        thresholds = whole.thresholds(marked=marked)
-        if over := excess(requests, capacity, thresholds):
-            return (Blocker(THRESHOLD, f"without it the cluster would have {over}"),)
-        over = excess(requests.plus(whole.peak_excess), capacity, thresholds)
-        return (Blocker(PEAK_DEMAND, f"{_AT_PEAK} the cluster would have {over}"),)
+        demand = _Demand("the cluster", requests, capacity, whole.thresholds(marked=marked))
+        return (_blocker(demand, THRESHOLD, whole.peak_excess),)
 
     def exceeded(self, trial: RemovalEffect, *, marked: bool) -> tuple[Exceeded, ...]:
         """Check the cluster and every reach that loses the node or gains pods (thesis 4.5)."""
@@ -121,14 +118,43 @@ class ClusterThreshold(Policy):
             return Blocker(
                 REACH_THRESHOLD, f"without it reach {sums.reach.name} would have {over}"
             )
-        requests = sums.requests.plus(Amount(change[0], change[1]))
-        usable = sums.usable.plus(Amount(change[2], change[3]))
-        thresholds = sums.thresholds(marked=marked)
         where = "the cluster" if sums.reach is None else f"reach {sums.reach.name}"
-        base = " of usable capacity" if sums.reach is None else ""
-        over = excess(requests, usable, thresholds)
-        if not over:
-            over = excess(requests.plus(sums.peak_excess), usable, thresholds)
-            return Blocker(PEAK_DEMAND, f"{_AT_PEAK} {where} would have {over}{base}")
+        demand = _Demand(
+            where,
+            sums.requests.plus(Amount(change[0], change[1])),
+            sums.usable.plus(Amount(change[2], change[3])),
+            sums.thresholds(marked=marked),
+            " of usable capacity" if sums.reach is None else "",
+        )
         reason = USABLE_THRESHOLD if sums.reach is None else REACH_THRESHOLD
-        return Blocker(reason, f"without it {where} would have {over}{base}")
+        return _blocker(demand, reason, sums.peak_excess)
+
+
+class _Demand(NamedTuple):
+    """Requests without a node, and the capacity and thresholds that they are compared with."""
+
+    where: str
+    """The cluster, or the reach."""
+    requests: Amount
+    capacity: Amount
+    thresholds: Share
+    base: str = ""
+    """Further words about the capacity."""
+
+    def text(self) -> str:
+        """Return the message for requests that exceed a threshold."""
+        over = excess(self.requests, self.capacity, self.thresholds)
+        return f"without it {self.where} would have {over}{self.base}"
+
+    def text_at_peak(self) -> str:
+        """Return the message for requests that include the peak excess."""
+        over = excess(self.requests, self.capacity, self.thresholds)
+        return f"{_AT_PEAK} {self.where} would have {over}{self.base}"
+
+
+def _blocker(demand: _Demand, reason: Reason, peak_excess: Amount) -> Blocker:
+    """Return the reason, or PEAK_DEMAND if the requests exceed only with the peak excess."""
+    if not demand.requests.within(demand.thresholds, demand.capacity):
+        return Blocker(reason, DeferredText(_Demand.text, demand))
+    demand = demand._replace(requests=demand.requests.plus(peak_excess))
+    return Blocker(PEAK_DEMAND, DeferredText(_Demand.text_at_peak, demand))
