@@ -123,6 +123,23 @@ def test_removed_placeholders_leave_no_trace(seed: int) -> None:
     assert attempts(one) == beside
 
 
+@pytest.mark.law
+def test_all_pods_are_placed_when_they_surely_fit(seeds: range) -> None:
+    sure = 0
+    for seed in seeds:
+        chance = random.Random(seed)
+        packer = packer_of(mixed.cluster(chance, social=chance.random() < 0.5), headroom=1)
+        packer.place(packer.pending)
+        for leaving in range(len(packer.nodes)):
+            attempt = packer.try_place(packer.on[leaving], leaving)
+            if packer.surely_fit(packer.on[leaving]):
+                sure += bool(packer.on[leaving])
+                assert not attempt.unassigned, seed
+            if not attempt.unassigned and chance.random() < 0.3:
+                packer.commit(attempt, leaving)
+    assert sure > 0, "no node with pods was sure"
+
+
 def test_bits_round_trip_places_of_nodes() -> None:
     chance = random.Random(3)
     for size in (0, 1, 8, 65, 1000):
