@@ -48,8 +48,8 @@ check: lint ## lint, tests, and laws on 200 random clusters: run it before each 
 
 # The coverage tracer makes laws three times as slow, and laws should not count as coverage.
 check-full: lint ## lint, tests with coverage, laws on 500 random clusters, mutants of the reference plan: CI runs it
-	$(TESTS) -m "not e2e and not law and not mutant" --cov
-	$(TESTS) -m "law or mutant" --seeds 500
+	$(TESTS) -m "not e2e and not law and not long and not mutant" --cov
+	$(TESTS) -m "law or long or mutant" --seeds 500
 
 promtool: ## install promtool, which tests of alerts need, unless it exists (Debian, root)
 	command -v promtool || { apt-get update --quiet && \

@@ -35,7 +35,7 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 def test_demo_prints_table_and_writes_picture(
     rules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,7 +91,7 @@ def test_every_list_and_map_of_a_wire_type_has_a_limit(wire: type) -> None:
     assert [str(place) for place in found if place.kind is not str and not place.bounded] == []
 
 
-@pytest.mark.law
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "form"), ATTACKS)
 def test_object_takes_little_memory_when_one_value_is_large(kind: AnyKind, form: Form) -> None:
     for place, size in product(attacked(kind, form), SIZES):
@@ -99,7 +99,7 @@ def test_object_takes_little_memory_when_one_value_is_large(kind: AnyKind, form:
         assert deep_bytes(kept(kind, raw)) <= kept_max(kind), (str(place), size)
 
 
-@pytest.mark.law
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_decoding_takes_little_memory_when_a_list_has_many_items(kind: AnyKind) -> None:
     for place in attacked(kind, MANY):
@@ -149,7 +149,7 @@ def _draw(choices: Any, among: Any) -> Any:
     return choices.draw(st.sampled_from(among))
 
 
-@pytest.mark.law
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_object_takes_little_memory_when_several_values_are_large(kind: AnyKind) -> None:
     @settings(deadline=None)
@@ -171,7 +171,7 @@ def _objects(kind: AnyKind) -> Iterator[bytes]:
         yield raw.replace(b'"name":"a"', b'"name":"a%d"' % number, 1)
 
 
-@pytest.mark.law
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_objects_take_little_memory_when_many_have_large_values(kind: AnyKind) -> None:
     inventory, objects = Inventory(), list(_objects(kind))

@@ -75,7 +75,7 @@ def emptiest(pods: list[Pod]) -> str:
     return min((f"w{n}" for n in range(6)), key=lambda name: sum(p.node == name for p in pods))
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 async def test_marked_nodes_match_reference_plan_when_load_rises() -> None:
     """Compare the marked nodes after each pass, on mixed clusters whose load rises."""
     released = 0

@@ -29,14 +29,14 @@ SHORT = replace(
 """A small load in which Ebb releases marks, and the autoscaler adds and removes nodes."""
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
 def test_run_is_reproducible_by_seed(one: scenario.Scenario) -> None:
     first, second = (scenario.run(one, SHORT, seed=5, wire=False) for _ in range(2))
     assert first == second
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
     by_call, by_wire = (scenario.run(one, SHORT, seed=5, wire=wire) for wire in (False, True))
@@ -45,7 +45,7 @@ def test_run_over_http_equals_run_by_call(one: scenario.Scenario) -> None:
     assert by_call == by_wire
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("one", [MANAGED, WHOLE], ids=lambda one: one.name)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ebb_evicts_no_pod_and_makes_no_pod_pending(one: scenario.Scenario, seed: int) -> None:
@@ -61,7 +61,7 @@ BY_OTHERS = {
 }
 
 
-@pytest.mark.law  # without the coverage tracer it is several times faster
+@pytest.mark.long  # without the coverage tracer it is several times faster
 @pytest.mark.parametrize("policy", BY_OTHERS)
 def test_every_policy_removes_nodes_without_disruption(policy: str) -> None:
     given = parse({**HEAD, "policy": policy, **BY_OTHERS[policy]}, "x")
