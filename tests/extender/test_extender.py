@@ -25,7 +25,7 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
 from extender import wire
-from extender.app import PerPeerLimiter, make_app
+from extender.app import PAUSE_SECONDS_MIN, PerPeerLimiter, make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
@@ -365,6 +365,20 @@ async def test_rejected_calls_are_logged_at_most_once_per_minute(
     ]
 
 
+async def test_large_answer_is_counted_once(running: tuple[str, View, FakeClock]) -> None:
+    """It is sent in pieces, by other code than the answers for smaller clusters."""
+    url, shown, _ = running
+    shown.freshness.alive(NODES, 0.0)
+    names = [f"node-{number:05}" for number in range(20_000)]
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{url}/prioritize", data=wire.names_body(names)) as response:
+            assert [one["Host"] for one in await response.json()] == names
+        async with session.get(f"{url}/metrics") as response:
+            told = await response.text()
+    assert 'ebb_extender_prioritize_requests_total{result="scored"} 1.0' in told
+    assert "ebb_extender_prioritize_duration_seconds_count 1.0" in told
+
+
 async def test_body_of_5000_full_nodes_is_accepted(
     running: tuple[str, View, FakeClock],
 ) -> None:
@@ -397,6 +411,24 @@ async def test_second_call_of_peer_is_delayed_by_duration_of_its_first() -> None
         calls.create_task(call("another's", "another peer"))
     expected = {"first": 0, "another's": 60, "second": 120, "third": 240}
     assert began == pytest.approx(expected, abs=0.001)
+
+
+@in_virtual_time
+async def test_short_calls_of_peer_alternate_with_other_events() -> None:
+    clock, turns = virtual_clock(), PerPeerLimiter(virtual_clock())
+    events: list[str] = []
+
+    async def call(name: str) -> None:
+        async with turns.turn("one peer"):
+            events.append(name)
+            clock.seconds += PAUSE_SECONDS_MIN / 2
+
+    async with asyncio.TaskGroup() as calls:
+        for name in ("first", "second"):
+            calls.create_task(call(name))
+        asyncio.get_running_loop().call_soon(events.append, "another event")
+    assert events == ["first", "another event", "second"]
+    assert clock.seconds == pytest.approx(PAUSE_SECONDS_MIN, abs=PAUSE_SECONDS_MIN / 10)
 
 
 @in_virtual_time
