@@ -143,7 +143,7 @@ class Connection(web.RequestHandler):
                 self.wait(self._limits.body_seconds)
             self._unfinished = incoming
             return
-        self._limiter.release(self)
+        self._limiter.release(self)  # if aiohttp gets the request, its handler counts the bytes
         body = incoming.body()
         if incoming.missing or not held:  # other bytes follow, or too many bytes are held
             self._fast_path = None

@@ -35,7 +35,8 @@ class Echo:
     """A server that returns each body, and a connection to it."""
 
     def __init__(self) -> None:
-        self.abandoned = asyncio.Event()
+        self.abandoned, self.handling, self.go_on = (asyncio.Event() for _ in range(3))
+        self.go_on.set()
         self._app = http.base_app(http.Health(), FakeClock())
         self._app.router.add_post(PATH, self._handle)
         http.answer_at_once(self._app, PATH, BODY_BYTES_MAX, self._answer_now, self.abandoned.set)
@@ -47,16 +48,24 @@ class Echo:
         return body
 
     async def _handle(self, request: web.Request) -> web.Response:
-        return http.json_response(self._echo(await http.read_body(request, BODY_BYTES_MAX)))
+        body = await http.read_body(request, BODY_BYTES_MAX)
+        self.handling.set()
+        await self.go_on.wait()
+        return http.json_response(self._echo(body))
 
     def _answer_now(self, body: bytes, address: str, _: asyncio.BaseTransport) -> bytes | None:
         assert address == "127.0.0.1"
-        return None if body == WAIT else self._echo(body)
+        return None if body.startswith(WAIT) else self._echo(body)
 
     async def start(self) -> None:
         self._server = http.Server(self._app, "127.0.0.1:0")
         await self._server.start()
         self._reader, self.writer = await asyncio.open_connection("127.0.0.1", self._server.port)
+
+    def held_bytes(self) -> int:
+        """Return the bytes that count toward the memory limit of the server."""
+        assert self._server._limiter is not None
+        return self._server._limiter._held_bytes
 
     async def stop(self) -> None:
         self.writer.close()
@@ -165,3 +174,18 @@ async def test_call_is_abandoned_when_connection_is_lost_in_its_body(echo: Echo)
     echo.writer.close()
     async with asyncio.timeout(10):
         await echo.abandoned.wait()
+
+
+async def test_bytes_of_body_are_counted_while_handler_waits(echo: Echo) -> None:
+    """The body arrives in several pieces, but aiohttp gets it as a whole."""
+    body = WAIT + b"a" * 900_000
+    echo.go_on.clear()
+    echo.writer.write(usual(body))
+    async with asyncio.timeout(10):
+        await echo.handling.wait()
+    assert len(body) <= echo.held_bytes() < 1.1 * len(body), "counted once"
+    echo.go_on.set()
+    assert (await echo.receive()).body == body
+    assert echo.held_bytes() == 0
+    assert (await echo.ask(usual(b"b" * 900_000))).fast
+    assert echo.held_bytes() == 0
