@@ -144,7 +144,7 @@ class Connection(web.RequestHandler):
             self._unfinished = incoming
             return
         self._limiter.release(self)  # if aiohttp gets the request, its handler counts the bytes
-        body = incoming.body()
+        body = incoming.take_body()
         if incoming.missing or not held:  # other bytes follow, or too many bytes are held
             self._fast_path = None
         elif not self.writing_paused and self._answer(fast_path, body):

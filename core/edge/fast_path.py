@@ -60,9 +60,11 @@ class Incoming:
         self._chunks.append(chunk)
         self.missing -= len(chunk)
 
-    def body(self) -> bytes:
-        """Return the bytes that have arrived after the head."""
-        return b"".join(self._chunks)
+    def take_body(self) -> bytes:
+        """Remove and return the bytes that have arrived after the head."""
+        whole = b"".join(self._chunks)
+        self._chunks.clear()  # so that a large body is in memory once while it is decoded
+        return whole
 
 
 class FastPath:

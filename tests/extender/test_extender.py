@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.config.programs import ExtenderConfig
-from core.edge import http
+from core.edge import http, tls
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import Limits
 from core.edge.logs import LOG_INTERVAL_SECONDS
+from core.edge.serving import Serving, trusting
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
@@ -31,6 +34,7 @@ from extender.scores import SCORES
 from extender.view import NEUTRAL, View
 from tests.hostile.objects import DEEP
 from tests.support.builders import marked, node, pod
+from tests.support.certificates import START, signed
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 MESSAGES = Path(__file__).parent / "messages"
@@ -363,6 +367,37 @@ async def test_rejected_calls_are_logged_at_most_once_per_minute(
         ("/prioritize", 1),
         ("/prioritize", 3),
     ]
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Other": "1"}], ids=["fast path", "aiohttp"])
+@pytest.mark.parametrize("shown", [True, False])
+async def test_call_needs_client_certificate_when_it_is_required(
+    tmp_path: Path, headers: dict[str, str], *, shown: bool
+) -> None:
+    ca = tls.make_ca(START)
+    (tmp_path / "ca").write_bytes(ca.certificate)
+    serving, trust = Serving(str(tmp_path / "ca")), trusting(ca.certificate)
+    serving.load(tls.make_leaf(ca, ["localhost"], START))
+    if shown:
+        caller = signed(ca, ec.generate_private_key(ec.SECP256R1()), name="caller", days=3650)
+        pem = tmp_path / "caller"
+        pem.write_bytes(caller.certificate + caller.key)
+        trust.load_cert_chain(pem)
+    metrics = Metrics()
+    app = make_app(view(), FakeClock(), metrics, http.Health(), certificate_required=True)
+    server = http.Server(app, "127.0.0.1:0", serving.context)
+    await server.start()
+    url = f"https://localhost:{server.port}/prioritize"
+    connector = aiohttp.TCPConnector(ssl=trust, family=socket.AF_INET)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        for _ in range(2):
+            body = wire.names_body(["a"])
+            async with session.post(url, data=body, headers=headers) as response:
+                assert response.status == (200 if shown else 403)
+    await server.stop()
+    result = {"result": "scored" if shown else "refused"}
+    counted = metrics.registry.get_sample_value("ebb_extender_prioritize_requests_total", result)
+    assert counted == 2
 
 
 async def test_large_answer_is_counted_once(running: tuple[str, View, FakeClock]) -> None:
