@@ -30,6 +30,8 @@ NODES_MAX: Final = 25_000
 """Maximum nodes of a call, five times what Kubernetes supports in a cluster."""
 NAMES: Final = Bounded[list[str]](list[str], items_max=NODES_MAX - 1, of=b",")
 """Limit on node names; it counts commas, because no name contains one."""
+UNCOUNTED_BYTES_MAX: Final = 1024**2
+"""Size up to which names are counted after they are decoded; they take at most 16 MB then."""
 STEPS_MIN: Final = 45_000
 """Steps for removing deeply nested JSON that every call may take, about 20 ms.
 
@@ -158,20 +160,26 @@ def _decoded(decode: Callable[[bytes], _Value], raw: bytes) -> _Value:
 def _args(body: bytes) -> tuple[_Args | LargeArgs, list[str] | None]:
     """Decode a body, and its names. Raises: InvalidInputError, msgspec.DecodeError."""
     _counter.nodes = 0
-    # With so few commas, no list in the body has too many items, even if a key occurs twice.
-    if body.count(b",") < NODES_MAX:
+    if len(body) <= UNCOUNTED_BYTES_MAX:
         args = _DECODER.decode(body)
         lists = (args.NodeNames, args.nodeNames, args.nodenames)
-        return args, next((names for names in lists if names is not None), None)
+        names = next((names for names in lists if names is not None), None)
+        if names is not None and len(names) > NODES_MAX:
+            raise _too_many_names()
+        return args, names
     large = _LARGE_DECODER.decode(body)
     for raw in (large.NodeNames, large.nodeNames, large.nodenames):
         if NAMES.why_too_large(raw):
-            raise InvalidInputError("ExtenderArgs", f"more than {NODES_MAX} names")
+            raise _too_many_names()
         # If a key occurs twice, `raw` is its last value: the same bytes are counted and decoded.
         names = NAMES.read(raw, "ExtenderArgs")
         if names is not None:
             return large, names
     return large, None
+
+
+def _too_many_names() -> InvalidInputError:
+    return InvalidInputError("ExtenderArgs", f"more than {NODES_MAX} names")
 
 
 def fragment(name: str, score: int) -> bytes:

@@ -51,7 +51,7 @@ EVENT_ENDS: Final = {
 }
 """Functions at the ends of the path; their callers on the stack are part of it."""
 CALL_ENDS: Final = {
-    ("core/edge/http.py", "read_body"),
+    ("core/edge/fast_path.py", "begin"),
     ("extender/wire.py", "pod_to_schedule"),
     ("extender/wire.py", "answer"),
 }

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from core.edge.fast_path import FastPath, Incoming
 from core.edge.limits import PortLimits
 from core.edge.logs import fields
 from core.model.errors import InvalidInputError
@@ -48,11 +49,13 @@ class Connection(web.RequestHandler):
     """A connection, with the time until which it may wait for its peer, and the bytes it holds."""
 
     __slots__ = (
+        "_fast_path",
         "_limiter",
         "_limits",
         "_now",
         "_request_started",
         "_transport",
+        "_unfinished",
         "address",
         "held_bytes",
         "since",
@@ -72,6 +75,10 @@ class Connection(web.RequestHandler):
         self._limiter, self._limits, self._now = limiter, limiter.limits, limiter.now
         self._transport: asyncio.Transport | asyncio.Task[None] | None = None
         self._request_started = False
+        self._fast_path = limiter.fast_path
+        """The fast path; None after a request that aiohttp had to delimit."""
+        self._unfinished: Incoming | None = None
+        """A request of the fast path that has not arrived completely."""
         self.address = address
         self.held_bytes = 0
         self.since = self.until = 0.0
@@ -103,14 +110,66 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Remove the connection from the limiter."""
         self._limiter.leave(self)
+        if self._fast_path is not None and self._unfinished is not None:
+            self._fast_path.abandoned()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes; the first bytes after an answer begin a request."""
-        if not self._request_started and data:
+        begins = bool(data) and not self._request_started
+        if begins:
             self._request_started = True
             self.wait(self._limits.headers_seconds)
-        super().data_received(data)
+        if self._fast_path is None or not data:
+            super().data_received(data)
+        else:
+            self._receive(self._fast_path, data, begins=begins)
+
+    def _receive(self, fast_path: FastPath, data: bytes, *, begins: bool) -> None:
+        """Answer the request if it is one of the fast path, else pass it to aiohttp."""
+        incoming = fast_path.begin(data) if begins else self._unfinished
+        self._unfinished = None
+        if incoming is None:
+            # aiohttp may keep a part of these bytes, so it gets all bytes that follow.
+            self._fast_path = None
+            super().data_received(data)
+            return
+        if not begins:
+            incoming.add(data)
+        at_once = begins and incoming.missing <= 0
+        held = at_once or self._limiter.hold(self, len(data) + CHUNK_BYTES)
+        if held and incoming.missing > 0:
+            if begins:
+                self.wait(self._limits.body_seconds)
+            self._unfinished = incoming
+            return
+        self._limiter.release(self)  # if aiohttp gets the request, its handler counts the bytes
+        body = incoming.take_body()
+        if incoming.missing or not held:  # other bytes follow, or too many bytes are held
+            self._fast_path = None
+        elif not self.writing_paused and self._answer(fast_path, body):
+            return
+        super().data_received(incoming.head)
+        super().data_received(body)
+
+    def _answer(self, fast_path: FastPath, body: bytes) -> bool:
+        """Answer a request of the fast path; return False if aiohttp must answer it."""
+        transport = cast("asyncio.Transport", self._transport)
+        answer = fast_path.answer(body, self.address, transport)
+        if answer is None:
+            return False
+        self.keep_alive(val=True)  # stops aiohttp's timer, which does not know of this request
+        transport.write(answer.response())
+        self._request_started = False
+        paused = self.writing_paused
+        self.wait(self._limits.answer_seconds if paused else self._limits.keepalive_seconds)
+        return True
+
+    def resume_writing(self) -> None:
+        """Wait for the next request after the peer has received the last answer."""
+        super().resume_writing()
+        if not self._request_started:
+            self.wait(self._limits.keepalive_seconds)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:  # noqa: ANN401 as it is there
         """Log an error of the program; ignore invalid HTTP, whose sender has been answered."""
@@ -192,9 +251,11 @@ class ConnectionLimiter:
         tls: ssl.SSLContext | None,
         limits: PortLimits,
         failed: Callable[[OSError], None],
+        fast_path: FastPath | None = None,
     ) -> None:
         """Create a limiter; *failed* is called for connections that could not be established."""
         self._server, self._tls, self.limits, self._failed = server, tls, limits, failed
+        self.fast_path = fast_path
         self.now = asyncio.get_running_loop().time
         self._connections: dict[Connection, None] = {}  # in order of arrival
         self._closed = asyncio.Event()

@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Final, cast
 
 import orjson
@@ -16,6 +17,7 @@ from aiohttp import web
 from core.edge.changes import FILES_SECONDS, Changes
 from core.edge.clock import Clock
 from core.edge.connections import Connection, ConnectionLimiter, TooMuchError
+from core.edge.fast_path import Answer, FastPath
 from core.edge.limits import LIMITS, PortLimits
 from core.edge.logs import RateLimitedLog, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
@@ -73,7 +75,9 @@ class _Series:
 
 def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> web.Application:
     """Return an application with health checks and optional metrics; programs add their routes."""
-    app = web.Application(middlewares=[_Faults(clock).answer])
+    faults = _Faults(clock)
+    app = web.Application(middlewares=[faults.answer])
+    app[_FAULTS] = faults
 
     async def live(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -89,6 +93,30 @@ def base_app(health: Health, clock: Clock, metrics: Metrics | None = None) -> we
     if metrics is not None:
         app.router.add_get("/metrics", _Series(metrics, clock).answer)
     return app
+
+
+def answer_at_once(
+    app: web.Application,
+    path: str,
+    body_bytes_max: int,
+    answer: Callable[[bytes, str, asyncio.BaseTransport], bytes | None],
+    abandoned: Callable[[], None],
+) -> None:
+    """Answer POST requests of *path* before aiohttp processes them, if their headers are usual.
+
+    *answer* returns JSON of at most LARGE_BYTES for a body and the address of its sender. If it
+    returns None, the handler of the application answers. *abandoned*: see `FastPath`.
+    """
+    faults = app[_FAULTS]
+
+    def answered(body: bytes, address: str, transport: asyncio.BaseTransport) -> Answer | None:
+        try:
+            found = answer(body, address, transport)
+        except InvalidInputError as fault:
+            return Answer(HTTPStatus.BAD_REQUEST, faults.rejection(path, fault))
+        return None if found is None else Answer(HTTPStatus.OK, found)
+
+    app[_FAST_PATH] = FastPath(path, body_bytes_max, answered, abandoned)
 
 
 async def read_body(request: web.Request, most_bytes: int) -> bytes:
@@ -118,11 +146,19 @@ class _Faults:
         try:
             return await handler(request)
         except InvalidInputError as fault:
-            reason = str(fault)[:REASON_CHARACTERS_MAX]
-            self._warnings.warn(path=request.path, reason=reason)
-            return json_response(orjson.dumps({"error": reason}), status=400)
+            return json_response(self.rejection(request.path, fault), HTTPStatus.BAD_REQUEST)
         except TooMuchError as fault:
             raise web.HTTPServiceUnavailable(text=str(fault)) from fault
+
+    def rejection(self, path: str, fault: InvalidInputError) -> bytes:
+        """Log an invalid request; return the body of the response."""
+        reason = str(fault)[:REASON_CHARACTERS_MAX]
+        self._warnings.warn(path=path, reason=reason)
+        return orjson.dumps({"error": reason})
+
+
+_FAULTS: Final = web.AppKey("_FAULTS", _Faults)
+_FAST_PATH: Final = web.AppKey("_FAST_PATH", FastPath)
 
 
 class Server:
@@ -144,6 +180,7 @@ class Server:
         handshakes.
         """
         self._listen, self._setting = listen, setting
+        self._fast_path = app.get(_FAST_PATH)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -161,7 +198,9 @@ class Server:
         """Listen. Raises: InvalidInputError if the address cannot be used."""
         await self._runner.setup()
         server = cast("web.Server", self._runner.server)
-        self._limiter = ConnectionLimiter(server, self._tls, self._limits, self._failed)
+        self._limiter = ConnectionLimiter(
+            server, self._tls, self._limits, self._failed, self._fast_path
+        )
         try:
             self.port = await self._limiter.open(self._host, self._port)
         except (

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from core.model.constraints import (
+    NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
     NodeConstraints,
@@ -99,7 +100,8 @@ def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]
     spent: Counter[Account] = Counter()
     for pod in templates.values():
         spent[_account(pod)] += sum(_costs(pod, PLACED, sizes.of_namespaces).values())
-    for pod in pods:
+    # Most pods share this object.
+    for pod in [pod for pod in pods if pod.ties is not NO_DISRUPTION_FACTS]:
         if pod.ties.claims or pod.ties.disks:
             spent[_account(pod)] += _cost_of_claims(pod)
     return {account for account, cost in spent.items() if cost > budget}

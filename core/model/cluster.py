@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from core.model.buffers import Buffer
@@ -105,7 +106,7 @@ class Cluster:
         """Return a cluster with everything sorted by name; each name may occur once."""
         return Cluster(
             tuple(sorted(nodes, key=lambda node: node.name)),
-            tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+            tuple(sorted(pods, key=attrgetter("namespace", "name"))),
             tuple(sorted(budgets, key=lambda one: (one.namespace, one.name))),
         )
 

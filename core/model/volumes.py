@@ -13,6 +13,7 @@ none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from core.model.allowance import within_budget
@@ -123,7 +124,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     pods = within_budget(pods)
-    asking = [pod for pod in pods if pod.unsupported]
+    asking = list(filter(attrgetter("unsupported"), pods))
     by_name = {one.name: one for one in volumes}
     unlimited = _unlimited(nodes, limits)
     lookup = _VolumeLookup(
@@ -135,9 +136,8 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
         unlimited=unlimited,
     )
     pods = by_namespace(pods, namespaces)
-    found = [lookup.pod(pod) if pod.unsupported else pod for pod in pods]
     return replace(
-        Cluster.of(nodes, _with_devices(found, nodes), budgets),
+        Cluster.of(nodes, _completed(pods, lookup, offered(nodes)), budgets),
         attach_limits=limits,
         attachments=_attached(attachments, by_name, unlimited),
         buffers=looked_up(buffers, templates, pods),
@@ -148,10 +148,17 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
     )
 
 
-def _with_devices(pods: Sequence[Pod], nodes: Sequence[Node]) -> Sequence[Pod]:
-    """Return the pods; those that request devices that no node offers are not evaluable."""
-    there = offered(nodes)
-    return [without_claimed(pod, there) if pod.requests.extended else pod for pod in pods]
+def _completed(
+    pods: Sequence[Pod], lookup: "_VolumeLookup", devices: frozenset[str]
+) -> Sequence[Pod]:
+    """Return the pods with their volumes, and without *devices* that no node offers."""
+    # Few pods have volumes or devices. One pass over all pods finds them.
+    found = list(pods)
+    for number, pod in enumerate(pods):
+        if pod.unsupported or pod.requests.extended:
+            one = lookup.pod(pod) if pod.unsupported else pod
+            found[number] = without_claimed(one, devices) if one.requests.extended else one
+    return found
 
 
 def _unlimited(

@@ -36,7 +36,7 @@ CALLS = {100: 400, 500: 400, 1000: 300, 5000: 120}
 """Calls per turn, by number of node names."""
 FULL_NODES, FULL_CALLS = 500, 20
 BUDGET_MS = {"500": 0.2, "1,000": 0.3, "5,000": 0.8}
-BUDGET_RATIO = {"500": 0.85, "1,000": 0.70, "5,000": 0.55, "500 full nodes": 0.4}
+BUDGET_RATIO = {"500": 0.80, "1,000": 0.65, "5,000": 0.50, "500 full nodes": 0.4}
 PACKED = (1000, 5000)
 SHAPES = 8
 METADATA = {"name": "p", "annotations": {"filler": "x" * 2800}}

@@ -35,6 +35,8 @@ CORES: Final = sorted(os.sched_getaffinity(0))
 WARM_UP_SHARE: Final = 5
 """The warm-up has the calls of a turn divided by this."""
 ANSWER_BYTES_MAX: Final = 2**20
+PAGE_BYTES: Final = 2**22
+"""Size of a page of a list, which the programs read from the API server when they start."""
 
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
@@ -78,6 +80,7 @@ def serve(channel: Channel, make_app: Callable[[], web.Application], pem: Path |
         await server.start()
         gc.collect()
         gc.freeze()  # like the programs after their first list
+        bytes(PAGE_BYTES)  # from then on, malloc does not return freed memory after each answer
         channel.send(server.port)
         await asyncio.Event().wait()
 

@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,26 +12,29 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.config.programs import ExtenderConfig
-from core.edge import http
+from core.edge import http, tls
 from core.edge.decode.kinds import NODES, PODS
 from core.edge.limits import PortLimits
 from core.edge.logs import LOG_INTERVAL_SECONDS
+from core.edge.serving import Serving, trusting
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.resources import Resources
 from extender import wire
-from extender.app import PerPeerLimiter, make_app
+from extender.app import PAUSE_SECONDS_MIN, PerPeerLimiter, make_app
 from extender.metrics import Metrics
 from extender.scores import SCORES
 from extender.view import NEUTRAL, View
 from tests.hostile.objects import DEEP
 from tests.support.builders import marked, node, pod
+from tests.support.certificates import START, signed
 from tests.support.clock import FakeClock, in_virtual_time, virtual_clock
 
 MESSAGES = Path(__file__).parent / "messages"
@@ -365,6 +369,51 @@ async def test_rejected_calls_are_logged_at_most_once_per_minute(
     ]
 
 
+@pytest.mark.parametrize("headers", [{}, {"X-Other": "1"}], ids=["fast path", "aiohttp"])
+@pytest.mark.parametrize("shown", [True, False])
+async def test_call_needs_client_certificate_when_it_is_required(
+    tmp_path: Path, headers: dict[str, str], *, shown: bool
+) -> None:
+    ca = tls.make_ca(START)
+    (tmp_path / "ca").write_bytes(ca.certificate)
+    serving, trust = Serving(str(tmp_path / "ca")), trusting(ca.certificate)
+    serving.load(tls.make_leaf(ca, ["localhost"], START))
+    if shown:
+        caller = signed(ca, ec.generate_private_key(ec.SECP256R1()), name="caller", days=3650)
+        pem = tmp_path / "caller"
+        pem.write_bytes(caller.certificate + caller.key)
+        trust.load_cert_chain(pem)
+    metrics = Metrics()
+    app = make_app(view(), FakeClock(), metrics, http.Health(), certificate_required=True)
+    server = http.Server(app, "127.0.0.1:0", serving.context)
+    await server.start()
+    url = f"https://localhost:{server.port}/prioritize"
+    connector = aiohttp.TCPConnector(ssl=trust, family=socket.AF_INET)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        for _ in range(2):
+            body = wire.names_body(["a"])
+            async with session.post(url, data=body, headers=headers) as response:
+                assert response.status == (200 if shown else 403)
+    await server.stop()
+    result = {"result": "scored" if shown else "refused"}
+    counted = metrics.registry.get_sample_value("ebb_extender_prioritize_requests_total", result)
+    assert counted == 2
+
+
+async def test_large_answer_is_counted_once(running: tuple[str, View, FakeClock]) -> None:
+    """It is sent in pieces, by other code than the answers for smaller clusters."""
+    url, shown, _ = running
+    shown.freshness.alive(NODES, 0.0)
+    names = [f"node-{number:05}" for number in range(20_000)]
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{url}/prioritize", data=wire.names_body(names)) as response:
+            assert [one["Host"] for one in await response.json()] == names
+        async with session.get(f"{url}/metrics") as response:
+            told = await response.text()
+    assert 'ebb_extender_prioritize_requests_total{result="scored"} 1.0' in told
+    assert "ebb_extender_prioritize_duration_seconds_count 1.0" in told
+
+
 async def test_body_of_5000_full_nodes_is_accepted(
     running: tuple[str, View, FakeClock],
 ) -> None:
@@ -397,6 +446,24 @@ async def test_second_call_of_peer_is_delayed_by_duration_of_its_first() -> None
         calls.create_task(call("another's", "another peer"))
     expected = {"first": 0, "another's": 60, "second": 120, "third": 240}
     assert began == pytest.approx(expected, abs=0.001)
+
+
+@in_virtual_time
+async def test_short_calls_of_peer_alternate_with_other_events() -> None:
+    clock, turns = virtual_clock(), PerPeerLimiter(virtual_clock())
+    events: list[str] = []
+
+    async def call(name: str) -> None:
+        async with turns.turn("one peer"):
+            events.append(name)
+            clock.seconds += PAUSE_SECONDS_MIN / 2
+
+    async with asyncio.TaskGroup() as calls:
+        for name in ("first", "second"):
+            calls.create_task(call(name))
+        asyncio.get_running_loop().call_soon(events.append, "another event")
+    assert events == ["first", "another event", "second"]
+    assert clock.seconds == pytest.approx(PAUSE_SECONDS_MIN, abs=PAUSE_SECONDS_MIN / 10)
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Hostile peers: slow, idle or too many, on the controller's port and the webhook's TLS port."""
+"""Hostile peers: slow, idle or too many, on the ports of all three programs."""
 
 import asyncio
 import contextlib
@@ -44,8 +44,9 @@ Connect = Callable[[], Awaitable[Peer]]
 class Port:
     """A server with limits, and the peers that connect to it."""
 
-    def __init__(self, *, secure: bool) -> None:
-        self.secure = secure
+    def __init__(self, *, secure: bool, at_once: bool = False) -> None:
+        """Create a port; *at_once*: POST requests are answered before aiohttp gets them."""
+        self.secure, self.at_once = secure, at_once
         self.asked, self.gone = asyncio.Event(), asyncio.Event()
         """Set when the handler of /never has begun, and when it was cancelled."""
         self._stack = contextlib.AsyncExitStack()
@@ -80,6 +81,10 @@ class Port:
         app.router.add_get("/never", never)
         app.router.add_post("/length", length)
         app.router.add_get("/large", large)
+        if self.at_once:
+            http.answer_at_once(
+                app, "/length", BODY_BYTES_MAX, lambda body, *_: b"%d" % len(body), lambda: None
+            )
         context = serving.serving(PAIR) if self.secure else None
         server = http.Server(app, "127.0.0.1:0", context, limits)
         await server.start()
@@ -111,9 +116,13 @@ def _abort(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-@pytest.fixture(params=[False, True], ids=["controller-plain", "webhook-tls"])
+@pytest.fixture(
+    params=[(False, False), (True, False), (False, True), (True, True)],
+    ids=["controller-plain", "webhook-tls", "extender-plain", "extender-tls"],
+)
 async def port(request: pytest.FixtureRequest) -> AsyncIterator[Port]:
-    async with Port(secure=request.param) as made:
+    secure, at_once = request.param
+    async with Port(secure=secure, at_once=at_once) as made:
         yield made
 
 
