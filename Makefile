@@ -13,10 +13,10 @@ unexport PYTHONDONTWRITEBYTECODE
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs lint check check-full promtool chromium e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix picture bench lock release clean
+.PHONY: help setup demo docs lint check check-full promtool chromium e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix picture bench bench-table lock release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the locked dependencies
 
@@ -120,11 +120,20 @@ bench: setup ## print times, memory and ratios; bench_page needs chromium, the l
 	$(BIN)/python -m tests.bench.bench_webhook
 	$(BIN)/python -m tests.bench.bench_bodies
 	$(BIN)/python -m tests.bench.bench_running
+	$(BIN)/python -m tests.bench.bench_cli
 	$(BIN)/python -m tests.bench.bench_page
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_scheduler
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live
+
+bench-table: setup ## print the figures that docs/results.md has a budget for; the last needs e2e-tools
+	$(BIN)/python -m tests.bench.bench_engine 5000,15000 --short
+	$(BIN)/python -m tests.bench.bench_extender
+	$(BIN)/python -m tests.bench.bench_kube
+	$(BIN)/python -m tests.bench.bench_running
+	$(BIN)/python -m tests.bench.bench_cli
+	$(BIN)/python -m tests.bench.bench_scheduler
 
 # Not `setup`: it would install the old lock files, and fail if they lack a new dependency.
 lock: ## resolve the dependencies again: all, those of the image, and those of its build
