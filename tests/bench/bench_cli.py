@@ -22,7 +22,7 @@ from tests.bench import bench_kube
 from tests.bench.machine import factor, show
 from tests.platforms import dump
 from tests.support import generate
-from tests.support.fake_objects import Json
+from tests.support.fake_objects import Json, key_of
 
 PLATFORM: Final = "kubeadm"
 NODES: Final = 5000
@@ -55,8 +55,8 @@ def written(path: Path, nodes: int) -> None:
 def _items(nodes: Sequence[Node], pods: Sequence[Pod]) -> Iterator[Json]:
     for node in nodes:
         yield _node(node)
-    for number, pod in enumerate(pods):
-        yield _pod(number, pod)
+    found = (_pod(number, pod) for number, pod in enumerate(pods))
+    yield from sorted(found, key=key_of)  # in the order of etcd
 
 
 def _node(node: Node) -> Json:
