@@ -15,6 +15,7 @@ from core.config.document import built_in
 from core.edge import files
 from core.edge.decode.dump import COMMAND, from_dumps
 from core.edge.decode.dump_time import DumpTime
+from core.edge.heap import growing
 from core.edge.kube.target import Overrides
 from core.surge.facts import with_moves
 from core.surge.records import MoveRecords
@@ -120,7 +121,8 @@ def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    with growing():
+        cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
     if not config.surges:
         surge = None
     if surge is not None:
