@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.capacity.usable import Amount
+from core.capacity.usable import NOTHING, Amount
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits
 from core.engine.limits import BUDGET_WINDOW, BUDGETS, RATE_LIMITS, SPACING, RemovalLimits
 from core.engine.plan import Plan
@@ -108,8 +108,8 @@ def limited_part(
     Limits only refuse nodes. So up to the first removal that they refuse, both plans are equal. If
     they refuse every other node too, the plan within the limits ends there.
     """
-    if limits.peak_excess:
-        return None  # it changes sums, not only limits
+    if any(one != NOTHING for one in limits.peak_excess.values()):
+        return None  # a peak also changes sums
     counted, removals = RemovalLimits(snapshot, limits), list[str]()
     nodes = {node.name: node for node in snapshot.node_order.nodes}
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cli.explain.marking import LIMITS, Limited, limited_part, limited_plan
+from core.capacity.usable import NOTHING
 from core.engine.leader_state import LeaderState, observe, rate_limits
 from core.engine.reconcile import make_plan
 from core.engine.snapshot import ClusterSnapshot
@@ -25,7 +26,7 @@ def test_limits_leave_the_beginning_of_a_plan(seeds: range) -> None:
         limits = mixed_config.rate_limits(chance)
         if limits is None:
             limits = rate_limits(observe(LeaderState(), snapshot, now), snapshot, now)
-        limits = replace(limits, peak_excess={})
+        limits = replace(limits, peak_excess=dict.fromkeys(limits.peak_excess, NOTHING))
         removals_max = chance.choice((None, None, 1, 2))
         due = frozenset(node.name for node in cluster.nodes if chance.random() < 0.9)
         plan = make_plan(snapshot, removals_max=removals_max)
