@@ -7,8 +7,8 @@ from cli.doctor.checks import diagnose
 from cli.doctor.finding import Diagnosis, Facts
 from cli.input.cluster_input import ClusterInput
 from core.edge import files
-from core.edge.yaml_text import parse_yaml
 from core.edge.clock import Clock
+from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
 
 SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
