@@ -76,7 +76,7 @@ def marking(
 
 
 class Limited(NamedTuple):
-    """What rate limits leave of a plan."""
+    """The part of a plan that rate limits allow."""
 
     removals: Sequence[str]
     """Nodes that are removed, in order."""
@@ -124,6 +124,7 @@ def limited_part(
         removals.append(one.node)
     if len(removals) == len(plan.removals):
         return None if _is_cut(plan) else Limited(removals, {})
+    # Marked nodes were tried in this state: the plan tries them again after each removal.
     tried = nodes.keys() - snapshot.marks.keys() - snapshot.leaving_nodes.union(removals)
     found = {name: blockers(name) for name in tried if not snapshot.blockers[name]}
     waiting = set(removable).difference(removals)

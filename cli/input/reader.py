@@ -120,7 +120,7 @@ def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    with growing():
+    with growing():  # the collector would scan all decoded pods again and again
         cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
     if not config.surges:
         surge = None
