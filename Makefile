@@ -123,6 +123,7 @@ bench: setup ## print times, memory and ratios; bench_page needs chromium, the l
 	$(BIN)/python -m tests.bench.bench_cli
 	$(BIN)/python -m tests.bench.bench_page
 	$(BIN)/python -m tests.bench.bench_kube
+	$(BIN)/python -m tests.bench.bench_cli
 	$(BIN)/python -m tests.bench.bench_scheduler
 	$(BIN)/python -m tests.bench.bench_batching
 	$(BIN)/python -m tests.bench.bench_live

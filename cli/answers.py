@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cli.doctor.finding import Diagnosis
 from cli.explain.caveats import Caveat
 from cli.explain.emptying import Emptying
-from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.headline import Headline
 from cli.input.cluster_input import ClusterInput
-from cli.input.mark_status import MarkStatus
-from cli.input.overview import ClusterStatus
 from cli.nodes import NodeRow
 from core.config.settings import Config
 from core.engine.plan import Plan
 from core.model.reason import Blocker
 
 if TYPE_CHECKING:  # slow to import
+    from cli.doctor.finding import Diagnosis
+    from cli.explain.explainer import NodeAnswer, PodAnswer
+    from cli.input.mark_status import MarkStatus
+    from cli.input.overview import ClusterStatus
     from sim.fewest_nodes import NodesNeeded
     from sim.recording import Recording
     from sim.report import RunMetric
@@ -60,8 +60,8 @@ class Planned:
 class NodeExplained:
     """Answer of `ebb explain node`."""
 
-    answer: NodeAnswer
-    status: MarkStatus
+    answer: "NodeAnswer"
+    status: "MarkStatus"
     cluster_input: ClusterInput
     now_seconds: int
 
@@ -70,7 +70,7 @@ class NodeExplained:
 class PodExplained:
     """Answer of `ebb explain pod`."""
 
-    answer: PodAnswer
+    answer: "PodAnswer"
     cluster_input: ClusterInput
     now_seconds: int
 
@@ -182,13 +182,14 @@ class ClusterPart(NamedTuple):
     """Error because of which the cluster could not be read; empty if it was."""
 
 
-Answer = (
-    Planned
-    | NodeExplained
-    | PodExplained
-    | ClusterStatus
-    | Diagnosis
-    | Reasons
-    | SettingsSchema
-    | Replayed
-)
+if TYPE_CHECKING:
+    Answer = (
+        Planned
+        | NodeExplained
+        | PodExplained
+        | ClusterStatus
+        | Diagnosis
+        | Reasons
+        | SettingsSchema
+        | Replayed
+    )

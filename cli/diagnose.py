@@ -8,6 +8,7 @@ from cli.doctor.finding import Diagnosis, Facts
 from cli.input.cluster_input import ClusterInput
 from core.edge import files
 from core.edge.clock import Clock
+from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
 
 SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
@@ -34,7 +35,7 @@ def _read(path: str) -> Mapping[str, Any]:
     """Return the content of the file. Raises: as `diagnose_cluster`."""
     name = files.named(path)
     raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
-    (found,) = files.parse_yaml(raw, name, single=True)
+    (found,) = parse_yaml(raw, name, single=True)
     kind = found.get("kind") if isinstance(found, dict) else None
     if not isinstance(found, dict) or kind != SCHEDULER_KIND:
         raise InvalidInputError(name, f"kind: {kind!r:.80}; allowed: {SCHEDULER_KIND}")

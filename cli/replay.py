@@ -20,6 +20,7 @@ from core.config.document import parse
 from core.config.drain import Eviction
 from core.config.settings import Config
 from core.edge import files
+from core.edge.yaml_text import as_yaml, parse_yaml
 from core.model.humanize import plural
 from sim import bound, replay, trace, variants
 from sim.costs import check_prices
@@ -117,9 +118,7 @@ def _document(path: str | None) -> tuple[Document, str]:
     """Read the configuration as a document. Raises: ConfigError, InvalidInputError."""
     if path is None:
         return EMPTY, BUILT_IN
-    (document,) = files.parse_yaml(
-        files.read_dump(path, files.CONFIG_BYTES_MAX), path, single=True
-    )
+    (document,) = parse_yaml(files.read_dump(path, files.CONFIG_BYTES_MAX), path, single=True)
     return document, path
 
 
@@ -266,7 +265,7 @@ def _recommended(choice: Choice, outcomes: Sequence[Outcome], where: str) -> Rec
     ]
     folded = (wrapped for line in lines for wrapped in wrap(printable(line), COMMENT_CHARS))
     comment = "".join(f"# {line}\n" for line in folded)
-    document = files.as_yaml(chosen.variant.document or EMPTY)
+    document = as_yaml(chosen.variant.document or EMPTY)
     return Recommended(name=chosen.variant.name, why=choice.why, file=comment + document)
 
 

@@ -11,7 +11,7 @@ from cli import output
 from cli.answers import SettingsSchema
 from cli.input import source
 from controller.names import CONFIG_KEY
-from core.edge import files
+from core.edge import files, yaml_text
 from core.model.errors import ConfigError, EbbError, InvalidInputError
 
 _YAML_LINE: Final = re.compile(r"line (\d+): ")
@@ -47,7 +47,7 @@ def _faults(paths: Sequence[str]) -> Iterator[str]:
         name = files.named(path)
         try:
             raw = files.read_dump(path, files.CONFIG_BYTES_MAX)
-            config = files.embedded_config(raw, name, CONFIG_KEY)
+            config = yaml_text.embedded_config(raw, name, CONFIG_KEY)
         except (ConfigError, InvalidInputError) as fault:
             yield str(fault)
             continue
@@ -59,10 +59,10 @@ def _faults(paths: Sequence[str]) -> Iterator[str]:
             click.echo(f"{name}: ok")
 
 
-def _with_lines(faults: Sequence[str], config: files.Embedded) -> Iterator[str]:
+def _with_lines(faults: Sequence[str], config: yaml_text.Embedded) -> Iterator[str]:
     """Yield the faults in the order of the file, each with the line of its field."""
     try:
-        lines = files.field_lines(config.raw)
+        lines = yaml_text.field_lines(config.raw)
     except yaml.YAMLError:
         lines = {}
     found = [(_line(fault, lines), fault) for fault in faults]

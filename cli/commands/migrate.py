@@ -8,6 +8,7 @@ from cli.input import source
 from cli.migrate.tool import ENFORCE, OBSERVE, Migrated
 from cli.migrate.tools import NAMES, migrate
 from core.edge import files
+from core.edge.yaml_text import as_yaml
 from core.model.errors import ConfigError, InvalidInputError
 
 HOW_TO_ENFORCE: Final = "compare `ebb plan`, disable the other tool, then set mode: enforce"
@@ -36,4 +37,4 @@ def _text(name: str, migrated: Migrated) -> str:
         # Two tools that drain the same nodes would get in each other's way.
         notes.append(f"- mode: observe, although {name} acts; {HOW_TO_ENFORCE}")
     lines = "".join(f"# {note}\n" for note in notes)
-    return lines + files.as_yaml({**migrated.document, "mode": OBSERVE})
+    return lines + as_yaml({**migrated.document, "mode": OBSERVE})

@@ -116,7 +116,7 @@ def headline(
         capacity=Resources.total(row.node.allocatable for row in removable),
         cost=_cost(snapshot.config, rows),
         marked=len(removable) - len(unmarked),
-        marking=marking(snapshot, markable, unmarked, facts, now_seconds),
+        marking=marking(snapshot, plan, markable, unmarked, facts, now_seconds),
         leader_asked=facts is not None,
         empty=sum(not one.pods for one in emptied),
         by_themselves=len(in_time) - moved,

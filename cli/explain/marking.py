@@ -1,14 +1,15 @@
 """Find the removable nodes that Ebb would mark now, and the limits that delay the others."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from core.capacity.usable import Amount
+from core.capacity.usable import NOTHING, Amount
 from core.engine.leader_state import LeaderState, RateLimits, observe, rate_limits
-from core.engine.limits import BUDGET_WINDOW, BUDGETS, RATE_LIMITS, SPACING
-from core.engine.planner import DELAY
-from core.engine.reconcile import make_plan
+from core.engine.limits import BUDGET_WINDOW, BUDGETS, RATE_LIMITS, SPACING, RemovalLimits
+from core.engine.plan import Plan
+from core.engine.planner import DELAY, LIMIT
+from core.engine.reconcile import prepare
 from core.engine.snapshot import ClusterSnapshot
 from core.model.now import Now
 from core.model.reason import Blocker
@@ -49,6 +50,7 @@ class Marking(NamedTuple):
 
 def marking(
     snapshot: ClusterSnapshot,
+    plan: Plan,
     unmarked: Collection[str],
     removable: Sequence[str],
     facts: "LeaderFacts | None",
@@ -56,21 +58,88 @@ def marking(
 ) -> Marking:
     """Return which of the *unmarked* nodes a reconciliation would mark now.
 
-    *removable*: those of them that the plan without rate limits removes. With the facts of the
-    leader, the answer is that of the leader. Without them, it is that of a new leader, except that
-    `unneededTime` counts as passed.
+    *plan*: the plan without rate limits. *removable*: those of the unmarked nodes that it removes.
+    With the facts of the leader, the answer is that of the leader. Without them, it is that of a
+    new leader, except that `unneededTime` counts as passed.
     """
     if not removable:
         return Marking()
     ends = _Ends.of(snapshot, facts, now_seconds)
     due = frozenset(node.name for node in snapshot.cluster.nodes if node.name not in ends.delays)
     limits = _limits(snapshot, facts, Now(now_seconds))
-    found = make_plan(snapshot, due=due, limits=limits)
-    marked = tuple(one.node for one in found.removals if one.node in unmarked)
+    found = limited_part(snapshot, plan, removable, due, limits)
+    if found is None:
+        found = limited_plan(snapshot, removable, due, limits)
+    marked = tuple(name for name in found.removals if name in unmarked)
     waiting = tuple(name for name in removable if name not in set(marked))
-    blockers = {one.node: one.blockers for one in found.kept}
-    waits = _waits({name: blockers[name] for name in waiting}, ends)
-    return Marking(marked, waiting, waits)
+    return Marking(marked, waiting, _waits({name: found.blockers[name] for name in waiting}, ends))
+
+
+class Limited(NamedTuple):
+    """The part of a plan that rate limits allow."""
+
+    removals: Sequence[str]
+    """Nodes that are removed, in order."""
+    blockers: Mapping[str, Sequence[Blocker]]
+    """Reasons why other nodes of the plan without limits are not removed. If limits are among
+    the reasons, others may be missing."""
+
+
+def limited_plan(
+    snapshot: ClusterSnapshot, removable: Sequence[str], due: frozenset[str], limits: RateLimits
+) -> Limited:
+    """Make a plan within the limits, with the reasons of the *removable* nodes only."""
+    planner, _ = prepare(snapshot, due=due, limits=limits)
+    removals = [one.node for one in planner.remove_all(None)]
+    others = {node.name for node in snapshot.cluster.nodes}.difference(removable)
+    kept = planner.unremovable(others.union(removals))
+    return Limited(removals, {one.node: one.blockers for one in kept})
+
+
+def limited_part(
+    snapshot: ClusterSnapshot,
+    plan: Plan,
+    removable: Sequence[str],
+    due: frozenset[str],
+    limits: RateLimits,
+) -> Limited | None:
+    """Return the same as `limited_plan` without a second plan; None if one is needed.
+
+    Limits only refuse nodes. So up to the first removal that they refuse, both plans are equal. If
+    they refuse every other node too, the plan within the limits ends there.
+    """
+    if any(one != NOTHING for one in limits.peak_excess.values()):
+        return None  # a peak also changes sums
+    counted, removals = RemovalLimits(snapshot, limits), list[str]()
+    nodes = {node.name: node for node in snapshot.node_order.nodes}
+
+    def blockers(name: str) -> list[Blocker]:
+        passed = name in due or name in snapshot.marks
+        return [*([] if passed else [Blocker(DELAY, "")]), *counted.blockers(nodes[name])]
+
+    for one in plan.removals:
+        if blockers(one.node):
+            break
+        counted.count_removal(nodes[one.node])
+        removals.append(one.node)
+    if len(removals) == len(plan.removals):
+        return None if _is_cut(plan) else Limited(removals, {})
+    # Marked nodes were tried in this state: the plan tries them again after each removal.
+    tried = nodes.keys() - snapshot.marks.keys() - snapshot.leaving_nodes.union(removals)
+    found = {name: blockers(name) for name in tried if not snapshot.blockers[name]}
+    waiting = set(removable).difference(removals)
+    if all(found.values()) and all(_limiting(found[name]) for name in waiting):
+        return Limited(removals, {name: found[name] for name in waiting})
+    return None
+
+
+def _is_cut(plan: Plan) -> bool:
+    """Return whether the plan has as many removals as were allowed, and more were possible."""
+    return any(blocker.reason is LIMIT for one in plan.kept for blocker in one.blockers)
+
+
+def _limiting(blockers: Iterable[Blocker]) -> list[Blocker]:
+    return [one for one in blockers if one.reason in LIMITS]
 
 
 class _Ends(NamedTuple):
@@ -107,8 +176,9 @@ def _waits(blockers: Mapping[str, Sequence[Blocker]], ends: _Ends) -> tuple[Mark
     for node, every in blockers.items():
         # After the marks that are due now, other reasons may apply too. They would not without
         # the limit for which the node waits.
-        limiting = [one for one in every if one.reason in LIMITS]
-        for code, until in {one.code: ends.end(node, one) for one in limiting or every}.items():
+        for code, until in {
+            one.code: ends.end(node, one) for one in _limiting(every) or every
+        }.items():
             found.setdefault(code, []).append(until)
     waits = (MarkingWait(code, len(every), _last(every)) for code, every in found.items())
     return tuple(sorted(waits, key=lambda one: (-one.nodes, one.code)))

@@ -11,10 +11,10 @@ from cli.input import setup_dump
 from cli.input.cluster_input import ClusterInput, Installation, report_unreadable
 from cli.input.setup import Setup
 from cli.input.source import kubeconfig_of
-from core.config.document import built_in
 from core.edge import files
 from core.edge.decode.dump import COMMAND, from_dumps
 from core.edge.decode.dump_time import DumpTime
+from core.edge.heap import growing
 from core.edge.kube.target import Overrides
 from core.surge.facts import with_moves
 from core.surge.records import MoveRecords
@@ -124,11 +124,12 @@ def _with_source(found: ClusterInput, where: Where) -> ClusterInput:
 
 
 def _read_dumps(named: Sequence[str], installation: Installation, *, setup: bool) -> ClusterInput:
-    config = installation.config or built_in(installation.policy)
+    config = installation.config or files.read_config(None, installation.policy)
     named_dumps = [(files.named(path), files.read_dump(path)) for path in named]
     unreadable: list[str] = []
     time = DumpTime()
-    cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
+    with growing():  # the collector would scan all decoded pods again and again
+        cluster, kinds, surge = from_dumps(named_dumps, config.read_options, unreadable, time)
     if not config.surges:
         surge = None
     if surge is not None:

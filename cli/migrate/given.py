@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
-from core.edge.files import parse_yaml
+from core.edge.yaml_text import parse_yaml
 from core.model.errors import InvalidInputError
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)

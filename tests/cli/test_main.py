@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -10,6 +11,7 @@ import orjson
 import pytest
 import yaml
 
+from cli.forms import json, text
 from tests.support.plan_cli import COMMAND, ITEMS, ROOT, dump, ebb, without_warnings
 
 HEAVY = {
@@ -101,6 +103,20 @@ class TestImports:
         found = imported(*command, "--from-file", path)
         assert "msgspec" in found
         assert not found & HEAVY
+
+    def test_plan_imports_no_yaml_and_no_other_answers_when_cluster_is_read_from_dump(
+        self, path: str
+    ) -> None:
+        found = imported("plan", "--from-file", path)
+        assert "cli.answers" in found
+        assert not found & {
+            "cli.doctor",
+            "cli.explain.explainer",
+            "cli.input.overview",
+            "controller.leader_report",
+            "core.config.schema",
+            "yaml",
+        }
 
     def test_help_imports_no_command_and_two_core_modules(self) -> None:
         found = imported("--help")
@@ -311,3 +327,10 @@ def test_invalid_command_line_is_rejected_with_usage_and_reason(
     assert usage.startswith("Usage: ebb")
     assert told.startswith(problem)
     assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_text_and_json_write_the_same_answers() -> None:
+    assert text.WRITERS.keys() == json.WRITERS.keys()
+    for form in (text, json):
+        for module, function in form.WRITERS.values():
+            assert callable(getattr(import_module(f"{form.__name__}.{module}"), function))

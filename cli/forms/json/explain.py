@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from cli.answers import NodeExplained, PodExplained
+from cli.answers import NodeExplained, PodExplained, Reasons
 from cli.explain.explainer import NodeAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.json import leader
@@ -123,6 +123,6 @@ def pod(explained: PodExplained) -> dict[str, Any]:
     }
 
 
-def codes(codes: Iterable[str]) -> list[dict[str, str]]:
+def codes(answer: Reasons) -> list[dict[str, str]]:
     """Return reason codes as a JSON document."""
-    return [{"code": code, **_texts(with_placeholders(REASONS[code]))} for code in codes]
+    return [{"code": code, **_texts(with_placeholders(REASONS[code]))} for code in answer.codes]

@@ -1,55 +1,45 @@
 """Answers as text for people: the tables and their columns, a module for each answer."""
 
-from rich.console import Console
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from cli.answers import (
-    Answer,
-    NodeExplained,
-    Planned,
-    PodExplained,
-    Reasons,
-    Replayed,
-    SettingsSchema,
-)
-from cli.doctor.finding import Diagnosis
-from cli.forms.text import doctor, explain, plan, replay, status
-from cli.input.overview import ClusterStatus
-from cli.terminal import Table, render, say
-from core.config.schema import allowed, settings
+from cli.terminal import render
 
-part = status.row
-several = status.several
+if TYPE_CHECKING:  # slow to import
+    from cli.answers import Answer, ClusterPart
+    from cli.input.overview import ClusterStatus
+
+WRITERS: Final[Mapping[str, tuple[str, str]]] = {
+    "Planned": ("plan", "write"),
+    "NodeExplained": ("explain", "write_node"),
+    "PodExplained": ("explain", "write_pod"),
+    "ClusterStatus": ("status", "write"),
+    "Diagnosis": ("doctor", "write"),
+    "Reasons": ("explain", "write_codes"),
+    "SettingsSchema": ("settings", "write"),
+    "Replayed": ("replay", "write"),
+}
+"""Module and function by the type of the answer; the module is imported when it is needed."""
 
 
-def text(answer: Answer) -> str:
+def text(answer: "Answer") -> str:
     """Return an answer for standard output: with color for a terminal, without for a pipe."""
-    return render(lambda out: _write(answer, out))
+    module, function = WRITERS[type(answer).__name__]
+    write = getattr(_module(module), function)
+    return render(lambda out: write(answer, out))
 
 
-def _write(answer: Answer, out: Console) -> None:
-    match answer:
-        case Planned():
-            plan.write(answer, out)
-        case NodeExplained():
-            explain.write_node(answer, out)
-        case PodExplained():
-            explain.write_pod(answer, out)
-        case ClusterStatus():
-            status.write(answer, out)
-        case Diagnosis():
-            doctor.write(answer, out)
-        case Reasons(codes):
-            explain.write_codes(codes, out)
-        case SettingsSchema():
-            _write_settings(out)
-        case Replayed():
-            replay.write(answer, out)
+def part(status: "ClusterStatus") -> Any:  # noqa: ANN401 a row of the table
+    """Return the status of one of several clusters, as `several` needs it."""
+    return _module("status").row(status)
 
 
-def _write_settings(out: Console) -> None:
-    """Write every setting with its default, allowed values and programs that need a restart."""
-    rows = (
-        (one.path, str(one.schema.get("default", "")), allowed(one.schema), ", ".join(one.restart))
-        for one in settings()
-    )
-    say(out, Table("setting", "default", "allowed", "restart", rows=rows, left=(0, 1, 2, 3)))
+def several(parts: "Sequence[ClusterPart]") -> str:
+    """Return one table with the status of each cluster."""
+    found: str = _module("status").several(parts)
+    return found
+
+
+def _module(name: str) -> Any:  # noqa: ANN401 a module
+    return import_module(f"{__name__}.{name}")

@@ -1,13 +1,15 @@
 """CapacityBuffers for people: capacity reserved for them, and buffers that Ebb publishes."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from cli.input.overview import Published
 from cli.terminal import Table, say
 from core.engine.plan import BufferRoom
+
+if TYPE_CHECKING:  # `ebb plan` shows none
+    from cli.input.overview import Published
 
 BUFFERS_SHOWN: Final = 12
 """Rows of each table; the others are counted."""
@@ -29,7 +31,7 @@ def write(buffers: Sequence[BufferRoom], out: Console) -> None:
     _table(headings, rows, out)
 
 
-def write_published(published: Sequence[Published], out: Console) -> None:
+def write_published(published: "Sequence[Published]", out: Console) -> None:
     """Write the buffers that Ebb publishes, and for how many pods autoscalers have capacity."""
     rows = [
         (buffer.buffer, f"{buffer.pods:,}", f"{buffer.accepted:,}", buffer.why)

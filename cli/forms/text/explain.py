@@ -5,7 +5,7 @@ from typing import Final
 
 from rich.console import Console
 
-from cli.answers import NodeExplained, PodExplained
+from cli.answers import NodeExplained, PodExplained, Reasons
 from cli.explain.explainer import NodeAnswer, PodAnswer
 from cli.explain.reasons import REASONS, advice, with_placeholders
 from cli.forms.text import leader
@@ -62,9 +62,9 @@ def write_pod(explained: PodExplained, out: Console) -> None:
         say(out, Table("rejected by", "nodes", rows=rows))
 
 
-def write_codes(codes: Sequence[str], out: Console) -> None:
+def write_codes(answer: Reasons, out: Console) -> None:
     """Write reason codes with their meaning and fix."""
-    reasons = [with_placeholders(REASONS[code]) for code in codes]
+    reasons = [with_placeholders(REASONS[code]) for code in answer.codes]
     rows = ((reason.code, reason.meaning, reason.fix) for reason in reasons)
     say(out, Table("code", "means", "cheapest fix", rows=rows, left=(0, 1, 2)))
 

@@ -15,7 +15,6 @@ import msgspec
 
 from core.edge.decode.fields import NULL, ApiName, Bounded, checked, unix_seconds
 from core.edge.decode.objects import Name, Struct
-from core.edge.files import parse_yaml
 from core.model.errors import ConfigError, InvalidInputError
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodeGroup, NodePool
 
@@ -200,6 +199,9 @@ def _parsed(text: str) -> Parsed:
 
 def _parse(raw: bytes) -> Parsed:
     """Parse a status, or return why it cannot be parsed."""
+    # Slow to import, and many clusters have no Cluster Autoscaler.
+    from core.edge.yaml_text import parse_yaml  # noqa: PLC0415
+
     try:
         (document,) = parse_yaml(raw, FIELD, single=True)
         found = document.get("nodeGroups") if isinstance(document, dict) else None

@@ -1,6 +1,7 @@
 """Decode dumps into a Cluster: output of `kubectl get -o json`, lists or a single object."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -69,29 +70,35 @@ def from_dumps(
 
     Raises: InvalidInputError that names the source.
     """
-    found = [entry for source, raw in dumps for entry in objects(raw, source, refused, time)]
-    names = frozenset(name for name, _ in found)
+    found: dict[str, list[Object]] = {}
+    for source, raw in dumps:
+        for name, one in objects(raw, source, refused, time):
+            known = found.setdefault(name, [])
+            if one is not None:
+                known.append(one)
+    names = frozenset(found)
     sources = ", ".join(source for source, _ in dumps)
     for kind in (NODES, PODS):
         if kind.name not in names:
             raise InvalidInputError(sources, f"contains no {kind.resource}; {HOW_TO}")
     inventory = Inventory()
-    for name, one in found:
-        if one is not None:
-            _add(inventory, BY_NAME[name], one, sources)
+    for name, known in found.items():
+        if name in BY_NAME:
+            _fill(inventory, BY_NAME[name], known, sources)
     surge = {DEPLOYMENTS.name, REPLICA_SETS.name} <= names
     return Dumped(
         inventory.snapshot(options)(), names, inventory.surge_snapshot()() if surge else None
     )
 
 
-def _add(inventory: Inventory, kind: AnyKind, one: Object, sources: str) -> None:
-    """Add an object. Raises: InvalidInputError for a second node or pod with the same name."""
-    key = kind.key(one)
-    if kind in (NODES, PODS) and key in inventory.of(kind):
-        where = f"{sources}: {kind.name.lower()} {key}"
+def _fill(inventory: Inventory, kind: AnyKind, found: Sequence[Object], sources: str) -> None:
+    """Add the objects of a kind. Raises: InvalidInputError for nodes or pods with one name."""
+    inventory.replaced(kind, found)
+    if kind in (NODES, PODS) and len(inventory.of(kind)) < len(found):
+        counts = Counter(map(kind.key, found))
+        repeated = next(key for key, count in counts.items() if count > 1)
+        where = f"{sources}: {kind.name.lower()} {repeated}"
         raise InvalidInputError(where, "occurs more than once in the input")
-    inventory.changed(kind, one)
 
 
 def objects(
@@ -122,7 +129,7 @@ def items(raw: bytes, source: str, refused: list[str]) -> Iterator[tuple[str, By
 
     Raises: as `objects`; also if a list is incomplete.
     """
-    if not raw.strip():
+    if not _TEXT.search(raw):
         raise InvalidInputError(source, f"is empty; {HOW_TO}")
     if lines := _lines(raw):
         for line in lines:

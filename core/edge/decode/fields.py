@@ -95,7 +95,7 @@ def strictly(
     Raises: InvalidInputError with *where*, and the field or position of the fault.
     """
     try:
-        return decoded(decode, bytes(raw), steps_max)
+        return decoded(decode, raw, steps_max)
     except FAULTS as fault:
         problem, path = _problem_and_path(fault)
         if isinstance(fault, msgspec.DecodeError) and not isinstance(

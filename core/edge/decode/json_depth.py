@@ -8,7 +8,9 @@ Nothing here is recursive, and the time is linear in the number of bytes.
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 DEPTH_MAX: Final = 64
 """Maximum nesting depth of lists and objects; no field that Ebb reads is deeper than 20."""
@@ -49,16 +51,18 @@ misread."""
 
 
 def decoded(
-    decode: Callable[[bytes], Value_], raw: bytes, steps_max: int | None = STEPS_MAX
+    decode: Callable[[Any], Value_],
+    raw: bytes | msgspec.Raw,
+    steps_max: int | None = STEPS_MAX,
 ) -> Value_:
     """Decode JSON; if it is nested too deeply, decode it with the deep values cut to null.
 
     Raises: as *decode* and `pruned`.
     """
     try:
-        return decode(raw)
+        return decode(raw)  # without a copy: copying the JSON of a pod takes as long as reading it
     except RecursionError:
-        return decode(pruned(raw, steps_max))
+        return decode(pruned(bytes(raw), steps_max))
 
 
 def legible(raw: bytes) -> bytes:

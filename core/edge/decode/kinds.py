@@ -171,7 +171,7 @@ class Kind(Generic[Wire_, Model_]):
     def _decoded(self, raw: Bytes, source: str) -> Wire_:
         """Decode an object; its name is looked up only for errors."""
         try:
-            return decoded(self.decoder.decode, bytes(raw))
+            return decoded(self.decoder.decode, raw)
         except FAULTS:
             where = join(source, self.name)
             who = strictly(NAME_DECODER.decode, raw, where).metadata

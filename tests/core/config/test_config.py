@@ -16,6 +16,7 @@ from core.config.settings import (
     UsabilityMode,
 )
 from core.edge import files
+from core.edge.yaml_text import as_yaml, parse_yaml
 from core.fields.value_types import read_share
 from core.model.errors import ConfigError, InvalidInputError
 from core.policies.all import POLICIES
@@ -74,8 +75,8 @@ def test_example_on_page_is_valid_config(tmp_path: Path) -> None:
 
 def document_with_price(written: str) -> Any:
     """Return a loaded document that contains a price with this spelling."""
-    text = f"{files.as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
-    (document,) = files.parse_yaml(text.encode(), "x", single=True)
+    text = f"{as_yaml(HEAD)}prices: [{{nodeSelector: {{a: b}}, price: {written}}}]"
+    (document,) = parse_yaml(text.encode(), "x", single=True)
     return document
 
 
@@ -84,15 +85,13 @@ def test_small_price_is_exact_and_survives_round_trip(written: str) -> None:
     """Python prints 0.00005 as 5e-05."""
     found = parse(document_with_price(written), "x")
     assert found.price_of({"a": "b"}) == Fraction(written.strip("'"))
-    (again,) = files.parse_yaml(
-        files.as_yaml(document_with_price(written)).encode(), "x", single=True
-    )
+    (again,) = parse_yaml(as_yaml(document_with_price(written)).encode(), "x", single=True)
     assert again == document_with_price(written)
 
 
 @pytest.mark.parametrize("value", [5e-05, 1e20, 1e22, 0.1, 3.0, -1.5e-7])
 def test_number_survives_yaml_round_trip(value: float) -> None:
-    (again,) = files.parse_yaml(files.as_yaml({"a": value}).encode(), "x", single=True)
+    (again,) = parse_yaml(as_yaml({"a": value}).encode(), "x", single=True)
     assert again == {"a": value}
     assert isinstance(again["a"], float)
 
