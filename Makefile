@@ -120,7 +120,6 @@ bench: setup ## print times, memory and ratios; bench_page needs chromium, the l
 	$(BIN)/python -m tests.bench.bench_webhook
 	$(BIN)/python -m tests.bench.bench_bodies
 	$(BIN)/python -m tests.bench.bench_running
-	$(BIN)/python -m tests.bench.bench_cli
 	$(BIN)/python -m tests.bench.bench_page
 	$(BIN)/python -m tests.bench.bench_kube
 	$(BIN)/python -m tests.bench.bench_cli

@@ -12,10 +12,12 @@ import yaml
 
 from controller.loop import STALE_SECONDS
 from core.accounts.marks import AGAIN_SECONDS
+from tests.release.krew import HOME
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = ROOT / "manifests" / "components" / "prometheus-operator" / "prometheusrule.yaml"
 PAGE: Final = ROOT / "docs" / "alerts.md"
+RUNBOOKS: Final = f"{HOME}/blob/main/docs/alerts.md"
 DASHBOARD: Final = "/d/ebb"
 """Path of the dashboard in Grafana."""
 BY: Final = "cluster, namespace"
@@ -444,7 +446,7 @@ def rule(alert: Alert) -> dict[str, Any]:
         "annotations": {
             "summary": f"Ebb: {alert.summary}",
             "description": alert.meaning,
-            "runbook_url": f"docs/alerts.md#{alert.name.lower()}",
+            "runbook_url": f"{RUNBOOKS}#{alert.name.lower()}",
             "dashboard_url": DASHBOARD,
         },
     }
@@ -492,7 +494,7 @@ def _head() -> Iterator[str]:
         "",
         "Alerts are grouped by the labels `namespace` and `cluster`, if Prometheus adds them.",
         "Some need the label `pod`, as in the scrape configurations of [metrics.md](metrics.md).",
-        "The annotation `runbook_url` has the path of this page in the repository.",
+        "The annotation `runbook_url` links to the section of this page.",
         "",
         "The severity `critical` means that workloads may be harmed soon. `warning` needs",
         "somebody within days. `info` means that Ebb saves less than it could.",
