@@ -111,7 +111,7 @@ class Broken(Pod):
     """A pod with which no plan can be made."""
 
     @property
-    def evaluable(self) -> bool:
+    def movable(self) -> bool:
         raise ZeroDivisionError
 
 
