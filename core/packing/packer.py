@@ -195,7 +195,7 @@ class Packer:
             return group.feasible_count
         guard, free, fits, request = self.guard, self.free, group.feasible, group.request
         count, place = 0, self._advance_head(group)
-        while count < most and (place < len(fits) or self._scan(group)):
+        while count < most and (place < len(fits) or self._scan(group) > place):
             count += (free[fits[place]] - request) & guard == guard
             place += 1
         group.feasible_count, group.counted_to, group.counted_at = count, most, self._version
@@ -237,17 +237,17 @@ class Packer:
             result.free_after,
         )
         known: EquivalenceGroup | None = None
-        place = request = 0
+        place = request = count = 0
         fits: list[int] = []
         for pod in pods:
             group = group_of[pod]
             if group is not known:
                 known, request, fits = group, group.request, group.feasible
-                place = group.first_feasible
-                if place < len(fits) and (free[fits[place]] - request) & guard != guard:
+                place, count = group.first_feasible, len(fits)
+                if place < count and (free[fits[place]] - request) & guard != guard:
                     place = self._advance_head(group)
-            while place < len(fits) or (
-                group.scanned < len(group.candidates) and self._scan(group)
+            while place < count or (
+                group.scanned < len(group.candidates) and (count := self._scan(group)) > place
             ):
                 node = fits[place]
                 if node not in excluded:
@@ -432,8 +432,8 @@ class Packer:
         group.first_feasible = head
         return head
 
-    def _scan(self, group: EquivalenceGroup) -> bool:
-        """Find the next nodes with room for the group; return False if there are none."""
+    def _scan(self, group: EquivalenceGroup) -> int:
+        """Find the next nodes with room for the group; return the number of nodes found so far."""
         guard, free, request, blocks = self.guard, self.free, group.request, self._free_space_index
         allowed, found = group.candidates, group.feasible
         known = len(found)
@@ -447,7 +447,7 @@ class Packer:
                 ]
                 if len(found) == known:
                     blocks.count_misses(block, len(remaining_pods), free)
-        return len(found) > known
+        return len(found)
 
     def commit(self, attempt: Attempt, leaving: int = -1) -> None:
         """Carry out the attempt; the *leaving* node becomes empty and accepts no more pods."""
