@@ -77,7 +77,7 @@ def draw_moves(points: Sequence[MovesPoint], title: str, path: str) -> None:
     ours = sorted((one for one in points if one.line), key=lambda one: one.pods)
     axis.plot(
         [one.pods for one in ours], [one.cost for one in ours], "o-", color=COLOURS[4],
-        label="Ebb, pods moved by surge moves",
+        label="Ebb with surge moves; numbers: surge.maxPerHour",
     )  # fmt: skip
     for one, colour in zip((one for one in points if not one.line), COLOURS[2::-1], strict=False):
         axis.plot([one.pods], [one.cost], "s", color=colour)

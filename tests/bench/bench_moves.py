@@ -37,10 +37,10 @@ def points(seed: int) -> Iterator[MovesPoint]:
 
     yield simulated("MostAllocated", MOST_ALLOCATED, line=False)
     yield simulated("autoscaler that evicts", AUTOSCALER, line=False)
-    yield simulated("Ebb, no moves", WHOLE, line=True)
+    yield simulated("0", WHOLE, line=True)
     for limit in LIMITS:
-        yield simulated(f"maxPerHour: {limit}", SURGE, line=True, per_hour=limit)
-    yield simulated(f"maxPerHour: {GIVEN.surge.max_per_hour}", SURGE, line=True)
+        yield simulated(str(limit), SURGE, line=True, per_hour=limit)
+    yield simulated(str(GIVEN.surge.max_per_hour), SURGE, line=True)
 
 
 if __name__ == "__main__":
