@@ -115,9 +115,10 @@ class Packer:
         *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
         of all nodes.
         """
-        space = FreeSpace.of(cluster, node_order, placeholders)
+        groups = [*movable, *group_by_identity(placeholders)]
+        space = FreeSpace.of(groups, node_order)
         order = PackingOrder.of(
-            [*movable, *group_by_identity(placeholders)],
+            groups,
             space,
             (lambda _: admitting) if admitting else partial(_admitting, node_order),
             total_capacity or Resources.total(node.allocatable for node in node_order.nodes),

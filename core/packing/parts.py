@@ -1,11 +1,9 @@
 """Build the initial state of a Packer: free space of the nodes, and pods in packing order."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from core.capacity.reaches import Groups
-from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -23,9 +21,9 @@ class FreeSpace(NamedTuple):
     free: list[int]
 
     @staticmethod
-    def of(cluster: Cluster, node_order: NodeOrder, placeholders: Collection[Pod]) -> "FreeSpace":
-        """Return the free space, with lanes for the resources of *placeholders* too."""
-        vectors = Vectors(chain(cluster.pods, placeholders), cluster.nodes)
+    def of(groups: Groups, node_order: NodeOrder) -> "FreeSpace":
+        """Return the free space, with lanes for the resources that pods of the groups request."""
+        vectors = Vectors((members[0].requests for members in groups), node_order.nodes)
         free = [
             vectors.guard
             | (

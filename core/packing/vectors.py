@@ -10,7 +10,6 @@ from typing import Final
 
 from core.capacity.usable import Amount
 from core.model.node import Node
-from core.model.pod import Pod
 from core.model.resources import Resources
 
 LANE_BITS: Final = 64
@@ -20,9 +19,9 @@ LANE_MAX: Final = 2 ** (LANE_BITS - 1) - 1
 class Vectors:
     """Lanes of the resources: CPU, memory, pods, ephemeral storage, then extended resources."""
 
-    def __init__(self, pods: Iterable[Pod], nodes: Iterable[Node]) -> None:
+    def __init__(self, requests: Iterable[Resources], nodes: Iterable[Node]) -> None:
         """Assign a lane to each requested resource that a node has, and one lane to the others."""
-        asked = {name for pod in pods for name, _ in pod.requests.extended}
+        asked = {name for one in requests for name, _ in one.extended}
         offered = {name for node in nodes for name, _ in node.allocatable.extended}
         self._extended = sorted(asked & offered)
         # Users may request thousands of resources that no node has. They need not be
