@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from sim.report import RunMetric
 
 
-class View(NamedTuple):
+class RowOptions(NamedTuple):
     """How a command shows the rows of its answer."""
 
     label_columns: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Planned:
     """Time of the cluster that was read, in Unix seconds."""
     rows: Sequence[NodeRow]
     """The nodes of the plan."""
-    view: View
+    view: RowOptions
     needed: "NodesNeeded | None" = None
     """How few nodes any placement needs; None if that was not requested."""
 

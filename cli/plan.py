@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from cli.answers import Planned, View
+from cli.answers import Planned, RowOptions
 from cli.explain.caveats import Caveat, caveats
 from cli.explain.emptying import emptying
 from cli.explain.headline import headline
@@ -52,7 +52,7 @@ class Limits(NamedTuple):
 def planned(
     cluster_input: ClusterInput,
     limits: Limits,
-    view: View,
+    view: RowOptions,
     selection: Selection = EVERYTHING,
     *,
     bound: bool = False,

@@ -91,11 +91,11 @@ def command(  # noqa: PLR0913 one for each option
     no_headers: bool,
 ) -> clusters.Answered:
     """Show which nodes are removable together, and why the others are not; read-only."""
-    from cli.answers import View  # noqa: PLC0415 the engine is slow to import
+    from cli.answers import RowOptions  # noqa: PLC0415 the engine is slow to import
     from cli.plan import Limits, planned  # noqa: PLC0415
 
     columns = tuple(key for keys in label_columns for key in keys.split(",") if key)
     limits = Limits(max_removals, max_cpu, max_memory)
-    view = View(columns, sort_by, no_headers)
+    view = RowOptions(columns, sort_by, no_headers)
     answer = planned(cluster_input, limits, view, selection, bound=bound)
     return clusters.Answered(answer, bool(answer.plan.removals))

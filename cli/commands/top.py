@@ -27,13 +27,13 @@ def command(environment: source.Environment, where: "Where", /) -> None:
 
         asyncio.run(follow(source_of(environment, where)))
         return
-    from cli.answers import View as Columns  # noqa: PLC0415
+    from cli.answers import RowOptions  # noqa: PLC0415
     from cli.forms.page.state import PageState  # noqa: PLC0415
     from cli.input import reader  # noqa: PLC0415
     from cli.plan import Limits, planned  # noqa: PLC0415
     from cli.terminal import PIPE_WIDTH  # noqa: PLC0415
-    from cli.top.screen import View, render  # noqa: PLC0415
+    from cli.top.screen import ScreenState, render  # noqa: PLC0415
 
     first = reader.read(environment, where)
-    state = PageState(planned(first, Limits(), Columns())).document(details=False)
-    print(render(state, (), View(), PIPE_WIDTH, None).plain)
+    state = PageState(planned(first, Limits(), RowOptions())).document(details=False)
+    print(render(state, (), ScreenState(), PIPE_WIDTH, None).plain)

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cli.answers import ClusterPart, Planned, View
+from cli.answers import ClusterPart, Planned, RowOptions
 from cli.nodes import SORT_KEYS, NodeRow
 from cli.terminal import Table, fitting, printable, render, say
 from core.model.humanize import age
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     """The rows of one cluster, in the requested order, and how to show them."""
 
     rows: Sequence[NodeRow]
-    view: View
+    view: RowOptions
 
 
 def part(answer: Planned) -> Rows:
@@ -61,12 +61,12 @@ def wide_of_several(parts: Sequence[ClusterPart]) -> str:
     return render(lambda out: say(out, *_table(headings, every, view, out.width)))
 
 
-def _view(parts: Sequence[ClusterPart]) -> View:
-    return next((one.part.view for one in parts if one.part is not None), View())
+def _view(parts: Sequence[ClusterPart]) -> RowOptions:
+    return next((one.part.view for one in parts if one.part is not None), RowOptions())
 
 
 def _table(
-    headings: Sequence[str], every: Sequence[Mapping[str, str]], view: View, width: int
+    headings: Sequence[str], every: Sequence[Mapping[str, str]], view: RowOptions, width: int
 ) -> Iterator[Table | str]:
     """Yield a table without the columns for which the terminal is too narrow, and their names."""
     table, left_out = fitting(
@@ -77,7 +77,7 @@ def _table(
         yield f"The terminal is too narrow for: {', '.join(left_out)}; -o csv has all columns."
 
 
-def _cells(row: NodeRow, view: View) -> tuple[str, ...]:
+def _cells(row: NodeRow, view: RowOptions) -> tuple[str, ...]:
     return (
         row.name,
         NONE if row.order is None else str(row.order),
@@ -122,11 +122,11 @@ def _csv(lines: Iterable[Sequence[object]]) -> str:
     return out.getvalue()
 
 
-def _csv_headings(view: View) -> tuple[str, ...]:
+def _csv_headings(view: RowOptions) -> tuple[str, ...]:
     return (*HEADINGS[:6], "ageSeconds", *HEADINGS[7:], *view.label_columns, "reasons")
 
 
-def _csv_cells(row: NodeRow, view: View) -> tuple[object, ...]:
+def _csv_cells(row: NodeRow, view: RowOptions) -> tuple[object, ...]:
     return (
         row.name,
         "" if row.order is None else row.order,

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from cli.answers import Planned, View
+from cli.answers import Planned, RowOptions
 from cli.forms.text import headline
 from cli.plan import Limits, planned
 from core.config.budgets import HEADROOM_MAX
@@ -80,7 +80,7 @@ def answer(now: Planned, change: Change) -> list[str]:
     other = planned(
         replace(cluster_input, cluster=cluster, config=config),
         Limits(cpu=change.cpu, memory=change.memory),
-        View(),
+        RowOptions(),
     )
     lines = list(headline.lines(other.headline, other.now_seconds))
     return [

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import orjson
 
-from cli.answers import Planned, View
+from cli.answers import Planned, RowOptions
 from cli.forms.page.state import PageState, Since
 from cli.input.cluster_input import ClusterInput
 from cli.page.changes import Changes
@@ -52,7 +52,7 @@ def _state(cluster_input: ClusterInput, changes: Changes | None) -> bytes:
     if changes is not None:
         changes.apply(_KEPT.inventory)
         cluster_input = _with_objects(cluster_input, _KEPT.inventory)
-    planned_now = planned(cluster_input, Limits(), View())
+    planned_now = planned(cluster_input, Limits(), RowOptions())
     before = None if cluster_input.target is None else _KEPT.since
     state = PageState(planned_now, before, live=True)
     document = orjson.dumps(state.document(details=False))

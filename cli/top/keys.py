@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from cli.top.screen import SORTS, View
+from cli.top.screen import SORTS, ScreenState
 
 QUIT: Final = frozenset("qQ\x03")
 ESCAPE: Final = "\x1b"
@@ -13,7 +13,7 @@ SCROLL: Final = {"\x1b[A": -1, "\x1b[B": 1, "\x1b[5~": -10, "\x1b[6~": 10}
 FILTER_CHARS_MAX: Final = 63
 
 
-def press(view: View, key: str, nodes: int) -> View | None:
+def press(view: ScreenState, key: str, nodes: int) -> ScreenState | None:
     """Return the view after a key; None to quit. *nodes*: number of nodes that match the filter.
 
     A key is a character, or the escape sequence of a special key.
@@ -32,7 +32,7 @@ def press(view: View, key: str, nodes: int) -> View | None:
     return replace(view, offset=max(0, min(moved, nodes - 1)))
 
 
-def _type(view: View, key: str) -> View:
+def _type(view: ScreenState, key: str) -> ScreenState:
     if key in "\r\n":
         return replace(view, typing=False)
     if key == ESCAPE:

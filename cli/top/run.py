@@ -16,14 +16,14 @@ from cli.page.following import Source, publish, until_first_ends, until_signal
 from cli.page.worker import Worker
 from cli.terminal import console
 from cli.top.keys import press
-from cli.top.screen import State, View, render, selected
+from cli.top.screen import ScreenState, State, render, selected
 
 
 class Top:
     """The screen; the feed publishes states and warnings to it."""
 
     def __init__(self, live: Live) -> None:
-        self._live, self._view = live, View()
+        self._live, self._view = live, ScreenState()
         self._state: State | None = None
         self._banners: Sequence[str] = ()
 

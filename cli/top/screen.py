@@ -41,7 +41,7 @@ SORTS: Final[Mapping[str, Callable[[Node], tuple[int, str]]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ScreenState:
     """The sort order, filter and scroll position of a user."""
 
     sort: str = "state"
@@ -54,7 +54,7 @@ class View:
 
 
 def render(
-    state: State, banners: Sequence[str], view: View, width: int, height: int | None
+    state: State, banners: Sequence[str], view: ScreenState, width: int, height: int | None
 ) -> Text:
     """Return the screen.
 
@@ -75,7 +75,7 @@ def render(
     return Text("\n").join(lines)
 
 
-def selected(state: State, view: View) -> Sequence[Node]:
+def selected(state: State, view: ScreenState) -> Sequence[Node]:
     """Return the nodes that the view shows, in its order."""
     labels = _labels(state)
     ranks = {key: number for number, key in enumerate(labels)}
@@ -94,7 +94,7 @@ def _labels(state: State) -> Mapping[str, str]:
     return {one["key"]: one["label"] for one in state["states"]}
 
 
-def _head(state: State, banners: Sequence[str], view: View) -> Iterator[str]:
+def _head(state: State, banners: Sequence[str], view: ScreenState) -> Iterator[str]:
     source = dict(state["origin"]).get("cluster") or dict(state["origin"]).get("source", "")
     yield f"ebb top - {source}"
     yield from (f"! {text}" for text in (*banners, *state["banners"]))
@@ -147,7 +147,7 @@ def _moves(state: State) -> Iterator[str]:
         yield f"moving {one['pod']} of {one['deployment']} from {one['node']}: {one['step']}"
 
 
-def _footer(view: View) -> Text:
+def _footer(view: ScreenState) -> Text:
     if view.typing:
         return Text("type a filter; Enter keeps it, Esc removes it", style="reverse")
     return Text(f"q quit  s sort (by {view.sort})  / filter  arrows scroll", style="reverse")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from cli.answers import Planned, View
+from cli.answers import Planned, RowOptions
 from cli.input.cluster_input import ClusterInput, Leader, Running
 from cli.plan import Limits, planned
 from controller.leader_report import (
@@ -52,7 +52,7 @@ def state_of(html: str) -> Any:
 
 
 def plan_of(cluster_input: ClusterInput, now_seconds: int = NOW) -> Planned:
-    return planned(cluster_input, Limits(), View(), clock=FakeClock(now_seconds))
+    return planned(cluster_input, Limits(), RowOptions(), clock=FakeClock(now_seconds))
 
 
 def hostile_input() -> ClusterInput:

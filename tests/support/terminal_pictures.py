@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cli.forms.page.state import PageState
 from cli.forms.text import plan
-from cli.top.screen import View, render
+from cli.top.screen import ScreenState, render
 from tests.support.clock import START
 from tests.support.page import plan_of, showcase
 
@@ -62,7 +62,7 @@ def _plan() -> str:
 def _top() -> str:
     state = PageState(plan_of(showcase(START), START)).document(details=False)
     shown = _terminal()
-    shown.print(render(state, (), View(), WIDTH, TOP_LINES))
+    shown.print(render(state, (), ScreenState(), WIDTH, TOP_LINES))
     return _svg(shown, "ebb top")
 
 
