@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cli.input import live
-from cli.stop import scale_to_zero, wait_until_nobody_leads
+from cli.stop import check_nobody_leads, exists, scale_to_zero, wait_until_nobody_leads
 from cli.terminal import printable
 from controller.names import DEPLOYMENT, LEASE
 from controller.stores.capacity_buffers import PublishedStore
@@ -95,7 +95,7 @@ async def release(
         for dry_run in actions.passes():
             writing = _Writing(actions.tell, dry_run=dry_run)
             if request.stop_controller:
-                await _stop(client, namespace, writing)
+                await _stop(client, leases, namespace, writing)
                 if not dry_run:
                     await wait_until_nobody_leads(leases, clock)
             # The controller may have marked nodes until it stopped.
@@ -197,11 +197,17 @@ def _say(told: str) -> None:
     print(f"ebb: {printable(told)}", file=sys.stderr, flush=True)
 
 
-async def _stop(client: Client, namespace: str, writing: _Writing) -> None:
+async def _stop(client: Client, leases: LeaseStore, namespace: str, writing: _Writing) -> None:
     """Scale the controller to 0. Raises: UnavailableError."""
     key = f"{namespace}/{DEPLOYMENT}"
     try:
-        if writing.dry_run or await scale_to_zero(client, namespace):
+        if not await exists(client, namespace):
+            await check_nobody_leads(leases)
+            _say(
+                f"deployment {key} does not exist, and nobody holds the Lease. If Ebb is "
+                "installed in another namespace, use --ebb-namespace"
+            )
+        elif writing.dry_run or await scale_to_zero(client, namespace):
             writing.tell("deployment", key, "scaled to 0")
     except UnavailableError as fault:
         raise UnavailableError(f"deployment {key}: {fault}; nothing was released") from fault

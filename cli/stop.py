@@ -20,6 +20,21 @@ taken it."""
 POLL_SECONDS: Final = 1.0
 
 
+async def exists(client: Client, namespace: str) -> bool:
+    """Return whether the Deployment of the controller exists. Raises: UnavailableError."""
+    return await ScaleStore(client).read(namespace, DEPLOYMENT) is not None
+
+
+async def check_nobody_leads(leases: Leases) -> None:
+    """Raise UnavailableError if somebody leads although the Deployment does not exist."""
+    lease = await leases.read()
+    if lease is not None and lease.holder:
+        raise UnavailableError(
+            f"it does not exist, but {lease.holder} holds the Lease. End this controller, and run "
+            "the command again. If it has ended already, use the command without --stop-controller"
+        )
+
+
 async def scale_to_zero(client: Client, namespace: str) -> bool:
     """Scale the Deployment of the controller to 0; return False if it has no replicas.
 

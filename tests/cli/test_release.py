@@ -745,3 +745,32 @@ async def test_release_removes_nothing_when_controller_cannot_be_stopped(
     assert "/ebb-controller: API server answered 403" in err
     assert "nothing was released" in err
     assert not is_clean(api, "n1")
+
+
+@pytest.mark.parametrize(
+    ("holder", "code", "said"),
+    [
+        ("laptop", 2, "it does not exist, but laptop holds the Lease"),
+        ("", 0, "does not exist, and nobody holds the Lease"),
+    ],
+)
+async def test_release_says_at_once_when_deployment_does_not_exist(
+    api: FakeApi,
+    capsys: pytest.CaptureFixture[str],
+    installed: tuple[str, tuple[str, ...]],
+    holder: str,
+    code: int,
+    said: str,
+) -> None:
+    home, where = installed
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases/ebb-controller"
+    api.documents[path] = {
+        "metadata": {"name": "ebb-controller", "namespace": home, "resourceVersion": "1"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15},
+    }
+    arguments = ("release", "--all", "--stop-controller", "--dry-run", *where)
+    found, _, err = await run(capsys, *arguments)
+    assert found == code
+    assert f"deployment {home}/ebb-controller" in err
+    assert said in err
+    assert not is_clean(api, "n1")

@@ -21,10 +21,46 @@ RUNBOOKS: Final = f"{HOME}/blob/main/docs/alerts.md"
 DASHBOARD: Final = "/d/ebb"
 """Path of the dashboard in Grafana."""
 BY: Final = "cluster, namespace"
-LOGS: Final = "kubectl -n ebb-system logs deployment/ebb-controller"
+CONTROLLERS: Final = "app.kubernetes.io/name=ebb,app.kubernetes.io/component=controller"
+RESTART: Final = "kubectl -n ebb-system rollout restart deployment/ebb-controller"
+EDIT: Final = "kubectl -n ebb-system edit configmap ebb-config"
+STORED_CONFIG: Final = (
+    "kubectl -n ebb-system get configmap ebb-config -o jsonpath='{.data.config\\.yaml}'"
+)
+REPORT: Final = f"[report it]({HOME}/issues)"
+STOP: Final = "[Stop Ebb now](troubleshooting.md#stop-ebb-now)"
+COMPONENTS: Final = "[Add or remove components](install.md#add-or-remove-components)"
 STATUS: Final = "ebb status"
 AS_CONTROLLER: Final = "--as system:serviceaccount:ebb-system:ebb-controller"
 REGISTRATION: Final = "kubectl get mutatingwebhookconfiguration ebb-webhook -o yaml"
+
+
+def _logs(component: str) -> str:
+    """Return the command for the logs of all replicas: by Deployment, kubectl picks one pod."""
+    return (
+        f"kubectl -n ebb-system logs -l app.kubernetes.io/component={component} --prefix --tail=-1"
+    )
+
+
+def _limits(program: str) -> tuple[str, str]:
+    """Return the command that shows the CPU limit of a program."""
+    path = "{.spec.template.spec.containers[0].resources}"
+    return (
+        f"kubectl -n ebb-system get deployment {program} -o jsonpath='{path}'",
+        "the CPU limit; Ebb's manifests set none",
+    )
+
+
+def _expiry(secret: str, key: str = "tls") -> str:
+    """Return the command for the end of the certificate in a Secret."""
+    return (
+        f"kubectl -n ebb-system get secret {secret} -o jsonpath='{{.data.{key}\\.crt}}' "
+        "| base64 -d | openssl x509 -noout -enddate"
+    )
+
+
+TOP: Final = "kubectl -n ebb-system top pods"
+LOGS: Final = _logs("controller")
 
 
 class Alert(NamedTuple):
@@ -77,11 +113,18 @@ ALERTS: Final = (
         "Without a leader, nobody removes marks for Pending pods. With two leaders, which means "
         "two installations or a stopped clock, their writes may contradict each other.",
         (
+            ("kubectl -n ebb-system get pods -o wide", "whether the controllers run"),
             ("kubectl -n ebb-system get lease ebb-controller -o yaml", "holder, and last renewal"),
             (LOGS, "`lost the Lease`, or errors of the API server"),
+            (f"kubectl get pods -A -l {CONTROLLERS}", "a second installation"),
         ),
-        "If the API server is overloaded or rejects the Lease, repair that. Until then, "
-        "`ebb release --all` removes all marks.",
+        "1. No leader, and the pods do not run: `kubectl -n ebb-system describe pods` says why.\n"
+        "2. No leader, and the API server is overloaded or rejects the Lease: repair that. Run "
+        "no command that writes until then. A replica leads as soon as it can write the Lease.\n"
+        "3. Two leaders: remove the second installation "
+        "([uninstall](install.md#uninstalling-without-a-trace)). If there is only one, run "
+        f"`{RESTART}`.\n"
+        f"4. If pods are Pending because of marks, and the API server answers: {STOP}.",
     ),
     Alert(
         "EbbReconciliationStuck",
@@ -93,8 +136,9 @@ ALERTS: Final = (
         "or a write hangs. Marks stay as they are. After three minutes, NoSchedule marks become "
         "PreferNoSchedule.",
         ((LOGS, "`cannot reconcile`, or a stack trace"),),
-        "If the log names a resource, see EbbViewStale. If it has a stack trace, report it, and "
-        "restart the controller. With `controller.interval` above 1m, raise the threshold.",
+        "If the log names a resource, see [EbbViewStale](#ebbviewstale). If it has a stack trace, "
+        f"{REPORT}, and restart the controller: `{RESTART}`. With `controller.interval` above 1m, "
+        "raise the threshold.",
     ),
     Alert(
         "EbbReconciliationErrors",
@@ -105,7 +149,7 @@ ALERTS: Final = (
         "An exception ended a reconciliation, or its writes. The next one follows after a pause "
         "of up to 30 s.",
         ((LOGS, "the stack trace"),),
-        "This is a defect of Ebb: report the stack trace.",
+        f"This is a defect of Ebb: {REPORT}, with the stack trace.",
     ),
     Alert(
         "EbbReconciliationTimeouts",
@@ -115,7 +159,7 @@ ALERTS: Final = (
         "reconciliations reach their time limit",
         "Reconciliations take longer than ten seconds. Nodes that they have not evaluated have "
         "the reason `time-box`, and later reconciliations try them.",
-        (("kubectl -n ebb-system top pods", "CPU against the limit"),),
+        ((TOP, "CPU in use; needs metrics-server"), _limits("ebb-controller")),
         "Give the controller a faster CPU, or remove its CPU limit.",
     ),
     Alert(
@@ -145,10 +189,14 @@ ALERTS: Final = (
         "missing.",
         (
             ("kubectl -n ebb-system logs POD", "why no new certificate is served"),
-            ("kubectl -n ebb-system get secrets", "age of the Secret with the certificate"),
+            (_expiry("ebb-webhook-tls"), "the webhook with cert-manager"),
+            (_expiry("ebb-extender-tls"), "the extender"),
         ),
-        "For the webhook's own CA, restart the pod. With cert-manager, check its Certificate. For "
-        "the extender, renew the files of `extender.certFile`.",
+        "The webhook without cert-manager keeps its certificate in memory: run "
+        "`kubectl -n ebb-system rollout restart deployment/ebb-webhook`. With cert-manager, run "
+        "`kubectl -n ebb-system describe certificate ebb-webhook`. For the extender, put a new "
+        "certificate into the Secret "
+        "([TLS and client certificates](install.md#tls-and-client-certificates)).",
     ),
     Alert(
         "EbbCaExpiring",
@@ -158,11 +206,13 @@ ALERTS: Final = (
         "the CA of Ebb's webhook expires within 30 days",
         "Ebb replaces its CA when a third of its ten years is left, so the rotation is stuck.",
         (
-            ("kubectl -n ebb-system logs deployment/ebb-webhook", "errors about the Secret"),
+            (_logs("webhook"), "errors about the Secret"),
+            (_expiry("ebb-webhook-certs", "ca"), "the end of the present CA"),
             (REGISTRATION, "the caBundle"),
         ),
-        "Give the webhook its permission to write the Secret and the caBundle again. The "
-        "annotation `kube-ebb.io/rotate` on the Secret requests a new CA.",
+        "Give the webhook its permission to write the Secret and the caBundle again: apply the "
+        "manifests. This requests a new CA: "
+        "`kubectl -n ebb-system annotate secret ebb-webhook-certs kube-ebb.io/rotate=now`.",
     ),
     Alert(
         "EbbMarkedNodeDoesNotEmpty",
@@ -177,7 +227,8 @@ ALERTS: Final = (
             ("ebb explain node NODE", "the pods on it, and what could move them"),
         ),
         "Wait, or let surge moves or eviction empty nodes ([surge.md](surge.md), "
-        "[eviction.md](eviction.md)). With another `deadline`, change the threshold.",
+        "[eviction.md](eviction.md)). The threshold is 72000 s (20 h): with another `deadline`, "
+        "change it.",
     ),
     Alert(
         "EbbDeadlinesMissed",
@@ -222,8 +273,15 @@ ALERTS: Final = (
             ("ebb explain pod NAMESPACE/NAME", "what Ebb knows about the pod"),
             (LOGS, "failed writes"),
         ),
-        "Run `ebb release --all`, set `noScheduleAfter: never`, and report the constraints of the "
-        "pod.",
+        "1. Set `noScheduleAfter: never`, and `eviction: disabled` if it is enabled: "
+        f"`{EDIT}`. The controller reads the change within about a minute, and changes all marks "
+        "to PreferNoSchedule. Change your overlay or Helm values too, or the next deployment "
+        "restores the old setting.\n"
+        "2. If pods are still Pending: `ebb release --all --stop-controller`. No node is marked "
+        "until you start the controller again: "
+        "`kubectl -n ebb-system scale deployment/ebb-controller --replicas=2`. Without "
+        f"`--stop-controller`, the controller marks nodes again. See {STOP}.\n"
+        f"3. This is a defect of Ebb: {REPORT}, with the constraints of the pod.",
     ),
     Alert(
         "EbbMarksFlapping",
@@ -232,9 +290,11 @@ ALERTS: Final = (
         "warning",
         "{{ $value | humanize }} nodes were marked again soon after their mark was removed",
         f"Nodes lose their mark and get it again within {AGAIN_SECONDS // 60} minutes, so Ebb "
-        "follows the load too closely. Each change is a write, and pods move for nothing.",
+        "follows the load too closely. Each change is a write, and pods move for nothing. "
+        "`ebb_mark_releases_total` counts the releases by reason. Events may be gone: the API "
+        "server keeps them for an hour by default.",
         (
-            ("kubectl -n default get events --field-selector reason=DrainReleased", "the reasons"),
+            (LOGS, "`writing a Node` with the operation `release_mark`, and its reason"),
             ("kubectl -n ebb-system get configmap ebb-config -o yaml", "thresholds and delays"),
         ),
         "Raise `unneededTime`, `stabilizationWindow` or the distance between `thresholds` and "
@@ -290,7 +350,8 @@ ALERTS: Final = (
         "A limit on the number of marked nodes, or of marks in a window, has been reached all the "
         "time. If marked nodes do not empty, they use up the budget.",
         ((STATUS, "marked nodes, and their age"), ("ebb plan", "what the plan could remove")),
-        "If marked nodes empty slowly, see EbbMarkedNodeDoesNotEmpty. Otherwise raise `budgets`.",
+        "If marked nodes empty slowly, see "
+        "[EbbMarkedNodeDoesNotEmpty](#ebbmarkednodedoesnotempty). Otherwise raise `budgets`.",
     ),
     Alert(
         "EbbExtenderNotCalled",
@@ -304,8 +365,8 @@ ALERTS: Final = (
         "scores, so marked nodes fill up again.",
         (
             (
-                "kubectl -n kube-system logs -l component=kube-scheduler",
-                "errors of the extender, with verbosity 5",
+                "kubectl -n kube-system logs -l component=kube-scheduler --tail=-1 --prefix",
+                "errors of the extender (only if kube-scheduler runs with `-v=5`)",
             ),
             ("kubectl -n ebb-system get service ebb-extender -o yaml", "the address"),
         ),
@@ -320,7 +381,7 @@ ALERTS: Final = (
         "warning",
         "the slowest 1% of prioritize calls take more than 250 ms",
         "Slow answers delay the scheduling of pods. kube-scheduler waits for each call.",
-        (("kubectl -n ebb-system top pods", "CPU of the extender against its limit"),),
+        ((TOP, "CPU of the extender; needs metrics-server"), _limits("ebb-extender")),
         "Give the extender a faster CPU or more replicas, or remove its CPU limit.",
     ),
     Alert(
@@ -331,8 +392,9 @@ ALERTS: Final = (
         "prioritize calls get no scores",
         "All nodes get the same score because the extender's view is too old (`neutral`), or "
         "calls are invalid (`refused`).",
-        (("kubectl -n ebb-system logs deployment/ebb-extender", "rejected requests, or watches"),),
-        "For `neutral` see EbbViewStale. For `refused` check the scheduler's configuration.",
+        ((_logs("extender"), "rejected requests, or watches"),),
+        "For `neutral` see [EbbViewStale](#ebbviewstale). For `refused` check the scheduler's "
+        "configuration.",
     ),
     Alert(
         "EbbWebhookRepairs",
@@ -376,10 +438,13 @@ ALERTS: Final = (
         "The file is invalid. The previous configuration remains in use until a restart, which "
         "would fail.",
         (
-            ("kubectl -n default get events --field-selector reason=ConfigurationRefused", ""),
-            ("ebb config validate FILE", "all errors"),
+            ("kubectl -n ebb-system logs POD", "the errors"),
+            (
+                f"{STORED_CONFIG} | ebb config validate -",
+                "all errors",
+            ),
         ),
-        "Correct the ConfigMap.",
+        f"Correct the configuration, and apply it ([Enforce](install.md#enforce)), or `{EDIT}`.",
     ),
     Alert(
         "EbbUnreadableObjects",
@@ -390,7 +455,7 @@ ALERTS: Final = (
         "Nodes with such objects are not removed; [Unreadable "
         "objects](how-it-works.md#unreadable-objects) lists the consequences for each kind.",
         ((LOGS, "`cannot decode an object`, with its name"),),
-        "Correct the object, or report it.",
+        f"Correct the object. If it is valid, {REPORT}.",
     ),
     Alert(
         "EbbClockJumped",
@@ -399,8 +464,11 @@ ALERTS: Final = (
         "warning",
         "the wall clock of {{ $labels.pod }} has jumped by {{ $value | humanizeDuration }}",
         "Ebb continues with its own time, so deadlines do not end early.",
-        (("chronyc tracking", "on the machine: the state of its time synchronization"),),
-        "Check NTP, then restart the controller to use the new time.",
+        (
+            ("kubectl -n ebb-system get pod POD -o wide", "the node of the pod"),
+            ("chronyc tracking", "on this node: the state of its time synchronization"),
+        ),
+        f"Check NTP on the node, then restart the controller to use the new time: `{RESTART}`.",
     ),
     Alert(
         "EbbEvictionForbidden",
@@ -410,7 +478,8 @@ ALERTS: Final = (
         "eviction is enabled, but RBAC does not allow it",
         "No pod is evicted, and no node is drained.",
         (("kubectl get clusterrole ebb-controller-eviction", "whether the component exists"),),
-        "Install `manifests/components/eviction`, or set `eviction: disabled`.",
+        "Add `manifests/components/eviction` to the overlay and apply it, or set "
+        f"`eviction: disabled`. See {COMPONENTS}.",
     ),
     Alert(
         "EbbSurgeForbidden",
@@ -420,7 +489,8 @@ ALERTS: Final = (
         "surge moves are enabled, but RBAC does not allow them",
         "No pod is moved.",
         (("kubectl get clusterrole ebb-controller-surge", "whether the component exists"),),
-        "Install `manifests/components/surge`, or disable `surge`.",
+        "Add `manifests/components/surge` to the overlay and apply it, or set "
+        f"`surge: {{mode: disabled}}`. See {COMPONENTS}.",
     ),
     Alert(
         "EbbEventsLost",
@@ -498,6 +568,8 @@ def _head() -> Iterator[str]:
         "",
         "The severity `critical` means that workloads may be harmed soon. `warning` needs",
         "somebody within days. `info` means that Ebb saves less than it could.",
+        "",
+        f"If Ebb does harm now, see {STOP}.",
         "",
         "| alert | severity | for | summary |",
         "|---|---|---|---|",
