@@ -23,7 +23,7 @@
     fill("headline", ...paragraphs(state.headline));
     fill("warnings",
       ...state.origin.map(([label, value]) => el("li", null, `${label}: ${value}`)),
-      ...state.warnings.map((text) => el("li", null, text)));
+      ...state.warnings.map((text) => el("li", null, ...prose(text))));
     const count = state.warnings.length;
     document.querySelector("#origins summary").textContent =
       count ? `Source, and ${count} warning${count === 1 ? "" : "s"}` : "Source";
