@@ -38,7 +38,7 @@ class Options:
     """Options of the command."""
 
     trace: str | None
-    """A trace; None: the built-in load."""
+    """File or folder of a trace; None: the built-in load."""
     config: str | None
     """Configuration file; None: the demo's own settings."""
     days: int

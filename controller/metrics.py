@@ -350,7 +350,9 @@ ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
     ),
     ReportedGauge(
         "ebb_pending_pods",
-        "Pods that kube-scheduler could not place, by cause.",
+        "Pods that kube-scheduler could not place, by cause. `mark`: a node with a NoSchedule "
+        "mark has room for the pod. `room`: no node has room, but some node could hold the pod if "
+        "it were empty. `other`: all other pods.",
         ("cause",),
         lambda account: {(cause,): account.pending.pods[cause] for cause in Cause},
         {(cause,): 0 for cause in Cause},
@@ -364,8 +366,8 @@ ACCOUNT_GAUGES: Final[tuple[ReportedGauge[Account], ...]] = (
     ),
     ReportedGauge(
         "ebb_oldest_released_node_timestamp_seconds",
-        "Time since which the node has been released to the autoscaler that has waited longest; 0 "
-        "if there is none. A new leader counts from its first reconciliation.",
+        "Of the nodes that are released to the autoscaler, the earliest time of release; 0 if "
+        "there is none. A new leader counts from its first reconciliation.",
         (),
         lambda account: {(): account.savings.oldest_release or 0},
     ),
@@ -521,7 +523,8 @@ class Metrics(metrics.WatchMetrics, metrics.EventMetrics):
         )
         self.surge_move_seconds = self._histogram(
             "ebb_surge_move_duration_seconds",
-            "Time from the record of a surge move to its end.",
+            "Time from the beginning of a surge move, when Ebb records it in the ConfigMap "
+            "ebb-moves, to its end.",
             (5, 10, 20, 30, 60, 120, 300, 600),
         )
         self.surge_moved_pods_per_node = self._histogram(

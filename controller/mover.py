@@ -59,7 +59,8 @@ RETRY_SECONDS: Final = 5
 RELOAD_SECONDS: Final = 60
 """Pause after the ConfigMap was missing or could not be read."""
 MOVED_NODES_MAX: Final = 1000
-"""Maximum number of nodes whose moved pods are counted; those of other nodes are not reported."""
+"""Maximum number of nodes for which moved pods are counted. Pods moved from further nodes are
+missing in the metric `ebb_surge_moved_pods_per_removed_node`."""
 BEGAN: Final = "SurgeMoveBegan"
 MOVED: Final = "SurgeMoved"
 ENDED: Final = "SurgeMoveEnded"

@@ -69,7 +69,7 @@ def _no_scheduler(facts: Facts) -> CheckResult:
     if read.absent:
         return unread(SYSTEM_PODS.resource, read.absent)
     return unknown(
-        "no pod runs kube-scheduler, so it is part of a managed control plane",
+        "no pod runs kube-scheduler, so it is probably part of a managed control plane",
         "look up the scheduler profile of your provider (docs/install.md#managed-clusters-eks-gke"
         f"-aks), or {GIVE_OPTION}",
     )

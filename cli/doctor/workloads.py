@@ -64,7 +64,10 @@ def _budgets(facts: Facts) -> CheckResult:
         )
     if never:
         count = plural(len(never), "PodDisruptionBudget")
-        return ok(f"Ebb evicts no pods, so {count} at 0 have no effect on it")
+        return ok(
+            f"no eviction is possible under {count}; this does not affect Ebb, because it "
+            "evicts no pods"
+        )
     return ok("no PodDisruptionBudget is always at 0")
 
 

@@ -105,13 +105,13 @@ def _empty_pools(cluster: Cluster, config: Config) -> Iterator[Caveat]:
 
 
 def _no_autoscaler(cluster: Cluster, config: Config, *, in_dump: bool) -> Iterator[Caveat]:
-    """Report that no autoscaler was found, so nobody knows which nodes can be removed."""
+    """Report that no autoscaler was found, so nobody knows which nodes one would remove."""
     key = config.cluster_autoscaler.status_key
     if Autoscalers.of(cluster, key).found:
         return
     message = (
         f"no autoscaler was found: there is neither the ConfigMap {key} nor a NodePool of "
-        "Karpenter, so it is unknown which nodes can be removed"
+        "Karpenter, so it is unknown which nodes an autoscaler would remove"
     )
     namespace, _, name = key.partition("/")
     dump = (
@@ -126,8 +126,8 @@ def _missing_in_dump(cluster: Cluster, kinds: frozenset[str]) -> Iterator[Caveat
     namespaces = {pod.namespace for pod in cluster.pods}
     if len(namespaces) == 1:
         message = (
-            f"all pods ({pods:,}) are in namespace {namespaces.pop()}; a dump needs the pods of "
-            "all namespaces (-A), or nodes look emptier than they are"
+            f"all pods ({pods:,}) are in namespace {namespaces.pop()}; if you left out -A, pods "
+            "of other namespaces are missing, and nodes look emptier than they are"
         )
         yield Caveat("one-namespace", message, pods)
     elif pods and not any(pod.daemon for pod in cluster.pods):

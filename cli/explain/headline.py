@@ -50,14 +50,14 @@ class Late(NamedTuple):
 
 
 class DeviceChange(NamedTuple):
-    """Units of a device, such as nvidia.com/gpu, on the nodes that pods can use."""
+    """Requested and allocatable units of a device, such as nvidia.com/gpu."""
 
     resource: str
     """Name of the extended resource."""
     requested: tuple[int, int]
-    """Units requested before and after the plan."""
+    """Units that pods request, before and after the plan."""
     capacity: tuple[int, int]
-    """Units allocatable before and after the plan."""
+    """Allocatable units of the nodes that pods can use, before and after the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

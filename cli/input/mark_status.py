@@ -69,7 +69,8 @@ class MarkStatus:
     leaving: bool
     """True if the node is leaving (core.model.node_lifecycle)."""
     being_deleted: bool
-    """True if the Node object is being deleted."""
+    """True if the Node object is being deleted, or if a taint says that an autoscaler is about to
+    delete it."""
     backoff_until: int | None
     """Time in Unix seconds until which Ebb does not mark the node again, because it did not become
     empty in time; None if there is no backoff."""

@@ -59,7 +59,8 @@ class ClusterStatus:
     leaving: int
     """Number of leaving nodes (core.model.node_lifecycle)."""
     being_deleted: int
-    """Number of nodes whose Node object is being deleted."""
+    """Number of nodes whose Node object is being deleted, or that have a taint which says that an
+    autoscaler is about to delete them."""
     reasons: tuple[tuple[str, int], ...]
     """(reason code, number of nodes with this reason), most nodes first; a node with several codes
     counts for each."""

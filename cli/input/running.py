@@ -14,12 +14,14 @@ from core.config.settings import Config
 from core.edge import files
 from core.edge.decode.fields import unix_seconds
 from core.edge.kube import port_forward
-from core.edge.kube.client import Client, answered
+from core.edge.kube.client import ApiError, Client, answered
 from core.model.errors import ConfigError, UnavailableError
 
 CALL_SECONDS_MAX: Final = 5.0
 HOLDERS_MAX: Final = 2
 """Number of replicas that are asked: the holder of the Lease, and the leader that it names."""
+NO_POD: Final = 404
+"""Status of a port-forward to a pod that does not exist."""
 UNKNOWN: Final = "its delays, peaks, cooldowns, moves and decisions are unknown"
 
 
@@ -125,6 +127,11 @@ async def _report(
             )
             report = answered(_REPORT, raw)
         except UnavailableError as fault:
+            if isinstance(fault, ApiError) and fault.status == NO_POD:
+                findings.problems.append(
+                    f"the leader {pod} is no pod in {namespace}, so {UNKNOWN}"
+                )
+                return None
             findings.cannot(f"the report of the leader {pod}, so {UNKNOWN}", fault)
             return None
         if report.leading:

@@ -45,7 +45,7 @@ def _add(found: dict[str, list[Any]], kind: SetupKind, raw: Bytes) -> None:
 
 
 def _group(content: bytes) -> str | None:
-    """Return the API group of an object; None if it names none.
+    """Return the API group of an object: "" for the core group (`v1`), None without apiVersion.
 
     OpenShift has kinds such as ClusterRole in a group of its own.
     """

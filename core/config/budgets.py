@@ -264,8 +264,10 @@ class Budgets:
     """Pools of nodes with their own limits. If there are pools, only nodes in a pool can be
     marked; without pools all nodes can."""
     balance_zones: Flag = True
-    """Whether to keep zones balanced: no removal may leave a zone of a pool with at least two
-    fewer schedulable nodes than its largest zone."""
+    """Whether to keep zones balanced: no removal may leave a zone with at least two fewer
+    schedulable nodes than the largest zone. Ebb compares nodes of the same pool that have the
+    same taints and devices, and that the same pods can use. Without `pools`, all nodes are one
+    pool."""
     headroom: Annotated[int, whole_number(0, HEADROOM_MAX)] = 1
     """Number of pods for which room must remain, each as large as the largest pod of its reach
     (the set of nodes that a pod can use)."""

@@ -285,7 +285,8 @@ class Config:
     ] = ()
     """Keys of more taints by which other tools announce that they drain or remove a node. The
     taints of common autoscalers and drain tools need no entry. The capacity of such a node
-    does not count, and its pods are placed first. The value of `taintKey` has no effect here."""
+    does not count, and its pods are placed first. Ebb ignores its own `taintKey` in this
+    list."""
     default_topology_spread: Annotated[
         tuple[DefaultTopologySpread, ...],
         BoundedList(SPREADS_MAX, "{maxSkew, topologyKey, whenUnsatisfiable}"),

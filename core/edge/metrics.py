@@ -167,7 +167,7 @@ class TlsMetrics(Metrics):
         super().__init__()
         self.handshake_failures = self._counter(
             "ebb_tls_handshake_failures_total",
-            "TLS handshakes with clients that failed.",
+            "Failed TLS handshakes with clients.",
             reason=(),  # certificate | protocol | connection
         )
         self.certificate_until = self._gauge(

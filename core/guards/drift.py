@@ -11,7 +11,8 @@ from core.model.cluster import Cluster
 from core.model.now import Now
 
 DRIFT_PROTECTION_SECONDS: Final = 3600
-"""Time for which Ebb protects a node that Karpenter reports as drifted."""
+"""Maximum time, counted from the drift, for which Ebb protects a node that Karpenter reports as
+drifted."""
 
 
 def unprotectable(cluster: Cluster, now: Now | None) -> frozenset[str]:

@@ -62,7 +62,8 @@ PROTECTIONS_A_PASS_MAX: Final = 200
 """Maximum number of protections of unmarked nodes in one reconciliation; a new leader protects all
 empty nodes."""
 WATCH_SECONDS: Final = 300
-"""Time for which a new leader observes before it acts on an end that another leader has set."""
+"""Maximum time for which a new leader observes before it ends something whose end another leader
+may have set."""
 
 
 @dataclass(frozen=True, slots=True)

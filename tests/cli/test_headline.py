@@ -145,7 +145,7 @@ class TestMarking:
     def test_observe_only_reports(self, tmp_path: Path) -> None:
         out = Dump(tmp_path, *FOUR).text("status")
         assert "To mark now: 1 (mode observe: only reported)." in out
-        assert "Only the leader knows delays and peaks: " in out
+        assert "Estimate without the controller: " in out
 
 
 class TestLeader:

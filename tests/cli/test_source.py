@@ -37,8 +37,8 @@ from tests.support.plan_cli import ebb
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 DENIED = "API server answered 403: the fake API says 403"
 NO_REPORT = (
-    "Warning: cannot read the report of the leader pod-a, so its delays, peaks, cooldowns, moves "
-    "and decisions are unknown: API server answered 404: Invalid response status\n"
+    "Warning: the leader pod-a is no pod in ebb-system, so its delays, peaks, cooldowns, moves "
+    "and decisions are unknown\n"
 )
 PODS_COUNT = 2 * PAGE_OBJECTS + 3
 

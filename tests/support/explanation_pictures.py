@@ -46,7 +46,12 @@ MEMORY_FULL: Final = "b"
 STAGES: Final = (
     ("candidate", PALE, 4, ("The cluster does", "not need the node.", "unneededTime passes.")),
     ("marked", YELLOW, 3, ("New pods avoid it.", "Its pods terminate", "by themselves.")),
-    ("empty", ORANGE, 0, ("Protected from", "scale-down while it", "is reserved.")),
+    (
+        "empty",
+        ORANGE,
+        0,
+        ("Protected from", "scale-down while it", "is reserved for", "expected pods."),
+    ),
     ("released", GREEN, 0, ("The protection ends.", "The mark remains.", "")),
     ("removed", WHITE, 0, ("The autoscaler", "removes the node.", "")),
 )
@@ -106,9 +111,11 @@ def _nodes(
             level -= height
             box = Box(node.left, level, node.width, height)
             yield rect(box, YELLOW if pod.key in moved else PALE)
+            size, (x, y) = f"{pod.requests.cpu_millis / 1000:g}", box.middle
             if height >= CORE_HEIGHT:
-                size = f"{pod.requests.cpu_millis / 1000:g}"
-                yield text(box.middle[0], box.middle[1] + 4, size, "small", "middle")
+                yield text(x, y + 4, size, "small", "middle")
+            else:
+                yield text(box.left + box.width + 5, y + 4, size, "small")
         if name == MEMORY_FULL:
             cores = (totals.capacity.cpu_millis - usable) // 1000
             yield from _unusable(Box(node.left, top, node.width, level - top), cores)
@@ -138,14 +145,17 @@ def _node_life() -> str:
         y = before.middle[1]
         parts.append(arrow((before.left + before.width, y), (after.left, y)))
     parts += _back(boxes)
-    parts.append(text(20, 208, "Squares: pods of the node.", "small"))
-    return svg(WIDTH, 222, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES))
+    parts.append(text(20, 225, "Squares: pods of the node.", "small"))
+    return svg(WIDTH, 239, parts, "The life of a node: " + ", ".join(one[0] for one in STAGES))
 
 
 def _back(boxes: list[Box]) -> Iterator[str]:
-    """Draw the way back, above the boxes."""
+    """Draw the way back from marked, empty and released nodes, above the boxes."""
     start, end, y = boxes[3].middle[0], boxes[0].middle[0], 28
-    yield f'<path d="M{start:g} 50V{y}H{end:g}" fill="none" stroke="{GRAY}" stroke-width="1.5"/>'
+    path = f"M{start:g} 50V{y}H{end:g}" + "".join(
+        f"M{box.middle[0]:g} 50V{y}" for box in boxes[1:3]
+    )
+    yield f'<path d="{path}" fill="none" stroke="{GRAY}" stroke-width="1.5"/>'
     yield arrow((end, y), (end, 50))
     middle = (start + end) / 2
     yield text(

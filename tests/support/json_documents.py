@@ -27,6 +27,10 @@ Price = Annotated[float, Meta(description="currency of `prices` for an hour")]
 Share = Annotated[float, Meta(description="a share; 1 is all")]
 Code = Annotated[str, Meta(description="reason code; see docs/reasons.md")]
 PodKey = Annotated[str, Meta(description="namespace/name")]
+BEING_DELETED: Final = Meta(
+    description="the Node object is being deleted, or a taint says that an autoscaler is about to "
+    "delete the node"
+)
 ApiVersion = Annotated[str, Meta(description=API_VERSION)]
 
 
@@ -332,7 +336,7 @@ class Mark(TypedDict):
     scaleDownProtection: Literal["none", "marked", "unmarked", "released", "others"]
     taintsCorrect: bool
     leaving: bool
-    beingDeleted: bool
+    beingDeleted: Annotated[bool, BEING_DELETED]
     skippedUntil: Time | None
 
 
@@ -369,7 +373,7 @@ class Counts(TypedDict):
     reserved: int
     unmarkedWithLeftOverTaint: int
     leaving: int
-    beingDeleted: int
+    beingDeleted: Annotated[int, BEING_DELETED]
 
 
 class Published(TypedDict):

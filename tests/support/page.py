@@ -21,14 +21,19 @@ from controller.leader_report import (
     Report,
     Savings,
 )
+from controller.writers import EVENT_REASONS
 from core.config.budgets import Budget, Pool
 from core.config.prices import Price
 from core.config.settings import Config, Mode
 from core.edge.kube.target import Target
+from core.engine.planner import NO_ROOM
 from core.engine.zones import ZONE_LABEL
 from core.model.cluster import Cluster
+from core.model.humanize import duration
 from core.model.node import Node, Taint
 from core.model.pod import Pod
+from core.writes.life_cycle import Event
+from core.writes.write import WriteKind
 from tests.support import builders
 from tests.support.clock import FakeClock
 
@@ -132,10 +137,20 @@ def showcase(now_seconds: int = NOW) -> ClusterInput:
 
 def _facts(now_seconds: int) -> LeaderFacts:
     decided = (
-        (20, "batch-b-10", "DrainMarked", "the cluster can do without it"),
-        (95, "general-a-09", "NoSchedule", "pods were still scheduled onto it"),
-        (340, "general-c-41", "Released", "it is empty"),
-        (900, "general-b-28", "Unmarked", "not removable any more: no-room"),
+        (20, "batch-b-10", EVENT_REASONS[WriteKind.MARK], Event.REMOVABLE.meaning),
+        (
+            95,
+            "general-a-09",
+            EVENT_REASONS[WriteKind.SET_NO_SCHEDULE],
+            f"marked for {duration(805)}",
+        ),
+        (340, "general-c-41", EVENT_REASONS[WriteKind.REMOVE_PROTECTION], Event.EMPTY.meaning),
+        (
+            900,
+            "general-b-28",
+            EVENT_REASONS[WriteKind.RELEASE_MARK],
+            f"{NO_ROOM.code}: no other remaining node admits it and has room",
+        ),
     )
     return LeaderFacts(
         leading_since_seconds=now_seconds - 7200,

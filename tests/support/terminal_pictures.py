@@ -16,6 +16,7 @@ from tests.support.page import plan_of, showcase
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 WIDTH: Final = 104
+TOP_WIDTH: Final = 128
 PLAN_LINES: Final = 50
 TOP_LINES: Final = 34
 # As rich's own template, without fonts from a server: the pages of the site load nothing.
@@ -61,16 +62,16 @@ def _plan() -> str:
 
 def _top() -> str:
     state = PageState(plan_of(showcase(START), START)).document(details=False)
-    shown = _terminal()
-    shown.print(render(state, (), ScreenState(), WIDTH, TOP_LINES))
+    shown = _terminal(TOP_WIDTH)
+    shown.print(render(state, (), ScreenState(), TOP_WIDTH, TOP_LINES))
     return _svg(shown, "ebb top")
 
 
-def _terminal() -> Console:
+def _terminal(width: int = WIDTH) -> Console:
     return Console(
         record=True,
         file=io.StringIO(),
-        width=WIDTH,
+        width=width,
         force_terminal=True,
         color_system="truecolor",
         legacy_windows=False,

@@ -12,7 +12,11 @@ function el(tag, attributes, ...children) {
   return made;
 }
 const fill = (id, ...children) => $(id).replaceChildren(...children.filter(Boolean));
-const paragraphs = (texts) => texts.map((text) => el("p", null, text));
+function prose(text) { // `names` in backticks become code
+  const parts = text.split("`");
+  return parts.length % 2 ? parts.map((part, place) => (place % 2 ? el("code", null, part) : part)) : [text];
+}
+const paragraphs = (texts) => texts.map((text) => el("p", null, ...prose(text)));
 
 function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
@@ -34,5 +38,5 @@ function table(label, headings, rows) {
 }
 function facts(rows) {
   return el("dl", null,
-    ...rows.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, value)]));
+    ...rows.flatMap(([label, value]) => [el("dt", null, label), el("dd", null, ...prose(value))]));
 }

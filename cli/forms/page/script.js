@@ -23,7 +23,7 @@
     fill("headline", ...paragraphs(state.headline));
     fill("warnings",
       ...state.origin.map(([label, value]) => el("li", null, `${label}: ${value}`)),
-      ...state.warnings.map((text) => el("li", null, text)));
+      ...state.warnings.map((text) => el("li", null, ...prose(text))));
     const count = state.warnings.length;
     document.querySelector("#origins summary").textContent =
       count ? `Source, and ${count} warning${count === 1 ? "" : "s"}` : "Source";
@@ -210,8 +210,8 @@
       : `${found.since.least ? "at least " : ""}${duration(state.time - found.since.at)}, ` +
         `since ${moment(found.since.at)}`;
     const reasons = found.reasons.map((one) => el("div", {class: "reason"},
-      el("p", null, el("strong", null, one.code), `: ${one.message}`),
-      el("p", {class: "muted"}, one.meaning),
+      el("p", null, el("strong", null, one.code), ...prose(`: ${one.message}`)),
+      el("p", {class: "muted"}, ...prose(one.meaning)),
       facts([["Fix", one.fix], ["Ends when", one.endsWhen],
         ...(one.until === null ? [] : [["Ends at", moment(one.until)]])])));
     const pods = found.pods.map((one) =>

@@ -78,7 +78,10 @@ def _marks(one: Headline, now_seconds: int) -> Iterator[str]:
         found = [_wait(wait, now_seconds) for wait in waits]
         yield f"Waiting for: {first(found, REASONS_SHOWN)}."
     if not one.leader_asked and one.marked < one.removable:
-        yield "Only the leader knows delays and peaks: unneededTime counts as passed here."
+        yield (
+            "Estimate without the controller: delays such as `unneededTime` count as passed, and "
+            "peak demand is unknown."
+        )
 
 
 def _wait(wait: MarkingWait, now_seconds: int) -> str:

@@ -151,7 +151,8 @@ def _gated(spec: PodSpec) -> bool:
 
 
 def _scheduler(name: str | None) -> str:
-    """Return the name, one object for equal names; cut a long name to one that Ebb cannot know."""
+    """Return the name of the scheduler, interned; the default scheduler if it is empty."""
+    # No configured name is longer than SCHEDULER_CHARS_MAX, so a cut name equals none of them.
     return intern(name[: SCHEDULER_CHARS_MAX + 1]) if name else DEFAULT_SCHEDULER
 
 

@@ -27,7 +27,7 @@ Fault = tuple[str, object, str]
 def checked(document: object, source: str) -> Mapping[str, Any]:
     """Return the document of a file. Raises: InvalidInputError for its first fault."""
     if document is None:
-        raise InvalidInputError(source, f"document: the file is empty; allowed: {WHOLE}")
+        raise InvalidInputError(source, f"the file is empty; allowed: {WHOLE}")
     for field, value, allowed in _faults(document):
         raise refused(source, field, value, allowed)
     return document  # type: ignore[return-value]  # a document without a fault is a mapping

@@ -176,7 +176,10 @@ class UnderutilizedCount(Policy):
         return used * SHARE_SCALE // max(whole, 1), self._input.nodes[node].name
 
     def is_candidate(self, node: int, *, was: bool) -> bool:
-        """Report whether the node is under the limit; exactly at the limit, return *was*."""
+        """Report whether the CPU requests on the node are below the limit of its enabled pool.
+
+        Exactly at the limit, return *was*. Without an enabled pool, return False.
+        """
         pool = self._pool_of[node]
         if pool is None or not pool.asked.enabled:
             return False

@@ -315,10 +315,7 @@ NO_SERVER = [{"name": "it", "cluster": {"certificate-authority": "ca"}}]
     [
         (
             None,
-            (
-                "document: the file is empty; "
-                "allowed: a kubeconfig, a mapping of clusters, contexts, users"
-            ),
+            ("the file is empty; allowed: a kubeconfig, a mapping of clusters, contexts, users"),
         ),
         (["x"], "document: ['x']; allowed: a kubeconfig, a mapping of clusters, contexts, users"),
         ({"kind": "List", "items": []}, "kind: 'List'; allowed: Config"),
