@@ -255,7 +255,7 @@ async def _end_moves(client: Client, namespace: str, cluster: Cluster, writing: 
     before = writing.refused
     for move in decode(stored.data).records.moves.values():
         restore = partial(_restore_replicas, client, move, _pod_to_delete(cluster, move))
-        what = f"replicas {move.raised} of a surge move, {move.original} again"
+        what = f"replicas of a surge move set back from {move.raised} to {move.original}"
         await writing.each("deployment", move.deployment_key, what, restore)
     if writing.refused == before:
         forget = partial(_forget_moves, store)

@@ -1,4 +1,4 @@
-"""`ebb replay`: simulate a cluster's history under every mode and policy, and recommend one."""
+"""`ebb replay`: simulate a cluster's history without and with Ebb, and recommend settings."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -88,7 +88,7 @@ FOLDER: Final = click.Path()
 )
 @output.option("Replayed")
 def command(form: str, **given: Any) -> None:  # noqa: ANN401 options of several types
-    """Simulate a cluster's history under every mode and policy; read-only."""
+    """Simulate a cluster's history without Ebb and with Ebb; read-only."""
     from cli import replay  # noqa: PLC0415 slow to import
 
     options = replay.Options(**given)

@@ -30,7 +30,9 @@ class DrainConfig:
     max_on_node: AtOnce = 5
     """Maximum number of pods of the node that are evicted and not yet replaced."""
     max_in_namespace: AtOnce = 3
-    """Maximum number of these pods of the node that belong to one namespace."""
+    """Maximum number of pods of one namespace that are terminating or not yet replaced.
+
+    The pods of all marked nodes count together, whoever deleted them."""
     max_in_cluster: AtOnce = 10
     """Maximum number of pods of marked nodes that are terminating or not yet replaced, whoever
     evicted them. At most `maxInNamespace` of a namespace count."""

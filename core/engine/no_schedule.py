@@ -336,8 +336,8 @@ def _closed_domains(context: _Context) -> Iterable[_NodeBlocker]:
             node = context.marked[number]
             if (domain := node.labels.get(key)) is not None:
                 message = (
-                    f"topology spread over {key} would count {domain}, where no node would accept "
-                    "such pods"
+                    f"topology spread over {key} would still count {domain}, where no node would "
+                    "accept pods with this constraint"
                 )
                 yield node.name, Blocker(HARD_SPREAD, message)
 

@@ -75,7 +75,7 @@ class InterPodRules:
         return Domains(range(len(self._nodes)))
 
     def group(self, pod: Pod) -> Group:
-        """Return the group of the pod."""
+        """Return the group of pods that no inter-pod rule distinguishes from this one."""
         objects = (
             id(pod.labels), id(pod.company), id(pod.placing), pod.namespace, pod.terminating
         )  # fmt: skip
@@ -198,11 +198,11 @@ class InterPodRules:
     def _spread_count(
         self, pod: Pod, constraint: SpreadConstraint, classes: NodeClasses
     ) -> SpreadCount:
-        """Return the count for a topology spread constraint.
+        """Return the number of pods in each domain that a topology spread constraint selects.
 
-        It includes the nodes that have the labels of all the pod's constraints. If the policies of
-        the constraint honor them, the nodes must also match the pod's node selectors
-        (honor_affinity) and have only tolerated taints (honor_taints).
+        Only nodes with the topology keys of all constraints of the pod count. With
+        `honor_affinity` they must also match the pod's node selector and affinity. With
+        `honor_taints` the pod must tolerate their taints.
         """
         placing = NodeConstraints()
         filters: Filters = ()

@@ -18,13 +18,15 @@ optimize-utilization."""
 SCHEDULER_FIELD: Final = "spec.schedulerName"
 """Entry of Pod.unsupported for pods of a scheduler whose filters Ebb does not know."""
 Judged = Mapping[int, tuple[Pod, Pod]]
-"""Pods as decoded and as converted, by the `id` of the decoded pod."""
+"""Each pod as decoded, and with `unsupported` adapted to the setting `schedulers`.
+
+The key is the `id` of the decoded pod."""
 
 
 def judged_by(
     schedulers: Collection[str], pods: Sequence[Pod], before: Judged
 ) -> tuple[Sequence[Pod], Judged]:
-    """Convert pods, decoded for the default schedulers, to the configured *schedulers*.
+    """Adapt `unsupported` of pods, decoded for the default schedulers, to *schedulers*.
 
     *before*: the second value of the previous call.
     """

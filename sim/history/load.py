@@ -206,7 +206,10 @@ Steps = tuple[tuple[int, int], ...]
 def _counted(
     history: ClusterHistory, pod_lifetimes: Sequence[PodLifetime]
 ) -> tuple[Steps, tuple[int, ...]]:
-    """Return (start, replicas) over time, and the times at which a pod replaced another."""
+    """Return (start, replicas) over time, and the times at which a pod replaced another.
+
+    All times are milliseconds since the start of the history.
+    """
     started = sorted(
         lifetime.begins_ms for lifetime in pod_lifetimes if lifetime.begins_ms > history.begins_ms
     )

@@ -680,7 +680,7 @@ async def test_release_all_ends_surge_moves(
         assert api.objects["deployments"][key]["spec"]["replicas"] == replicas
     code, out, _ = await run(capsys, "release", "--all", *where)
     assert code == 0
-    assert f"deployment {key}  released: replicas 3 of a surge move, 2 again" in out
+    assert f"deployment {key}  released: replicas of a surge move set back from 3 to 2" in out
     assert api.objects["deployments"][key]["spec"]["replicas"] == after
     assert api.objects["configmaps"][f"{home}/{CONFIG_MAP}"]["data"] == {}
 

@@ -404,7 +404,7 @@ def test_release_restores_replicas_of_killed_controller(
         killed_when(start(), lambda: replicas(cluster) == 2)
         done = ebb("release", "--all", "--yes", "--kubeconfig", str(plane.kubeconfig("release")))
         assert done.returncode == 0, done.stderr
-        told = b"deployment default/web  released: replicas 2 of a surge move, 1 again"
+        told = b"deployment default/web  released: replicas of a surge move set back from 2 to 1"
         assert told in done.stdout
         assert (replicas(cluster), data(cluster)) == (1, {})
         assert nodes_of(cluster.wait(PODS, lambda found: len(found) == 1)) == ["a"]

@@ -12,7 +12,7 @@ from core.edge.kube.target import Target
 UNITS: Final = {
     "cpu": "millicores",
     "memory": "bytes",
-    "price": "currency of `prices` for an hour",
+    "price": "currency of `prices` per hour",
     "cost": "currency of `prices`",
     "time": "Unix seconds",
 }

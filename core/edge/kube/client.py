@@ -119,7 +119,7 @@ class Client:
         for credentials in renewed:
             credentials.reconnect = self._use_certificate
         self.request_seconds: float | None = None
-        """Timeout of each call, instead of the default of the call; 0 means the longest."""
+        """Timeout of each call; 0 means WATCH_SECONDS, None the default of the call."""
         self.server_date = ""
         """Header Date of the last answer: the time of the API server."""
         self.target = target or Target(str(api.configuration.host))

@@ -537,7 +537,8 @@ def test_blocker_names_pod_and_reason() -> None:
         "n2": (
             Blocker(
                 HARD_SPREAD,
-                "topology spread over zone would count b, where no node would accept such pods",
+                "topology spread over zone would still count b, where no node would accept "
+                "pods with this constraint",
             ),
         ),
     }
