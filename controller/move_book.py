@@ -75,7 +75,7 @@ class MoveBook:
         }  # fmt: skip
         for move in lost.values():
             log.warning(
-                "the record of a surge move was removed; the move ends regularly",
+                "the record of a surge move was removed; Ebb still completes the move",
                 extra=fields(deployment=move.deployment_key),
             )
         self._set(replace(found.records, moves={**found.records.moves, **lost}))

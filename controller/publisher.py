@@ -46,7 +46,7 @@ class PassSource(Protocol):
 
     config: Config
     evaluated: asyncio.Event
-    """Set after every reconciliation."""
+    """Set after each evaluation, before its writes."""
 
     @property
     def last(self) -> PassResult | None:

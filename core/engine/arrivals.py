@@ -432,10 +432,10 @@ def _select(counted: Buckets, asked: Iterable[int]) -> Buckets:
 
 
 def _current_reaches(times: Iterable[Buckets]) -> dict[NodeConstraints, str]:
-    """Return by node constraints the reach of the latest pods that have them.
+    """Return the current reach of node constraints: that of the latest pods that have them.
 
-    *times*: oldest first. The reach of the same constraints changes when nodes are added, such as
-    the second node of a pool. Earlier arrivals count for the current reach.
+    *times*: oldest first. A reach changes when nodes are added, such as the second node of a pool.
+    Earlier arrivals of pods with the same constraints count for the current reach.
     """
     return {
         shape.placing: shape.reach

@@ -103,7 +103,7 @@ class InterPodRules:
             )
 
     def adds(self, group: Group) -> tuple[DomainCount, ...]:
-        """Return the counts that include the group's pods."""
+        """Return the counts that change when a pod of the group is placed or removed."""
         if group.adds is None:
             pod = group.like
             found = self._counted.matching(pod)

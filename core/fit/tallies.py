@@ -302,7 +302,7 @@ class Group:
     rules: tuple[Rule, ...] = ()
     """Rules in the order of kube-scheduler's default profile."""
     adds: tuple[DomainCount, ...] | None = None
-    """Counts that include each of the pods; None: not computed yet."""
+    """Counts that change when a pod of the group is placed or removed; None: not computed yet."""
     by_node: bool = True
     """True if each rule refuses a node only because of the pods on this node."""
 

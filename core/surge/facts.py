@@ -1,4 +1,4 @@
-"""Tell plans what they need to know of surge moves."""
+"""Add to the cluster what plans need to know about surge moves."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -157,7 +157,10 @@ class MoveRecords:
         return replace(self, moves={**self.moves, **{one.uid: one for one in moves}}, begun=begun)
 
     def _counting(self, now: Now) -> dict[int, int]:
-        """Return the minutes that count: not over for an hour, and possible for any clock."""
+        """Return the number of begun moves by minute, for the minutes of the last hour.
+
+        Minutes that no clock of a replica can have written are left out.
+        """
         length = HOUR_SECONDS + MINUTE_SECONDS
         return {
             minute: count

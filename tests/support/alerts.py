@@ -132,9 +132,10 @@ ALERTS: Final = (
         "5m",
         "critical",
         "no reconciliation has succeeded for {{ $value | humanizeDuration }}",
-        "The controller runs but makes no plans: its view is outdated, each reconciliation fails, "
-        "or a write hangs. Marks stay as they are. After three minutes, NoSchedule marks become "
-        "PreferNoSchedule.",
+        "The controller runs but makes no plans: its view is outdated, or each reconciliation "
+        "fails. No node is marked, and no mark is removed. NoSchedule marks become "
+        "PreferNoSchedule: at the second failure in a row, or after three minutes with an outdated "
+        "view, if the Nodes in it are up to date.",
         ((LOGS, "`cannot reconcile`, or a stack trace"),),
         "If the log names a resource, see [EbbViewStale](#ebbviewstale). If it has a stack trace, "
         f"{REPORT}, and restart the controller: `{RESTART}`. With `controller.interval` above 1m, "

@@ -88,7 +88,7 @@ class CountedPools:
 
 @dataclass(slots=True, eq=False)
 class _Pool:
-    """A pool of the settings with the ids of its nodes, virtual ones aside."""
+    """A pool of the settings with the ids of its nodes except virtual nodes."""
 
     name: str
     asked: CountedPool
