@@ -134,8 +134,8 @@ ALERTS: Final = (
         "no reconciliation has succeeded for {{ $value | humanizeDuration }}",
         "The controller runs but makes no plans: its view is outdated, or each reconciliation "
         "fails. No node is marked, and no mark is removed. NoSchedule marks become "
-        "PreferNoSchedule: at the second failure in a row, or after three minutes with an outdated "
-        "view, if the Nodes in it are up to date.",
+        "PreferNoSchedule: at the second failure in a row, or after three minutes with an "
+        "outdated view, if the Nodes in it are up to date.",
         ((LOGS, "`cannot reconcile`, or a stack trace"),),
         "If the log names a resource, see [EbbViewStale](#ebbviewstale). If it has a stack trace, "
         f"{REPORT}, and restart the controller: `{RESTART}`. With `controller.interval` above 1m, "
