@@ -44,6 +44,9 @@ class DeferredText:
     def __str__(self) -> str:
         return self._write(*self._operands)
 
+    def __repr__(self) -> str:
+        return repr(str(self))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeferredText | str) and str(self) == str(other)
 

@@ -12,6 +12,7 @@ def text(*parts: str) -> str:
 def test_blocker_with_deferred_text_equals_blocker_with_same_text() -> None:
     deferred = Blocker(REASON, DeferredText(text, "requests", "exceed"))
     assert deferred == Blocker(REASON, "requests exceed")
+    assert repr(deferred) == repr(Blocker(REASON, "requests exceed"))
     assert hash(deferred) == hash(Blocker(REASON, "requests exceed"))
     assert deferred != Blocker(REASON, DeferredText(text, "requests", "fit"))
 
