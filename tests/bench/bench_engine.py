@@ -34,7 +34,7 @@ TURNS = 3
 REACHES_NODES = 5000
 POLICY_NODES = 5000
 LOW, HIGH = Fraction(4, 5), Fraction(1)
-BUDGET_SECONDS = {(5000, LOW): 0.35, (5000, HIGH): 0.7, (15_000, LOW): 1.3, (15_000, HIGH): 2.5}
+BUDGET_SECONDS = {(5000, LOW): 0.6, (5000, HIGH): 1.0}
 """Budget by nodes and thresholds, times K, for a plan without limits."""
 BUDGET_REACHES = 1.15
 """Budget of a plan with twelve reaches, in plans with one."""

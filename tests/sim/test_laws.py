@@ -450,7 +450,12 @@ def loads(draw: st.DrawFn) -> SimulatedLoad:
 def day(
     load: SimulatedLoad, how: ScaleDown, config: Config, troubles: list[Trouble], last: Config
 ) -> Day:
-    """Run the day; in its last hours nothing fails, and the last configuration applies."""
+    """Run the day; in its last hours nothing fails, and the last configuration applies.
+
+    Then no pods are expected either: an empty node stays marked while it is reserved for them.
+    """
+    expecting_none = replace(last.budgets.reserve, lookback_seconds=0)
+    last = replace(last, budgets=replace(last.budgets, reserve=expecting_none))
     view = View(config.extender, config.taint_key)
     ebb = Ebb(config, view, Direct(view, config))
     world = Day(load, how, ebb, config, troubles)
