@@ -150,9 +150,9 @@ class _Written:
     """Results of writes that the watches may not have reported yet."""
 
     deployments: dict[str, tuple[str, ObservedDeployment]] = field(default_factory=dict)
-    """By UID: the resourceVersion of a Deployment that Ebb changed, and the result."""
+    """The resourceVersion of each Deployment that Ebb changed, and the result, by UID."""
     pods: dict[str, tuple[Pod, Pod]] = field(default_factory=dict)
-    """By UID: a pod before and after Ebb wrote its deletion cost."""
+    """Each pod before and after Ebb wrote its deletion cost, by UID."""
     costs_refused: set[str] = field(default_factory=set)
     """UIDs of Deployments whose new pod could not get its deletion cost."""
 

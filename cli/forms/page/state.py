@@ -315,7 +315,7 @@ def _leader(facts: LeaderFacts | None, now_seconds: int) -> Json | None:
 
 
 def _cost(cost: Cost | None) -> Json | None:
-    """Return what all nodes cost; None without prices."""
+    """Return the cost of all nodes; None without prices."""
     if cost is None:
         return None
     hour, month = cost.before, cost.before * HOURS_A_MONTH

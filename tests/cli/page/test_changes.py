@@ -10,6 +10,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import NODES, PODS
 from core.model.read_options import READ_DEFAULTS
 from tests.support.builders import node, pod
+from tests.support.inventory_steps import carry_out
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlsw")), max_size=40)
 """Pod names and steps: (c)hange, (g)arbled object, (d)elete, (l)ist, (s)end, send the (w)hole."""
@@ -20,18 +21,9 @@ def test_copy_equals_inventory_after_any_events(steps: list[tuple[str, str]]) ->
     inventory, copy = RecordingInventory(), Inventory()
     inventory.changed(NODES, node("n"))
     for number, (key, step) in enumerate([*steps, ("", "s")]):
-        match step:
-            case "c":
-                inventory.changed(PODS, pod(key, "n", number, 1))
-            case "g":
-                inventory.refused(PODS, f"d/{key}", "odd")
-            case "d":
-                inventory.deleted(PODS, f"d/{key}")
-            case "l":
-                inventory.replaced(PODS, [pod(key, None, number, 1)])
-            case _:
-                sent = pickle.dumps(inventory.changes(whole=step == "w"))
-                pickle.loads(sent).apply(copy)
+        if not carry_out(inventory, step, key, number):
+            sent = pickle.dumps(inventory.changes(whole=step == "w"))
+            pickle.loads(sent).apply(copy)
     assert copy.snapshot(READ_DEFAULTS)() == inventory.snapshot(READ_DEFAULTS)()
 
 

@@ -8,6 +8,7 @@ from core.edge.decode.kinds import NODES, PODS
 from core.model.cluster import Cluster
 from core.model.read_options import READ_DEFAULTS
 from tests.support.builders import node, pod
+from tests.support.inventory_steps import carry_out
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
 """Pod names and steps: (c)hange, (g)arbled object, (d)elete, (l)ist, (r)ead a snapshot."""
@@ -18,17 +19,8 @@ def test_snapshot_has_known_objects_after_any_events(steps: list[tuple[str, str]
     inventory = Inventory()
     inventory.changed(NODES, node("n"))
     for number, (key, step) in enumerate(steps):
-        match step:
-            case "c":
-                inventory.changed(PODS, pod(key, "n", number, 1))
-            case "g":
-                inventory.refused(PODS, f"d/{key}", "odd")
-            case "d":
-                inventory.deleted(PODS, f"d/{key}")
-            case "l":
-                inventory.replaced(PODS, [pod(key, None, number, 1)])
-            case _:
-                inventory.snapshot(READ_DEFAULTS)()
+        if not carry_out(inventory, step, key, number):
+            inventory.snapshot(READ_DEFAULTS)()
     snapshot = inventory.snapshot(READ_DEFAULTS)
     expected = Cluster.of([node("n")], inventory.pods.values())
     inventory.changed(PODS, pod("later", "n", 1, 1))
