@@ -141,20 +141,15 @@ class _Demand(NamedTuple):
     base: str = ""
     """Further words about the capacity."""
 
-    def text(self) -> str:
-        """Return the message for requests that exceed a threshold."""
+    def text(self, premise: str) -> str:
+        """Return the message with the thresholds that would be exceeded under the premise."""
         over = excess(self.requests, self.capacity, self.thresholds)
-        return f"without it {self.where} would have {over}{self.base}"
-
-    def text_at_peak(self) -> str:
-        """Return the message for requests that include the peak excess."""
-        over = excess(self.requests, self.capacity, self.thresholds)
-        return f"{_AT_PEAK} {self.where} would have {over}{self.base}"
+        return f"{premise} {self.where} would have {over}{self.base}"
 
 
 def _blocker(demand: _Demand, reason: Reason, peak_excess: Amount) -> Blocker:
     """Return the reason, or PEAK_DEMAND if the requests exceed only with the peak excess."""
     if not demand.requests.within(demand.thresholds, demand.capacity):
-        return Blocker(reason, DeferredText(_Demand.text, demand))
+        return Blocker(reason, DeferredText(_Demand.text, demand, "without it"))
     demand = demand._replace(requests=demand.requests.plus(peak_excess))
-    return Blocker(PEAK_DEMAND, DeferredText(_Demand.text_at_peak, demand))
+    return Blocker(PEAK_DEMAND, DeferredText(_Demand.text, demand, _AT_PEAK))
