@@ -4,18 +4,28 @@ The only node properties that matter here are whether the node exists and whethe
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import is_
-from typing import Final
+from typing import Final, TypeVar
 
+from core.guards.pod_classes import (
+    TYPICAL,
+    TYPICAL_POD,
+    PodClass,
+    PodClasses,
+    classes_of,
+    is_typical,
+    updated_classes,
+)
 from core.model.cluster import Cluster
-from core.model.constraints import NodeConstraints
+from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import goes_by_cost
-from core.packing.equivalence_groups import BY_NAME, group_by_identity, merged
+from core.packing.equivalence_groups import BY_NAME, merged
 
 UPDATE_ONE_IN: Final = 8
 """If more than one pod in this many has changed, the index is rebuilt."""
@@ -24,15 +34,16 @@ BLOCK: Final = 128
 Alike = tuple[Resources, NodeConstraints]
 """Requests and constraints that the pods of a group share."""
 _NONE: Final = Resources()
+Key_ = TypeVar("Key_")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodIndex:
     """The pods of a cluster, grouped and summed up as the engine needs them; read-only.
 
-    Consecutive indexes share their unchanged parts. Pending expendable pods are in no part of the
-    index. A pod whose node has left the cluster is indexed as a pending pod if its controller will
-    replace it.
+    Consecutive indexes share their unchanged parts. A pod whose node has left the cluster is
+    indexed as a pending pod if its controller will replace it. Expendable pods that are pending
+    are only in `pending` and `constrained`.
     """
 
     pods: tuple[Pod, ...]
@@ -45,11 +56,19 @@ class PodIndex:
     without such pods are absent."""
     scale_in_pods: Mapping[str, int]
     """Number of pods by node that a scale-in may delete."""
+    classes: PodClasses
+    """Pods on nodes by class, for the rules in core.guards."""
     groups: Mapping[Alike, Sequence[Pod]]
     """Pods that Ebb can place, by group, sorted by namespace and name.
 
     They include pending pods that Ebb cannot fully evaluate, with the constraints that it can
     evaluate. So Ebb keeps room for them, although other constraints may exclude that room."""
+    waiting: Mapping[Alike, int]
+    """Number of the pending pods in each group; groups without such pods are absent."""
+    pending: Sequence[Pod]
+    """Pods without a node, by namespace and name."""
+    constrained: Sequence[Pod]
+    """Pods with constraints on other pods, by namespace and name."""
     unevaluable: Sequence[Pod]
     """Pods that Ebb cannot evaluate or must not move, by namespace and name."""
     terminating: Sequence[Pod]
@@ -59,40 +78,8 @@ class PodIndex:
     def of(cluster: Cluster) -> "PodIndex":
         """Build the index of all pods."""
         virtual = {node.name: node.virtual for node in cluster.nodes}
-        requests: dict[str, list[Resources]] = {name: [] for name in virtual}
-        stays: dict[str, list[Resources]] = {}
-        placeable: list[Pod] = []
-        unevaluable: list[Pod] = []
-        terminating: list[Pod] = []
-        scale_in_pods = Counter[str]()
-        # There may be hundreds of thousands of pods, so they are read in one loop.
-        for pod in _indexed(cluster.pods, virtual):
-            node, movable = pod.node, pod.movable
-            if node is not None:
-                requests[node].append(pod.requests)
-                if goes_by_cost(pod):
-                    scale_in_pods[node] += 1
-            if not movable:
-                unevaluable.append(pod)
-            if pod.terminating:
-                terminating.append(pod)
-            if pod.stays_with_node:
-                if node is not None:
-                    stays.setdefault(node, []).append(pod.requests)
-            elif node is None and pod.estimable:
-                placeable.append(pod.as_estimated())
-            elif movable and not virtual.get(node or ""):
-                placeable.append(pod)
-        return PodIndex(
-            pods=cluster.pods,
-            virtual=virtual,
-            requests={name: Resources.total(found) for name, found in requests.items()},
-            resident_requests={name: Resources.total(found) for name, found in stays.items()},
-            scale_in_pods=scale_in_pods,
-            groups=_grouped(placeable),
-            unevaluable=unevaluable,
-            terminating=terminating,
-        )
+        index = _indexed(cluster.pods, virtual)
+        return replace(index, requests={**dict.fromkeys(virtual, _NONE), **index.requests})
 
     def count_movable(self, node: str) -> int:
         """Return the number of pods on the node that do not terminate with it."""
@@ -101,69 +88,159 @@ class PodIndex:
     def updated(self, cluster: Cluster) -> "PodIndex":
         """Return the index of *cluster*, built from this index if few pods have changed."""
         if cluster.pods is self.pods:
-            gone: list[Pod] = []
-            came: list[Pod] = []
+            left: list[Pod] = []
+            new: list[Pod] = []
         else:
-            gone, came = changes(self.pods, cluster.pods)
-        many = (len(gone) + len(came)) * UPDATE_ONE_IN > len(cluster.pods)
+            left, new = changes(self.pods, cluster.pods)
+        many = (len(left) + len(new)) * UPDATE_ONE_IN > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return PodIndex.of(cluster)
-        used, resident, scaled = (
-            dict(self.requests),
-            dict(self.resident_requests),
-            Counter(self.scale_in_pods),
-        )
-        for pods, sign in ((gone, -1), (came, 1)):
-            for pod in pods:
-                if pod.node in used:
-                    _add(used, pod, sign)
-                    if pod.stays_with_node:
-                        _add(resident, pod, sign)
-                    elif goes_by_cost(pod):
-                        scaled[pod.node] += sign
-        few = PodIndex.of(Cluster(cluster.nodes, tuple(came)))
+        gone, came = (_indexed(tuple(some), self.virtual) for some in (left, new))
         return PodIndex(
             pods=cluster.pods,
             virtual=self.virtual,
-            requests=used,
-            resident_requests=resident,
-            scale_in_pods=scaled,
-            groups=self._updated_groups(gone, few.groups),
-            unevaluable=_replaced(self.unevaluable, gone, few.unevaluable),
-            terminating=_replaced(self.terminating, gone, few.terminating),
+            requests=_summed(self.requests, gone.requests, came.requests),
+            resident_requests=_summed(
+                self.resident_requests, gone.resident_requests, came.resident_requests
+            ),
+            scale_in_pods=_counted(self.scale_in_pods, gone.scale_in_pods, came.scale_in_pods),
+            classes=updated_classes(self.classes, gone.classes, came.classes),
+            groups=_updated_groups(self.groups, gone.groups, came.groups),
+            waiting=_counted(self.waiting, gone.waiting, came.waiting),
+            pending=_replaced(self.pending, gone.pending, came.pending),
+            constrained=_replaced(self.constrained, gone.constrained, came.constrained),
+            unevaluable=_replaced(self.unevaluable, gone.unevaluable, came.unevaluable),
+            terminating=_replaced(self.terminating, gone.terminating, came.terminating),
         )
 
-    def _updated_groups(
-        self, gone: Iterable[Pod], came: Mapping[Alike, Sequence[Pod]]
-    ) -> dict[Alike, Sequence[Pod]]:
-        left: dict[Alike, list[Pod]] = {}
-        for pod in gone:
-            left.setdefault((pod.requests, pod.placing), []).append(pod)
-        groups = dict(self.groups)
-        for key in {**left, **came}:
-            found = _replaced(groups.get(key, ()), left.get(key, ()), came.get(key, ()))
-            if found:
-                groups[key] = found
+
+def _indexed(pods: tuple[Pod, ...], virtual: Mapping[str, bool]) -> PodIndex:
+    """Return the index of some pods; its mappings contain only nodes with such pods."""
+    builder = _Builder(virtual)
+    builder.add(pods)
+    return builder.built(pods)
+
+
+class _Builder:
+    """Collects pods for an index."""
+
+    def __init__(self, virtual: Mapping[str, bool]) -> None:
+        """Start without pods; *virtual*: see PodIndex."""
+        self._virtual = virtual
+        self._typical: defaultdict[str, list[Resources]] = defaultdict(list)
+        """Requests of the typical pods by node."""
+        self._others: dict[str, list[Resources]] = {}
+        """Requests of all other pods by node."""
+        self._resident: dict[str, list[Resources]] = {}
+        self._members: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
+        """Pods that Ebb can place, by the ids of their requests and constraints.
+
+        Most pods share these objects. Comparing the objects first avoids hashing 150,000 values,
+        which would take longer than the whole packing."""
+        self._waiting = Counter[Alike]()
+        self._scale_in_pods = Counter[str]()
+        self._on_nodes: list[Pod] = []
+        self._pending: list[Pod] = []
+        self._constrained: list[Pod] = []
+        self._unevaluable: list[Pod] = []
+        self._terminating: list[Pod] = []
+
+    def add(self, pods: Iterable[Pod]) -> None:
+        """Add pods that are sorted by namespace and name."""
+        # There may be hundreds of thousands of pods, and nearly all are typical. So this loop does
+        # little for each of these, and there is no second loop.
+        virtual, typical, members = self._virtual, self._typical, self._members
+        for pod in pods:
+            if pod.company is not NO_POD_CONSTRAINTS:
+                self._constrained.append(pod)
+            if is_typical(pod) and virtual.get(pod.node or "") is False:
+                typical[pod.node or ""].append(pod.requests)
+                members[id(pod.requests), id(pod.placing)].append(pod)
             else:
-                groups.pop(key, None)
-        return groups
+                self._add(pod)
+
+    def _add(self, pod: Pod) -> None:
+        """Add a pod that is not typical, or is on a virtual node or on none."""
+        if pod.node is None:
+            self._pending.append(pod)
+        found = pod if pod.node is None or pod.node in self._virtual else _replacement(pod)
+        # No autoscaler adds a node for a pending expendable pod.
+        if found is None or (found.node is None and found.expendable):
+            return
+        if not found.movable:
+            self._unevaluable.append(found)
+        if found.terminating:
+            self._terminating.append(found)
+        if found.node is not None:
+            self._add_on_node(found, found.node)
+        elif found.estimable and not found.stays_with_node:
+            self._place(found.as_estimated())
+            self._waiting[found.requests, found.placing] += 1
+
+    def _add_on_node(self, pod: Pod, node: str) -> None:
+        self._on_nodes.append(pod)
+        self._others.setdefault(node, []).append(pod.requests)
+        if goes_by_cost(pod):
+            self._scale_in_pods[node] += 1
+        if pod.stays_with_node:
+            self._resident.setdefault(node, []).append(pod.requests)
+        elif pod.movable and not self._virtual[node]:
+            self._place(pod)
+
+    def _place(self, pod: Pod) -> None:
+        """Add a pod to those that Ebb can place."""
+        self._members[id(pod.requests), id(pod.placing)].append(pod)
+
+    def built(self, pods: tuple[Pod, ...]) -> PodIndex:
+        """Return the index of all added *pods*."""
+        typical = Counter({node: len(found) for node, found in self._typical.items()})
+        classes = updated_classes(
+            classes_of(self._on_nodes), {}, {TYPICAL: PodClass(TYPICAL_POD, typical)}
+        )
+        requests = {
+            node: Resources.total(chain(self._typical.get(node, ()), self._others.get(node, ())))
+            for node in {**self._typical, **self._others}
+        }
+        return PodIndex(
+            pods=pods,
+            virtual=self._virtual,
+            requests=requests,
+            resident_requests={node: Resources.total(one) for node, one in self._resident.items()},
+            scale_in_pods=typical + self._scale_in_pods,
+            classes=classes,
+            groups=_grouped(self._members.values()),
+            waiting=self._waiting,
+            pending=self._pending,
+            constrained=self._constrained,
+            unevaluable=self._unevaluable,
+            terminating=self._terminating,
+        )
 
 
-def _grouped(pods: Iterable[Pod]) -> dict[Alike, Sequence[Pod]]:
-    """Return the pods by group; each group is sorted by namespace and name, as *pods* are."""
+def _grouped(same: Iterable[list[Pod]]) -> dict[Alike, Sequence[Pod]]:
+    """Return the groups; *same*: pods that share the objects of their requests and constraints.
+
+    Each group is sorted by namespace and name, as the pods of *same* are.
+    """
     parts: dict[Alike, list[list[Pod]]] = {}
-    for members in group_by_identity(pods):
+    for members in same:
         parts.setdefault((members[0].requests, members[0].placing), []).append(members)
     return {key: merged(found) for key, found in parts.items()}
 
 
-def _indexed(pods: Iterable[Pod], nodes: Container[str]) -> Iterator[Pod]:
-    """Yield the pods to index, with the expected replacement of each pod whose node has left."""
-    for pod in pods:
-        found = pod if pod.node is None or pod.node in nodes else _replacement(pod)
-        # No autoscaler adds a node for a pending expendable pod.
-        if found is not None and not (found.node is None and found.expendable):
-            yield found
+def _updated_groups(
+    before: Mapping[Alike, Sequence[Pod]],
+    gone: Mapping[Alike, Sequence[Pod]],
+    came: Mapping[Alike, Sequence[Pod]],
+) -> dict[Alike, Sequence[Pod]]:
+    groups = dict(before)
+    for key in {**gone, **came}:
+        found = _replaced(groups.get(key, ()), gone.get(key, ()), came.get(key, ()))
+        if found:
+            groups[key] = found
+        else:
+            groups.pop(key, None)
+    return groups
 
 
 def _replacement(pod: Pod) -> Pod | None:
@@ -204,6 +281,21 @@ def _replaced(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> 
     return found
 
 
-def _add(sums: dict[str, Resources], pod: Pod, sign: int) -> None:
-    before = sums.get(pod.node or "", _NONE)
-    sums[pod.node or ""] = before + pod.requests if sign > 0 else before - pod.requests
+def _summed(
+    before: Mapping[str, Resources], gone: Mapping[str, Resources], came: Mapping[str, Resources]
+) -> Mapping[str, Resources]:
+    found = dict(before)
+    for node, amount in came.items():
+        found[node] = found.get(node, _NONE) + amount
+    for node, amount in gone.items():
+        found[node] = found.get(node, _NONE) - amount
+    return found
+
+
+def _counted(
+    before: Mapping[Key_, int], gone: Mapping[Key_, int], came: Mapping[Key_, int]
+) -> Mapping[Key_, int]:
+    found = Counter(before)
+    found.update(came)
+    found.subtract(gone)
+    return +found

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from core.capacity.reaches import REACHES_MAX
 from core.engine.reach_keys import RenamedKeys
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.unschedulable import WAITING_PODS_MAX, by_namespace_in_turns, is_unschedulable
+from core.engine.unschedulable import WAITING_PODS_MAX, by_namespace_in_turns
 from core.model.constraints import without_volumes
 from core.model.now import Now
 from core.model.startup_taints import START_SECONDS_MAX
@@ -88,9 +88,8 @@ def _observed(
 def _pending_since(
     before: ProvisioningTimes, snapshot: ClusterSnapshot, now_seconds: int
 ) -> dict[PodId, int]:
-    without = [pod for pod in snapshot.cluster.pods if pod.node is None]
     pods = by_namespace_in_turns(
-        pod for pod in without if is_unschedulable(pod) and pod.evaluable and pod.occupies
+        pod for pod in snapshot.unschedulable_pods if pod.evaluable and pod.occupies
     )
     ids = [(pod.key, pod.uid) for pod in pods[:WAITING_PODS_MAX]]
     return {one: before.pending_since.get(one, now_seconds) for one in ids}

@@ -91,7 +91,9 @@ def reconcile(
     limits = rate_limits(new_state, snapshot, now)
     result, new_state = _plan_and_candidates(snapshot, new_state, limits, now, in_time)
     placed = {placement.pod for placement in result.pending}
-    pending_since = unschedulable.pending_since(new_state.pending_since, cluster, placed, now)
+    pending_since = unschedulable.pending_since(
+        new_state.pending_since, snapshot.unschedulable_pods, placed, now
+    )
     reserved, short_reaches, reserve_hits = _reserve(new_state, snapshot, now)
     protected = protected_unmarked(snapshot, reserved, limits)
     result = replace(result, reserve=reserved, held=protected)
@@ -196,7 +198,11 @@ def no_schedule_blockers(
     *to_mark*: nodes that get a mark in this reconciliation.
     """
     blocked_pods = unschedulable.blocked_by_no_schedule(
-        snapshot.cluster, pending_since, now, snapshot.reaches.untracked, snapshot.unevaluated
+        snapshot.unschedulable_pods,
+        pending_since,
+        now,
+        snapshot.reaches.untracked,
+        snapshot.unevaluated,
     )
     blockers = no_schedule.reasons_against(snapshot, blocked_pods, to_mark)
     for node, blocker in reserved:

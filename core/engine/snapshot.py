@@ -18,10 +18,9 @@ from core.engine.buffers import Offered, RequestedRoom, requested_rooms, request
 from core.engine.peak import RecentTemplates
 from core.engine.pod_index import Alike, PodIndex
 from core.engine.unschedulable import is_unschedulable, never_schedulable
-from core.guards.drainability import count_long_lived_pods
 from core.guards.drift import unprotectable
-from core.guards.emptiness import occupants
 from core.guards.node_eligibility import node_blockers
+from core.guards.pod_classes import count_long_lived_pods, occupied_nodes
 from core.guards.scalability import NOT_SCALABLE, Autoscalers, NodeScalability, Scalability
 from core.guards.surge import count_not_replaceable
 from core.guards.unplaceable import ASKS_TOO_MUCH, pod_blockers
@@ -125,8 +124,7 @@ class ClusterSnapshot:
     @cached_property
     def unschedulable_pods(self) -> Sequence[Pod]:
         """Return the pods that the scheduler could not place on any node."""
-        # Almost all pods have a node, and this condition is the cheapest.
-        return [pod for pod in self.cluster.pods if pod.node is None and is_unschedulable(pod)]
+        return [pod for pod in self.pod_index.pending if is_unschedulable(pod)]
 
     @cached_property
     def node_order(self) -> NodeOrder:
@@ -317,7 +315,7 @@ class ClusterSnapshot:
     @cached_property
     def long_lived_pods(self) -> Mapping[str, int]:
         """Return by node how many pods rarely terminate by themselves, without nodes with 0."""
-        return count_long_lived_pods(self.cluster.pods, self.now)
+        return count_long_lived_pods(self.pod_index.classes, self.now)
 
     @cached_property
     def pods_not_replaceable(self) -> Mapping[str, int]:
@@ -334,7 +332,7 @@ class ClusterSnapshot:
     @cached_property
     def non_empty_nodes(self) -> frozenset[str]:
         """Return the nodes that an autoscaler does not consider empty."""
-        return frozenset(occupants(self.cluster, self.now))
+        return occupied_nodes(self.cluster.nodes, self.pod_index.classes, self.now)
 
     @cached_property
     def starting_nodes(self) -> Mapping[str, Node]:
@@ -631,8 +629,8 @@ class ClusterSnapshot:
             for key in (WHOLE, *(self.reaches.all[n].key for n in self.reaches.by_node[number])):
                 found[key] = found[key].plus(amount)
         for members, reach in self._groups_by_reach:
-            if waiting := sum(pod.node is None for pod in members):
-                asked = members[0].requests
+            asked = members[0].requests
+            if waiting := self.pod_index.waiting.get((asked, members[0].placing)):
                 amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):
                     found[key] = found[key].plus(amount)

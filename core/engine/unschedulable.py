@@ -173,24 +173,20 @@ def cannot_wait(cluster: Cluster, turned: Sequence[Pod], taint_key: str) -> bool
 
 
 def pending_since(
-    since: Mapping[str, int], cluster: Cluster, placed: Collection[str], now: Now
+    since: Mapping[str, int], unschedulable: Iterable[Pod], placed: Collection[str], now: Now
 ) -> dict[str, int]:
     """Return the time since which each pod is still pending although the plan has a place for it.
 
-    Unix seconds by namespace/name. *since*: the result of the previous reconciliation. *placed*:
-    pods for which the current plan has a place.
+    Unix seconds by namespace/name. *since*: the result of the previous reconciliation.
+    *unschedulable*: all unschedulable pods. *placed*: pods for which the current plan has a place.
     """
-    waiting = [
-        pod
-        for pod in cluster.pods
-        if is_unschedulable(pod) and pod.evaluable and pod.key in placed
-    ]
+    waiting = [pod for pod in unschedulable if pod.evaluable and pod.key in placed]
     kept = by_namespace_in_turns(waiting)[:WAITING_PODS_MAX]
     return {pod.key: now.capped(since.get(pod.key, now.seconds)) for pod in kept}
 
 
 def blocked_by_no_schedule(
-    cluster: Cluster,
+    unschedulable: Iterable[Pod],
     since: Mapping[str, int],
     now: Now,
     untracked: Collection[NodeConstraints] = frozenset(),
@@ -198,10 +194,11 @@ def blocked_by_no_schedule(
 ) -> Iterator[tuple[Pod, str]]:
     """Yield the pods that a NoSchedule mark may keep Pending, and why; namespaces take turns.
 
-    *untracked*: constraints of pods whose reach Ebb does not track. *unevaluated*: requests and
-    constraints that were not checked. Ebb treats both like pods that it cannot evaluate.
+    *unschedulable*: all unschedulable pods. *untracked*: constraints of pods whose reach Ebb does
+    not track. *unevaluated*: requests and constraints that were not checked. Ebb treats both like
+    pods that it cannot evaluate.
     """
-    for pod in by_namespace_in_turns(pod for pod in cluster.pods if is_unschedulable(pod)):
+    for pod in by_namespace_in_turns(unschedulable):
         placed_at = since.get(pod.key, now.seconds)
         too_many = (
             without_volumes(pod.placing) in untracked or (pod.requests, pod.placing) in unevaluated

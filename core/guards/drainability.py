@@ -9,7 +9,6 @@ descheduler's DefaultEvictor.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -378,28 +377,6 @@ def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Bloc
         for verdict, blocker in findings(pod, now)
         if verdict is Consequence.LONG_LIVED
     ]
-
-
-def count_long_lived_pods(pods: Iterable[Pod], now: Now | None = None) -> Counter[str]:
-    """Return the number of long-lived pods by node; a node with fewer of them empties sooner.
-
-    Pods that the rules cannot tell apart are evaluated once.
-    """
-    counts: Counter[str] = Counter()
-    evaluated: dict[object, bool] = {}
-    for pod in pods:
-        if pod.node is None or ordinary(pod):
-            continue
-        own = pod.key if pod.terminating else None
-        ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
-        facts = (pod.owner_kind, ties.notes, ties.local_volumes, ties.started_seconds,
-                 ties.completes, pod.priority, pod.stays_with_node, system, own)  # fmt: skip
-        long_lived = evaluated.get(facts)
-        if long_lived is None:
-            long_lived = evaluated[facts] = bool(long_lived_reasons((pod,), now))
-        if long_lived:
-            counts[pod.node] += 1
-    return counts
 
 
 def ordinary(pod: Pod) -> bool:

@@ -34,7 +34,7 @@ def occupying(
         name = pod.node
         if name is None or (asked is not None and name not in asked):
             continue
-        rule = _occupies_karpenter_node if name in karpenters else _occupies_node
+        rule = occupies_karpenter_node if name in karpenters else occupies_node
         if rule(pod, now):
             yield name, pod
 
@@ -48,20 +48,22 @@ def occupants(
 
 def holds(pod: Pod, node: Node, now: Now | None) -> bool:
     """Return whether the pod keeps the node from being empty; without *now* no deadline counts."""
-    rule = _occupies_karpenter_node if KARPENTER_LABEL in node.labels else _occupies_node
+    rule = occupies_karpenter_node if KARPENTER_LABEL in node.labels else occupies_node
     return rule(pod, now)
 
 
 def holds_karpenters_alone(pod: Pod) -> bool:
     """Return whether the pod keeps nodes of Karpenter from being empty, but no other nodes."""
-    return not pod.occupies and _occupies_karpenter_node(pod, None)
+    return not pod.occupies and occupies_karpenter_node(pod, None)
 
 
-def _occupies_node(pod: Pod, now: Now | None) -> bool:
+def occupies_node(pod: Pod, now: Now | None) -> bool:
+    """Return whether the pod keeps a node of Cluster Autoscaler from being empty."""
     return pod.occupies and not pod.overdue(now)
 
 
-def _occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
+def occupies_karpenter_node(pod: Pod, now: Now | None) -> bool:
+    """Return whether the pod keeps a node of Karpenter from being empty."""
     # Karpenter ignores terminating pods, except those of a StatefulSet. Ebb counts them until they
     # should have ended, so that the node stays protected meanwhile.
     if pod.overdue(now):

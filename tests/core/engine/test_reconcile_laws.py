@@ -207,7 +207,10 @@ def counted(pod_index: PodIndex) -> tuple[object, ...]:
          for name, one in found.items() if one != Resources()}
         for found in (pod_index.requests, pod_index.resident_requests)
     ]  # fmt: skip
-    return *sums, pod_index.groups, pod_index.unevaluable, pod_index.virtual
+    classes = {key: one.by_node for key, one in pod_index.classes.items()}
+    counts = pod_index.scale_in_pods, pod_index.waiting, classes
+    some = pod_index.pending, pod_index.constrained, pod_index.unevaluable, pod_index.terminating
+    return *sums, *counts, *some, pod_index.groups, pod_index.virtual
 
 
 def small_cluster(count: int = 3) -> Cluster:

@@ -191,29 +191,26 @@ def test_namespaces_take_turns(names: list[tuple[str, int]]) -> None:
 
 
 def test_pod_is_stuck_when_it_remains_pending_although_it_fits() -> None:
-    one = waiting("p")
-    found = cluster(one)
-    since = pending_since({}, found, {"d/p"}, Now(NOW))
+    pods = [waiting("p")]
+    since = pending_since({}, pods, {"d/p"}, Now(NOW))
     assert since == {"d/p": NOW}
-    assert list(blocked_by_no_schedule(found, since, Now(NOW + WAIT_SECONDS - 1))) == []
-    since = pending_since(since, found, {"d/p"}, Now(NOW + WAIT_SECONDS))
-    assert [
-        pod.key for pod, _ in blocked_by_no_schedule(found, since, Now(NOW + WAIT_SECONDS))
-    ] == ["d/p"]
-    assert pending_since(since, found, set(), Now(NOW + WAIT_SECONDS)) == {}
-    bound = cluster(replace(one, node="full", unschedulable=False))
-    assert pending_since(since, bound, {"d/p"}, Now(NOW + WAIT_SECONDS)) == {}
+    assert list(blocked_by_no_schedule(pods, since, Now(NOW + WAIT_SECONDS - 1))) == []
+    since = pending_since(since, pods, {"d/p"}, Now(NOW + WAIT_SECONDS))
+    found = blocked_by_no_schedule(pods, since, Now(NOW + WAIT_SECONDS))
+    assert [pod.key for pod, _ in found] == ["d/p"]
+    assert pending_since(since, pods, set(), Now(NOW + WAIT_SECONDS)) == {}
+    assert pending_since(since, [], {"d/p"}, Now(NOW + WAIT_SECONDS)) == {}
 
 
 def test_unevaluable_pod_is_stuck_at_once() -> None:
-    found = cluster(waiting("p", unsupported=(CLAIM,)))
-    assert [pod.key for pod, _ in blocked_by_no_schedule(found, {}, Now(NOW))] == ["d/p"]
+    pods = [waiting("p", unsupported=(CLAIM,))]
+    assert [pod.key for pod, _ in blocked_by_no_schedule(pods, {}, Now(NOW))] == ["d/p"]
 
 
 def test_pod_of_untracked_template_is_stuck_at_once() -> None:
-    found = cluster(waiting("p", placing=GREEN))
-    assert list(blocked_by_no_schedule(found, {}, Now(NOW))) == []
-    assert [pod.key for pod, _ in blocked_by_no_schedule(found, {}, Now(NOW), {GREEN})] == ["d/p"]
+    pods = [waiting("p", placing=GREEN)]
+    assert list(blocked_by_no_schedule(pods, {}, Now(NOW))) == []
+    assert [pod.key for pod, _ in blocked_by_no_schedule(pods, {}, Now(NOW), {GREEN})] == ["d/p"]
 
 
 @pytest.mark.parametrize("more", [-1, 0, 9])
@@ -234,15 +231,15 @@ def test_pod_blocks_no_schedule_when_there_are_too_many_impossible_pods(
 
 def test_pending_pods_are_bounded_fairly_between_namespaces() -> None:
     flood = [waiting(f"p{n:05}", namespace="a") for n in range(WAITING_PODS_MAX + 10)]
-    found = cluster(*flood, waiting("p", namespace="z"))
-    since = pending_since({}, found, {one.key for one in found.pods}, Now(NOW))
+    pods = [*flood, waiting("p", namespace="z")]
+    since = pending_since({}, pods, {one.key for one in pods}, Now(NOW))
     assert len(since) == WAITING_PODS_MAX
     assert "z/p" in since
 
 
 def test_pending_time_from_future_is_corrected() -> None:
-    found = cluster(waiting("p"))
-    assert pending_since({"d/p": NOW + 3600}, found, {"d/p"}, Now(NOW)) == {"d/p": NOW}
+    pods = [waiting("p")]
+    assert pending_since({"d/p": NOW + 3600}, pods, {"d/p"}, Now(NOW)) == {"d/p": NOW}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from core.guards.drainability import (
     SAFE_TO_EVICT,
     SAFE_VOLUMES,
     Consequence,
-    count_long_lived_pods,
     disruption_cost,
     findings,
     long_lived_reasons,
 )
 from core.guards.emptiness import occupants
+from core.guards.pod_classes import classes_of, count_long_lived_pods
 from core.marks.wellknown import KARPENTER_LABEL, REMOVAL_DISABLED
 from core.model.cluster import Cluster
 from core.model.constraints import DisruptionFacts
@@ -218,12 +218,12 @@ class TestLongLivedPods:
             like(name="c", node="m", owner_kind="StatefulSet"),
             like(name="d", node=None, owner_kind=""),
         ]
-        assert count_long_lived_pods(pods) == {"n": 2, "m": 1}
+        assert count_long_lived_pods(classes_of(pods)) == {"n": 2, "m": 1}
 
     @given(st.lists(st.sampled_from([pod for pod, _ in TABLE]), max_size=12))
     def test_count_agrees_with_reasons_of_each_pod(self, pods: list[Pod]) -> None:
         expected = sum(bool(long_lived_reasons([pod], Now(NOW))) for pod in pods)
-        assert count_long_lived_pods(pods, Now(NOW)).total() == expected
+        assert count_long_lived_pods(classes_of(pods), Now(NOW)).total() == expected
 
 
 @pytest.mark.parametrize(
