@@ -277,6 +277,34 @@ class UtilizationLedger:
             if sums.exceeds(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
 
+    def surely_within(self, node: int, pods: int) -> bool:
+        """Report whether no sum would exceed a threshold after the removal of an unmarked node.
+
+        The answer is independent of the nodes that receive its *pods*; False also means unknown.
+        """
+        group = self._groups[node]
+        if group is None or self.devices:
+            return False
+        moved = self.requested(node).minus(self._resident[node])
+        # Each receiver loses at most its free capacity, and there are at most as many as pods.
+        spare = Amount(pods * self._most_free[0], pods * self._most_free[1])
+        own = _by_sums({group: self._row_lost(node, group)})
+        for sums in (self.total, *self.reaches):
+            # Between no pods and all pods in the reach, the difference to the limit is linear.
+            for more in (NOTHING, moved):
+                lost = own.get(sums, (0, 0, 0, 0))
+                change = (lost[0] + more[0], lost[1] + more[1],
+                          lost[2] + more[0] - spare[0], lost[3] + more[1] - spare[1])  # fmt: skip
+                if sums.exceeds(change, marked=False):
+                    return False
+        return True
+
+    @cached_property
+    def _most_free(self) -> Amount:
+        """Return the largest free CPU and memory of any node; free capacity only shrinks."""
+        frees = [whole.minus(used) for whole, used in zip(self._capacity, self._used, strict=True)]
+        return Amount(max(free[0] for free in frees), max(free[1] for free in frees))
+
     def remove(self, trial: RemovalEffect) -> None:
         """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
         self._remove_capacity(trial.node)

@@ -79,6 +79,9 @@ LIMIT: Final = Reason(
 )
 
 
+LIMITED: Final = Blocker(LIMIT, "the plan already removes as many nodes as allowed")
+
+
 class _Route(NamedTuple):
     """Placements for the pods of a node, and the reasons against these placements."""
 
@@ -466,11 +469,26 @@ class Planner:
             return [*blockers, *self._no_rooms(node, self.packer.try_place(pods, node))]
         removed_count, route = self._refused.get(node, (-1, None))
         if route is None or removed_count != self._removed_count:
+            if self._is_surely_accepted(node):
+                return blockers or [LIMITED]
             route = self._find_route(node)
         blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.lost)
         blockers += (self._policy.explain_exceeded(one, marked=marked) for one in route.exceeded)
-        return blockers or [Blocker(LIMIT, "the plan already removes as many nodes as allowed")]
+        return blockers or [LIMITED]
+
+    def _is_surely_accepted(self, node: int) -> bool:
+        """Report whether `_find_route` would find a route; False also means unknown.
+
+        This is much cheaper, and true for most nodes of a large cluster that only wait.
+        """
+        pods = self.packer.on[node]
+        return (
+            self._unneeded is None
+            and self._name(node) not in self.marked
+            and self._policy.surely_within(node, len(pods))
+            and self.packer.surely_fit(pods)
+        )
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""

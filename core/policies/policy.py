@@ -136,6 +136,13 @@ class Policy(Protocol):
         """Return the sums that would exceed a threshold after the node's pods have moved."""
         return ()
 
+    def surely_within(self, node: int, pods: int) -> bool:  # noqa: ARG002
+        """Report whether `exceeded` is empty wherever the node's *pods* are placed.
+
+        The node has no mark; False also means unknown.
+        """
+        return True
+
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:  # noqa: ARG002
         """Return the Blocker that reports a threshold that would be exceeded.
 

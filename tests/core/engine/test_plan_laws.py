@@ -21,6 +21,7 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NO_NODE_CONSTRAINTS, PodConstraints
 from core.model.resources import Resources
+from tests.support import mixed
 from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
 from tests.support.compare import by_the_engine, plainly
 from tests.support.mixed_autoscalers import surrounded
@@ -218,3 +219,20 @@ def test_candidates_are_all_or_none_when_nodes_are_equal(
     alike = Cluster.of(nodes, pods)
     listed = reconcile.reconcile(alike, config, LeaderState(), 0).state.candidates
     assert len(listed) in (0, len(alike.nodes))
+
+
+def test_no_threshold_is_exceeded_when_a_removal_is_surely_within(seeds: range) -> None:
+    sure = 0
+    for seed in seeds:
+        chance = random.Random(seed)
+        share = Fraction(chance.randrange(85, 101), 100)
+        config = Config(thresholds=Thresholds(cpu=share, memory=share), budgets=UNLIMITED)
+        planner, _ = reconcile.prepare(ClusterSnapshot(mixed.cluster(chance), config))
+        packer, ledger = planner.packer, planner.ledger
+        for node in range(len(packer.nodes)):
+            attempt = packer.try_place(packer.on[node], node)
+            if ledger.surely_within(node, len(packer.on[node])) and not attempt.unassigned:
+                sure += bool(attempt.assignments)
+                effect = ledger.removal_effect(node, packer.load_added(attempt))
+                assert not [*ledger.exceeded(effect, marked=False)], (seed, node)
+    assert sure > 0, "no node with pods was sure"
