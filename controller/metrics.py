@@ -244,13 +244,15 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "Pods whose pod deletion cost is written by another controller, so that Ebb cannot decide "
         "which of them a scale-in deletes.",
         (),
-        lambda found: {(): len(pods_of_other_writers(found.snapshot.cluster))},
+        lambda found: {(): len(pods_of_other_writers(found.snapshot.pod_index.untypical))},
     ),
     ReportedGauge(
         "ebb_deferred_resize_pods",
         "Pods with an in-place resize that the kubelet has deferred until the node has room.",
         (),
-        lambda found: {(): sum(one.ties.resize_deferred for one in found.snapshot.cluster.pods)},
+        lambda found: {
+            (): sum(one.ties.resize_deferred for one in found.snapshot.pod_index.untypical)
+        },
     ),
     ReportedGauge(
         "ebb_cluster_nodes",

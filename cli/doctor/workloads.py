@@ -75,7 +75,7 @@ def _costs(facts: Facts) -> CheckResult:
     """Check that no other controller writes pod deletion costs."""
     if facts.config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return ok("Ebb writes no pod deletion costs (podDeletionCost: disabled)")
-    found = pods_of_other_writers(facts.cluster)
+    found = pods_of_other_writers(facts.cluster.pods)
     if found:
         seen = f"another controller writes the deletion cost of {plural(len(found), 'pod')}"
         return problem(seen, _by_owner(found, "pods with a cost of another writer"))

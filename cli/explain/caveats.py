@@ -254,7 +254,7 @@ def _other_cost_writers(cluster: Cluster, config: Config) -> Iterator[Caveat]:
     """Report pods whose pod deletion cost is written by another controller."""
     if config.pod_deletion_cost is PodDeletionCost.DISABLED:
         return
-    if affected := pods_of_other_writers(cluster):
+    if affected := pods_of_other_writers(cluster.pods):
         pods, have = ("pod", "has") if len(affected) == 1 else ("pods", "have")
         message = (
             f"{len(affected):,} {pods} {have} a pod deletion cost that another controller writes "

@@ -65,6 +65,8 @@ class PodIndex:
     evaluate. So Ebb keeps room for them, although other constraints may exclude that room."""
     waiting: Mapping[Alike, int]
     """Number of the pending pods in each group; groups without such pods are absent."""
+    untypical: Sequence[Pod]
+    """Pods on nodes for which `is_typical` returns False, by namespace and name."""
     pending: Sequence[Pod]
     """Pods without a node, by namespace and name."""
     constrained: Sequence[Pod]
@@ -107,6 +109,7 @@ class PodIndex:
             classes=updated_classes(self.classes, gone.classes, came.classes),
             groups=_updated_groups(self.groups, gone.groups, came.groups),
             waiting=_counted(self.waiting, gone.waiting, came.waiting),
+            untypical=_replaced(self.untypical, gone.untypical, came.untypical),
             pending=_replaced(self.pending, gone.pending, came.pending),
             constrained=_replaced(self.constrained, gone.constrained, came.constrained),
             unevaluable=_replaced(self.unevaluable, gone.unevaluable, came.unevaluable),
@@ -139,7 +142,7 @@ class _Builder:
         which would take longer than the whole packing."""
         self._waiting = Counter[Alike]()
         self._scale_in_pods = Counter[str]()
-        self._on_nodes: list[Pod] = []
+        self._untypical: list[Pod] = []
         self._pending: list[Pod] = []
         self._constrained: list[Pod] = []
         self._unevaluable: list[Pod] = []
@@ -178,7 +181,7 @@ class _Builder:
             self._waiting[found.requests, found.placing] += 1
 
     def _add_on_node(self, pod: Pod, node: str) -> None:
-        self._on_nodes.append(pod)
+        self._untypical.append(pod)
         self._others.setdefault(node, []).append(pod.requests)
         if goes_by_cost(pod):
             self._scale_in_pods[node] += 1
@@ -195,7 +198,7 @@ class _Builder:
         """Return the index of all added *pods*."""
         typical = Counter({node: len(found) for node, found in self._typical.items()})
         classes = updated_classes(
-            classes_of(self._on_nodes), {}, {TYPICAL: PodClass(TYPICAL_POD, typical)}
+            classes_of(self._untypical), {}, {TYPICAL: PodClass(TYPICAL_POD, typical)}
         )
         requests = {
             node: Resources.total(chain(self._typical.get(node, ()), self._others.get(node, ())))
@@ -210,6 +213,7 @@ class _Builder:
             classes=classes,
             groups=_grouped(self._members.values()),
             waiting=self._waiting,
+            untypical=self._untypical,
             pending=self._pending,
             constrained=self._constrained,
             unevaluable=self._unevaluable,

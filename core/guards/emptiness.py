@@ -7,7 +7,7 @@ do-not-disrupt keeps its node from being removed, permanently or, since 1.12, fo
 """
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,12 +23,14 @@ from core.model.workload import DAEMON_SET, STATEFUL_SET
 
 
 def occupying(
-    cluster: Cluster, now: Now | None, asked: Container[str] | None = None
+    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
 ) -> Iterator[tuple[str, Pod]]:
     """Yield the pods that keep their nodes from being empty, each with the name of its node.
 
     *now*: None means that no deadline has passed. *asked*: only pods on these nodes.
     """
+    if asked is not None and not asked:
+        return
     karpenters = {node.name for node in cluster.nodes if KARPENTER_LABEL in node.labels}
     for pod in cluster.pods:
         name = pod.node
@@ -40,7 +42,7 @@ def occupying(
 
 
 def occupants(
-    cluster: Cluster, now: Now | None, asked: Container[str] | None = None
+    cluster: Cluster, now: Now | None, asked: Collection[str] | None = None
 ) -> Counter[str]:
     """Return the number of pods that keep each node from being empty; see `occupying`."""
     return Counter(name for name, _ in occupying(cluster, now, asked))

@@ -38,7 +38,8 @@ PodClasses = Mapping[Hashable, PodClass]
 def is_typical(pod: Pod) -> bool:
     """Return whether the pod runs on a node, and nothing but its ReplicaSet matters to the rules.
 
-    Ebb can evaluate and move such a pod, and the pod keeps its node from being empty.
+    Ebb can evaluate and move such a pod, and the pod keeps its node from being empty. It has no
+    deletion cost.
     """
     return (
         pod.owner_kind == REPLICA_SET
@@ -46,6 +47,8 @@ def is_typical(pod: Pod) -> bool:
         and pod.node is not None
         and not (pod.daemon or pod.mirror or pod.terminating or pod.nominated_node)
         and not (pod.unsupported or pod.too_much or pod.unreadable)
+        and pod.deletion_cost is None
+        and pod.deletion_cost_ours is None
         and EXPENDABLE_BELOW <= pod.priority < CRITICAL_PRIORITY
         and pod.namespace != SYSTEM_NAMESPACE
     )

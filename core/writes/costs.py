@@ -127,7 +127,7 @@ def decide_costs(
     return tuple(write for pair in both for write in pair if write is not None)
 
 
-def pods_of_other_writers(cluster: Cluster) -> tuple[Pod, ...]:
+def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """Return the pods whose pod deletion cost is written by another controller.
 
     Examples are Karpenter's PodDeletionCostManagement and Koordinator's ScaleDownBinPack: they set
@@ -135,15 +135,15 @@ def pods_of_other_writers(cluster: Cluster) -> tuple[Pod, ...]:
     deletes. Costs from a pod template are equal on all pods of a ReplicaSet, so they do not count.
     """
     foreign: dict[tuple[str, str], list[Pod]] = {}
-    for pod in cluster.pods:
+    for pod in pods:
         if pod.deletion_cost is not None and not pod.has_our_cost and goes_by_cost(pod):
             foreign.setdefault((pod.namespace, pod.owner_name), []).append(pod)
     return tuple(
         pod
-        for pods in foreign.values()
-        if len({pod.deletion_cost for pod in pods}) > 1
-        or any(pod.deletion_cost_ours is not None for pod in pods)
-        for pod in pods
+        for alike in foreign.values()
+        if len({pod.deletion_cost for pod in alike}) > 1
+        or any(pod.deletion_cost_ours is not None for pod in alike)
+        for pod in alike
     )
 
 

@@ -42,6 +42,7 @@ from core.marks.wellknown import (
     DETAILS_ANNOTATION,
     GUARD_OURS_ANNOTATION,
     MARK_LABEL,
+    OUR_ANNOTATIONS,
     RESERVE_ANNOTATION,
 )
 from core.model.cluster import Cluster
@@ -156,6 +157,7 @@ class NodePatchPlanner:
         self._kept = {kept.node: kept.blockers for kept in plan.kept}
         self._reserve = {one.node: (one.why,) for one in plan.reserve}
         self._held = plan.held
+        self._planned = self.order.keys() | plan.held
         asked = {node.name for node in cluster.nodes if mark_of(node.labels) is not None}
         asked |= {n.name for n in cluster.nodes if GUARD_OURS_ANNOTATION in n.annotations}
         self.occupied = occupants(cluster, Now(self._now), asked | plan.held)
@@ -167,6 +169,8 @@ class NodePatchPlanner:
 
         If several states of the Node have a transition for an event, the first one counts.
         """
+        if not self._may_change(node):
+            return
         current, reserve_written = tuple(states(node)), False
         for event in self._events(node):
             acts = TABLE[event]
@@ -182,6 +186,18 @@ class NodePatchPlanner:
                     if event in LAST:
                         return
                     break
+
+    def _may_change(self, node: Node) -> bool:
+        """Return whether the plan names the Node, or it has anything that only Ebb writes.
+
+        No event has a transition for other Nodes, which are most of the cluster.
+        """
+        return (
+            node.name in self._planned
+            or MARK_LABEL in node.labels
+            or not node.annotations.keys().isdisjoint(OUR_ANNOTATIONS)
+            or any(taint.key == self._config.taint_key for taint in node.taints)
+        )
 
     # Events
 

@@ -425,12 +425,12 @@ def test_another_writer_is_found_by_costs_that_differ_within_a_replica_set(
         for number, cost in enumerate(costs)
     ]
     other = replace(make_pod(cost="9"), name="other", owner_name="api")
-    assert len(pods_of_other_writers(Cluster.of([MARKED], [*pods, other]))) == found
+    assert len(pods_of_other_writers([*pods, other])) == found
 
 
 def test_another_writer_is_found_by_a_cost_that_has_replaced_ours() -> None:
-    (found,) = pods_of_other_writers(Cluster.of([MARKED], [make_pod(cost="5", ours=COST)]))
+    (found,) = pods_of_other_writers([make_pod(cost="5", ours=COST)])
     assert found.deletion_cost == "5"
-    assert pods_of_other_writers(Cluster.of([MARKED], [make_pod(cost=COST, ours=COST)])) == ()
+    assert pods_of_other_writers([make_pod(cost=COST, ours=COST)]) == ()
     job = make_pod(cost="5", ours=COST, owner="Job")
-    assert pods_of_other_writers(Cluster.of([MARKED], [job])) == ()
+    assert pods_of_other_writers([job]) == ()
