@@ -116,8 +116,11 @@ class UtilizationLedger:
             groups[of] if number in reaches.reached else None
             for number, of in enumerate(reaches.by_node)
         ]
-        self._usable: list[tuple[Amount, ...]] = []
-        self.schedulable_count = 0
+        self._usable = [
+            group.evaluator.usable(whole, used) if group else ()
+            for group, whole, used in zip(self._groups, self._capacity, self._used, strict=True)
+        ]
+        self.schedulable_count = sum(is_open)
         """Number of schedulable nodes, including nodes that no pod reaches."""
         self.changed: list[int] = []
         """Log of changed nodes. A value computed at an earlier length is still valid for all other
@@ -125,16 +128,7 @@ class UtilizationLedger:
         self.displaced_requests = NOTHING
         """Requests of pods displaced by assumed removals, which have no new node yet."""
         self._removed: set[int] = set()
-        rows = {group: [0] * group.columns for group in groups.values()}
-        for number, group in enumerate(self._groups):
-            self.schedulable_count += is_open[number]
-            whole, used = self._capacity[number], self._used[number]
-            self._usable.append(group.evaluator.usable(whole, used) if group else ())
-            if group:
-                row = rows[group]
-                for column, lost in enumerate(self._row_lost(number, group)):
-                    row[column] -= lost
-        self._apply((), _by_sums(rows))
+        self._sum_up_loads()
         self._sum_up_capacity()
 
     def _hold_devices(
@@ -152,6 +146,18 @@ class UtilizationLedger:
         self._devices_offered = (
             [node.allocatable.devices for node in nodes] if devices else [NO_DEVICES] * len(nodes)
         )
+
+    def _sum_up_loads(self) -> None:
+        """Sum up requests, usable capacity and devices, by group first."""
+        lost: dict[_NodeGroup, list[list[int]]] = {}
+        for number, group in enumerate(self._groups):
+            if group:
+                lost.setdefault(group, []).append(self._row_lost(number, group))
+        rows = {
+            group: [-sum(column) for column in zip(*found, strict=True)]
+            for group, found in lost.items()
+        }
+        self._apply((), _by_sums(rows))
 
     def _sum_up_capacity(self) -> None:
         """Sum up the capacity, by group first because there are few groups."""

@@ -6,7 +6,7 @@ before the next node is checked.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, starmap
+from itertools import chain, groupby, starmap
 from typing import Final, NamedTuple
 
 from core.capacity.sums import Exceeded
@@ -29,7 +29,6 @@ from core.model.buffers import BUFFER
 from core.model.humanize import amounts, duration
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
-from core.packing.equivalence_groups import EquivalenceGroup
 from core.packing.packer import Attempt, Packer
 from core.policies.policy import Order, Policy, PolicyMetric
 
@@ -493,22 +492,20 @@ class Planner:
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""
         packer, buffers = self.packer, Counter[str]()
-        group: EquivalenceGroup | None = None
-        reason, message = NO_ROOM, ""
-        for number in attempt.unassigned:
-            pod = packer.pods[number]
-            if number in packer.placeholders:
-                if (buffer := buffer_of(pod)) is not None:
-                    buffers[buffer] += 1
-                elif not self._is_waived(number, node):
-                    yield _no_headroom(pod)
-                continue
-            # Equivalent pods have the same reason, unless inter-pod rules concern them.
-            own = packer.group_without_rules(number)
-            if own is None or own is not group:
-                reason, message = self._why_no_room(number, node, attempt)
-            group = own
-            yield Blocker(reason, message, pod.key)
+        for group, members in groupby(attempt.unassigned, packer.group_without_rules):
+            why: tuple[Reason, str] | None = None
+            for number in members:
+                pod = packer.pods[number]
+                if number in packer.placeholders:
+                    if (buffer := buffer_of(pod)) is not None:
+                        buffers[buffer] += 1
+                    elif not self._is_waived(number, node):
+                        yield _no_headroom(pod)
+                    continue
+                # Equivalent pods have the same reason, unless inter-pod rules concern them.
+                if why is None or group is None:
+                    why = self._why_no_room(number, node, attempt)
+                yield Blocker(*why, pod.key)
         for buffer, many in sorted(buffers.items()):
             pods = "1 pod" if many == 1 else f"{many} pods"
             yield Blocker(BUFFERED, f"no room would be left for {pods} of {BUFFER} {buffer}")
