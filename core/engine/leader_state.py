@@ -16,7 +16,7 @@ from core.engine.reserve_hysteresis import ReserveHits
 from core.engine.snapshot import ClusterSnapshot
 from core.engine.state import LastSeen, RememberedState
 from core.engine.unschedulable import feasible_unschedulable
-from core.marks.mark import Mark, backoff_of
+from core.marks.mark import Mark, backoffs
 from core.model.cluster import Cluster
 from core.model.now import Now
 from core.model.resources import Resources
@@ -304,9 +304,8 @@ def _paced(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> int | Non
     new = snapshot.marks.keys() - state.marked_before
     found = [max(snapshot.marks[name].since, state.last_pass_at) for name in new]
     rules = snapshot.config.budgets.backoff
-    for node in snapshot.cluster.nodes:
-        one = backoff_of(node.annotations)
-        if one and node.name not in snapshot.marks and (first or node.name in state.marked_before):
+    for name, one in backoffs(snapshot.cluster.nodes).items():
+        if name not in snapshot.marks and (first or name in state.marked_before):
             found.append(one.until - rules.seconds(one.times))
     known = [] if state.last_mark_at is None else [state.last_mark_at]
     return max((*known, *map(now.capped, found)), default=None)
@@ -321,7 +320,7 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
         if now.before(mark.since + budgets.window_seconds)
     ]
     cooldown, holds = budgets.cooldown, budgets.backoff.holds
-    found = ((node.name, backoff_of(node.annotations)) for node in snapshot.cluster.nodes)
+    found = backoffs(snapshot.cluster.nodes).items()
     return RateLimits(
         beginning=may_begin(snapshot.config, now),
         cooling_until=_end(state.node_added_at, cooldown.delay_after_add_seconds, now),
@@ -329,7 +328,7 @@ def rate_limits(state: LeaderState, snapshot: ClusterSnapshot, now: Now) -> Rate
         mark_interval_until=_end(state.last_mark_at, budgets.mark_interval_seconds, now),
         window_ends=_window_ends(marks, budgets.window_seconds),
         reached_ends=_window_ends((m for m in marks if m.reached), budgets.window_seconds),
-        backing_off={name: one.until for name, one in found if one and holds(one.until, now)},
+        backing_off={name: one.until for name, one in found if holds(one.until, now)},
         failed_writes=state.skipped_until(now),
         old_jobs=_old_jobs(snapshot, now),
         peak_excess=state.peak.beyond_current(),

@@ -6,7 +6,7 @@ Timed. The ends are computed in RateLimits; no limit reads the clock.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,12 +16,13 @@ from core.config.budgets import Budget
 from core.engine.beginning import ALWAYS, CLOSED, PAUSED
 from core.engine.leader_state import RateLimits
 from core.engine.snapshot import ClusterSnapshot
-from core.engine.zones import SCHEDULABLE_NODE, Zones
+from core.engine.zones import SCHEDULABLE_NODE, ZoneClass, Zones
 from core.guards.scalability import NOT_SCALABLE
 from core.marks.mark import backoff_of
 from core.marks.wellknown import BACKOFF_ANNOTATION
 from core.model.humanize import duration, plural, timestamp
 from core.model.node import Node
+from core.model.node_groups import NodeGroup
 from core.model.node_lifecycle import others_taint
 from core.model.reason import Blocker, Reason, Timed
 
@@ -51,6 +52,13 @@ class _Count:
     which: str = ""
     """Words that tell in messages which nodes are counted; empty if all are."""
 
+    def add_remaining(self, nodes: int, node_class: "_NodeClass") -> None:
+        """Add nodes of the class to the counts without the nodes that the plan removes."""
+        schedulable, without_taint = node_class.schedulable, node_class.without_taint
+        self.schedulable += nodes * schedulable
+        self.without_taint += nodes * without_taint
+        self.schedulable_without_taint += nodes * (schedulable and without_taint)
+
 
 @dataclass(slots=True)
 class _Scope:
@@ -66,13 +74,44 @@ class _Scope:
     reached: _Count
 
 
+@dataclass(slots=True, eq=False)
+class _Scopes:
+    """The scopes of a node: the cluster, and its pool if it has one."""
+
+    judged_by: Sequence[tuple[_Scope, _Count]]
+    """Scopes, each with the count that the node is checked against."""
+    counts: Sequence[_Count]
+    """Counts that include the node."""
+
+
+class _NodeClass(NamedTuple):
+    """Facts about a node on which its limits depend.
+
+    Nodes with equal facts form a class. The limits are evaluated once for each class.
+    """
+
+    scopes: _Scopes
+    marked: bool
+    schedulable: bool
+    without_taint: bool
+    """Whether the node has no taints other than Ebb's."""
+    low_price: Fraction | None
+    """Price of the node if its removal saves too little."""
+    group: NodeGroup | None
+    """Node group, if Cluster Autoscaler manages the node and the node counts in the group."""
+    zone: ZoneClass | None
+    """Similar nodes of its zone, if the zone is compared with others."""
+    name: str
+    """Name of the node if it is in backoff or runs an old job, else empty."""
+
+
 class RemovalLimits:
     """Count the removals of one plan, and report the limits that the next removal would exceed."""
 
     def __init__(self, snapshot: ClusterSnapshot, rate_limits: RateLimits | None) -> None:
         """Count the existing nodes; without *rate_limits* only the lasting limits apply."""
         budgets = snapshot.config.budgets
-        self._budgets, self._survey = budgets, snapshot
+        self._budgets, self._snapshot = budgets, snapshot
         self.rate_limits = rate_limits or RateLimits(beginning=ALWAYS)
         self._for_new = (
             LASTING_UNMARKED_ONLY,
@@ -83,42 +122,29 @@ class RemovalLimits:
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
             for pool in budgets.pools
         }
-        nodes = snapshot.cluster.nodes
-        self._scopes = {node.name: self._scopes_of(node) for node in nodes}
-        self._judged_by = {
-            node.name: [
-                (scope, scope.reached if snapshot.reaches_node(node.name) else scope.all)
-                for scope in self._scopes[node.name]
-            ]
-            for node in nodes
-        }
-        """Scopes of each node, each with the count that the node is checked against."""
-        standing = [
-            node for node in nodes if node.name not in snapshot.leaving_nodes and not node.virtual
-        ]
-        self._without_foreign_taint = frozenset(
-            n.name for n in snapshot.node_order.nodes if others_taint(n) is None
+        standing = frozenset(
+            number
+            for number, node in enumerate(snapshot.node_order.nodes)
+            if node.name not in snapshot.leaving_nodes and not node.virtual
         )
-        """Nodes without taints other than Ebb's; the node order does not contain Ebb's taint."""
+        """Ids of the nodes that count as existing: they are neither leaving nor virtual."""
+        self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
+        self._classes = self._class_nodes(standing)
+        """Class of each node, by the id of the node."""
+        self._found: dict[_NodeClass, Sequence[Blocker]] = {}
+        """Limits that block the nodes of a class, until the next removal is counted."""
         self._marks_one = False
         """True if the plan removes a node that has no mark yet."""
-        for node in standing:
-            marked = node.name in snapshot.marks
-            for count in self._counts(node):
-                count.nodes += 1
-                count.schedulable += self._is_schedulable(node)
-                count.without_taint += node.name in self._without_foreign_taint
-                count.schedulable_without_taint += self._is_untainted(node)
-                count.marked += marked
-        self._groups = {
-            node.name: group
-            for node in standing
-            if (group := snapshot.scalability[node.name].group) is not None
-        }
-        """Node group of each node that Cluster Autoscaler manages."""
-        self._group_sizes = Counter(self._groups.values())
+        self._group_sizes: Counter[NodeGroup] = Counter()
         """Nodes of each group, without the nodes that the plan removes."""
-        self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
+        classes = Counter(self._classes[number] for number in standing)
+        for node_class, nodes in classes.items():
+            for count in node_class.scopes.counts:
+                count.nodes += nodes
+                count.marked += nodes * node_class.marked
+                count.add_remaining(nodes, node_class)
+            if node_class.group is not None:
+                self._group_sizes[node_class.group] += nodes
 
     def _scope(self, pool: str, name: str, budget: Budget) -> _Scope:
         window, reached = (
@@ -132,80 +158,102 @@ class RemovalLimits:
             _Count(in_window=len(reached), window_ends=reached, which=" that pods can use"),
         )
 
-    def _scopes_of(self, node: Node) -> tuple[_Scope, ...]:
-        pool = self._budgets.pool_of(node.labels)
-        return (
-            (self._cluster_scope,)
-            if pool is None
-            else (self._cluster_scope, self._pools[pool.name])
+    def _scopes_of(self, pool: str | None, *, reached: bool) -> _Scopes:
+        """Return the scopes of the pool's nodes; *reached*: whether a movable pod reaches them."""
+        scopes = (
+            (self._cluster_scope,) if pool is None else (self._cluster_scope, self._pools[pool])
         )
+        own = [scope.reached for scope in scopes] if reached else []
+        whole = [scope.all for scope in scopes]
+        return _Scopes(list(zip(scopes, own or whole, strict=True)), [*whole, *own])
 
-    def _counts(self, node: Node) -> Iterable[_Count]:
-        """Yield the counts that include the node."""
-        for scope in self._scopes[node.name]:
-            yield scope.all
-            if self._survey.reaches_node(node.name):
-                yield scope.reached
-
-    def _is_schedulable(self, node: Node) -> bool:
-        return node.name not in self._survey.unschedulable_nodes
-
-    def _is_untainted(self, node: Node) -> bool:
-        return self._is_schedulable(node) and node.name in self._without_foreign_taint
-
-    def blockers(self, node: Node) -> list[Blocker]:
-        """Return every limit that blocks the node; most limits do not apply to marked nodes."""
-        found: list[Blocker] = []
-        marked = node.name in self._survey.marks
-        lasting = LASTING if marked or not self._is_schedulable(node) else LASTING_FOR_NEW
-        for rules in (lasting,) if marked else (lasting, *self._for_new):
-            for reason, rule in rules.of_node:
-                found += self._blocker(reason, rule(self, node))
-            for scope, count in self._judged_by[node.name]:
-                for reason, of_scope in rules.of_scope:
-                    found += self._blocker(reason, of_scope(scope, count))
-        return found
-
-    def _blocker(self, reason: Reason, why: str | Timed | None) -> Iterable[Blocker]:
-        """Yield the reason if there is a message and its end has not passed."""
-        if isinstance(why, Timed):
-            now = self._survey.now
-            if now is None or now.before(why.until):
-                yield Blocker(reason, why.message, until=why.until)
-        elif why:
-            yield Blocker(reason, why)
-
-    def no_pool(self, node: Node) -> str | None:
-        """Return a message if pools are configured and none selects the node, else None."""
-        left_out = self._budgets.pools and len(self._scopes[node.name]) == 1
-        return "it is in none of the configured pools" if left_out else None
-
-    def zone_balance(self, node: Node) -> str | None:
-        """Return a message if the zone of the node must not lose it, else None."""
-        return self._zones.explain(node) if self._zones else None
+    def _class_nodes(self, standing: Container[int]) -> list[_NodeClass]:
+        """Return the class of each node; only *standing* nodes count in their node group."""
+        snapshot, limits = self._snapshot, self.rate_limits
+        own = limits.backing_off.keys() | limits.failed_writes.keys() | limits.old_jobs.keys()
+        zones = self._zones.of_node if self._zones else {}
+        reached_nodes = snapshot.reaches.reached
+        scopes = {
+            (pool, reached): self._scopes_of(pool, reached=reached)
+            for pool in (None, *self._pools)
+            for reached in (False, True)
+        }
+        return [
+            _NodeClass(
+                scopes=scopes[snapshot.pool_names.get(node.name), number in reached_nodes],
+                marked=node.name in snapshot.marks,
+                schedulable=node.name not in snapshot.unschedulable_nodes,
+                # The node order does not contain Ebb's taint.
+                without_taint=not node.taints or others_taint(node) is None,
+                low_price=self._low_prices.get(node.name),
+                group=snapshot.scalability[node.name].group if number in standing else None,
+                zone=zones.get(number),
+                name=node.name if node.name in own else "",
+            )
+            for number, node in enumerate(snapshot.node_order.nodes)
+        ]
 
     @cached_property
-    def _cheap(self) -> Mapping[str, Fraction]:
+    def _low_prices(self) -> Mapping[str, Fraction]:
         """Return the price of each node whose removal saves too little, by name."""
-        config = self._survey.config
+        config = self._snapshot.config
         least = config.min_savings.hourly
         if not least or not config.prices:
             return {}
-        prices = {node.name: config.price_of(node.labels) for node in self._survey.cluster.nodes}
+        prices = {node.name: config.price_of(node.labels) for node in self._snapshot.cluster.nodes}
         return {name: price for name, price in prices.items() if price < least}
 
-    def min_savings(self, node: Node) -> str | None:
+    def blockers(self, node: Node) -> Sequence[Blocker]:
+        """Return every limit that blocks the node; most limits do not apply to marked nodes."""
+        node_class = self._classes[self._snapshot.node_order.ids[node.name]]
+        found = self._found.get(node_class)
+        if found is None:
+            found = self._found[node_class] = self._evaluate(node_class)
+        return found
+
+    def _evaluate(self, node_class: _NodeClass) -> Sequence[Blocker]:
+        """Return every limit that blocks the nodes of the class."""
+        found: list[Blocker] = []
+        marked = node_class.marked
+        lasting = LASTING if marked or not node_class.schedulable else LASTING_FOR_NEW
+        for rules in (lasting,) if marked else (lasting, *self._for_new):
+            for reason, of_node in rules.of_node:
+                if why := of_node(self, node_class):
+                    found += self._blocker(reason, why)
+            for scope, count in node_class.scopes.judged_by:
+                for reason, of_scope in rules.of_scope:
+                    if why := of_scope(scope, count):
+                        found += self._blocker(reason, why)
+        return found
+
+    def _blocker(self, reason: Reason, why: str | Timed) -> Iterable[Blocker]:
+        """Yield the reason unless its end has passed."""
+        if isinstance(why, str):
+            yield Blocker(reason, why)
+        elif (now := self._snapshot.now) is None or now.before(why.until):
+            yield Blocker(reason, why.message, until=why.until)
+
+    def no_pool(self, node_class: _NodeClass) -> str | None:
+        """Return a message if pools are configured and none selects the node, else None."""
+        left_out = self._pools and len(node_class.scopes.judged_by) == 1
+        return "it is in none of the configured pools" if left_out else None
+
+    def min_savings(self, node_class: _NodeClass) -> str | None:
         """Return a message if the removal of the node saves too little, else None."""
-        if (price := self._cheap.get(node.name)) is None:
+        if (price := node_class.low_price) is None:
             return None
-        least = self._survey.config.min_savings.hourly
+        least = self._snapshot.config.min_savings.hourly
         return f"its price for an hour is {float(price):g}, minSavings is {float(least):g}"
 
-    def min_untainted(self, node: Node) -> str | None:
+    def zone_balance(self, node_class: _NodeClass) -> str | None:
+        """Return a message if the zone of the node must not lose it, else None."""
+        return node_class.zone.explain() if node_class.zone else None
+
+    def min_untainted(self, node_class: _NodeClass) -> str | None:
         """Return a message if too few nodes without taints would remain, else None."""
-        marked = node.name in self._survey.marks
-        counts = node.name in self._without_foreign_taint if marked else self._is_untainted(node)
-        for scope, count in self._judged_by[node.name] if counts else ():
+        marked = node_class.marked
+        counts = node_class.without_taint and (marked or node_class.schedulable)
+        for scope, count in node_class.scopes.judged_by if counts else ():
             left = (count.without_taint if marked else count.schedulable_without_taint) - 1
             least = scope.budget.min_untainted_nodes
             if left < least:
@@ -213,12 +261,12 @@ class RemovalLimits:
                 return f"{scope.name} would have {bare}, fewer than minUntaintedNodes: {least}"
         return None
 
-    def group_minimum(self, node: Node) -> str | None:
+    def group_minimum(self, node_class: _NodeClass) -> str | None:
         """Return a message if the node's group must not lose it, else None.
 
         Cluster Autoscaler counts all nodes of the group, whether they are Ready or not.
         """
-        group = self._groups.get(node.name)
+        group = node_class.group
         if group is None or self._group_sizes[group] > group.min_size:
             return None
         left = plural(self._group_sizes[group] - 1, "node")
@@ -226,7 +274,7 @@ class RemovalLimits:
             f"node group {group.name} would have {left}, fewer than its minimum: {group.min_size}"
         )
 
-    def spacing(self, _: Node) -> str | Timed | None:
+    def spacing(self, _: _NodeClass) -> str | Timed | None:
         """Return a message if the last mark is too recent, else None.
 
         The removal of a mark whose node did not empty before its deadline counts like a mark.
@@ -239,21 +287,36 @@ class RemovalLimits:
             return f"Ebb marks another node first; the next node follows after {duration(seconds)}"
         return None
 
+    def backoff(self, node_class: _NodeClass) -> Timed | None:
+        """Return a message if the node did not empty after its last mark, else None."""
+        until = self.rate_limits.backing_off.get(node_class.name)
+        if until is None:
+            return None
+        order = self._snapshot.node_order
+        found = backoff_of(order.nodes[order.ids[node_class.name]].annotations)
+        why = (
+            f"its drain failed ({found.why})"
+            if found and found.why
+            else "it did not empty in time"
+        )
+        return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
+
     def count_removal(self, node: Node) -> None:
         """Count the node as removed."""
-        new = node.name not in self._survey.marks
+        number = self._snapshot.node_order.ids[node.name]
+        node_class = self._classes[number]
+        new = not node_class.marked
         self._marks_one |= new
-        for count in self._counts(node):
+        for count in node_class.scopes.counts:
             count.removed += 1
-            count.schedulable -= self._is_schedulable(node)
-            count.without_taint -= node.name in self._without_foreign_taint
-            count.schedulable_without_taint -= self._is_untainted(node)
             count.marked += new
             count.in_window += new
-        if node.name in self._groups:
-            self._group_sizes[self._groups[node.name]] -= 1
+            count.add_remaining(-1, node_class)
+        if node_class.group is not None:
+            self._group_sizes[node_class.group] -= 1
         if self._zones:
-            self._zones.count_removal(node)
+            self._zones.count_removal(number)
+        self._found.clear()
 
 
 NO_POOL: Final = Reason(
@@ -346,6 +409,10 @@ BUDGET_WINDOW: Final = Reason(
 )
 
 
+_NodeRule = Callable[[RemovalLimits, _NodeClass], str | Timed | None]
+_ScopeRule = Callable[[_Scope, _Count], str | Timed | None]
+
+
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
@@ -366,10 +433,10 @@ def _no_mark_until(until: int) -> str:
     return f"no node is marked until {timestamp(until)}"
 
 
-def _refusal(reason: Reason) -> Callable[["RemovalLimits", Node], str | Timed | None]:
+def _refusal(reason: Reason) -> _NodeRule:
     """Return the limit that blocks new marks if nothing may begin for this reason."""
 
-    def rule(limits: RemovalLimits, _: Node) -> str | Timed | None:
+    def rule(limits: RemovalLimits, _: _NodeClass) -> str | Timed | None:
         found = (one for one in limits.rate_limits.beginning.blockers if one.reason is reason)
         if (why := next(found, None)) is None:
             return None
@@ -378,35 +445,26 @@ def _refusal(reason: Reason) -> Callable[["RemovalLimits", Node], str | Timed | 
     return rule
 
 
-def _cooldown(limits: RemovalLimits, _: Node) -> Timed | None:
+def _cooldown(limits: RemovalLimits, _: _NodeClass) -> Timed | None:
     until = limits.rate_limits.cooling_until
     return Timed(f"a node was added: {_no_mark_until(until)}", until) if until else None
 
 
-def _pods_pending(limits: RemovalLimits, _: Node) -> Timed | None:
+def _pods_pending(limits: RemovalLimits, _: _NodeClass) -> Timed | None:
     until = limits.rate_limits.pending_until
     why = "a pod became unschedulable"
     return Timed(f"{why}: {_no_mark_until(until)}", until) if until else None
 
 
-def _backoff(limits: RemovalLimits, node: Node) -> Timed | None:
-    until = limits.rate_limits.backing_off.get(node.name)
-    if until is None:
-        return None
-    found = backoff_of(node.annotations)
-    why = f"its drain failed ({found.why})" if found and found.why else "it did not empty in time"
-    return Timed(f"{why}: it is skipped until {timestamp(until)}", until)
-
-
-def _mark_refused(limits: RemovalLimits, node: Node) -> Timed | None:
-    until = limits.rate_limits.failed_writes.get(node.name)
+def _mark_refused(limits: RemovalLimits, node_class: _NodeClass) -> Timed | None:
+    until = limits.rate_limits.failed_writes.get(node_class.name)
     if until is None:
         return None
     return Timed(f"its mark could not be written: it is skipped until {timestamp(until)}", until)
 
 
-def _old_job(limits: RemovalLimits, node: Node) -> str | None:
-    pod = limits.rate_limits.old_jobs.get(node.name)
+def _old_job(limits: RemovalLimits, node_class: _NodeClass) -> str | None:
+    pod = limits.rate_limits.old_jobs.get(node_class.name)
     return f"pod {pod} runs to completion and is older than maxJobAge" if pod else None
 
 
@@ -432,8 +490,8 @@ def _budget_window(scope: _Scope, count: _Count) -> str | Timed | None:
 class _Rules(NamedTuple):
     """Limits that apply in the same situations."""
 
-    of_node: tuple[tuple[Reason, Callable[[RemovalLimits, Node], str | Timed | None]], ...] = ()
-    of_scope: tuple[tuple[Reason, Callable[[_Scope, _Count], str | Timed | None]], ...] = ()
+    of_node: tuple[tuple[Reason, _NodeRule], ...] = ()
+    of_scope: tuple[tuple[Reason, _ScopeRule], ...] = ()
     """Limits that are checked for the cluster, then for the node's pool."""
 
 
@@ -461,7 +519,7 @@ RATE_LIMITS: Final = _Rules(
         (COOLDOWN, _cooldown),
         (PODS_PENDING, _pods_pending),
         (SPACING, RemovalLimits.spacing),
-        (BACKOFF, _backoff),
+        (BACKOFF, RemovalLimits.backoff),
         (MARK_REFUSED, _mark_refused),
         (OLD_JOB, _old_job),
     )

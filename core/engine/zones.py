@@ -1,8 +1,8 @@
 """Keep zones balanced: no removal may leave a zone far behind another one."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from core.capacity.reaches import Reaches, bare
@@ -24,8 +24,30 @@ _Pool = tuple[str, tuple[Taint, ...], tuple[str, ...]]
 """Configured pool (empty: none), taints and devices of similar nodes."""
 _Area = tuple[int, _Pool]
 """Number of a reach or of a set of _MergedReaches, and the similar nodes in it."""
-_NodeClass = tuple[tuple[int, ...], _Pool, str]
-"""Reaches, pool and zone of a node."""
+_NodeClass = tuple[tuple[int, ...], _Pool, str, bool]
+"""Reaches, pool and zone of a node, and whether it is schedulable."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneClass:
+    """Similar nodes of one zone that the same pods can use."""
+
+    pool: _Pool
+    zone: str
+    schedulable: bool
+    counts: Counter[str]
+    """Number of schedulable nodes in each zone that the zone is compared with."""
+
+    def explain(self) -> str | None:
+        """Return a message if the zone must not lose one of the nodes, else None."""
+        if not self.schedulable:
+            return None
+        left = self.counts[self.zone] - 1
+        most = max(count for other, count in self.counts.items() if other != self.zone)
+        if left >= most - ZONE_SKEW_MAX:
+            return None
+        nodes = plural(left, *SCHEDULABLE_NODE)
+        return f"zone {self.zone} would have {nodes} and another zone {most}"
 
 
 class Zones:
@@ -42,63 +64,59 @@ class Zones:
     deciding reach does not change as nodes become schedulable or unschedulable.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, nodes_present: Iterable[Node]) -> None:
-        self._survey = snapshot
-        classes: dict[_NodeClass, list[Node]] = {}
-        for node in nodes_present:
-            if node.labels.get(ZONE_LABEL):
-                classes.setdefault(self._class_of(node), []).append(node)
+    def __init__(self, snapshot: ClusterSnapshot, numbers: Iterable[int]) -> None:
+        """Count the nodes with these ids; they must be neither leaving nor virtual."""
+        self._snapshot = snapshot
+        classes = self._node_classes(numbers)
         found: defaultdict[_Area, set[str]] = defaultdict(set)
-        for reaches, pool, zone in classes:
+        for reaches, pool, zone, _ in classes:
             for reach in reaches:
                 found[reach, pool].add(zone)
         spanning = {place for place, zones in found.items() if len(zones) > 1}
         merged = _MergedReaches(snapshot.reaches, {reach for reach, _ in spanning})
-        counts: defaultdict[_Area, Counter[str]] = defaultdict(Counter)
-        self._counts: dict[str, list[Counter[str]]] = {}
-        self._deciding_counts: dict[str, Counter[str]] = {}
-        for (reaches, pool, zone), nodes in classes.items():
+        self._sets = merged.sets
+        self._counts: defaultdict[_Area, Counter[str]] = defaultdict(Counter)
+        self.of_node: dict[int, ZoneClass] = {}
+        """Class of each node whose zone is compared with others, by the id of the node."""
+        for (reaches, pool, zone, schedulable), nodes in classes.items():
             if deciding := [reach for reach in reaches if (reach, pool) in spanning]:
-                zones = counts[merged.narrowest(deciding), pool]
-                for node in nodes:
-                    self._deciding_counts[node.name] = zones
-                    own = [
-                        counts[one, pool] for one in merged.of[snapshot.node_order.ids[node.name]]
-                    ]
-                    self._counts[node.name] = own
-                    for each in own:
-                        each[zone] += self._is_schedulable(node)
+                counts = self._counts[merged.narrowest(deciding), pool]
+                alike = ZoneClass(pool, zone, schedulable, counts)
+                self.of_node |= dict.fromkeys(nodes, alike)
+        for place, members in enumerate(self._sets):
+            for one, count in Counter(map(self.of_node.get, members)).items():
+                if one is not None:
+                    self._counts[place, one.pool][one.zone] += count * one.schedulable
 
-    def _class_of(self, node: Node) -> _NodeClass:
-        snapshot = self._survey
-        pool, number = (
-            snapshot.config.budgets.pool_of(node.labels),
-            snapshot.node_order.ids[node.name],
-        )
-        usual = bare(snapshot.node_order.nodes[number])
-        taints = tuple(sorted(filter(is_blocking, usual.taints), key=repr))
-        similar = pool.name if pool else "", taints, tuple(sorted(usual.allocatable.devices))
-        return snapshot.reaches.by_node[number], similar, node.labels[ZONE_LABEL]
+    def _node_classes(self, numbers: Iterable[int]) -> Mapping[_NodeClass, list[int]]:
+        snapshot = self._snapshot
+        found: defaultdict[_NodeClass, list[int]] = defaultdict(list)
+        # Many nodes have the same taints and resources, which take time to sort.
+        similar: dict[object, _Pool] = {}
+        for number in numbers:
+            node = snapshot.node_order.nodes[number]
+            if zone := node.labels.get(ZONE_LABEL):
+                pool = snapshot.pool_names.get(node.name, "")
+                traits = pool, node.taints, node.leaving_taints, node.allocatable.extended
+                if traits not in similar:
+                    similar[traits] = _similar(pool, node)
+                schedulable = node.name not in snapshot.unschedulable_nodes
+                reaches = snapshot.reaches.by_node[number]
+                found[reaches, similar[traits], zone, schedulable].append(number)
+        return found
 
-    def _is_schedulable(self, node: Node) -> bool:
-        return node.name not in self._survey.unschedulable_nodes
-
-    def explain(self, node: Node) -> str | None:
-        """Return a message if the zone of the node must not lose it, else None."""
-        zones = self._deciding_counts.get(node.name)
-        if zones is None or not self._is_schedulable(node):
-            return None
-        zone = node.labels[ZONE_LABEL]
-        left = zones[zone] - 1
-        most = max(count for other, count in zones.items() if other != zone)
-        if left >= most - ZONE_SKEW_MAX:
-            return None
-        return f"zone {zone} would have {plural(left, *SCHEDULABLE_NODE)} and another zone {most}"
-
-    def count_removal(self, node: Node) -> None:
+    def count_removal(self, number: int) -> None:
         """Count the node as removed; its zone remains even without nodes."""
-        for zones in self._counts.get(node.name, ()):
-            zones[node.labels[ZONE_LABEL]] -= self._is_schedulable(node)
+        if alike := self.of_node.get(number):
+            for place, members in enumerate(self._sets):
+                if number in members:
+                    self._counts[place, alike.pool][alike.zone] -= alike.schedulable
+
+
+def _similar(pool: str, node: Node) -> _Pool:
+    usual = bare(node)
+    taints = tuple(sorted(filter(is_blocking, usual.taints), key=repr))
+    return pool, taints, tuple(sorted(usual.allocatable.devices))
 
 
 class _MergedReaches:
@@ -110,11 +128,8 @@ class _MergedReaches:
         places = {one: place for place, one in enumerate(sets)}
         self._place = {number: places[id(nodes)] for number, nodes in wholes.items()}
         self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in wholes.items()}
-        self.of: defaultdict[int, list[int]] = defaultdict(list)
-        """Numbers of the sets that contain a node, by the id of the node."""
-        for place, nodes in enumerate(sets.values()):
-            for node in nodes:
-                self.of[node].append(place)
+        self.sets = [frozenset(nodes) for nodes in sets.values()]
+        """Ids of the nodes in each set."""
 
     def narrowest(self, reaches: Iterable[int]) -> int:
         """Return the smallest set that replaces one of these reaches."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
-from core.marks.mark import opt_out_annotation
+from core.marks.mark import OPT_OUT_ANNOTATIONS, opt_out_annotation
 from core.marks.wellknown import REMOVAL_DISABLED
 from core.model.node import Node
 from core.model.node_lifecycle import why_leaving, why_unready
@@ -141,8 +141,33 @@ REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in N
 """Reasons in the order of their output."""
 
 
+_LABELS: Final = frozenset(
+    (REMOVAL_DISABLED, *CONTROL_PLANE_LABELS, *(key for key, _ in CONTROL_PLANE_ROLES))
+)
+"""Labels that a rule reads."""
+
+
+def _is_ordinary(node: Node) -> bool:
+    """Return whether no rule can apply; most nodes are ordinary, and this is quick to check."""
+    usual = node.ready and not (
+        node.taints
+        or node.unschedulable
+        or node.suspended
+        or node.deleting
+        or node.virtual
+        or node.unreadable
+    )
+    return (
+        usual
+        and OPT_OUT_ANNOTATIONS.isdisjoint(node.annotations)
+        and _LABELS.isdisjoint(node.labels)
+    )
+
+
 def node_blockers(node: Node) -> list[Blocker]:
     """Return every reason against the node's removal that lies in the Node object."""
+    if _is_ordinary(node):
+        return []
     verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
     return [
         Blocker(reason, found)

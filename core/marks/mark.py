@@ -36,6 +36,10 @@ GUARD_WHILE_HELD: Final = "held"
 """Scale-down protection of an unmarked node.
 
 It ends when the node is released to the autoscaler, or when it is not empty any more."""
+OPT_OUT_ANNOTATIONS: Final = frozenset(
+    {KEEP_ANNOTATION, REMOVAL_DISABLED, KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION}
+)
+"""Annotations that may exclude a node from removal (opt_out_annotation)."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 
@@ -87,6 +91,12 @@ def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
     """Parse the backoff annotation; None if it is missing or invalid."""
     match = _BACKOFF.fullmatch(annotations.get(BACKOFF_ANNOTATION, ""))
     return Backoff(int(match[1]), int(match[2]), match[3] or "") if match else None
+
+
+def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:
+    """Return by node name the backoffs that the annotations of the nodes state."""
+    some = (node for node in nodes if BACKOFF_ANNOTATION in node.annotations)
+    return {node.name: one for node in some if (one := backoff_of(node.annotations))}
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:

@@ -778,6 +778,23 @@ def test_backoff_message_gives_reason(written: str, why: str) -> None:
     assert found.message == f"{why}: it is skipped until 1970-01-01 00:33:20 UTC"
 
 
+def test_backoff_and_old_job_limit_only_their_own_nodes() -> None:
+    held = paced(backing_off={"n1": NOW}, failed_writes={"n2": NOW}, old_jobs={"n3": "d/job"})
+    limits = RemovalLimits(ClusterSnapshot(SIX, config()), held)
+    found = {one.name: [why.code for why in limits.blockers(one)] for one in SIX.nodes}
+    own = {"n1": ["backoff"], "n2": ["mark-refused"], "n3": ["old-job"]}
+    assert found == {one.name: own.get(one.name, []) for one in SIX.nodes}
+
+
+def test_limits_apply_to_all_nodes_once_a_removal_is_counted() -> None:
+    first, *others = SIX.nodes
+    limits = RemovalLimits(ClusterSnapshot(SIX, config(cluster=Budget(min_nodes=5))), None)
+    assert not any(limits.blockers(one) for one in SIX.nodes)
+    limits.count_removal(first)
+    found = {why.message for one in others for why in limits.blockers(one)}
+    assert found == {"the cluster would have 4 schedulable nodes, fewer than minNodes: 5"}
+
+
 def test_min_nodes_counts_all_existing_nodes_for_marked_node() -> None:
     one = marked(node("n0"), Mark.SOFT, 1)
     cluster = Cluster.of([one, replace(node("n1"), ready=False)], [])

@@ -10,7 +10,7 @@ import pytest
 from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine import reconcile
-from core.engine.limits import RemovalLimits
+from core.engine.limits import ZONE_BALANCE, RemovalLimits
 from core.engine.snapshot import ClusterSnapshot
 from core.marks.wellknown import KEEP_ANNOTATION
 from core.model.cluster import Cluster
@@ -120,7 +120,8 @@ def test_comparison_notices_mutant(mutant: str) -> None:
 
 def _refusals(nodes: Sequence[Node], *pods: Pod) -> list[str | None]:
     limits = RemovalLimits(ClusterSnapshot(Cluster.of(nodes, pods), CONFIG), None)
-    return [limits.zone_balance(one) for one in nodes]
+    found = ((why for why in limits.blockers(one) if why.reason is ZONE_BALANCE) for one in nodes)
+    return [next((why.message for why in whys), None) for whys in found]
 
 
 @pytest.mark.parametrize("placing", [one for one in PLACINGS[3:] if "green" not in str(one)])

@@ -11,6 +11,7 @@ from core.marks.mark import (
     Details,
     Guard,
     backoff_of,
+    backoffs,
     decode_details,
     encode_details,
     guard_of,
@@ -161,6 +162,12 @@ def test_details_have_no_blanks_and_backoff_may_have_no_reason() -> None:
     written = '{"since":100,"deadline":200,"owner":"me","policy":"p","reason":"r","order":0}'
     assert encode_details(DETAILS) == written
     assert backoff_of({BACKOFF_ANNOTATION: "2 100"}) == Backoff(2, 100, "")
+
+
+def test_backoffs_are_those_of_nodes_with_valid_annotation() -> None:
+    written = {"a": "2 100 bare", "b": "soon", "c": ""}
+    nodes = [node(name, annotations={BACKOFF_ANNOTATION: text}) for name, text in written.items()]
+    assert backoffs([*nodes, node("d")]) == {"a": Backoff(2, 100, "bare")}
 
 
 @pytest.mark.parametrize(("longer", "read"), [(0, True), (1, False)])
