@@ -283,33 +283,22 @@ class UtilizationLedger:
             if sums.exceeds(change, marked=marked):
                 yield Exceeded(sums, change, sums in own)
 
-    def surely_within(self, node: int, pods: int) -> bool:
-        """Report whether no sum would exceed a threshold after the removal of an unmarked node.
+    def surely_within(self, pods: int) -> bool:
+        """Report whether the removal of any unmarked node would exceed no threshold.
 
-        The answer is independent of the nodes that receive its *pods*; False also means unknown.
+        *pods*: the largest number of pods on a node. The answer is independent of the nodes that
+        receive them; False also means unknown.
         """
-        group = self._groups[node]
-        if group is None or self.devices:
+        if self.devices or not self._used:
             return False
-        moved = self.requested(node).minus(self._resident[node])
-        # Each receiver loses at most its free capacity, and there are at most as many as pods.
-        spare = Amount(pods * self._most_free[0], pods * self._most_free[1])
-        own = _by_sums({group: self._row_lost(node, group)})
-        for sums in (self.total, *self.reaches):
-            # Between no pods and all pods in the reach, the difference to the limit is linear.
-            for more in (NOTHING, moved):
-                lost = own.get(sums, (0, 0, 0, 0))
-                change = (lost[0] + more[0], lost[1] + more[1],
-                          lost[2] + more[0] - spare[0], lost[3] + more[1] - spare[1])  # fmt: skip
-                if sums.exceeds(change, marked=False):
-                    return False
-        return True
-
-    @cached_property
-    def _most_free(self) -> Amount:
-        """Return the largest free CPU and memory of any node; free capacity only shrinks."""
-        frees = [whole.minus(used) for whole, used in zip(self._capacity, self._used, strict=True)]
-        return Amount(max(free[0] for free in frees), max(free[1] for free in frees))
+        # There are at most as many receivers as pods, and each of them loses at most its free
+        # capacity.
+        frees = map(Amount.minus, self._capacity, self._used)
+        free, whole = _largest(frees), _largest(self._capacity)
+        moved = _largest(map(self.requested, range(len(self._used))))
+        lost = (-whole[0] - pods * free[0], -whole[1] - pods * free[1])
+        sums = (self.total, *self.reaches)
+        return not any(one.exceeds((*moved, *lost), marked=False) for one in sums)
 
     def remove(self, trial: RemovalEffect) -> None:
         """Remove the node: DaemonSet pods terminate, other pods move to the receivers."""
@@ -370,6 +359,12 @@ class UtilizationLedger:
             self._remove_capacity(node)
             self.remove_load(node, self._resident[node])
             self.displaced_requests = self.displaced_requests.plus(self._used[node])
+
+
+def _largest(amounts: Iterable[Amount]) -> Amount:
+    """Return the maximum by resource."""
+    cpus, memories = zip(*amounts, strict=True)
+    return Amount(max(cpus), max(memories))
 
 
 def _group(

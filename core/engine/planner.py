@@ -172,6 +172,8 @@ class Planner:
         self._refused: dict[int, tuple[int, _Route]] = {}
         """Failed route by node, and the number of removals before it; valid until the next
         removal."""
+        self._surely_within = False
+        """True if no threshold would be exceeded, whichever node were removed next."""
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might be removed, by level, each level in its order."""
@@ -433,6 +435,7 @@ class Planner:
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
         """Return every node that is not removed with its reasons, judged after all removals."""
+        self._surely_within = self._policy.surely_within(max(map(len, self.packer.on), default=0))
         staying = (
             number for number, node in enumerate(self.packer.nodes) if node.name not in removed
         )
@@ -481,12 +484,11 @@ class Planner:
 
         This is much cheaper, and true for most nodes of a large cluster that only wait.
         """
-        pods = self.packer.on[node]
         return (
-            self._unneeded is None
+            self._surely_within
+            and self._unneeded is None
             and self._name(node) not in self.marked
-            and self._policy.surely_within(node, len(pods))
-            and self.packer.surely_fit(pods)
+            and self.packer.surely_fit(self.packer.on[node])
         )
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:

@@ -108,9 +108,9 @@ class ClusterThreshold(Policy):
         """Check the cluster and every reach that loses the node or gains pods (thesis 4.5)."""
         return tuple(self._ledger.exceeded(trial, marked=marked))
 
-    def surely_within(self, node: int, pods: int) -> bool:
+    def surely_within(self, pods: int) -> bool:
         """Check the cluster and every reach with the least usable capacity that may remain."""
-        return self._ledger.surely_within(node, pods)
+        return self._ledger.surely_within(pods)
 
     def explain_exceeded(self, found: Exceeded, *, marked: bool) -> Blocker:
         """Return the reason with the threshold that would be exceeded."""

@@ -136,10 +136,10 @@ class Policy(Protocol):
         """Return the sums that would exceed a threshold after the node's pods have moved."""
         return ()
 
-    def surely_within(self, node: int, pods: int) -> bool:  # noqa: ARG002
-        """Report whether `exceeded` is empty wherever the node's *pods* are placed.
+    def surely_within(self, pods: int) -> bool:  # noqa: ARG002
+        """Report whether `exceeded` is empty for all unmarked nodes and all placements.
 
-        The node has no mark; False also means unknown.
+        *pods*: the largest number of pods on a node. False also means unknown.
         """
         return True
 

@@ -21,8 +21,8 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.cluster import Cluster
 from core.model.constraints import NO_NODE_CONSTRAINTS, PodConstraints
 from core.model.resources import Resources
-from tests.support import mixed
-from tests.support.builders import THESIS_USABILITY, UNLIMITED, thesis_cluster
+from tests.support import builders
+from tests.support.builders import THESIS_USABILITY, UNLIMITED, pod, thesis_cluster
 from tests.support.compare import by_the_engine, plainly
 from tests.support.mixed_autoscalers import surrounded
 from tests.support.reference import Reference
@@ -221,18 +221,26 @@ def test_candidates_are_all_or_none_when_nodes_are_equal(
     assert len(listed) in (0, len(alike.nodes))
 
 
-def test_no_threshold_is_exceeded_when_a_removal_is_surely_within(seeds: range) -> None:
+def test_no_removal_exceeds_a_threshold_when_all_are_surely_within(seeds: range) -> None:
     sure = 0
     for seed in seeds:
         chance = random.Random(seed)
-        share = Fraction(chance.randrange(85, 101), 100)
+        share = Fraction(chance.randrange(50, 101), 100)
         config = Config(thresholds=Thresholds(cpu=share, memory=share), budgets=UNLIMITED)
-        planner, _ = reconcile.prepare(ClusterSnapshot(mixed.cluster(chance), config))
+        names = [f"n{number:02}" for number in range(chance.randrange(8, 30))]
+        pods = (
+            pod(f"{name}-{number}", name, chance.randrange(1, 2000), chance.randrange(1, 2000))
+            for name in names
+            for number in range(chance.randrange(3))
+        )
+        cluster = Cluster.of(map(builders.node, names), pods)
+        planner, _ = reconcile.prepare(ClusterSnapshot(cluster, config))
         packer, ledger = planner.packer, planner.ledger
-        for node in range(len(packer.nodes)):
-            attempt = packer.try_place(packer.on[node], node)
-            if ledger.surely_within(node, len(packer.on[node])) and not attempt.unassigned:
-                sure += bool(attempt.assignments)
-                effect = ledger.removal_effect(node, packer.load_added(attempt))
-                assert not [*ledger.exceeded(effect, marked=False)], (seed, node)
-    assert sure > 0, "no node with pods was sure"
+        if not packer.nodes or not ledger.surely_within(max(map(len, packer.on))):
+            continue
+        for leaving, moved in enumerate(packer.on):
+            attempt = packer.try_place(moved, leaving)
+            sure += bool(attempt.assignments)
+            effect = ledger.removal_effect(leaving, packer.load_added(attempt))
+            assert attempt.unassigned or not [*ledger.exceeded(effect, marked=False)], seed
+    assert sure > 0, "no cluster was sure"
