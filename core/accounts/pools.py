@@ -1,8 +1,8 @@
 """Count the nodes of each pool by state, and sum up their resources."""
 
 from collections import Counter
-from collections.abc import Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from core.capacity.usable import NOTHING, Amount, usable_capacity
@@ -31,43 +31,44 @@ class PlannedNodeState(StrEnum):
     """Any other node."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PoolFigures:
     """Figures of one pool, without virtual nodes."""
 
-    states: Counter[PlannedNodeState] = field(default_factory=Counter)
+    states: Counter[PlannedNodeState]
     """Number of nodes by state."""
-    allocatable: Amount = NOTHING
+    allocatable: Amount
     """Allocatable resources of the Ready and schedulable nodes."""
-    requests: Amount = NOTHING
+    requests: Amount
     """Requests of the pods on these nodes."""
-    usable: Amount = NOTHING
+    usable: Amount
     """Usable capacity of these nodes (thesis 4.3)."""
-
-    def add_resources(self, allocatable: Amount, requests: Amount, usable: Amount) -> None:
-        """Add the resources of a node."""
-        self.allocatable = self.allocatable.plus(allocatable)
-        self.requests = self.requests.plus(requests)
-        self.usable = self.usable.plus(usable)
 
 
 def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
     """Return the figures by pool: NO_POOL for the nodes in no pool, then all configured pools."""
+    snapshot = found.snapshot
+    pools: dict[str, list[Node]] = {NO_POOL: []}
+    pools.update((pool.name, []) for pool in snapshot.config.budgets.pools)
+    for node in snapshot.cluster.nodes:
+        if not node.virtual:
+            pools[snapshot.pool_names.get(node.name, NO_POOL)].append(node)
+    return {name: _figures(nodes, found) for name, nodes in pools.items()}
+
+
+def _figures(nodes: Sequence[Node], found: PassResult) -> PoolFigures:
     snapshot, usability = found.snapshot, found.plan.usability
-    pools = {NO_POOL: PoolFigures()}
-    pools.update((pool.name, PoolFigures()) for pool in snapshot.config.budgets.pools)
     removals = frozenset(removal.node for removal in found.plan.removals)
     reserved = frozenset(one.node for one in found.plan.reserve)
-    for node in snapshot.cluster.nodes:
-        if node.virtual:
-            continue
-        pool = pools[snapshot.pool_names.get(node.name, NO_POOL)]
-        pool.states[_state(node, found, removals, reserved)] += 1
-        if node.name not in snapshot.unschedulable_nodes:
-            whole = Amount.of(node.allocatable)
-            used = Amount.of(snapshot.pod_index.requests[node.name])
-            pool.add_resources(whole, used, usable_capacity(whole, used, usability))
-    return pools
+    working = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
+    whole = [Amount.of(node.allocatable) for node in working]
+    used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in working]
+    usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
+    return PoolFigures(
+        Counter(_state(node, found, removals, reserved) for node in nodes),
+        *(Amount(*map(sum, zip(*amounts, strict=True))) if amounts else NOTHING
+          for amounts in (whole, used, usable)),
+    )  # fmt: skip
 
 
 def _state(
