@@ -17,7 +17,7 @@ from controller.view import ClusterView
 from controller.writers import LiveView
 from core.edge.clock import Clock
 from core.edge.decode.kinds import NODES
-from core.edge.heap import growing
+from core.edge.heap import growing, release_memory
 from core.edge.logs import fields
 from core.engine.beginning import Permit
 from core.engine.unschedulable import WAIT_SECONDS
@@ -161,6 +161,7 @@ class Loop:
             report = await asyncio.to_thread(
                 lambda: self._reconciler.evaluate(add_moves(snapshot()), now, in_time)
             )
+        release_memory()
         if not report.found.skipped:
             self._notices.observe(report.found.snapshot)
         if late:

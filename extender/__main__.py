@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from core.config.programs import ExtenderConfig
 from core.edge import http, program
@@ -14,10 +15,12 @@ from core.edge.kube.client import Client
 from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import Part
 from core.edge.kube.watch import follow
-from core.edge.serving import Serving
 from extender.app import make_app
 from extender.metrics import Metrics
 from extender.view import View
+
+if TYPE_CHECKING:
+    from core.edge.serving import PairFiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,11 +67,13 @@ def _report_ages(view: View, clock: Clock, metrics: Metrics) -> None:
         metrics.watch_age.labels(kind.resource).set_function(partial(age_seconds, kind))
 
 
-def _certificate_files(config: ExtenderConfig, clock: Clock) -> http.PairFiles | None:
+def _certificate_files(config: ExtenderConfig, clock: Clock) -> "PairFiles | None":
     """Return the certificate files for TLS, or None for plain HTTP. Raises: InvalidInputError."""
     if config.cert_file is None or config.key_file is None:
         return None
-    return http.PairFiles(Serving(config.client_ca_file), config.cert_file, config.key_file, clock)
+    from core.edge.serving import PairFiles, Serving  # noqa: PLC0415 it takes 8 MB of memory
+
+    return PairFiles(Serving(config.client_ca_file), config.cert_file, config.key_file, clock)
 
 
 if __name__ == "__main__":

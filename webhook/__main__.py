@@ -16,7 +16,7 @@ from core.edge.kube.names import NAMESPACE
 from core.edge.kube.stores import events
 from core.edge.kube.stores.events import Events
 from core.edge.logs import fields
-from core.edge.serving import Serving
+from core.edge.serving import PairFiles, Serving
 from webhook import names
 from webhook.app import make_app
 from webhook.ca_store import Registration, SecretStore
@@ -60,7 +60,7 @@ class _Webhook:
         config = self._config.webhook
         pair = None
         if config.cert_file and config.key_file:
-            pair = http.PairFiles(self._serving, config.cert_file, config.key_file, self._clock)
+            pair = PairFiles(self._serving, config.cert_file, config.key_file, self._clock)
         plain = http.Server(
             http.base_app(self._health, self._clock, self._metrics),
             config.metrics_listen,
@@ -85,7 +85,7 @@ class _Webhook:
             for server in (admission, plain):
                 await server.stop()
 
-    async def _keep_certificates(self, pair: http.PairFiles | None) -> None:
+    async def _keep_certificates(self, pair: PairFiles | None) -> None:
         if pair is not None:
             self._health.checks["certificate"] = lambda: self._serving.why_not_valid(
                 self._clock.unix_seconds()

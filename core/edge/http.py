@@ -14,14 +14,12 @@ from typing import Final, cast
 import orjson
 from aiohttp import web
 
-from core.edge.changes import FILES_SECONDS, Changes
 from core.edge.clock import Clock
 from core.edge.connections import Connection, ConnectionLimiter, TooMuchError
 from core.edge.fast_path import Answer, FastPath
 from core.edge.limits import LIMITS, PortLimits
 from core.edge.logs import RateLimitedLog, fields
 from core.edge.metrics import CONTENT_TYPE, Metrics
-from core.edge.serving import Serving
 from core.model.errors import InvalidInputError
 
 REASON_CHARACTERS_MAX: Final = 300
@@ -227,39 +225,6 @@ def _why_not(fault: Exception) -> str:
         message = os.strerror(fault.errno) if known else fault.strerror or str(fault)
         return message[:1].lower() + message[1:]
     return str(fault)
-
-
-class PairFiles:
-    """A certificate and its key in files, and the optional CA of client certificates."""
-
-    def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
-        """Load the files. Raises: InvalidInputError."""
-        self.serving, self._files, self._clock = serving, (certificate, key), clock
-        self._changes = Changes(filter(None, (*self._files, serving.client_ca)))
-        self._load()
-
-    def _load(self) -> None:
-        self.serving.load_files(*self._files, self._clock.unix_seconds())
-
-    async def follow(self, every_seconds: float = FILES_SECONDS) -> None:
-        """Reload the files when they change, until cancelled.
-
-        An invalid pair is logged and loaded again later; the previous pair stays in use.
-        """
-        await self._changes.follow(self._reload, every_seconds)
-
-    async def _reload(self) -> bool:
-        try:
-            self._load()
-        except InvalidInputError as fault:
-            log.warning(
-                "cannot load the changed certificate; keeping the previous one",
-                extra=fields(reason=str(fault)),
-            )
-            return False
-        until = self.serving.valid_until
-        log.info("serving a new certificate", extra=fields(valid_until=until))
-        return True
 
 
 async def until_signal() -> None:

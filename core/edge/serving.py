@@ -1,5 +1,6 @@
 """TLS contexts: a serving certificate that can be replaced, and checks of CAs."""
 
+import logging
 import ssl
 import tempfile
 from contextlib import suppress
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from core.edge import tls
+from core.edge.changes import FILES_SECONDS, Changes
+from core.edge.clock import Clock
+from core.edge.logs import fields
 from core.edge.tls import Pair, reading
 from core.model.errors import InvalidInputError
 
@@ -20,6 +24,8 @@ TURNS_MAX: Final = 10
 """Maximum number of steps of a handshake in memory, which takes three."""
 _NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)
 """X509_V_FLAG_NO_CHECK_TIME: skip the check of the time. The ssl module has no name for it."""
+
+log = logging.getLogger("ebb.http")
 
 
 class Serving:
@@ -92,6 +98,39 @@ class Serving:
             raise InvalidInputError(f"{certificate}, {key}", f"not a PEM pair: {fault}") from fault
         if not usable:
             raise InvalidInputError(certificate, "is not valid now")
+
+
+class PairFiles:
+    """A certificate and its key in files, and the optional CA of client certificates."""
+
+    def __init__(self, serving: Serving, certificate: str, key: str, clock: Clock) -> None:
+        """Load the files. Raises: InvalidInputError."""
+        self.serving, self._files, self._clock = serving, (certificate, key), clock
+        self._changes = Changes(filter(None, (*self._files, serving.client_ca)))
+        self._load()
+
+    def _load(self) -> None:
+        self.serving.load_files(*self._files, self._clock.unix_seconds())
+
+    async def follow(self, every_seconds: float = FILES_SECONDS) -> None:
+        """Reload the files when they change, until cancelled.
+
+        An invalid pair is logged and loaded again later; the previous pair stays in use.
+        """
+        await self._changes.follow(self._reload, every_seconds)
+
+    async def _reload(self) -> bool:
+        try:
+            self._load()
+        except InvalidInputError as fault:
+            log.warning(
+                "cannot load the changed certificate; keeping the previous one",
+                extra=fields(reason=str(fault)),
+            )
+            return False
+        until = self.serving.valid_until
+        log.info("serving a new certificate", extra=fields(valid_until=until))
+        return True
 
 
 def serving(pair: Pair) -> ssl.SSLContext:

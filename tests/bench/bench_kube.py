@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 from aiohttp import web
-from kubernetes.aio import client as package
 
 from controller.metrics import Metrics as ControllerMetrics
 from controller.view import ClusterView
@@ -29,6 +28,7 @@ from core.edge.kube.client import PAGE_OBJECTS, Client
 from core.edge.kube.freshness import Freshness, WatchSink
 from core.edge.kube.listing import WHOLE
 from core.edge.kube.names import NAMESPACE
+from core.edge.kube.package import client as package
 from core.edge.kube.watch import _Follower, follow
 from core.edge.metrics import WatchMetrics
 from core.marks.wellknown import TAINT_KEY

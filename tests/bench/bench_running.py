@@ -66,8 +66,8 @@ BUDGET_PERCENT: Final = {0: 1.0, EVENTS_A_SECOND: 10.0}
 """Budget in percent of a core, times K, by events per second."""
 BUDGET_P99_MS: Final = 2.0
 """Budget from the last byte of a review to its response during a pass, times K."""
-BUDGET_MB: Final = {"controller": 224 * 2**20 / 1e6, "webhook": 95.0}
-"""Budget of resident memory; the controller's is from the time before the programs were split."""
+BUDGET_MB: Final = {"controller": 200 * 2**20 / 1e6, "webhook": 95.0}
+"""Budget of resident memory."""
 ZONES: Final = "abc"
 WEBHOOK, NOTHING = "webhook", "empty server"
 DURING, OUTSIDE = "during a pass of the controller", "between passes"

@@ -10,7 +10,7 @@ import pytest
 
 from core.edge import http, tls
 from core.edge.clock import SystemClock
-from core.edge.serving import Serving, serving, trusting
+from core.edge.serving import PairFiles, Serving, serving, trusting
 from core.marks.wellknown import TAINT_KEY
 from core.model.errors import InvalidInputError
 from tests.support.admission import patch_of
@@ -130,7 +130,7 @@ async def test_certificate_and_client_ca_are_reloaded_when_files_change(tmp_path
             super().load_files(certificate, key, unix_seconds)
             loaded.set()
 
-    pair = http.PairFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
+    pair = PairFiles(Loading(str(ca)), str(cert), str(key), SystemClock())
     before = pair.serving.valid_until
     loaded.clear()
     later = tls.make_pair(["localhost"], NOW + 1)

@@ -113,9 +113,12 @@ class PodAnnotations(Struct):
         Kueue adds one of the annotations itself if the pod's queue requires it. Source:
         apis/kueue/v1beta1/topology_types.go of kubernetes-sigs/kueue.
         """
-        requests = self.topology_required, self.topology_preferred
-        others = self.topology_unconstrained, self.topology_slice
-        return any(one is not None for one in (*requests, *others))
+        return not (
+            self.topology_required is None
+            and self.topology_preferred is None
+            and self.topology_unconstrained is None
+            and self.topology_slice is None
+        )
 
 
 NO_ANNOTATIONS: Final = PodAnnotations()

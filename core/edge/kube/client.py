@@ -16,9 +16,6 @@ from typing import Any, Final, Self, TypeVar
 import aiohttp
 import msgspec
 import yaml
-from kubernetes.aio import client, config
-from kubernetes.aio.client.exceptions import ApiException
-from kubernetes.aio.config import ConfigException, incluster_config
 
 from core.edge.clock import Clock, SystemClock
 from core.edge.decode.fields import FAULTS, Bytes
@@ -31,6 +28,13 @@ from core.edge.kube.credentials import (
     FromPlugin,
     Renewed,
     follow_token,
+)
+from core.edge.kube.package import (
+    ApiException,
+    ConfigException,
+    client,
+    config,
+    incluster_config,
 )
 from core.edge.kube.target import Overrides, Target
 from core.model.errors import ConflictError, GarbledError, InvalidInputError, UnavailableError

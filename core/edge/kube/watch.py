@@ -17,7 +17,7 @@ from core.edge.decode.fields import FAULTS
 from core.edge.decode.json_depth import decoded, pruned
 from core.edge.decode.kinds import AnyKind
 from core.edge.decode.placeholders import outline
-from core.edge.heap import growing
+from core.edge.heap import growing, release_memory
 from core.edge.kube.client import ApiError, Client, Sleep, answered
 from core.edge.kube.freshness import WatchSink
 from core.edge.kube.listing import ABOUT, ABSENT, WHOLE, Listed, Part, version_of
@@ -222,6 +222,7 @@ class _Follower:
             if self._absence_unconfirmed:
                 return
             self._sink.replaced(listed.objects, listed.refused)
+        release_memory()
         self._continue_from(listed)
 
     def _continue_from(self, listed: Listed) -> None:

@@ -1,12 +1,15 @@
 """The garbage collector skips long-lived objects, and still collects everything else."""
 
 import gc
+import os
+import platform
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from core.edge.heap import THAW_EVERY, growing
+from core.edge.heap import THAW_EVERY, growing, release_memory
 
 
 class Knot:
@@ -67,3 +70,19 @@ def test_collector_is_not_enabled_when_it_was_disabled_before() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_free_memory_below_used_memory_is_returned() -> None:
+    blocks = [bytes(2000) for _ in range(20_000)]
+    last = blocks[-1]
+    del blocks
+    before = resident_bytes()
+    release_memory()
+    assert before - resident_bytes() > 20_000_000
+    assert len(last) == 2000

@@ -1,6 +1,7 @@
 """Decode Nodes and Pods from JSON into the model."""
 
 import json
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given
@@ -177,6 +178,14 @@ def test_pod_is_ready_when_bound_and_its_ready_condition_is_true(
 ) -> None:
     assert pod(status__conditions=conditions).ready is ready
     assert not pod(spec__nodeName=MISSING, status__conditions=[READY]).ready
+
+
+def test_decoded_pod_is_frozen_and_has_every_field() -> None:
+    found = pod()
+    assert type(found) is Pod
+    assert replace(found) == found
+    with pytest.raises(FrozenInstanceError):
+        found.node = "n2"  # type: ignore[misc]
 
 
 CONDITION_VALUES = st.sampled_from(
