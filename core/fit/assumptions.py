@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from core.fit.filters import first_failing_filter
+from core.model.cluster_pods import ClusterPods
 from core.model.constraints import OS_LABEL, NodeConstraints, with_system
 from core.model.node import Node
 from core.model.node_lifecycle import is_terminating, why_unready
@@ -23,27 +24,25 @@ Each entry has the decoded pod, the assumed constraints and node, and the comple
 
 
 def assume(
-    nodes: Sequence[Node], pods: Sequence[Pod], before: Assumed
-) -> tuple[Sequence[Pod], Assumed]:
+    nodes: Sequence[Node], pods: ClusterPods, before: Assumed
+) -> tuple[ClusterPods, Assumed]:
     """Return the pods with their assumed operating system and node.
 
     *before*: the second value of the previous call.
     """
     systems = _systems(nodes)
-    nominees = any(pod.nominated_node for pod in pods)
+    nominees = any(pod.nominated_node for pod in pods.special)
     if not systems and not nominees:
         return pods, {}
     by_name = {node.name: node for node in nodes} if nominees else {}
     known: dict[int, tuple[Pod, NodeConstraints, str | None, Pod]] = {}
-    found: list[Pod] = []
-    for pod in pods:
+    for pod in pods.all if systems else pods.special:
         placing, node = pod.placing, pod.node
         if node is None:
             node = _nominated(pod, by_name)
         elif node in systems and not pod.stays_with_node:
             placing = with_system(placing, systems[node])
         if placing is pod.placing and node is pod.node:
-            found.append(pod)
             continue
         # Return the same objects as before: callers compare pods by identity from one
         # reconciliation to the next.
@@ -51,8 +50,7 @@ def assume(
         if entry is None or entry[0] is not pod or entry[1:3] != (placing, node):
             entry = pod, placing, node, replace(pod, placing=placing, node=node)
         known[id(pod)] = entry
-        found.append(entry[3])
-    return found, known
+    return pods.replacing({key: entry[3] for key, entry in known.items()}), known
 
 
 def _systems(nodes: Sequence[Node]) -> Mapping[str, str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from core.model.cluster_pods import ClusterPods, SharedConstraints
 from core.model.constraints import (
-    NO_DISRUPTION_FACTS,
     NO_NODE_CONSTRAINTS,
     NO_POD_CONSTRAINTS,
     NodeConstraints,
@@ -65,7 +65,7 @@ BOUND: Final = 2
 """Stage of pods that stay with the node that they are bound to."""
 
 
-def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> Sequence[Pod]:
+def within_budget(pods: ClusterPods, budget: int = BUDGET) -> ClusterPods:
     """Return the pods; set `too_much` on pods that their evaluation budget does not cover.
 
     Pods that need a place are charged before pods that stay with their node. Constraints that more
@@ -77,33 +77,31 @@ def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> Sequence[Pod]:
     if not suspects:
         return pods
     charged: dict[Account, list[int]] = {}
-    for number, pod in enumerate(pods):
+    for number, pod in enumerate(pods.all):
         if (account := _account(pod)) in suspects:
             charged.setdefault(account, []).append(number)
     found: dict[int, Pod] = {}
     for numbers in charged.values():
-        found.update(_beyond(pods, _in_order(pods, numbers, sizes), budget))
-    return [found.get(number, pod) for number, pod in enumerate(pods)] if found else pods
+        groups = _in_order(pods.all, numbers, sizes)
+        found |= {id(pods.all[number]): pod for number, pod in _beyond(pods.all, groups, budget)}
+    return pods.replacing(found)
 
 
-def _account(pod: Pod) -> Account:
+def _account(pod: Pod | SharedConstraints) -> Account:
     # Kubelets create mirror pods in any namespace. They must not use up the budget of its tenant.
     # The tenant creates DaemonSet pods, and sets the annotation that declares a pod to be one.
     return None if pod.mirror else pod.namespace
 
 
-def _suspects(pods: Sequence[Pod], sizes: "_Sizes", budget: int) -> set[Account]:
+def _suspects(pods: ClusterPods, sizes: "_Sizes", budget: int) -> set[Account]:
     """Return the accounts that may be over the budget, by an estimate that is never too low."""
     # In nearly all clusters no account is suspect, so this must be fast: pods that share their
     # constraints are charged once.
-    templates = {(p.namespace, id(p.placing), id(p.company), p.mirror): p for p in pods}
     spent: Counter[Account] = Counter()
-    for pod in templates.values():
-        spent[_account(pod)] += sum(_costs(pod, PLACED, sizes.of_namespaces).values())
-    # Most pods share this object.
-    for pod in [pod for pod in pods if pod.ties is not NO_DISRUPTION_FACTS]:
-        if pod.ties.claims or pod.ties.disks:
-            spent[_account(pod)] += _cost_of_claims(pod)
+    for shared in pods.shared.values():
+        spent[_account(shared)] += sum(_costs(shared, PLACED, sizes.of_namespaces).values())
+    for pod in pods.special:
+        spent[_account(pod)] += _cost_of_claims(pod)
     return {account for account, cost in spent.items() if cost > budget}
 
 
@@ -216,7 +214,7 @@ def _cost_of_claims(pod: Pod) -> int:
 
 
 def _costs(
-    pod: Pod, stage: int, counted: Callable[[Sequence[PodSelector]], int]
+    pod: Pod | SharedConstraints, stage: int, counted: Callable[[Sequence[PodSelector]], int]
 ) -> dict[object, int]:
     """Return the units by constraint of a pod; an account pays once for equal constraints.
 
@@ -240,7 +238,7 @@ def _costs(
     return found
 
 
-def _terms(pod: Pod) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
+def _terms(pod: Pod | SharedConstraints) -> Iterator[tuple[object, Sequence[PodSelector], int]]:
     """Yield each term about other pods with the selectors of the pods that it counts.
 
     The first part is equal for terms that are charged once. The third part is the number of
@@ -276,8 +274,8 @@ def _number_of(requirements: Iterable[Requirement]) -> int:
 class _Sizes:
     """Upper bounds for the number of pods that match selectors; computed on first use."""
 
-    def __init__(self, pods: Sequence[Pod]) -> None:
-        self._pods = pods
+    def __init__(self, pods: ClusterPods) -> None:
+        self._pods, self._number = pods.all, pods.number
         self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
 
     def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
@@ -300,11 +298,7 @@ class _Sizes:
     def _there(self, selector: PodSelector) -> int:
         if selector.namespaces is None:
             return len(self._pods)
-        return sum(self._number[name] for name in selector.namespaces)
-
-    @cached_property
-    def _number(self) -> Counter[str]:
-        return Counter(pod.namespace for pod in self._pods)
+        return sum(self._number.get(name, 0) for name in selector.namespaces)
 
     @cached_property
     def _members(self) -> Mapping[str, Sequence[Pod]]:

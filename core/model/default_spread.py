@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from core.model.cluster_pods import ClusterPods
 from core.model.constraints import PodConstraints, PodSelector, Requirement, SpreadConstraint
 from core.model.pod import TEMPLATE_LABEL, Pod
 from core.model.workload import KEEPERS
@@ -36,8 +37,8 @@ Spread = Mapping[int, tuple[Pod, Pod]]
 
 
 def with_default_spread(
-    constraints: Sequence[DefaultSpread], pods: Sequence[Pod], before: Spread
-) -> tuple[Sequence[Pod], Spread]:
+    constraints: Sequence[DefaultSpread], pods: ClusterPods, before: Spread
+) -> tuple[ClusterPods, Spread]:
     """Add the constraints to the pods that they apply to.
 
     *before*: the second value of the previous call.
@@ -49,10 +50,10 @@ def with_default_spread(
     # to the next.
     found = {
         id(pod): before.get(id(pod)) or (pod, _spread(constraints, pod, shared))
-        for pod in pods
+        for pod in pods.all
         if _applies(pod)
     }
-    return [found[id(pod)][1] if id(pod) in found else pod for pod in pods], found
+    return pods.replacing({key: pod for key, (_, pod) in found.items()}), found
 
 
 def _applies(pod: Pod) -> bool:

@@ -6,13 +6,13 @@ AffinityTerm.Matches of kube-scheduler: a namespace counts if the term names it,
 namespaceSelector matches it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from core.model.cluster_pods import ClusterPods, chooses_namespaces
 from core.model.constraints import (
-    NO_POD_CONSTRAINTS,
     NamespaceChoice,
     PodAffinityTerm,
     PodConstraints,
@@ -56,18 +56,13 @@ class NamespaceNames(tuple[str, ...]):  # noqa: SLOT001 it keeps what it has com
         return tuple.__hash__(self)
 
 
-def looked_up(pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> Sequence[Pod]:
+def looked_up(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods:
     """Return the pods with the namespace selectors of their terms replaced by namespaces."""
     if not namespaces:
         return pods
-    # Most pods constrain no other pods; the lookup would take a while for all of them.
-    companies = {
-        id(pod.company): pod.company for pod in pods if pod.company is not NO_POD_CONSTRAINTS
-    }
-    if not any(term.chosen for one in companies.values() for term in (*one.near, *one.apart)):
-        return pods
-    lookup = _NamespaceLookup(pods, namespaces)
-    return [pod if pod.company is NO_POD_CONSTRAINTS else lookup.pod(pod) for pod in pods]
+    lookup = _NamespaceLookup(pods.number, namespaces)
+    choosing = [pod for pod in pods.special if chooses_namespaces(pod.company)]
+    return pods.replacing({id(pod): lookup.pod(pod) for pod in choosing})
 
 
 def _is_valid(chosen: NamespaceChoice) -> bool:
@@ -78,15 +73,15 @@ def _is_valid(chosen: NamespaceChoice) -> bool:
 class _NamespaceLookup:
     """Looks up namespace selectors; each selector and each set of terms once."""
 
-    def __init__(self, pods: Sequence[Pod], namespaces: Sequence[Namespace]) -> None:
-        self._pods, self._namespaces = pods, namespaces
+    def __init__(self, used: Collection[str], namespaces: Sequence[Namespace]) -> None:
+        self._used, self._namespaces = used, namespaces
         self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
         """Constraints as decoded and as looked up, by the `id` of the decoded ones, which must not
         be freed."""
         self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod; most pods have no such term and are returned as they are."""
+        """Return the pod, unchanged if its terms cannot be looked up."""
         key = id(pod.company)
         if key not in self._companies:
             self._companies[key] = pod.company, self._company(pod.company)
@@ -143,7 +138,7 @@ class _NamespaceLookup:
     @cached_property
     def _unknown(self) -> set[str]:
         """Return the namespaces that have pods and unknown labels."""
-        return {pod.namespace for pod in self._pods} - self._all
+        return set(self._used) - self._all
 
     @cached_property
     def _by_label(self) -> Mapping[str, Mapping[str, set[str]]]:

@@ -4,10 +4,11 @@ Only filters matter here, not scores: the profiles of one kube-scheduler usually
 scores alone.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
+from core.model.cluster_pods import ClusterPods
 from core.model.pod import DEFAULT_SCHEDULER, Pod
 
 KNOWN: Final = (DEFAULT_SCHEDULER, "gke.io/optimize-utilization-scheduler")
@@ -24,8 +25,8 @@ The key is the `id` of the decoded pod."""
 
 
 def judged_by(
-    schedulers: Collection[str], pods: Sequence[Pod], before: Judged
-) -> tuple[Sequence[Pod], Judged]:
+    schedulers: Collection[str], pods: ClusterPods, before: Judged
+) -> tuple[ClusterPods, Judged]:
     """Adapt `unsupported` of pods, decoded for the default schedulers, to *schedulers*.
 
     *before*: the second value of the previous call.
@@ -37,10 +38,10 @@ def judged_by(
     # to the next.
     found = {
         id(pod): before.get(id(pod)) or (pod, _converted(pod))
-        for pod in pods
+        for pod in (pods.all if DEFAULT_SCHEDULER in changed else pods.special)
         if pod.scheduler in changed and not pod.unreadable
     }
-    return [found[id(pod)][1] if id(pod) in found else pod for pod in pods], found
+    return pods.replacing({key: pod for key, (_, pod) in found.items()}), found
 
 
 def _converted(pod: Pod) -> Pod:

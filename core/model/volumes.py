@@ -13,12 +13,12 @@ none of its volumes, and pods that share a ReadWriteOnce claim are not moved.
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Final
 
 from core.model.allowance import within_budget
 from core.model.buffers import Buffer, PodTemplate, looked_up
 from core.model.cluster import Cluster, DaemonSet, DisruptionBudget
+from core.model.cluster_pods import ClusterPods
 from core.model.constraints import (
     ANY_DRIVER,
     EVERYWHERE,
@@ -101,7 +101,7 @@ class Attachment:
 
 def build_cluster(  # noqa: PLR0913 one for each kind of the API
     nodes: Sequence[Node],
-    pods: Sequence[Pod],
+    pods: ClusterPods,
     budgets: Iterable[DisruptionBudget] = (),
     claims: Iterable[Claim] = (),
     volumes: Iterable[Volume] = (),
@@ -118,13 +118,14 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
 
-    Pods that request devices that no node offers are marked as not evaluable. So are pods beyond
-    the evaluation budget of their namespace.
+    The objects of each kind must have the order that they have in a Cluster. Pods that request
+    devices that no node offers are marked as not evaluable. So are pods beyond the evaluation
+    budget of their namespace.
     """
     drivers = {one.name: one.limits for one in csi_nodes}
     limits = {node.name: drivers[node.name] for node in nodes if node.name in drivers}
     pods = within_budget(pods)
-    asking = list(filter(attrgetter("unsupported"), pods))
+    asking = [pod for pod in pods.special if pod.unsupported]
     by_name = {one.name: one for one in volumes}
     unlimited = _unlimited(nodes, limits)
     lookup = _VolumeLookup(
@@ -136,29 +137,29 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
         unlimited=unlimited,
     )
     pods = by_namespace(pods, namespaces)
-    return replace(
-        Cluster.of(nodes, _completed(pods, lookup, offered(nodes)), budgets),
+    return Cluster(
+        tuple(nodes),
+        _completed(pods, lookup, offered(nodes)).all,
+        tuple(budgets),
         attach_limits=limits,
         attachments=_attached(attachments, by_name, unlimited),
-        buffers=looked_up(buffers, templates, pods),
+        buffers=looked_up(buffers, templates, pods.all),
         node_pools=tuple(node_pools),
         node_claims=tuple(node_claims),
         autoscaler_statuses=tuple(statuses),
-        daemon_sets=tuple(sorted(daemon_sets, key=lambda one: (one.namespace, one.name))),
+        daemon_sets=tuple(daemon_sets),
     )
 
 
-def _completed(
-    pods: Sequence[Pod], lookup: "_VolumeLookup", devices: frozenset[str]
-) -> Sequence[Pod]:
+def _completed(pods: ClusterPods, lookup: "_VolumeLookup", devices: frozenset[str]) -> ClusterPods:
     """Return the pods with their volumes, and without *devices* that no node offers."""
-    # Few pods have volumes or devices. One pass over all pods finds them.
-    found = list(pods)
-    for number, pod in enumerate(pods):
-        if pod.unsupported or pod.requests.extended:
-            one = lookup.pod(pod) if pod.unsupported else pod
-            found[number] = without_claimed(one, devices) if one.requests.extended else one
-    return found
+    found: dict[int, Pod] = {}
+    for pod in pods.special:
+        one = lookup.pod(pod) if pod.unsupported else pod
+        one = without_claimed(one, devices) if one.requests.extended else one
+        if one is not pod:
+            found[id(pod)] = one
+    return pods.replacing(found)
 
 
 def _unlimited(

@@ -31,7 +31,6 @@ from core.model.allowance import (
     NODE_REQUIREMENT_COST,
     NODE_TEMPLATE_COST,
     POD_REQUIREMENT_COST,
-    within_budget,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -52,10 +51,11 @@ from core.model.constraints import (
 )
 from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
-from core.model.volumes import CLAIMS_FIELD, build_cluster
+from core.model.volumes import CLAIMS_FIELD
 from core.policies.ported.underutilized_count import CountedPool, CountedPools, UnderutilizedCount
 from tests.bench.machine import factor, show
 from tests.support.builders import marked, node, pod, select
+from tests.support.cluster_pods import build_cluster, within_budget
 
 NODES: Final = 500
 """Nodes of the small cluster; the large cluster has twice as many."""

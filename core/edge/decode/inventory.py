@@ -1,6 +1,5 @@
 """The known state of a cluster; dumps, lists and watches update it with the same four methods."""
 
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -8,18 +7,20 @@ from typing import Any
 from core.edge.decode.kinds import CLUSTER_KINDS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from core.fit.assumptions import Assumed, assume
 from core.model.cluster import Cluster
+from core.model.cluster_pods import SortedPods
 from core.model.default_spread import Spread, with_default_spread
 from core.model.node import Node
 from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
 from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.schedulers import Judged, judged_by
+from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME, SortedObjects
 from core.model.volumes import build_cluster
 from core.surge.listed import surge_objects
 from core.surge.objects import SurgeObjects
 
-Ordered = dict[str, Sequence[Any]]
-"""Objects of a kind in the order of their keys, by argument of `build_cluster`."""
+Captured = dict[str, Any]
+"""The objects of each kind, by argument of `build_cluster`: ClusterPods, and tuples of objects."""
 Undecodable = tuple[str, str]
 """Key of an object that cannot be decoded, and the reason."""
 
@@ -37,11 +38,11 @@ class Inventory:
         keeps the node from being marked."""
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Version of a kind, which increases with every change."""
-        self._keys: dict[AnyKind, list[str]] = {kind: [] for kind in KINDS}
-        """Sorted keys of the known objects."""
-        self._ordered: dict[AnyKind, tuple[int, Sequence[Any]]] = dict.fromkeys(KINDS, (0, ()))
-        """Version, and the objects of that version in the order of their keys."""
-        self._made: tuple[Ordered, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
+        self._sorted: dict[AnyKind, SortedPods | SortedObjects[Any]] = {}
+        """The known objects of the kinds that are in a snapshot since their last list."""
+        self._captured: dict[AnyKind, tuple[int, Any]] = {}
+        """Version, and the objects of that version in a snapshot."""
+        self._made: tuple[Captured, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
         self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
         self._judged: Judged = {}
         self._assumed: Assumed = {}
@@ -72,7 +73,7 @@ class Inventory:
         known, before = self._known[kind], self.unreadable[kind]
         known.clear()
         known.update((kind.key(one), one) for one in objects)
-        self._keys[kind] = sorted(known)
+        self._sorted.pop(kind, None)
         odd = {key: why for key, one in known.items() if (why := _unreadable(one))}
         odd.update(refused)
         self.unreadable[kind] = odd
@@ -87,10 +88,7 @@ class Inventory:
         if before is not None and _unchanged(kind, before, one):
             return ()  # most events of pods change only fields that Ebb does not read
         known[key] = one
-        if before is None:
-            insort(self._keys[kind], key)
-        self.versions[kind] += 1
-        self.became(kind, key, before, one)
+        self._update(kind, key, before, one)
         if why := _unreadable(one):
             return self._note(kind, key, why)
         self.unreadable[kind].pop(key, None)
@@ -109,10 +107,13 @@ class Inventory:
     def _forget(self, kind: AnyKind, key: str) -> None:
         before = self._known[kind].pop(key, None)
         if before is not None:
-            self.versions[kind] += 1
-            keys = self._keys[kind]
-            del keys[bisect_left(keys, key)]
-            self.became(kind, key, before, None)
+            self._update(kind, key, before, None)
+
+    def _update(self, kind: AnyKind, key: str, before: Any, after: Any) -> None:  # noqa: ANN401 by kind
+        self.versions[kind] += 1
+        if kind in self._sorted:
+            self._sorted[kind].update(before, after)
+        self.became(kind, key, before, after)
 
     def _note(self, kind: AnyKind, key: str, reason: str) -> Sequence[Undecodable]:
         before = self.unreadable[kind].get(key)
@@ -131,22 +132,25 @@ class Inventory:
     def snapshot(self, options: ReadOptions) -> Callable[[], Cluster]:
         """Capture the known state; the returned function creates a Cluster from it, in any thread.
 
-        With 150,000 pods the function takes most of a second. That is too long for the event loop,
-        which must renew the Lease.
+        With 150,000 pods the function can take seconds, for example if all of them have volumes.
+        That is too long for the event loop, which must renew the Lease.
         """
-        objects = {kind.field: self._in_order(kind) for kind in CLUSTER_KINDS}
+        objects = {kind.field: self._capture(kind) for kind in CLUSTER_KINDS}
         return partial(self._made_of, objects, options)
 
     def surge_snapshot(self) -> Callable[[], SurgeObjects]:
         """Capture the objects that surge moves depend on; as `snapshot`."""
-        return partial(self._surge_of, [self._in_order(kind) for kind in SURGE_KINDS])
+        return partial(self._surge_of, [self._capture(kind) for kind in SURGE_KINDS])
 
-    def _in_order(self, kind: AnyKind) -> Sequence[Any]:
-        """Return the objects of a kind, sorted by key; the sequence is never changed."""
-        version, found = self._ordered[kind]
+    def _capture(self, kind: AnyKind) -> Any:  # noqa: ANN401 as in Captured
+        """Return the objects of a kind; the result is never changed."""
+        version, found = self._captured.get(kind, (None, None))
         if version != self.versions[kind]:
-            found = [*map(self._known[kind].__getitem__, self._keys[kind])]
-            self._ordered[kind] = self.versions[kind], found
+            # The extender takes no snapshots, so it needs no sorted objects.
+            if kind not in self._sorted:
+                self._sorted[kind] = _sorted(kind, self._known[kind].values())
+            found = self._sorted[kind].snapshot()
+            self._captured[kind] = self.versions[kind], found
         return found
 
     def _surge_of(self, objects: Sequence[Sequence[Any]]) -> SurgeObjects:
@@ -161,7 +165,7 @@ class Inventory:
             self._surge = objects, made
         return made
 
-    def _made_of(self, objects: Ordered, options: ReadOptions) -> Cluster:
+    def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
         """Return a Cluster of these objects: the previous one if nothing has changed."""
         before, known, made = self._made
         same = all(before.get(field) is now for field, now in objects.items())
@@ -175,6 +179,12 @@ class Inventory:
             made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
             self._made = objects, options, made
         return made
+
+
+def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects[Any]:
+    if kind is PODS:
+        return SortedPods(objects)
+    return SortedObjects(BY_NAMESPACE_AND_NAME if kind.namespaced else BY_NAME, objects)
 
 
 def _unchanged(kind: AnyKind, before: Any, one: Any) -> bool:  # noqa: ANN401 by kind

@@ -1,27 +1,24 @@
 """The process that makes plans has the objects of the feed."""
 
 import pickle
+from typing import Any
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cli.page.changes import RecordingInventory
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS
+from core.edge.decode.kinds import NODES, PODS, AnyKind
 from core.model.read_options import READ_DEFAULTS
 from tests.support.builders import node, pod
-from tests.support.inventory_steps import carry_out
-
-STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlsw")), max_size=40)
-"""Pod names and steps: (c)hange, (g)arbled object, (d)elete, (l)ist, (s)end, send the (w)hole."""
+from tests.support.inventory_steps import carry_out, events
 
 
-@given(STEPS)
-def test_copy_equals_inventory_after_any_events(steps: list[tuple[str, str]]) -> None:
+@given(events("sw"))
+def test_copy_equals_inventory_after_any_events(steps: list[tuple[AnyKind, Any, str]]) -> None:
+    """The steps s and w send the changes and all objects."""
     inventory, copy = RecordingInventory(), Inventory()
-    inventory.changed(NODES, node("n"))
-    for number, (key, step) in enumerate([*steps, ("", "s")]):
-        if not carry_out(inventory, step, key, number):
+    for kind, one, step in [*steps, (NODES, node("n"), "s")]:
+        if not carry_out(inventory, kind, one, step):
             sent = pickle.dumps(inventory.changes(whole=step == "w"))
             pickle.loads(sent).apply(copy)
     assert copy.snapshot(READ_DEFAULTS)() == inventory.snapshot(READ_DEFAULTS)()

@@ -13,8 +13,8 @@ from core.marks.wellknown import TAINT_KEY
 from core.model.constraints import Toleration
 from core.model.node import Node, Taint
 from core.model.pod import Pod
-from core.model.volumes import build_cluster
 from tests.support.builders import GREEN, UNLIMITED, marked, node, pod
+from tests.support.cluster_pods import build_cluster
 
 GPU, CLASS = "example.com/gpu", "deviceclass.resource.kubernetes.io/gpu.example.com"
 CONFIG = Config(budgets=UNLIMITED)

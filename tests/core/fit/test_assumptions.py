@@ -12,6 +12,7 @@ from core.model.node import Effect, Node, Taint
 from core.model.pod import Pod
 from tests.support import mixed
 from tests.support.builders import node, pod
+from tests.support.cluster_pods import cluster_pods
 from tests.support.reference_assumed import assumed
 
 LINUX, WINDOWS = (node(name, labels={OS_LABEL: name}) for name in ("linux", "windows"))
@@ -21,8 +22,8 @@ TOLERATES_Y = NodeConstraints(tolerations=(Toleration("y", "Exists"),))
 
 
 def completed(one: Pod, *nodes: Node) -> Pod:
-    (found,), _ = assume(nodes, (one,), {})
-    return found
+    found, _ = assume(nodes, cluster_pods(one), {})
+    return found.all[0]
 
 
 def test_pod_needs_the_system_of_its_node_when_the_cluster_has_several() -> None:
@@ -85,18 +86,18 @@ def test_stale_nomination_leaves_an_ordinary_pending_pod(there: Node) -> None:
 
 
 def test_result_is_the_same_object_when_nothing_has_changed() -> None:
-    pods = (NOMINATED, pod("p", "linux", 100, 100))
+    pods = cluster_pods(NOMINATED, pod("p", "linux", 100, 100))
     first, known = assume((LINUX, WINDOWS, node("n")), pods, {})
     second, known = assume((LINUX, WINDOWS, node("n")), pods, known)
-    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert all(one is other for one, other in zip(first.all, second.all, strict=True))
     third, _ = assume((WINDOWS, node("linux", labels={OS_LABEL: "other"})), pods, known)
-    assert [one.placing.system for one in third] == [(), ((OS_LABEL, "other"),)]
-    assert third[0].node is None
+    assert [one.placing.system for one in third.all] == [((OS_LABEL, "other"),), ()]
+    assert third.all[1].node is None
 
 
 @pytest.mark.law
 def test_pods_are_completed_as_by_the_plain_reference(seeds: range) -> None:
     for seed in seeds:
         cluster = mixed.as_decoded(random.Random(seed))
-        pods, _ = assume(cluster.nodes, cluster.pods, {})
-        assert tuple(pods) == assumed(cluster).pods, seed
+        pods, _ = assume(cluster.nodes, cluster_pods(*cluster.pods), {})
+        assert tuple(pods.all) == assumed(cluster).pods, seed

@@ -7,7 +7,6 @@ from typing import Final
 
 import pytest
 
-from core.model.allowance import within_budget
 from core.model.constraints import (
     NO_NODE_CONSTRAINTS,
     NO_POD,
@@ -27,6 +26,7 @@ from core.model.constraints import (
 )
 from core.model.pod import Pod
 from tests.support.builders import pod
+from tests.support.cluster_pods import within_budget
 from tests.support.reference_budget import MUTANTS, ReferenceBudget
 
 SEEDS: Final = 600

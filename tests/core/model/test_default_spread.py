@@ -6,6 +6,7 @@ from core.model.constraints import PodConstraints, PodSelector, Requirement, Spr
 from core.model.default_spread import DefaultSpread, with_default_spread
 from core.model.pod import Pod
 from tests.support.builders import pod
+from tests.support.cluster_pods import cluster_pods
 
 ZONES = (DefaultSpread("zone", 1),)
 HASH = {"app": "web", "pod-template-hash": "1"}
@@ -17,7 +18,9 @@ def of(kind: str = "ReplicaSet", **changes: object) -> Pod:
 
 
 def spread(*pods: Pod) -> list[tuple[SpreadConstraint, ...]]:
-    return [one.company.spread for one in with_default_spread(ZONES, pods, {})[0]]
+    return [
+        one.company.spread for one in with_default_spread(ZONES, cluster_pods(*pods), {})[0].all
+    ]
 
 
 def counted(**labels: str) -> tuple[SpreadConstraint, ...]:
@@ -33,7 +36,7 @@ def test_default_spread_counts_pods_of_same_controller() -> None:
 
 
 def test_pods_of_one_controller_share_their_constraints() -> None:
-    one, other = with_default_spread(ZONES, (of(), of(name="q")), {})[0]
+    one, other = with_default_spread(ZONES, cluster_pods(of(), of(name="q")), {})[0].all
     assert one.company is other.company
 
 
@@ -45,8 +48,8 @@ def test_other_pods_have_none() -> None:
 
 
 def test_unchanged_pod_is_returned_as_same_object() -> None:
-    pods = (of(),)
+    pods = cluster_pods(of())
     first, before = with_default_spread(ZONES, pods, {})
     again, _ = with_default_spread(ZONES, pods, before)
-    assert first[0] is again[0]
+    assert first.all[0] is again.all[0]
     assert with_default_spread((), pods, before) == (pods, {})

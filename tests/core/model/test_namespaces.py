@@ -1,6 +1,7 @@
 """Terms that select pods by the labels of their namespace."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import orjson
@@ -8,6 +9,7 @@ import pytest
 
 from core.edge.decode.kinds import ATTACHMENTS, NAMESPACES
 from core.fit.matching import matches_requirement, selects
+from core.model import namespaces
 from core.model.constraints import (
     NamespaceChoice,
     PodAffinityTerm,
@@ -21,10 +23,10 @@ from core.model.namespaces import (
     ANTI_AFFINITY_FIELD,
     Namespace,
     NamespaceNames,
-    looked_up,
 )
 from core.model.pod import Pod
 from core.model.volumes import Attachment
+from tests.support.cluster_pods import cluster_pods, in_order_of
 from tests.support.kube_json import pod as read_pod
 
 HOST = "kubernetes.io/hostname"
@@ -37,6 +39,10 @@ ALL = (BANK, SHOP, TEST)
 
 def chosen(*requirements: Requirement, names: tuple[str, ...] = ()) -> PodAffinityTerm:
     return PodAffinityTerm(PodSelector(None, ()), HOST, NamespaceChoice(names, requirements))
+
+
+def looked_up(pods: Sequence[Pod], spaces: Sequence[Namespace]) -> list[Pod]:
+    return in_order_of(pods, namespaces.looked_up(cluster_pods(*pods), spaces))
 
 
 def names_of(term: PodAffinityTerm, *others: Pod, apart: bool = True) -> tuple[str, ...] | None:
@@ -81,11 +87,10 @@ def test_namespace_with_unknown_labels_repels_and_does_not_attract() -> None:
 
 
 def test_without_namespaces_nothing_changes() -> None:
-    one = Pod(namespace="d", name="x", company=PodConstraints(apart=(chosen(),)))
-    pods = [one]
-    assert looked_up(pods, ()) is pods
-    plain = [Pod(namespace="d", name="x")]
-    assert looked_up(plain, ALL) is plain
+    pods = cluster_pods(Pod(namespace="d", name="x", company=PodConstraints(apart=(chosen(),))))
+    assert namespaces.looked_up(pods, ()) is pods
+    plain = cluster_pods(Pod(namespace="d", name="x"))
+    assert namespaces.looked_up(plain, ALL) is plain
 
 
 def test_pod_is_unchanged_when_operator_is_unknown() -> None:

@@ -33,9 +33,9 @@ from core.model.volumes import (
     Claim,
     CsiNode,
     Volume,
-    build_cluster,
 )
 from tests.support.builders import node, pod, thesis_config
+from tests.support.cluster_pods import build_cluster
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 DISK = Disk("ebs", "vol-1")
@@ -221,7 +221,7 @@ class TestClaimLookUp:
             Volume(name="y", reach=VolumeTopology(affinity=IN_A.affinity)),
         )
         cluster = build_cluster(
-            [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], (), **storage
+            [node("n1")], [using("p", "n1", "a"), using("q", "n1", "b")], **storage
         )
         assert cluster.pods[0].placing is cluster.pods[1].placing
 

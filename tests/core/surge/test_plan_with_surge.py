@@ -21,12 +21,13 @@ from core.model.errors import ConfigError
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.volumes import CLAIMS_FIELD, Claim, Volume, build_cluster
+from core.model.volumes import CLAIMS_FIELD, Claim, Volume
 from core.surge.facts import with_moves
 from core.surge.objects import SurgeObjects
 from core.surge.records import MoveRecords, MoveStep
 from core.writes.costs import COST_MIN, MOVE_COST, UNDO_COST, cost_of, cost_write, decide_costs
 from tests.support.builders import UNLIMITED, marked, node
+from tests.support.cluster_pods import build_cluster
 from tests.support.configurations import HEAD
 from tests.support.surge import NOW, deployment, make_pod, make_record
 

@@ -1,28 +1,49 @@
 """A snapshot of an inventory has the objects known at that time."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import NODES, PODS
-from core.model.cluster import Cluster
-from core.model.read_options import READ_DEFAULTS
+from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
+from core.model.default_spread import DefaultSpread
+from core.model.read_options import READ_DEFAULTS, ReadOptions
 from tests.support.builders import node, pod
-from tests.support.inventory_steps import carry_out
+from tests.support.inventory_steps import carry_out, events
 
-STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("cgdlr")), max_size=40)
-"""Pod names and steps: (c)hange, (g)arbled object, (d)elete, (l)ist, (r)ead a snapshot."""
+OPTIONS = (
+    READ_DEFAULTS,
+    ReadOptions(schedulers=("volcano",)),
+    ReadOptions(default_spread=(DefaultSpread("zone", 1),)),
+)
 
 
-@given(STEPS)
-def test_snapshot_has_known_objects_after_any_events(steps: list[tuple[str, str]]) -> None:
-    inventory = Inventory()
-    inventory.changed(NODES, node("n"))
-    for number, (key, step) in enumerate(steps):
-        if not carry_out(inventory, step, key, number):
-            inventory.snapshot(READ_DEFAULTS)()
-    snapshot = inventory.snapshot(READ_DEFAULTS)
-    expected = Cluster.of([node("n")], inventory.pods.values())
+@given(events("r"), st.sampled_from(OPTIONS))
+def test_snapshot_has_known_objects_after_any_events(
+    steps: list[tuple[AnyKind, Any, str]], options: ReadOptions
+) -> None:
+    inventory, listed = Inventory(), Inventory()
+    for kind, one, step in steps:
+        if not carry_out(inventory, kind, one, step):
+            inventory.snapshot(options)()
+    snapshot = inventory.snapshot(options)
+    for kind in KINDS:
+        listed.replaced(kind, [*inventory.of(kind).values()][::-1])
+    inventory.changed(NODES, node("later"))
     inventory.changed(PODS, pod("later", "n", 1, 1))
-    assert snapshot() == expected
+    assert snapshot() == listed.snapshot(options)()
     assert snapshot() is snapshot()
+
+
+def test_unchanged_pods_are_the_same_objects_in_next_snapshot() -> None:
+    inventory = Inventory()
+    inventory.replaced(PODS, [pod(name, "n", 1, 1) for name in "cab"])
+    before = inventory.snapshot(READ_DEFAULTS)().pods
+    inventory.changed(PODS, pod("b", "n", 2, 1))
+    inventory.deleted(PODS, "d/c")
+    inventory.changed(PODS, pod("d", "n", 1, 1))
+    after = inventory.snapshot(READ_DEFAULTS)().pods
+    assert [one.name for one in after] == ["a", "b", "d"]
+    assert [one in before for one in after] == [True, False, False]
+    assert after[0] is before[0]

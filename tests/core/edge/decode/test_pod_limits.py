@@ -31,7 +31,6 @@ from core.model.allowance import (
     POD_REQUIREMENT_COST,
     REQUIREMENTS_PER_COUNTED_POD,
     VALUES_PER_REQUIREMENT,
-    within_budget,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import (
@@ -54,8 +53,9 @@ from core.model.errors import InvalidInputError
 from core.model.node import Node
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD, build_cluster
+from core.model.volumes import CLAIMS_FIELD, VOLUMES_FIELD
 from tests.support.builders import node, pod, select, thesis_config
+from tests.support.cluster_pods import build_cluster, within_budget
 from tests.support.kube_json import NODE, POD, changed, cluster_from_dumps, dump
 
 pytestmark = pytest.mark.mutate

@@ -1,0 +1,32 @@
+"""Call functions that take ClusterPods, with pods in any order."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core.model import allowance, volumes
+from core.model.allowance import BUDGET
+from core.model.cluster import Cluster
+from core.model.cluster_pods import ClusterPods, SortedPods
+from core.model.node import Node
+from core.model.pod import Pod
+
+
+def cluster_pods(*pods: Pod) -> ClusterPods:
+    return SortedPods(pods).snapshot()
+
+
+def in_order_of(pods: Iterable[Pod], found: ClusterPods) -> list[Pod]:
+    """Return the pods of a list in the order of other versions of them."""
+    by_key = {pod.key: pod for pod in found.all}
+    return [by_key[pod.key] for pod in pods]
+
+
+def build_cluster(nodes: Iterable[Node], pods: Iterable[Pod], **others: Any) -> Cluster:
+    """Create a Cluster; objects of other kinds must be sorted."""
+    by_name = sorted(nodes, key=lambda node: node.name)
+    return volumes.build_cluster(by_name, cluster_pods(*pods), **others)
+
+
+def within_budget(pods: Sequence[Pod], budget: int = BUDGET) -> list[Pod]:
+    """Return the pods of the function with the same name, in the given order."""
+    return in_order_of(pods, allowance.within_budget(cluster_pods(*pods), budget))
