@@ -119,47 +119,75 @@ class UsabilityEvaluator:
     """Evaluate several usability settings of one node at once.
 
     Most nodes are in reaches with similar pods, so one comparison usually decides for all
-    settings.
+    settings. The results are those of `usable_capacity`, without its fractions.
     """
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
-        self._all, self._count = tuple(usabilities), len(usabilities)
+        self._count = len(usabilities)
+        self._all = [None if one is None else _Bounds.of(one) for one in usabilities]
         known = [one for one in usabilities if one is not None]
         self._least = Amount(
             min(one.min_cpu_millis if one else 0 for one in usabilities),
             min(one.min_memory_bytes if one else 0 for one in usabilities),
         )
         """Free capacity below this is unusable with every setting."""
-        self._most = Amount(
-            max((one.min_cpu_millis for one in known), default=0),
-            max((one.min_memory_bytes for one in known), default=0),
-        )
-        """Free capacity above this is large enough with every setting."""
-        cpu = min((one.max_cpu_per_gb for one in known), default=None)
-        gb = min((one.max_gb_per_cpu for one in known), default=None)
-        self._cpu = (0, 0) if cpu is None else (
-            cpu.denominator * BYTES_PER_GB, cpu.numerator * CPU_MILLIS_PER_CORE
-        )  # fmt: skip
-        self._gb = (0, 0) if gb is None else (
-            gb.denominator * CPU_MILLIS_PER_CORE, gb.numerator * BYTES_PER_GB
-        )  # fmt: skip
+        self._strictest = _Bounds.of(_strictest(known)) if known else None
+        """Free capacity that is usable as a whole with this setting is so with every setting."""
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
         """Return `usable_capacity` with each setting."""
         cpu, memory = whole[0] - used[0], whole[1] - used[1]
-        least, most = self._least, self._most
-        if cpu < least[0] or memory < least[1]:
+        if cpu < self._least[0] or memory < self._least[1]:
             return (Amount(*used),) * self._count
-        by_cpu, by_gb = self._cpu, self._gb
-        if (
-            cpu >= most[0]
-            and memory >= most[1]
-            and cpu * by_cpu[0] <= memory * by_cpu[1]
-            and memory * by_gb[0] <= cpu * by_gb[1]
-        ):
-            return (whole,) * self._count
-        amount = Amount(*used)
-        return tuple([usable_capacity(whole, amount, one) for one in self._all])
+        return tuple(
+            [whole if one is None else one.usable(used, cpu, memory) for one in self._all]
+        )
+
+
+class _Bounds(NamedTuple):
+    """A usability setting in whole numbers."""
+
+    min_cpu: int
+    min_memory: int
+    cpu_numerator: int
+    """Usable CPU by free memory."""
+    cpu_denominator: int
+    memory_numerator: int
+    """Usable memory by free CPU."""
+    memory_denominator: int
+
+    @staticmethod
+    def of(one: Usability) -> "_Bounds":
+        cpu, gb = one.max_cpu_per_gb, one.max_gb_per_cpu
+        return _Bounds(
+            one.min_cpu_millis,
+            one.min_memory_bytes,
+            cpu.numerator * CPU_MILLIS_PER_CORE,
+            cpu.denominator * BYTES_PER_GB,
+            gb.numerator * BYTES_PER_GB,
+            gb.denominator * CPU_MILLIS_PER_CORE,
+        )
+
+    def usable(self, used: tuple[int, int], cpu: int, memory: int) -> Amount:
+        """Return the usable capacity of a node with these requests and this free capacity."""
+        min_cpu, min_memory, by_memory, per_memory, by_cpu, per_cpu = self
+        if cpu < min_cpu or memory < min_memory:
+            return Amount(*used)
+        usable_cpu, usable_memory = memory * by_memory // per_memory, cpu * by_cpu // per_cpu
+        return Amount(
+            used[0] + min(cpu, usable_cpu),
+            used[1] + min(memory, usable_memory),
+        )
+
+
+def _strictest(known: Sequence[Usability]) -> Usability:
+    """Return a setting that considers no more free capacity usable than any of the *known*."""
+    return Usability(
+        min_cpu_millis=max(one.min_cpu_millis for one in known),
+        min_memory_bytes=max(one.min_memory_bytes for one in known),
+        max_cpu_per_gb=min(one.max_cpu_per_gb for one in known),
+        max_gb_per_cpu=min(one.max_gb_per_cpu for one in known),
+    )
 
 
 LOW_PERCENT: Final = 5

@@ -8,6 +8,8 @@ of a pod.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, count
+from operator import is_not
 from typing import NamedTuple
 
 from core.model.constraints import (
@@ -57,6 +59,29 @@ class ClusterPods:
             special=[changed.get(id(pod), pod) for pod in self.special],
             shared={**self.shared, **{_shared_key(pod): _shared(pod) for pod in changed.values()}},
         )
+
+
+Completed = Mapping[int, tuple[Pod, Pod]]
+"""Pods before and after `build_cluster` has completed them, by the `id` of the former."""
+
+
+def same_objects(
+    pods: Sequence[Pod], completed: Sequence[Pod], before: Completed
+) -> tuple[tuple[Pod, ...], Completed]:
+    """Return the completed pods, as the same objects as in the last call where they are equal.
+
+    Callers compare pods by identity from one reconciliation to the next.
+    *completed*: other versions of *pods*, in the same order. *before*: the second value of the
+    last call.
+    """
+    found, known = list(completed), dict[int, tuple[Pod, Pod]]()
+    for number in compress(count(), map(is_not, pods, completed)):
+        pod, now = pods[number], completed[number]
+        then = before.get(id(pod))
+        if then is not None and then[1] == now:
+            now = found[number] = then[1]
+        known[id(pod)] = pod, now
+    return tuple(found), known
 
 
 class SortedPods:

@@ -1,13 +1,14 @@
 """The known state of a cluster; dumps, lists and watches update it with the same four methods."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from core.edge.decode.kinds import CLUSTER_KINDS, KINDS, NODES, PODS, SURGE_KINDS, AnyKind
 from core.fit.assumptions import Assumed, assume
 from core.model.cluster import Cluster
-from core.model.cluster_pods import SortedPods
+from core.model.cluster_pods import Completed, SortedPods, same_objects
 from core.model.default_spread import Spread, with_default_spread
 from core.model.node import Node
 from core.model.node_lifecycle import LeavingNodes, name_leaving_taints
@@ -48,6 +49,7 @@ class Inventory:
         self._assumed: Assumed = {}
         self._leaving: LeavingNodes = {}
         self._spread: Spread = {}
+        self._completed: Completed = {}
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -177,6 +179,8 @@ class Inventory:
             )
             pods, self._assumed = assume(nodes, pods, self._assumed)
             made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
+            same_pods, self._completed = same_objects(pods.all, made.pods, self._completed)
+            made = replace(made, pods=same_pods)
             self._made = objects, options, made
         return made
 

@@ -1,14 +1,18 @@
 """A snapshot of an inventory has the objects known at that time."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core.edge.decode.inventory import Inventory
-from core.edge.decode.kinds import KINDS, NODES, PODS, AnyKind
+from core.edge.decode.kinds import CLAIMS, KINDS, NODES, PODS, AnyKind
+from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.default_spread import DefaultSpread
+from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS, ReadOptions
+from core.model.volumes import CLAIMS_FIELD, Claim
 from tests.support.builders import node, pod
 from tests.support.inventory_steps import carry_out, events
 
@@ -47,3 +51,18 @@ def test_unchanged_pods_are_the_same_objects_in_next_snapshot() -> None:
     assert [one.name for one in after] == ["a", "b", "d"]
     assert [one in before for one in after] == [True, False, False]
     assert after[0] is before[0]
+
+
+def test_looked_up_pod_is_the_same_object_until_its_volume_changes() -> None:
+    def looked_up(volume: str) -> Pod:
+        inventory.changed(CLAIMS, Claim(namespace="d", name="c", volume=volume))
+        inventory.changed(PODS, pod("other", "n", len(volume), 1))
+        return inventory.snapshot(READ_DEFAULTS)().pods[0]
+
+    inventory = Inventory()
+    asking = DisruptionFacts(claims=(ClaimUse("c"),))
+    inventory.changed(PODS, replace(pod("a", "n", 1, 1, unsupported=(CLAIMS_FIELD,)), ties=asking))
+    first = looked_up("v")
+    assert first.ties.faults
+    assert looked_up("v") is first
+    assert looked_up("") != first
