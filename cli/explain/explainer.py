@@ -367,7 +367,7 @@ def _feasible_nodes(
     feasible: list[str] = []
     while not (attempt := packer.try_place([0], own)).unassigned:
         _, node = attempt.assignments[0]
-        packer.free[node] = packer.guard
+        packer.space.close(node)
         feasible.append(packer.nodes[node].name)
     inter_pod_filters = ", ".join(sorted(attempt.refused_by.get(0, ()))) or "other pods"
     not_rejecting = {pod.node, *feasible}

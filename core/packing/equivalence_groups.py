@@ -1,12 +1,15 @@
 """Group pods with equal requests and node constraints, first by object and then by value."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
 from core.capacity.reaches import Groups
+from core.fit.bits import bits_of
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
@@ -14,30 +17,34 @@ from core.model.resources import Resources
 BY_NAME: Final = attrgetter("namespace", "name")
 
 
+class NodesForConstraints:
+    """Nodes for pods with equal node constraints."""
+
+    def __init__(self, admitting: list[int], candidates: list[int]) -> None:
+        """Store the *admitting* nodes, and the *candidates* among them, in first-fit order.
+
+        Candidates initially have room for the smallest pod with these constraints.
+        """
+        self.admitting, self.candidates = admitting, candidates
+
+    def admits(self, node: int) -> bool:
+        """Report whether the constraints admit the node."""
+        at = bisect_left(self.admitting, node)
+        return self.admitting[at : at + 1] == [node]
+
+    @cached_property
+    def candidate_bits(self) -> int:
+        """Return the candidates as bits (core.fit.bits)."""
+        return bits_of(self.candidates[-1] + 1 if self.candidates else 0, self.candidates)
+
+
 @dataclass(slots=True, eq=False)
 class EquivalenceGroup:
-    """Pods with equal requests and node constraints, and the nodes that may receive them."""
+    """Pods with equal requests and node constraints."""
 
     request: int
     """Requests of one pod as a vector."""
-    admitting_nodes: list[int]
-    """Nodes that the constraints of the pods admit, in first-fit order."""
-    candidates: list[int]
-    """Admitting nodes that initially have room for the smallest pod with these constraints."""
-    scanned: int = 0
-    """Number of candidates that have been scanned."""
-    feasible: list[int] = field(default_factory=list)
-    """Scanned nodes that had room when they were scanned."""
-    first_feasible: int = 0
-    """Position in `feasible`; the nodes before it are full and remain so."""
-    feasible_count: int = 0
-    """Number of nodes that have room now; counting stops at `counted_to`."""
-    counted_to: int = 0
-    counted_at: int = -1
-    """Version of the free space at which `feasible_count` was counted."""
-    open_nodes: int = 0
-    """Candidates that have not been found full, as bits (core.fit.bits). Only set if inter-pod
-    rules concern some pod."""
+    nodes: NodesForConstraints
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:

@@ -1,4 +1,4 @@
-"""Build the initial state of a Packer: free space of the nodes, and pods in packing order."""
+"""Build the initial state of a Packer: pods in packing order, and the pods on each node."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -7,33 +7,15 @@ from core.capacity.reaches import Groups
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-from core.packing.equivalence_groups import EquivalenceGroup, group_by_value, templates
+from core.packing.equivalence_groups import (
+    EquivalenceGroup,
+    NodesForConstraints,
+    group_by_value,
+    templates,
+)
+from core.packing.free_space import FreeSpace
 from core.packing.node_order import NodeOrder, dominant_share
 from core.packing.vectors import Vectors, lane_minimum
-
-
-class FreeSpace(NamedTuple):
-    """Free space by node id, as vectors (core.packing.vectors)."""
-
-    vectors: Vectors
-    guard: int
-    """Guard bits of a vector; they are set in `free`."""
-    free: list[int]
-
-    @staticmethod
-    def of(groups: Groups, node_order: NodeOrder) -> "FreeSpace":
-        """Return the free space, with lanes for the resources that pods of the groups request."""
-        vectors = Vectors((members[0].requests for members in groups), node_order.nodes)
-        free = [
-            vectors.guard
-            | (
-                0
-                if node.name in node_order.unschedulable_nodes
-                else vectors.of(node.allocatable - used)
-            )
-            for node, used in zip(node_order.nodes, node_order.used, strict=True)
-        ]
-        return FreeSpace(vectors, vectors.guard, free)
 
 
 class PackingOrder(NamedTuple):
@@ -42,11 +24,11 @@ class PackingOrder(NamedTuple):
     pods: list[Pod]
     group_of: list[EquivalenceGroup]
     """Equivalence group by pod id."""
-    equivalence_groups: list[EquivalenceGroup]
 
     @staticmethod
     def of(
         groups: Groups,
+        vectors: Vectors,
         space: FreeSpace,
         admits: Callable[[Mapping[NodeConstraints, int]], Callable[[NodeConstraints], list[int]]],
         total_capacity: Resources,
@@ -61,7 +43,7 @@ class PackingOrder(NamedTuple):
         ranked = sorted(
             (
                 -dominant_share(requests, total_capacity),
-                -space.vectors.of(requests),
+                -vectors.of(requests),
                 placing,
                 requests,
             )
@@ -78,7 +60,7 @@ class PackingOrder(NamedTuple):
             members = found[requests, placing]
             pods += members
             group_of += [group] * len(members)
-        return PackingOrder(pods, group_of, equivalence_groups)
+        return PackingOrder(pods, group_of)
 
 
 def _equivalence_groups(
@@ -90,14 +72,13 @@ def _equivalence_groups(
     for vector, placing in ranked:
         least[placing] = lane_minimum(least.get(placing, vector), vector, guard)
     # Nodes without room for the smallest pod with these constraints are no candidates.
-    allowed = {
-        number: [node for node in ids if free[node] - least[number] & guard == guard]
+    nodes = {
+        number: NodesForConstraints(
+            ids, [node for node in ids if free[node] - least[number] & guard == guard]
+        )
         for number, ids in admitting.items()
     }
-    return [
-        EquivalenceGroup(vector, admitting[placing], allowed[placing])
-        for vector, placing in ranked
-    ]
+    return [EquivalenceGroup(vector, nodes[placing]) for vector, placing in ranked]
 
 
 def pods_by_node(pods: Sequence[Pod], node_order: NodeOrder) -> tuple[list[list[int]], list[int]]:

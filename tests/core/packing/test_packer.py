@@ -18,7 +18,9 @@ from core.model.constraints import (
     SpreadConstraint,
 )
 from core.model.pod import Pod
-from core.packing.free_space_index import BLOCK_NODES, FreeSpaceIndex
+from core.packing.equivalence_groups import EquivalenceGroup, NodesForConstraints
+from core.packing.free_space import BLOCK_NODES, FreeSpace
+from core.packing.node_search import NodeSearch, Searches
 from core.packing.packer import Attempt, Packer
 from core.packing.vectors import LANE_BITS, LANE_MAX, lane_maximum, lane_minimum
 from tests.support import mixed
@@ -66,26 +68,74 @@ def test_lanes_are_compared_one_by_one() -> None:
         assert guarded == GUARD | lane_maximum(vector(one), vector(other), GUARD)
 
 
-def test_block_with_room_is_never_skipped() -> None:
+def count_reads(space: FreeSpace) -> Read:
+    """Return the vectors of *space*, which count from now on how often they are read."""
+    space.free = space._free = found = Read(space.free)
+    return found
+
+
+def fits(free: int, request: int) -> bool:
+    return (free - request) & GUARD == GUARD
+
+
+def test_free_space_finds_same_nodes_as_plain_search() -> None:
+    """Also while other pods take room and give it back."""
     chance = random.Random(2)
     for _ in range(20):
-        free = [GUARD | vector(some(chance)) for _ in range(2 * BLOCK_NODES + 3)]
-        blocks = FreeSpaceIndex(free, GUARD)
+        space = FreeSpace([GUARD | vector(some(chance)) for _ in range(3 * BLOCK_NODES)], GUARD)
+        plain, taken = [*space.free], []
         for _ in range(200):
-            place, request = chance.randrange(len(free)), vector(some(chance))
-            if (free[place] - request) & GUARD == GUARD:
-                assert blocks.may_fit(place // BLOCK_NODES, request)
-                free[place] -= request
-            else:
-                blocks.count_misses(place // BLOCK_NODES, chance.randrange(2 * BLOCK_NODES), free)
+            request, block = vector(some(chance)), chance.randrange(3) * BLOCK_NODES
+            nodes = sorted(chance.sample(range(block, block + BLOCK_NODES), 40))
+            found = [node for node in nodes if fits(plain[node], request)]
+            assert space.with_room(nodes, request) == found
+            if found:
+                plain[found[0]] -= request
+                space.take({found[0]: plain[found[0]]})
+                taken.append((found[0], request))
+            if taken and chance.random() < 0.3:
+                node, request = taken.pop(chance.randrange(len(taken)))
+                plain[node] += request
+                space.give_back(node, request)
+            assert space.free == plain
 
 
 def test_full_block_is_skipped_eventually() -> None:
-    free = [GUARD | vector([5, 5, 5])] * BLOCK_NODES
-    blocks, request = FreeSpaceIndex(free, GUARD), vector([1, 1, 1])
-    free = [GUARD] * BLOCK_NODES
-    while blocks.may_fit(0, request):
-        blocks.count_misses(0, BLOCK_NODES, free)
+    space = FreeSpace([GUARD | vector([5, 5, 5])] * BLOCK_NODES, GUARD)
+    space.take(dict.fromkeys(range(BLOCK_NODES), GUARD))
+    free, before = count_reads(space), -1
+    while before < free.reads:
+        before = free.reads
+        assert not space.with_room(range(BLOCK_NODES), vector([1, 1, 1]))
+
+
+def nodes_found(search: NodeSearch) -> list[int]:
+    """Return the nodes with room for the group; they do not depend on how they are searched."""
+    while len(search.feasible) < search.extend():
+        pass
+    found = search.feasible[search.skip_full() :]
+    assert [*search.with_room(search.open_nodes())] == found
+    assert search.has_room_on(len(found))
+    assert not search.has_room_on(len(found) + 1)
+    return found
+
+
+def test_nodes_are_found_again_when_room_is_given_back() -> None:
+    request, nodes = vector([3, 3, 3]), [*range(2 * BLOCK_NODES)]
+    space = FreeSpace([GUARD | vector([5, 5, 5]) for _ in nodes], GUARD)
+    group = EquivalenceGroup(request, NodesForConstraints(nodes, nodes))
+    searches = Searches(space)
+    assert nodes_found(searches[group]) == nodes
+    fork = space.fork()
+    space.take({node: space.free[node] - request for node in nodes})
+    assert searches.valid_in(space) is searches
+    assert nodes_found(searches[group]) == []
+    assert nodes_found(searches.valid_in(fork)[group]) == nodes
+    space.give_back(70, request)
+    searches = searches.valid_in(space)
+    assert nodes_found(searches[group]) == [70]
+    may_fit_beside = searches[group].may_fit_beside
+    assert (may_fit_beside(70), may_fit_beside(1)) == (False, True)
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -97,7 +147,7 @@ def test_place_equals_try_place_and_commit(seed: int) -> None:
     assert received == other.load_added(tried)
     other.commit(tried)
     assert (found.assignments, found.unassigned) == (tried.assignments, tried.unassigned)
-    assert (one.free, one.on) == (other.free, other.on)
+    assert (one.space.free, one.on) == (other.space.free, other.on)
     again, over = (packer.try_place(packer.on[0], 0) for packer in (one, other))
     assert again == over
 
@@ -118,7 +168,8 @@ def test_removed_placeholders_leave_no_trace(seed: int) -> None:
     beside = attempts(one)
     back = one.remove_placeholders(sorted(one.placeholder_nodes))
     assert not one.placeholder_nodes
-    assert (one.free, one.on, attempts(one)) == (other.free, other.on, without)
+    assert (one.space.free, one.on) == (other.space.free, other.on)
+    assert attempts(one) == without
     one.commit(back)
     assert attempts(one) == beside
 
@@ -155,7 +206,7 @@ def test_pending_pods_of_many_sizes_do_not_read_every_node(least: int) -> None:
     running = [pod(f"p{number}", f"n{number:03}", 2000, 1) for number in range(nodes)]
     named = [node(f"n{number:03}") for number in range(nodes)]
     packer = packer_of(Cluster.of(named, [*running, *sizes(many, least)]))
-    packer.free = free = Read(packer.free)
+    free = count_reads(packer.space)
     found, _ = packer.place(packer.pending)
     assert len(found.assignments) == (0 if least == 3000 else many)
     assert free.reads < many * nodes / 2
@@ -188,7 +239,7 @@ def test_rejections_by_inter_pod_rules_do_not_read_every_node(
         replace(one, company=company, labels={"app": "own"}) for one in sizes(many, least=2001)
     ]
     packer = packer_of(Cluster.of(nodes, [*running, *waiting]))
-    packer.free = free = Read(packer.free)
+    free = count_reads(packer.space)
     found, _ = packer.place(packer.pending)
     assert found.unassigned
     assert not found.refused_by, "the reason is not computed"
@@ -219,7 +270,7 @@ def test_pods_with_many_sets_of_terms_do_not_read_every_node() -> None:
         for number in range(512)
     ]
     packer = packer_of(Cluster.of(nodes, waiting))
-    packer.free = free = Read(packer.free)
+    free = count_reads(packer.space)
     found, _ = packer.place(packer.pending)
     assert len(found.unassigned) > 100
     assert free.reads < 512 * size / 8

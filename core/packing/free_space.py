@@ -1,0 +1,116 @@
+"""Own the free space of all nodes while pods are placed.
+
+Only the methods of FreeSpace change free space. Most of them take room, and then a node without
+room for a request has none later either, so the node need not be checked again. `give_back` is the
+exception: it increases `version`, which says which nodes must be checked again.
+
+If thousands of pending pods have different sizes, each of them would check every full node. So
+there is an upper bound of the free space in each block of nodes, and full blocks are skipped at
+once. A bound remains an upper bound while room is taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Final
+
+from core.packing.node_order import NodeOrder
+from core.packing.vectors import Vectors, lane_maximum
+
+BLOCK_NODES: Final = 64
+"""Number of nodes in a block. Checking a block costs more than checking a node."""
+MISSES_MAX: Final = 8 * BLOCK_NODES
+"""Number of full nodes of a block that pods have checked before the block's bound is recomputed.
+Recomputing the bound takes about as long as these checks."""
+
+
+class FreeSpace:
+    """Free space by node id, as vectors (core.packing.vectors)."""
+
+    def __init__(self, free: list[int], guard: int) -> None:
+        """Take over the *free* vectors, which have the bits of *guard* set."""
+        self.guard = guard
+        self._free = free
+        self.free: Sequence[int] = free
+        """Free vectors by node id, to be read only."""
+        self.version = 0
+        """Number of times that room was given back; within a version, full nodes remain full."""
+        self.changes = 0
+        """Number of all changes; at the same number, all free vectors are the same."""
+        starts = range(0, len(free), BLOCK_NODES)
+        self._max_free = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
+        self._misses = [0] * len(self._max_free)
+
+    @staticmethod
+    def of(vectors: Vectors, node_order: NodeOrder) -> "FreeSpace":
+        """Return the free space of the nodes; unschedulable nodes have none."""
+        free = [
+            vectors.guard
+            | (
+                0
+                if node.name in node_order.unschedulable_nodes
+                else vectors.of(node.allocatable - used)
+            )
+            for node, used in zip(node_order.nodes, node_order.used, strict=True)
+        ]
+        return FreeSpace(free, vectors.guard)
+
+    def fork(self) -> "FreeSpace":
+        """Return a copy that changes independently."""
+        fork = copy(self)
+        fork.free = fork._free = [*self._free]  # noqa: SLF001 of this class
+        fork._max_free, fork._misses = [*self._max_free], [*self._misses]  # noqa: SLF001
+        return fork
+
+    def take(self, free_after: Mapping[int, int]) -> None:
+        """Reduce the free space of nodes to the given vectors."""
+        self.changes += 1
+        for node, vector in free_after.items():
+            self._free[node] = vector
+
+    def close(self, node: int) -> None:
+        """Take all room of the node, so that it accepts no more pods."""
+        self.take({node: self.guard})
+
+    def give_back(self, node: int, request: int) -> None:
+        """Free the room of the request on the node."""
+        self.changes += 1
+        self.version += 1
+        self._free[node] += request
+        block = node // BLOCK_NODES
+        self._max_free[block] = lane_maximum(self._max_free[block], self._free[node], self.guard)
+
+    def fits(self, node: int, request: int) -> bool:
+        """Report whether the node has room for the request."""
+        if (self._free[node] - request) & self.guard == self.guard:
+            return True
+        self._count_misses(node // BLOCK_NODES, 1)
+        return False
+
+    def may_fit(self, node: int, request: int) -> bool:
+        """Report whether a node in the block of this node may have room for the request."""
+        return (self._max_free[node // BLOCK_NODES] - request) & self.guard == self.guard
+
+    def with_room(self, nodes: Sequence[int], request: int) -> list[int]:
+        """Return those of the *nodes*, all of one block, that have room for the request."""
+        if not self.may_fit(nodes[0], request):
+            return []
+        guard, free = self.guard, self._free
+        found = [node for node in nodes if (free[node] - request) & guard == guard]
+        if not found:
+            self._count_misses(nodes[0] // BLOCK_NODES, len(nodes))
+        return found
+
+    def _count_misses(self, block: int, nodes: int) -> None:
+        """Count *nodes* of the block that were found full; after MISSES_MAX set its bound."""
+        self._misses[block] += nodes
+        if self._misses[block] >= MISSES_MAX:
+            start = block * BLOCK_NODES
+            self._max_free[block] = _most(self._free[start : start + BLOCK_NODES], self.guard)
+            self._misses[block] = 0
+
+
+def _most(free: Sequence[int], guard: int) -> int:
+    most = guard
+    for vector in free:
+        most = lane_maximum(most, vector, guard)
+    return most
