@@ -364,6 +364,7 @@ class ClusterSnapshot:
             placeholders=placeholders,
             admitting=self.reaches.admitting,
             total_capacity=self.reachable_allocatable,
+            constrained=self.pod_index.constrained,
         )
 
     @cached_property

@@ -26,12 +26,23 @@ class PodTopology:
     undone by `undo`; `commit` is permanent.
     """
 
-    def __init__(self, cluster: Cluster, nodes: Sequence[Node], movable: Sequence[Pod]) -> None:
-        """Count all pods of *cluster*; *movable*: pods that may be placed."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        nodes: Sequence[Node],
+        movable: Sequence[Pod],
+        constrained: Iterable[Pod] | None = None,
+    ) -> None:
+        """Count all pods of *cluster*.
+
+        *movable*: pods that may be placed. *constrained*: all pods of the cluster with constraints
+        on other pods, if the caller knows them.
+        """
         self._groups: dict[int, Group] = {}
         self._node_of: dict[int, int] = {}
         self._tried: list[tuple[Group, int, int]] = []
-        pod_constraints = {id(pod.company): pod.company for pod in cluster.pods}
+        asking = cluster.pods if constrained is None else constrained
+        pod_constraints = {id(pod.company): pod.company for pod in asking}
         if all(company == NO_POD_CONSTRAINTS for company in pod_constraints.values()):
             return
         limits = [cluster.attach_limits.get(node.name, {}) for node in nodes]

@@ -66,7 +66,7 @@ Completed = Mapping[int, tuple[Pod, Pod]]
 
 
 def same_objects(
-    pods: Sequence[Pod], completed: Sequence[Pod], before: Completed
+    pods: tuple[Pod, ...], completed: tuple[Pod, ...], before: Completed
 ) -> tuple[tuple[Pod, ...], Completed]:
     """Return the completed pods, as the same objects as in the last call where they are equal.
 
@@ -74,7 +74,10 @@ def same_objects(
     *completed*: other versions of *pods*, in the same order. *before*: the second value of the
     last call.
     """
-    found, known = list(completed), dict[int, tuple[Pod, Pod]]()
+    known: dict[int, tuple[Pod, Pod]] = {}
+    if completed is pods:
+        return completed, known
+    found = list(completed)
     for number in compress(count(), map(is_not, pods, completed)):
         pod, now = pods[number], completed[number]
         then = before.get(id(pod))

@@ -114,7 +114,7 @@ class Packer:
     have ids; the requests of all others are part of the used space.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 most are what a snapshot has computed already
         self,
         cluster: Cluster,
         node_order: NodeOrder,
@@ -123,6 +123,7 @@ class Packer:
         placeholders: Sequence[Pod] = (),
         admitting: AdmittingNodes | None = None,
         total_capacity: Resources | None = None,
+        constrained: Iterable[Pod] | None = None,
     ) -> None:
         """Index the pods of *cluster* on the nodes of *node_order*.
 
@@ -131,7 +132,8 @@ class Packer:
         *admitting*: returns the nodes that admit given constraints; by default the filters of
         core.fit decide.
         *total_capacity*: base of the dominant shares of pods; by default the allocatable resources
-        of all nodes.
+        of all nodes. *constrained*: all pods of the cluster with constraints on other pods, if the
+        caller knows them.
         """
         groups = [*movable, *group_by_identity(placeholders)]
         vectors = Vectors((members[0].requests for members in groups), node_order.nodes)
@@ -154,7 +156,7 @@ class Packer:
         """Results of `_displacing_placeholders`, valid at `_displaced_at`."""
         self._displaced_at = self.space.changes
         self._reserved: set[int] = set()
-        self._topology = PodTopology(cluster, self.nodes, self.pods)
+        self._topology = PodTopology(cluster, self.nodes, self.pods, constrained)
 
     @property
     def _searches(self) -> Searches:
