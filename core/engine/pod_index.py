@@ -4,7 +4,7 @@ The only node properties that matter here are whether the node exists and whethe
 """
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,7 +25,7 @@ from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
 from core.model.workload import goes_by_cost
-from core.packing.equivalence_groups import BY_NAME, merged
+from core.packing.equivalence_groups import BY_NAME
 
 UPDATE_ONE_IN: Final = 8
 """If more than one pod in this many has changed, the index is rebuilt."""
@@ -130,13 +130,17 @@ class _Builder:
     def __init__(self, virtual: Mapping[str, bool]) -> None:
         """Start without pods; *virtual*: see PodIndex."""
         self._virtual = virtual
-        self._typical: defaultdict[str, list[Resources]] = defaultdict(list)
-        """Requests of the typical pods by node."""
+        self._typical: dict[str, list[Resources]] = {
+            node: [] for node, is_virtual in virtual.items() if not is_virtual
+        }
+        """Requests of the typical pods by node, for all nodes that are not virtual."""
         self._others: dict[str, list[Resources]] = {}
         """Requests of all other pods by node."""
         self._resident: dict[str, list[Resources]] = {}
-        self._members: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
-        """Pods that Ebb can place, by the ids of their requests and constraints.
+        self._groups: dict[Alike, list[Pod]] = {}
+        """Pods that Ebb can place."""
+        self._same: dict[tuple[int, int], list[Pod]] = {}
+        """Lists of `_groups` by the ids of requests and constraints.
 
         Most pods share these objects. Comparing the objects first avoids hashing 150,000 values,
         which would take longer than the whole packing."""
@@ -152,15 +156,27 @@ class _Builder:
         """Add pods that are sorted by namespace and name."""
         # There may be hundreds of thousands of pods, and nearly all are typical. So this loop does
         # little for each of these, and there is no second loop.
-        virtual, typical, members = self._virtual, self._typical, self._members
+        typical, same = self._typical, self._same
         for pod in pods:
             if pod.company is not NO_POD_CONSTRAINTS:
                 self._constrained.append(pod)
-            if is_typical(pod) and virtual.get(pod.node or "") is False:
-                typical[pod.node or ""].append(pod.requests)
-                members[id(pod.requests), id(pod.placing)].append(pod)
+            if is_typical(pod) and (on_node := typical.get(pod.node or "")) is not None:
+                on_node.append(pod.requests)
+                group = same.get((id(pod.requests), id(pod.placing)))
+                if group is None:
+                    group = self._group(pod)
+                group.append(pod)
             else:
                 self._add(pod)
+
+    def _group(self, pod: Pod) -> list[Pod]:
+        """Return the pods of the pod's group."""
+        key = id(pod.requests), id(pod.placing)
+        found = self._same.get(key)
+        if found is None:
+            found = self._groups.setdefault((pod.requests, pod.placing), [])
+            self._same[key] = found
+        return found
 
     def _add(self, pod: Pod) -> None:
         """Add a pod that is not typical, or is on a virtual node or on none."""
@@ -177,7 +193,7 @@ class _Builder:
         if found.node is not None:
             self._add_on_node(found, found.node)
         elif found.estimable and not found.stays_with_node:
-            self._place(found.as_estimated())
+            self._group(found).append(found.as_estimated())
             self._waiting[found.requests, found.placing] += 1
 
     def _add_on_node(self, pod: Pod, node: str) -> None:
@@ -188,21 +204,17 @@ class _Builder:
         if pod.stays_with_node:
             self._resident.setdefault(node, []).append(pod.requests)
         elif pod.movable and not self._virtual[node]:
-            self._place(pod)
-
-    def _place(self, pod: Pod) -> None:
-        """Add a pod to those that Ebb can place."""
-        self._members[id(pod.requests), id(pod.placing)].append(pod)
+            self._group(pod).append(pod)
 
     def built(self, pods: tuple[Pod, ...]) -> PodIndex:
         """Return the index of all added *pods*."""
-        typical = Counter({node: len(found) for node, found in self._typical.items()})
+        typical = Counter({node: len(found) for node, found in self._typical.items() if found})
         classes = updated_classes(
             classes_of(self._untypical), {}, {TYPICAL: PodClass(TYPICAL_POD, typical)}
         )
         requests = {
             node: Resources.total(chain(self._typical.get(node, ()), self._others.get(node, ())))
-            for node in {**self._typical, **self._others}
+            for node in {**typical, **self._others}
         }
         return PodIndex(
             pods=pods,
@@ -211,7 +223,7 @@ class _Builder:
             resident_requests={node: Resources.total(one) for node, one in self._resident.items()},
             scale_in_pods=typical + self._scale_in_pods,
             classes=classes,
-            groups=_grouped(self._members.values()),
+            groups=self._groups,
             waiting=self._waiting,
             untypical=self._untypical,
             pending=self._pending,
@@ -219,17 +231,6 @@ class _Builder:
             unevaluable=self._unevaluable,
             terminating=self._terminating,
         )
-
-
-def _grouped(same: Iterable[list[Pod]]) -> dict[Alike, Sequence[Pod]]:
-    """Return the groups; *same*: pods that share the objects of their requests and constraints.
-
-    Each group is sorted by namespace and name, as the pods of *same* are.
-    """
-    parts: dict[Alike, list[list[Pod]]] = {}
-    for members in same:
-        parts.setdefault((members[0].requests, members[0].placing), []).append(members)
-    return {key: merged(found) for key, found in parts.items()}
 
 
 def _updated_groups(

@@ -155,6 +155,9 @@ class Packer:
         self._displaced: dict[EquivalenceGroup, list[tuple[int, int]]] = {}
         """Results of `_displacing_placeholders`, valid at `_displaced_at`."""
         self._displaced_at = self.space.changes
+        self._roomy: set[EquivalenceGroup] = set()
+        """Groups with room on more nodes than any node has pods, valid at `_roomy_at`."""
+        self._roomy_at, self._pods_max = -1, 0
         self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods, constrained)
 
@@ -187,9 +190,16 @@ class Packer:
         """
         if self._topology.involves(pods):
             return False
-        groups = set(map(self._group_of.__getitem__, pods))
-        searches, count = self._searches, len(pods) + 1
-        return all(searches[group].has_room_on(count) for group in groups)
+        if self._roomy_at != self.space.changes:
+            self._roomy, self._roomy_at = set(), self.space.changes
+            self._pods_max = max(map(len, self.on), default=0)
+        searches = self._searches
+        for group in set(map(self._group_of.__getitem__, pods)) - self._roomy:
+            if searches[group].has_room_on(self._pods_max + 1):
+                self._roomy.add(group)
+            elif not searches[group].has_room_on(len(pods) + 1):
+                return False
+        return True
 
     def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
         """Place *pods* permanently; return the attempt, and the load added to nodes.
