@@ -410,6 +410,8 @@ class Packer:
 
     def displaced_by_placeholder(self, pod: int, leaving: int) -> int | None:
         """Return a placeholder without which the pod would have found room, or None."""
+        if not self.placeholder_nodes:
+            return None
         group, inter_pod = self._group_of[pod], self._topology.group(pod)
         if self._displaced_at != self.space.changes:
             self._displaced, self._displaced_at = {}, self.space.changes
