@@ -57,12 +57,13 @@ def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
 
 
 def _figures(nodes: Sequence[Node], found: PassResult) -> PoolFigures:
+    """Return the figures of the pool with these *nodes*."""
     snapshot, usability = found.snapshot, found.plan.usability
     removals = frozenset(removal.node for removal in found.plan.removals)
     reserved = frozenset(one.node for one in found.plan.reserve)
-    working = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
-    whole = [Amount.of(node.allocatable) for node in working]
-    used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in working]
+    schedulable = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
+    whole = [Amount.of(node.allocatable) for node in schedulable]
+    used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in schedulable]
     usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
     return PoolFigures(
         Counter(_state(node, found, removals, reserved) for node in nodes),

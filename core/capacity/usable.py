@@ -118,8 +118,8 @@ def usable_capacity(whole: Amount, used: Amount, usability: Usability | None) ->
 class UsabilityEvaluator:
     """Evaluate several usability settings of one node at once.
 
-    Most nodes are in reaches with similar pods, so one comparison usually decides for all
-    settings. The results are those of `usable_capacity`, without its fractions.
+    The results are those of `usable_capacity`, computed without fractions. If the free capacity of
+    a node is below every minimum, one comparison decides for all settings.
     """
 
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
@@ -132,10 +132,13 @@ class UsabilityEvaluator:
         )
         """Free capacity below this is unusable with every setting."""
         self._strictest = _Bounds.of(_strictest(known)) if known else None
-        """Free capacity that is usable as a whole with this setting is so with every setting."""
+        """If all free capacity is usable with this setting, it is usable with every setting."""
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
-        """Return `usable_capacity` with each setting."""
+        """Return the usable capacity of a node with each setting, in their order.
+
+        *whole*, *used*: allocatable resources and requests, as for `usable_capacity`.
+        """
         cpu, memory = whole[0] - used[0], whole[1] - used[1]
         if cpu < self._least[0] or memory < self._least[1]:
             return (Amount(*used),) * self._count
@@ -145,15 +148,15 @@ class UsabilityEvaluator:
 
 
 class _Bounds(NamedTuple):
-    """A usability setting in whole numbers."""
+    """A Usability in whole numbers of millicores and bytes."""
 
-    min_cpu: int
-    min_memory: int
+    min_cpu_millis: int
+    min_memory_bytes: int
     cpu_numerator: int
-    """Usable CPU by free memory."""
+    """Usable CPU is at most free memory * `cpu_numerator` // `cpu_denominator`."""
     cpu_denominator: int
     memory_numerator: int
-    """Usable memory by free CPU."""
+    """Usable memory is at most free CPU * `memory_numerator` // `memory_denominator`."""
     memory_denominator: int
 
     @staticmethod
@@ -169,19 +172,18 @@ class _Bounds(NamedTuple):
         )
 
     def usable(self, used: tuple[int, int], cpu: int, memory: int) -> Amount:
-        """Return the usable capacity of a node with these requests and this free capacity."""
-        min_cpu, min_memory, by_memory, per_memory, by_cpu, per_cpu = self
+        """Return the usable capacity of a node; *cpu* and *memory*: its free capacity."""
+        min_cpu, min_memory, cpu_up, cpu_down, memory_up, memory_down = self
         if cpu < min_cpu or memory < min_memory:
             return Amount(*used)
-        usable_cpu, usable_memory = memory * by_memory // per_memory, cpu * by_cpu // per_cpu
         return Amount(
-            used[0] + min(cpu, usable_cpu),
-            used[1] + min(memory, usable_memory),
+            used[0] + min(cpu, memory * cpu_up // cpu_down),
+            used[1] + min(memory, cpu * memory_up // memory_down),
         )
 
 
 def _strictest(known: Sequence[Usability]) -> Usability:
-    """Return a setting that considers no more free capacity usable than any of the *known*."""
+    """Return a setting with which no more free capacity is usable than with any *known* one."""
     return Usability(
         min_cpu_millis=max(one.min_cpu_millis for one in known),
         min_memory_bytes=max(one.min_memory_bytes for one in known),

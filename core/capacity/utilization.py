@@ -149,6 +149,7 @@ class UtilizationLedger:
 
     def _sum_up_loads(self) -> None:
         """Sum up requests, usable capacity and devices, by group first."""
+        # Adding the node to each of its reaches would take longer: there are few groups.
         lost: dict[_NodeGroup, list[list[int]]] = {}
         for number, group in enumerate(self._groups):
             if group:
@@ -284,15 +285,15 @@ class UtilizationLedger:
                 yield Exceeded(sums, change, sums in own)
 
     def surely_within(self, pods: int) -> bool:
-        """Report whether the removal of any unmarked node would exceed no threshold.
+        """Report whether no threshold would be exceeded, whichever unmarked node is removed.
 
-        *pods*: the largest number of pods on a node. The answer is independent of the nodes that
-        receive them; False also means unknown.
+        The answer is valid for all placements of the node's pods; False also means unknown.
+        *pods*: the largest number of pods on a node.
         """
         if self.devices or not self._used:
             return False
-        # There are at most as many receivers as pods, and each of them loses at most its free
-        # capacity.
+        # At most as many nodes receive pods as the node has pods. Usable capacity shrinks on each
+        # of them by at most its free capacity.
         frees = map(Amount.minus, self._capacity, self._used)
         free, whole = _largest(frees), _largest(self._capacity)
         moved = _largest(map(self.requested, range(len(self._used))))

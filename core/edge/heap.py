@@ -1,4 +1,4 @@
-"""Control when the garbage collector scans the heap, and when free memory is returned."""
+"""Control when Python collects garbage, and when the process returns free memory."""
 
 import gc
 import threading
@@ -47,7 +47,7 @@ _HEAP = _Heap()
 
 @contextmanager
 def growing() -> Iterator[None]:
-    """Exclude objects that are created in the `with` block from garbage collection for long.
+    """Postpone garbage collection of the objects that are created in the `with` block.
 
     Use it for blocks that create many long-lived objects. Reference counting still frees unused
     objects. Reference cycles from a block are freed after at most THAW_EVERY further blocks.
@@ -64,9 +64,9 @@ def release_memory() -> None:
 
     Call it after work that needs much memory for a short time, such as a list or a plan.
     """
-    # By default glibc returns only the end of its heap, and a single object there keeps all of it.
-    # Its environment variables would return the memory of every page of a list, which makes a
-    # list a quarter slower.
+    # By itself glibc returns free memory only at the end of its heap, so one object there retains
+    # all free memory before it. With the environment variable MALLOC_TRIM_THRESHOLD_, glibc would
+    # return memory after every page of a list, which makes a list a quarter slower.
     if (trim := _malloc_trim()) is not None:
         trim(0)
 

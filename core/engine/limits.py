@@ -40,7 +40,7 @@ class _Count:
     without_taint: int = 0
     """Nodes without taints other than Ebb's, without the nodes that the plan removes."""
     schedulable_without_taint: int = 0
-    """Nodes that both of the above include."""
+    """Nodes that count in both `schedulable` and `without_taint`."""
     marked: int = 0
     """Marked nodes, including the nodes that the plan marks."""
     in_window: int = 0
@@ -50,7 +50,7 @@ class _Count:
     removed: int = 0
     """Nodes that the plan removes."""
     which: str = ""
-    """Words that tell in messages which nodes are counted; empty if all are."""
+    """Words for messages that say which nodes are counted; empty if all nodes are."""
 
     def add_remaining(self, nodes: int, node_class: "_NodeClass") -> None:
         """Add nodes of the class to the counts without the nodes that the plan removes."""
@@ -62,30 +62,32 @@ class _Count:
 
 @dataclass(slots=True)
 class _Scope:
-    """A pool or the cluster.
+    """A pool or the cluster, with its budget.
 
-    The nodes that a movable pod reaches have a count of their own, because removing other nodes
-    does not affect pods. The other nodes are checked against the count of all nodes.
+    Nodes that a movable pod can use are checked with a count of such nodes only. So the removal of
+    other nodes, which affects no pod, does not use up their budget. Other nodes are checked with
+    the count of all nodes.
     """
 
     name: str
     budget: Budget
     all: _Count
     reached: _Count
+    """Count of the nodes that a movable pod can use."""
 
 
 @dataclass(slots=True, eq=False)
 class _Scopes:
     """The scopes of a node: the cluster, and its pool if it has one."""
 
-    judged_by: Sequence[tuple[_Scope, _Count]]
-    """Scopes, each with the count that the node is checked against."""
+    checked: Sequence[tuple[_Scope, _Count]]
+    """Scopes, each with the count that the limits are checked with."""
     counts: Sequence[_Count]
     """Counts that include the node."""
 
 
 class _NodeClass(NamedTuple):
-    """Facts about a node on which its limits depend.
+    """The facts about a node that limits read.
 
     Nodes with equal facts form a class. The limits are evaluated once for each class.
     """
@@ -96,13 +98,15 @@ class _NodeClass(NamedTuple):
     without_taint: bool
     """Whether the node has no taints other than Ebb's."""
     low_price: Fraction | None
-    """Price of the node if its removal saves too little."""
+    """Price of the node for an hour, if it is lower than `minSavings`; else None."""
     group: NodeGroup | None
-    """Node group, if Cluster Autoscaler manages the node and the node counts in the group."""
+    """Node group of Cluster Autoscaler, if the node counts as one of its nodes; else None."""
     zone: ZoneClass | None
-    """Similar nodes of its zone, if the zone is compared with others."""
+    """Similar nodes of its zone, if the zone is compared with other zones; else None."""
     name: str
-    """Name of the node if it is in backoff or runs an old job, else empty."""
+    """Name of the node if a limit applies to this node alone, else empty.
+
+    The node is in backoff, a write of its mark has failed, or it runs an old Job."""
 
 
 class RemovalLimits:
@@ -122,22 +126,22 @@ class RemovalLimits:
             pool.name: self._scope(pool.name, f"pool {pool.name}", pool.budget)
             for pool in budgets.pools
         }
-        standing = frozenset(
+        existing = frozenset(
             number
             for number, node in enumerate(snapshot.node_order.nodes)
             if node.name not in snapshot.leaving_nodes and not node.virtual
         )
         """Ids of the nodes that count as existing: they are neither leaving nor virtual."""
-        self._zones = Zones(snapshot, standing) if budgets.balance_zones else None
-        self._classes = self._class_nodes(standing)
+        self._zones = Zones(snapshot, existing) if budgets.balance_zones else None
+        self._classes = self._class_nodes(existing)
         """Class of each node, by the id of the node."""
         self._found: dict[_NodeClass, Sequence[Blocker]] = {}
-        """Limits that block the nodes of a class, until the next removal is counted."""
+        """Results of `_evaluate`, valid until the next removal is counted."""
         self._marks_one = False
-        """True if the plan removes a node that has no mark yet."""
+        """True if the plan already removes a node that has no mark yet."""
         self._group_sizes: Counter[NodeGroup] = Counter()
         """Nodes of each group, without the nodes that the plan removes."""
-        classes = Counter(self._classes[number] for number in standing)
+        classes = Counter(self._classes[number] for number in existing)
         for node_class, nodes in classes.items():
             for count in node_class.scopes.counts:
                 count.nodes += nodes
@@ -167,8 +171,8 @@ class RemovalLimits:
         whole = [scope.all for scope in scopes]
         return _Scopes(list(zip(scopes, own or whole, strict=True)), [*whole, *own])
 
-    def _class_nodes(self, standing: Container[int]) -> list[_NodeClass]:
-        """Return the class of each node; only *standing* nodes count in their node group."""
+    def _class_nodes(self, existing: Container[int]) -> list[_NodeClass]:
+        """Return the class of each node; only *existing* nodes count in their node group."""
         snapshot, limits = self._snapshot, self.rate_limits
         own = limits.backing_off.keys() | limits.failed_writes.keys() | limits.old_jobs.keys()
         zones = self._zones.of_node if self._zones else {}
@@ -183,10 +187,10 @@ class RemovalLimits:
                 scopes=scopes[snapshot.pool_names.get(node.name), number in reached_nodes],
                 marked=node.name in snapshot.marks,
                 schedulable=node.name not in snapshot.unschedulable_nodes,
-                # The node order does not contain Ebb's taint.
+                # The nodes of the node order do not have Ebb's taint.
                 without_taint=not node.taints or others_taint(node) is None,
                 low_price=self._low_prices.get(node.name),
-                group=snapshot.scalability[node.name].group if number in standing else None,
+                group=snapshot.scalability[node.name].group if number in existing else None,
                 zone=zones.get(number),
                 name=node.name if node.name in own else "",
             )
@@ -195,7 +199,7 @@ class RemovalLimits:
 
     @cached_property
     def _low_prices(self) -> Mapping[str, Fraction]:
-        """Return the price of each node whose removal saves too little, by name."""
+        """Return the price for an hour of each node below `minSavings`, by name."""
         config = self._snapshot.config
         least = config.min_savings.hourly
         if not least or not config.prices:
@@ -204,7 +208,10 @@ class RemovalLimits:
         return {name: price for name, price in prices.items() if price < least}
 
     def blockers(self, node: Node) -> Sequence[Blocker]:
-        """Return every limit that blocks the node; most limits do not apply to marked nodes."""
+        """Return a Blocker for every limit that blocks the node.
+
+        Most limits do not apply to marked nodes.
+        """
         node_class = self._classes[self._snapshot.node_order.ids[node.name]]
         found = self._found.get(node_class)
         if found is None:
@@ -212,7 +219,7 @@ class RemovalLimits:
         return found
 
     def _evaluate(self, node_class: _NodeClass) -> Sequence[Blocker]:
-        """Return every limit that blocks the nodes of the class."""
+        """Return a Blocker for every limit that blocks the nodes of the class."""
         found: list[Blocker] = []
         marked = node_class.marked
         lasting = LASTING if marked or not node_class.schedulable else LASTING_FOR_NEW
@@ -220,7 +227,7 @@ class RemovalLimits:
             for reason, of_node in rules.of_node:
                 if why := of_node(self, node_class):
                     found += self._blocker(reason, why)
-            for scope, count in node_class.scopes.judged_by:
+            for scope, count in node_class.scopes.checked:
                 for reason, of_scope in rules.of_scope:
                     if why := of_scope(scope, count):
                         found += self._blocker(reason, why)
@@ -235,7 +242,7 @@ class RemovalLimits:
 
     def no_pool(self, node_class: _NodeClass) -> str | None:
         """Return a message if pools are configured and none selects the node, else None."""
-        left_out = self._pools and len(node_class.scopes.judged_by) == 1
+        left_out = self._pools and len(node_class.scopes.checked) == 1
         return "it is in none of the configured pools" if left_out else None
 
     def min_savings(self, node_class: _NodeClass) -> str | None:
@@ -253,7 +260,7 @@ class RemovalLimits:
         """Return a message if too few nodes without taints would remain, else None."""
         marked = node_class.marked
         counts = node_class.without_taint and (marked or node_class.schedulable)
-        for scope, count in node_class.scopes.judged_by if counts else ():
+        for scope, count in node_class.scopes.checked if counts else ():
             left = (count.without_taint if marked else count.schedulable_without_taint) - 1
             least = scope.budget.min_untainted_nodes
             if left < least:
@@ -414,6 +421,7 @@ _ScopeRule = Callable[[_Scope, _Count], str | Timed | None]
 
 
 def _min_nodes(scope: _Scope, count: _Count) -> str | None:
+    """Return a message if too few nodes would remain, else None."""
     left, least = count.nodes - count.removed - 1, scope.budget.min_nodes
     if left >= least:
         return None
@@ -421,7 +429,8 @@ def _min_nodes(scope: _Scope, count: _Count) -> str | None:
     return f"{scope.name} would have {found}, fewer than minNodes: {least}"
 
 
-def _min_working(scope: _Scope, count: _Count) -> str | None:
+def _min_schedulable(scope: _Scope, count: _Count) -> str | None:
+    """Return a message if too few schedulable nodes would remain, else None."""
     left, least = count.schedulable - 1, scope.budget.min_nodes
     if left >= least:
         return None
@@ -434,7 +443,7 @@ def _no_mark_until(until: int) -> str:
 
 
 def _refusal(reason: Reason) -> _NodeRule:
-    """Return the limit that blocks new marks if nothing may begin for this reason."""
+    """Return the limit that blocks new marks while PAUSED or CLOSED, the *reason*, applies."""
 
     def rule(limits: RemovalLimits, _: _NodeClass) -> str | Timed | None:
         found = (one for one in limits.rate_limits.beginning.blockers if one.reason is reason)
@@ -503,11 +512,14 @@ LASTING: Final = _Rules(
     ),
     ((MIN_NODES, _min_nodes),),
 )
-"""Limits that always apply, to marked and unschedulable nodes; others have LASTING_FOR_NEW."""
-LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_working),))
-"""Lasting limits for unmarked nodes, which are checked against schedulable nodes only.
+"""Limits that always apply, in the form for marked and for unschedulable nodes.
 
-Marked nodes are checked against all nodes, so that one NotReady node does not release a mark."""
+Other nodes have LASTING_FOR_NEW."""
+LASTING_FOR_NEW: Final = LASTING._replace(of_scope=((MIN_NODES, _min_schedulable),))
+"""Limits that always apply, in the form for unmarked schedulable nodes: only schedulable nodes
+count.
+
+For marked nodes all nodes count, so that one NotReady node does not release a mark."""
 LASTING_UNMARKED_ONLY: Final = _Rules(
     ((MIN_SAVINGS, RemovalLimits.min_savings), (ZONE_BALANCE, RemovalLimits.zone_balance))
 )

@@ -79,6 +79,7 @@ LIMIT: Final = Reason(
 
 
 LIMITED: Final = Blocker(LIMIT, "the plan already removes as many nodes as allowed")
+"""Reason for nodes that nothing else blocks."""
 
 
 class _Route(NamedTuple):
@@ -173,7 +174,7 @@ class Planner:
         """Failed route by node, and the number of removals before it; valid until the next
         removal."""
         self._surely_within = False
-        """True if no threshold would be exceeded, whichever node were removed next."""
+        """True if no threshold would be exceeded, whichever unmarked node were removed next."""
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might be removed, by level, each level in its order."""
@@ -480,10 +481,9 @@ class Planner:
         return blockers or [LIMITED]
 
     def _is_surely_accepted(self, node: int) -> bool:
-        """Report whether `_find_route` would find a route; False also means unknown.
-
-        This is much cheaper, and true for most nodes of a large cluster that only wait.
-        """
+        """Report whether `_find_route` would find a route; False also means unknown."""
+        # Most nodes of a large cluster are blocked only by a limit or by `unneededTime`. For them
+        # this check is True, and much faster than `_find_route`.
         return (
             self._surely_within
             and self._unneeded is None

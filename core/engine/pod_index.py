@@ -24,14 +24,14 @@ from core.model.cluster import Cluster
 from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.sorted_objects import BY_NAMESPACE_AND_NAME
 from core.model.workload import goes_by_cost
-from core.packing.equivalence_groups import BY_NAME
 
 UPDATE_ONE_IN: Final = 8
-"""If more than one pod in this many has changed, the index is rebuilt."""
-BLOCK: Final = 128
+"""The index is rebuilt if more than one in this many pods has changed."""
+BLOCK_PODS: Final = 128
 """Number of pods that are compared at once."""
-Alike = tuple[Resources, NodeConstraints]
+GroupKey = tuple[Resources, NodeConstraints]
 """Requests and constraints that the pods of a group share."""
 _NONE: Final = Resources()
 Key_ = TypeVar("Key_")
@@ -41,38 +41,41 @@ Key_ = TypeVar("Key_")
 class PodIndex:
     """The pods of a cluster, grouped and summed up as the engine needs them; read-only.
 
-    Consecutive indexes share their unchanged parts. A pod whose node has left the cluster is
-    indexed as a pending pod if its controller will replace it. Expendable pods that are pending
-    are only in `pending` and `constrained`.
+    Consecutive indexes share their unchanged parts. Pending expendable pods are only in `pending`
+    and `constrained`. A pod whose node has left the cluster is indexed as the pending pod that
+    will replace it, but is not in `pending`, because the replacement does not exist yet.
     """
 
     pods: tuple[Pod, ...]
     virtual: Mapping[str, bool]
     """Whether the node is virtual, by name, for all nodes."""
     requests: Mapping[str, Resources]
-    """Total requests by node."""
+    """Total requests by node, for all nodes."""
     resident_requests: Mapping[str, Resources]
-    """Requests by node of the DaemonSet and static pods, which terminate with their node; nodes
-    without such pods are absent."""
+    """Requests by node of the DaemonSet and static pods, which terminate with their node.
+
+    A node without such pods is absent or has zero requests."""
     scale_in_pods: Mapping[str, int]
     """Number of pods by node that a scale-in may delete."""
     classes: PodClasses
     """Pods on nodes by class, for the rules in core.guards."""
-    groups: Mapping[Alike, Sequence[Pod]]
+    groups: Mapping[GroupKey, Sequence[Pod]]
     """Pods that Ebb can place, by group, sorted by namespace and name.
 
-    They include pending pods that Ebb cannot fully evaluate, with the constraints that it can
-    evaluate. So Ebb keeps room for them, although other constraints may exclude that room."""
-    waiting: Mapping[Alike, int]
-    """Number of the pending pods in each group; groups without such pods are absent."""
+    A pending pod that Ebb can evaluate only in part is included with the constraints that Ebb can
+    evaluate (Pod.as_estimated). So Ebb keeps room for the pod, even if the other constraints
+    exclude the node with this room."""
+    pending_counts: Mapping[GroupKey, int]
+    """Number of pending pods in each group; groups without pending pods are absent."""
     untypical: Sequence[Pod]
-    """Pods on nodes for which `is_typical` returns False, by namespace and name."""
+    """Pods on nodes for which `is_typical` returns False, and all pods on virtual nodes; by
+    namespace and name."""
     pending: Sequence[Pod]
     """Pods without a node, by namespace and name."""
     constrained: Sequence[Pod]
     """Pods with constraints on other pods, by namespace and name."""
     unevaluable: Sequence[Pod]
-    """Pods that Ebb cannot evaluate or must not move, by namespace and name."""
+    """Pods that are not movable (Pod.movable), by namespace and name."""
     terminating: Sequence[Pod]
     """Pods that are being deleted, by namespace and name."""
 
@@ -90,30 +93,35 @@ class PodIndex:
     def updated(self, cluster: Cluster) -> "PodIndex":
         """Return the index of *cluster*, built from this index if few pods have changed."""
         if cluster.pods is self.pods:
-            left: list[Pod] = []
-            new: list[Pod] = []
+            removed_pods: list[Pod] = []
+            added_pods: list[Pod] = []
         else:
-            left, new = changes(self.pods, cluster.pods)
-        many = (len(left) + len(new)) * UPDATE_ONE_IN > len(cluster.pods)
+            removed_pods, added_pods = changes(self.pods, cluster.pods)
+        many = (len(removed_pods) + len(added_pods)) * UPDATE_ONE_IN > len(cluster.pods)
         if many or self.virtual != {node.name: node.virtual for node in cluster.nodes}:
             return PodIndex.of(cluster)
-        gone, came = (_indexed(tuple(some), self.virtual) for some in (left, new))
+        removed = _indexed(tuple(removed_pods), self.virtual)
+        added = _indexed(tuple(added_pods), self.virtual)
         return PodIndex(
             pods=cluster.pods,
             virtual=self.virtual,
-            requests=_summed(self.requests, gone.requests, came.requests),
-            resident_requests=_summed(
-                self.resident_requests, gone.resident_requests, came.resident_requests
+            requests=_updated_sums(self.requests, removed.requests, added.requests),
+            resident_requests=_updated_sums(
+                self.resident_requests, removed.resident_requests, added.resident_requests
             ),
-            scale_in_pods=_counted(self.scale_in_pods, gone.scale_in_pods, came.scale_in_pods),
-            classes=updated_classes(self.classes, gone.classes, came.classes),
-            groups=_updated_groups(self.groups, gone.groups, came.groups),
-            waiting=_counted(self.waiting, gone.waiting, came.waiting),
-            untypical=_replaced(self.untypical, gone.untypical, came.untypical),
-            pending=_replaced(self.pending, gone.pending, came.pending),
-            constrained=_replaced(self.constrained, gone.constrained, came.constrained),
-            unevaluable=_replaced(self.unevaluable, gone.unevaluable, came.unevaluable),
-            terminating=_replaced(self.terminating, gone.terminating, came.terminating),
+            scale_in_pods=_updated_counts(
+                self.scale_in_pods, removed.scale_in_pods, added.scale_in_pods
+            ),
+            classes=updated_classes(self.classes, removed.classes, added.classes),
+            groups=_updated_groups(self.groups, removed.groups, added.groups),
+            pending_counts=_updated_counts(
+                self.pending_counts, removed.pending_counts, added.pending_counts
+            ),
+            untypical=_updated_pods(self.untypical, removed.untypical, added.untypical),
+            pending=_updated_pods(self.pending, removed.pending, added.pending),
+            constrained=_updated_pods(self.constrained, removed.constrained, added.constrained),
+            unevaluable=_updated_pods(self.unevaluable, removed.unevaluable, added.unevaluable),
+            terminating=_updated_pods(self.terminating, removed.terminating, added.terminating),
         )
 
 
@@ -137,14 +145,14 @@ class _Builder:
         self._others: dict[str, list[Resources]] = {}
         """Requests of all other pods by node."""
         self._resident: dict[str, list[Resources]] = {}
-        self._groups: dict[Alike, list[Pod]] = {}
+        self._groups: dict[GroupKey, list[Pod]] = {}
         """Pods that Ebb can place."""
-        self._same: dict[tuple[int, int], list[Pod]] = {}
-        """Lists of `_groups` by the ids of requests and constraints.
+        self._groups_by_id: dict[tuple[int, int], list[Pod]] = {}
+        """The lists in `_groups`, by the `id` of the requests and the `id` of the constraints.
 
-        Most pods share these objects. Comparing the objects first avoids hashing 150,000 values,
-        which would take longer than the whole packing."""
-        self._waiting = Counter[Alike]()
+        Most pods share these two objects. To hash the values of 150,000 pods instead of their ids
+        would take longer than the whole packing."""
+        self._pending_counts = Counter[GroupKey]()
         self._scale_in_pods = Counter[str]()
         self._untypical: list[Pod] = []
         self._pending: list[Pod] = []
@@ -156,13 +164,13 @@ class _Builder:
         """Add pods that are sorted by namespace and name."""
         # There may be hundreds of thousands of pods, and nearly all are typical. So this loop does
         # little for each of these, and there is no second loop.
-        typical, same = self._typical, self._same
+        typical, groups = self._typical, self._groups_by_id
         for pod in pods:
             if pod.company is not NO_POD_CONSTRAINTS:
                 self._constrained.append(pod)
             if is_typical(pod) and (on_node := typical.get(pod.node or "")) is not None:
                 on_node.append(pod.requests)
-                group = same.get((id(pod.requests), id(pod.placing)))
+                group = groups.get((id(pod.requests), id(pod.placing)))
                 if group is None:
                     group = self._group(pod)
                 group.append(pod)
@@ -172,14 +180,14 @@ class _Builder:
     def _group(self, pod: Pod) -> list[Pod]:
         """Return the pods of the pod's group."""
         key = id(pod.requests), id(pod.placing)
-        found = self._same.get(key)
+        found = self._groups_by_id.get(key)
         if found is None:
             found = self._groups.setdefault((pod.requests, pod.placing), [])
-            self._same[key] = found
+            self._groups_by_id[key] = found
         return found
 
     def _add(self, pod: Pod) -> None:
-        """Add a pod that is not typical, or is on a virtual node or on none."""
+        """Add a pod that is not typical, is pending, or has a virtual or missing node."""
         if pod.node is None:
             self._pending.append(pod)
         found = pod if pod.node is None or pod.node in self._virtual else _replacement(pod)
@@ -194,7 +202,7 @@ class _Builder:
             self._add_on_node(found, found.node)
         elif found.estimable and not found.stays_with_node:
             self._group(found).append(found.as_estimated())
-            self._waiting[found.requests, found.placing] += 1
+            self._pending_counts[found.requests, found.placing] += 1
 
     def _add_on_node(self, pod: Pod, node: str) -> None:
         self._untypical.append(pod)
@@ -224,7 +232,7 @@ class _Builder:
             scale_in_pods=typical + self._scale_in_pods,
             classes=classes,
             groups=self._groups,
-            waiting=self._waiting,
+            pending_counts=self._pending_counts,
             untypical=self._untypical,
             pending=self._pending,
             constrained=self._constrained,
@@ -234,13 +242,13 @@ class _Builder:
 
 
 def _updated_groups(
-    before: Mapping[Alike, Sequence[Pod]],
-    gone: Mapping[Alike, Sequence[Pod]],
-    came: Mapping[Alike, Sequence[Pod]],
-) -> dict[Alike, Sequence[Pod]]:
+    before: Mapping[GroupKey, Sequence[Pod]],
+    removed: Mapping[GroupKey, Sequence[Pod]],
+    added: Mapping[GroupKey, Sequence[Pod]],
+) -> dict[GroupKey, Sequence[Pod]]:
     groups = dict(before)
-    for key in {**gone, **came}:
-        found = _replaced(groups.get(key, ()), gone.get(key, ()), came.get(key, ()))
+    for key in {**removed, **added}:
+        found = _updated_pods(groups.get(key, ()), removed.get(key, ()), added.get(key, ()))
         if found:
             groups[key] = found
         else:
@@ -250,57 +258,64 @@ def _updated_groups(
 
 def _replacement(pod: Pod) -> Pod | None:
     """Return the pending pod that replaces a pod whose node has left the cluster, or None."""
-    # The pod exists for about a minute, until PodGC deletes it. Then its replacement is pending.
-    collected = pod.terminating or pod.stays_with_node or not pod.owner_kind
-    return None if collected else replace(pod, node=None)
+    # PodGC deletes the pod after about a minute. Then its controller creates the replacement.
+    not_replaced = pod.terminating or pod.stays_with_node or not pod.owner_kind
+    return None if not_replaced else replace(pod, node=None)
 
 
 def changes(before: Sequence[Pod], now: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods that are gone and the pods that are new, both sorted by name."""
-    gone: list[Pod] = []
-    came: list[Pod] = []
-    here = there = 0
-    while here < len(before) and there < len(now):
-        same = list(map(is_, before[here : here + BLOCK], now[there : there + BLOCK]))
+    """Return the removed pods and the added pods, both sorted by namespace and name.
+
+    A pod that is another object than before is removed and added.
+    """
+    removed: list[Pod] = []
+    added: list[Pod] = []
+    old = new = 0
+    while old < len(before) and new < len(now):
+        same = list(map(is_, before[old : old + BLOCK_PODS], now[new : new + BLOCK_PODS]))
         run = len(same) if all(same) else same.index(False)
-        here, there = here + run, there + run
+        old, new = old + run, new + run
         if run < len(same):
-            if BY_NAME(before[here]) <= BY_NAME(now[there]):
-                gone.append(before[here])
-                here += 1
+            if BY_NAMESPACE_AND_NAME(before[old]) <= BY_NAMESPACE_AND_NAME(now[new]):
+                removed.append(before[old])
+                old += 1
             else:
-                came.append(now[there])
-                there += 1
-    return [*gone, *before[here:]], [*came, *now[there:]]
+                added.append(now[new])
+                new += 1
+    return [*removed, *before[old:]], [*added, *now[new:]]
 
 
-def _replaced(pods: Sequence[Pod], gone: Iterable[Pod], came: Iterable[Pod]) -> Sequence[Pod]:
-    """Return *pods* without the *gone* and with the *came* pods, found by binary search."""
-    found = list(pods)
-    for pod in gone:
-        place = bisect_left(found, BY_NAME(pod), key=BY_NAME)
-        if place < len(found) and BY_NAME(found[place]) == BY_NAME(pod):
-            del found[place]
-    for pod in came:
-        insort(found, pod, key=BY_NAME)
+def _updated_pods(
+    pods: Sequence[Pod], removed: Iterable[Pod], added: Iterable[Pod]
+) -> Sequence[Pod]:
+    """Return *pods* without the *removed* and with the *added* pods, found by binary search."""
+    found, name_of = list(pods), BY_NAMESPACE_AND_NAME
+    for pod in removed:
+        index = bisect_left(found, name_of(pod), key=name_of)
+        if index < len(found) and name_of(found[index]) == name_of(pod):
+            del found[index]
+    for pod in added:
+        insort(found, pod, key=name_of)
     return found
 
 
-def _summed(
-    before: Mapping[str, Resources], gone: Mapping[str, Resources], came: Mapping[str, Resources]
+def _updated_sums(
+    before: Mapping[str, Resources],
+    removed: Mapping[str, Resources],
+    added: Mapping[str, Resources],
 ) -> Mapping[str, Resources]:
     found = dict(before)
-    for node, amount in came.items():
+    for node, amount in added.items():
         found[node] = found.get(node, _NONE) + amount
-    for node, amount in gone.items():
+    for node, amount in removed.items():
         found[node] = found.get(node, _NONE) - amount
     return found
 
 
-def _counted(
-    before: Mapping[Key_, int], gone: Mapping[Key_, int], came: Mapping[Key_, int]
+def _updated_counts(
+    before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
 ) -> Mapping[Key_, int]:
     found = Counter(before)
-    found.update(came)
-    found.subtract(gone)
+    found.update(added)
+    found.subtract(removed)
     return +found

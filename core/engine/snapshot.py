@@ -16,7 +16,7 @@ from core.config.settings import Config, UsabilityMode
 from core.config.thresholds import Thresholds
 from core.engine.buffers import Offered, RequestedRoom, requested_rooms, requesting_buffers
 from core.engine.peak import RecentTemplates
-from core.engine.pod_index import Alike, PodIndex
+from core.engine.pod_index import GroupKey, PodIndex
 from core.engine.unschedulable import is_unschedulable, never_schedulable
 from core.guards.drift import unprotectable
 from core.guards.node_eligibility import node_blockers
@@ -225,7 +225,7 @@ class ClusterSnapshot:
         return [pod for pod in self._unevaluable_pods if pod.estimable]
 
     @cached_property
-    def unplaceable(self) -> AbstractSet[Alike]:
+    def unplaceable(self) -> AbstractSet[GroupKey]:
         """Return the groups of pods that no node can ever hold.
 
         Ebb does not count these pods as a lack of room, and reserves no room for them.
@@ -233,12 +233,12 @@ class ClusterSnapshot:
         return self._unplaceable_evaluated.keys()
 
     @cached_property
-    def unevaluated(self) -> frozenset[Alike]:
+    def unevaluated(self) -> frozenset[GroupKey]:
         """Return the groups in `unplaceable` that were not checked, because of IMPOSSIBLE_MAX."""
         return frozenset(alike for alike, seen in self._unplaceable_evaluated.items() if not seen)
 
     @cached_property
-    def _unplaceable_evaluated(self) -> Mapping[Alike, bool]:
+    def _unplaceable_evaluated(self) -> Mapping[GroupKey, bool]:
         """Return the pending groups that no node can hold, and whether each group was checked."""
         groups = self.pod_index.groups.values()
         waiting = (pods[0] for pods in groups if all(pod.node is None for pod in pods))
@@ -631,8 +631,8 @@ class ClusterSnapshot:
                 found[key] = found[key].plus(amount)
         for members, reach in self._groups_by_reach:
             asked = members[0].requests
-            if waiting := self.pod_index.waiting.get((asked, members[0].placing)):
-                amount = Amount(waiting * asked.cpu_millis, waiting * asked.memory_bytes)
+            if pending := self.pod_index.pending_counts.get((asked, members[0].placing)):
+                amount = Amount(pending * asked.cpu_millis, pending * asked.memory_bytes)
                 for key in (WHOLE, reach.key) if reach else (WHOLE,):
                     found[key] = found[key].plus(amount)
         return found

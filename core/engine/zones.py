@@ -20,23 +20,23 @@ SCHEDULABLE_NODE: Final = "schedulable node", "schedulable nodes"
 """Counted nodes in messages, singular and plural."""
 LOCATION_LABELS: Final = frozenset(ZONE_LABELS) | {HOST_LABEL}
 """Labels that say where a node is or which node it is, but nothing about its properties."""
-_Pool = tuple[str, tuple[Taint, ...], tuple[str, ...]]
-"""Configured pool (empty: none), taints and devices of similar nodes."""
-_Area = tuple[int, _Pool]
-"""Number of a reach or of a set of _MergedReaches, and the similar nodes in it."""
-_NodeClass = tuple[tuple[int, ...], _Pool, str, bool]
-"""Reaches, pool and zone of a node, and whether it is schedulable."""
+_Traits = tuple[str, tuple[Taint, ...], tuple[str, ...]]
+"""What similar nodes have in common: configured pool (empty: none), taints, device names."""
+_Area = tuple[int, _Traits]
+"""Similar nodes of one reach, or of one set of _MergedReaches: its number, and the traits."""
+_NodeFacts = tuple[tuple[int, ...], _Traits, str, bool]
+"""Numbers of the reaches of a node, its traits and zone, and whether it is schedulable."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneClass:
     """Similar nodes of one zone that the same pods can use."""
 
-    pool: _Pool
+    traits: _Traits
     zone: str
     schedulable: bool
     counts: Counter[str]
-    """Number of schedulable nodes in each zone that the zone is compared with."""
+    """Number of schedulable nodes, by zone, in all zones that are compared with each other."""
 
     def explain(self) -> str | None:
         """Return a message if the zone must not lose one of the nodes, else None."""
@@ -64,76 +64,83 @@ class Zones:
     deciding reach does not change as nodes become schedulable or unschedulable.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, numbers: Iterable[int]) -> None:
-        """Count the nodes with these ids; they must be neither leaving nor virtual."""
+    def __init__(self, snapshot: ClusterSnapshot, node_ids: Iterable[int]) -> None:
+        """Count the nodes; they must be neither leaving nor virtual."""
         self._snapshot = snapshot
-        classes = self._node_classes(numbers)
-        found: defaultdict[_Area, set[str]] = defaultdict(set)
-        for reaches, pool, zone, _ in classes:
+        by_facts = self._by_facts(node_ids)
+        zones_of: defaultdict[_Area, set[str]] = defaultdict(set)
+        for reaches, traits, zone, _ in by_facts:
             for reach in reaches:
-                found[reach, pool].add(zone)
-        spanning = {place for place, zones in found.items() if len(zones) > 1}
+                zones_of[reach, traits].add(zone)
+        spanning = {area for area, zones in zones_of.items() if len(zones) > 1}
         merged = _MergedReaches(snapshot.reaches, {reach for reach, _ in spanning})
         self._sets = merged.sets
         self._counts: defaultdict[_Area, Counter[str]] = defaultdict(Counter)
         self.of_node: dict[int, ZoneClass] = {}
         """Class of each node whose zone is compared with others, by the id of the node."""
-        for (reaches, pool, zone, schedulable), nodes in classes.items():
-            if deciding := [reach for reach in reaches if (reach, pool) in spanning]:
-                counts = self._counts[merged.narrowest(deciding), pool]
-                alike = ZoneClass(pool, zone, schedulable, counts)
-                self.of_node |= dict.fromkeys(nodes, alike)
-        for place, members in enumerate(self._sets):
+        for (reaches, traits, zone, schedulable), nodes in by_facts.items():
+            if deciding := [reach for reach in reaches if (reach, traits) in spanning]:
+                counts = self._counts[merged.smallest(deciding), traits]
+                zone_class = ZoneClass(traits, zone, schedulable, counts)
+                self.of_node |= dict.fromkeys(nodes, zone_class)
+        for number, members in enumerate(self._sets):
             for one, count in Counter(map(self.of_node.get, members)).items():
                 if one is not None:
-                    self._counts[place, one.pool][one.zone] += count * one.schedulable
+                    self._counts[number, one.traits][one.zone] += count * one.schedulable
 
-    def _node_classes(self, numbers: Iterable[int]) -> Mapping[_NodeClass, list[int]]:
+    def _by_facts(self, node_ids: Iterable[int]) -> Mapping[_NodeFacts, list[int]]:
+        """Return the ids of the nodes with a zone, grouped by their facts."""
         snapshot = self._snapshot
-        found: defaultdict[_NodeClass, list[int]] = defaultdict(list)
-        # Many nodes have the same taints and resources, which take time to sort.
-        similar: dict[object, _Pool] = {}
-        for number in numbers:
-            node = snapshot.node_order.nodes[number]
+        found: defaultdict[_NodeFacts, list[int]] = defaultdict(list)
+        # To sort the taints and devices of each node takes time, and most nodes have the same.
+        traits_of: dict[object, _Traits] = {}
+        for node_id in node_ids:
+            node = snapshot.node_order.nodes[node_id]
             if zone := node.labels.get(ZONE_LABEL):
                 pool = snapshot.pool_names.get(node.name, "")
-                traits = pool, node.taints, node.leaving_taints, node.allocatable.extended
-                if traits not in similar:
-                    similar[traits] = _similar(pool, node)
+                unsorted = pool, node.taints, node.leaving_taints, node.allocatable.extended
+                if unsorted not in traits_of:
+                    traits_of[unsorted] = _traits(pool, node)
                 schedulable = node.name not in snapshot.unschedulable_nodes
-                reaches = snapshot.reaches.by_node[number]
-                found[reaches, similar[traits], zone, schedulable].append(number)
+                reaches = snapshot.reaches.by_node[node_id]
+                found[reaches, traits_of[unsorted], zone, schedulable].append(node_id)
         return found
 
-    def count_removal(self, number: int) -> None:
+    def count_removal(self, node_id: int) -> None:
         """Count the node as removed; its zone remains even without nodes."""
-        if alike := self.of_node.get(number):
-            for place, members in enumerate(self._sets):
-                if number in members:
-                    self._counts[place, alike.pool][alike.zone] -= alike.schedulable
+        if one := self.of_node.get(node_id):
+            for number, members in enumerate(self._sets):
+                if node_id in members:
+                    self._counts[number, one.traits][one.zone] -= one.schedulable
 
 
-def _similar(pool: str, node: Node) -> _Pool:
+def _traits(pool: str, node: Node) -> _Traits:
+    """Return the traits of the node; taints count only if they keep pods away."""
     usual = bare(node)
     taints = tuple(sorted(filter(is_blocking, usual.taints), key=repr))
     return pool, taints, tuple(sorted(usual.allocatable.devices))
 
 
 class _MergedReaches:
-    """The sets of nodes within which zones are balanced; each replaces one or more reaches."""
+    """The sets of nodes within which zones are balanced.
+
+    Such a set is a reach without the hostname and zone selectors of its pods. Several reaches may
+    have the same set.
+    """
 
     def __init__(self, reaches: Reaches, numbers: Iterable[int]) -> None:
-        wholes = {number: _nodes_without_location(reaches, number) for number in numbers}
-        sets = {id(nodes): nodes for nodes in wholes.values()}
-        places = {one: place for place, one in enumerate(sets)}
-        self._place = {number: places[id(nodes)] for number, nodes in wholes.items()}
-        self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in wholes.items()}
+        """Compute the sets of the *reaches* with these numbers."""
+        set_of = {number: _nodes_without_location(reaches, number) for number in numbers}
+        sets = {id(nodes): nodes for nodes in set_of.values()}
+        set_numbers = {one: number for number, one in enumerate(sets)}
+        self._set_number = {reach: set_numbers[id(nodes)] for reach, nodes in set_of.items()}
+        self._order = {n: (len(nodes), reaches.all[n].key) for n, nodes in set_of.items()}
         self.sets = [frozenset(nodes) for nodes in sets.values()]
         """Ids of the nodes in each set."""
 
-    def narrowest(self, reaches: Iterable[int]) -> int:
-        """Return the smallest set that replaces one of these reaches."""
-        return self._place[min(reaches, key=self._order.__getitem__)]
+    def smallest(self, reaches: Iterable[int]) -> int:
+        """Return the number of the smallest set of one of these reaches."""
+        return self._set_number[min(reaches, key=self._order.__getitem__)]
 
 
 def _nodes_without_location(reaches: Reaches, number: int) -> tuple[int, ...]:

@@ -144,11 +144,11 @@ REASONS: Final = tuple(dict.fromkeys((BEING_DELETED, *(reason for reason, _ in N
 _LABELS: Final = frozenset(
     (REMOVAL_DISABLED, *CONTROL_PLANE_LABELS, *(key for key, _ in CONTROL_PLANE_ROLES))
 )
-"""Labels that a rule reads."""
+"""All labels that the rules read."""
 
 
 def _is_ordinary(node: Node) -> bool:
-    """Return whether no rule can apply; most nodes are ordinary, and this is quick to check."""
+    """Return whether no rule can apply to the node; a quick check, True for most nodes."""
     usual = node.ready and not (
         node.taints
         or node.unschedulable

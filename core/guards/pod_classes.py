@@ -1,7 +1,7 @@
 """Count the pods on each node by class, and evaluate rules for pods once for each class.
 
-A class contains the pods that differ in nothing that the rules below read. Most pods of a cluster
-are in one class.
+Pods are in the same class if they are equal in everything that these rules read. Most pods of a
+cluster are in one class.
 """
 
 from collections import Counter
@@ -20,26 +20,26 @@ from core.model.workload import REPLICA_SET
 TYPICAL: Final = "typical"
 """Class of the pods for which `is_typical` returns True."""
 TYPICAL_POD: Final = Pod(namespace="default", name="pod", node="node", owner_kind=REPLICA_SET)
-"""An example of that class."""
+"""An example of the class TYPICAL."""
 
 
 class PodClass(NamedTuple):
-    """Pods that the rules cannot tell apart."""
+    """Pods for which every rule gives the same result."""
 
     example: Pod
-    """Any of the pods; it may have left the cluster."""
+    """A pod of the class; it may have left the cluster."""
     by_node: Counter[str]
-    """Number of the pods by node."""
+    """Number of pods of the class by node."""
 
 
 PodClasses = Mapping[Hashable, PodClass]
 
 
 def is_typical(pod: Pod) -> bool:
-    """Return whether the pod runs on a node, and nothing but its ReplicaSet matters to the rules.
+    """Return whether the pod is on a node, in a ReplicaSet, and has nothing else that rules read.
 
     Ebb can evaluate and move such a pod, and the pod keeps its node from being empty. It has no
-    deletion cost.
+    pod deletion cost.
     """
     return (
         pod.owner_kind == REPLICA_SET
@@ -55,7 +55,7 @@ def is_typical(pod: Pod) -> bool:
 
 
 def class_of(pod: Pod) -> Hashable:
-    """Return all facts about the pod that the rules read."""
+    """Return the class of the pod: TYPICAL, or all facts about the pod that the rules read."""
     if is_typical(pod):
         return TYPICAL
     ties, system = pod.ties, pod.namespace == SYSTEM_NAMESPACE
@@ -76,17 +76,17 @@ def classes_of(pods: Iterable[Pod]) -> dict[Hashable, PodClass]:
     return found
 
 
-def updated_classes(before: PodClasses, gone: PodClasses, came: PodClasses) -> PodClasses:
-    """Return the classes without the pods of *gone* and with the pods of *came*."""
+def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) -> PodClasses:
+    """Return the classes without the pods of *removed* and with the pods of *added*."""
     found = dict(before)
-    for key in {**gone, **came}:
-        known = before.get(key) or came[key]
+    for key in {**removed, **added}:
+        known = before.get(key) or added[key]
         by_node = Counter(before[key].by_node if key in before else ())
-        if key in came:
-            by_node.update(came[key].by_node)
-        if key in gone:
-            by_node.subtract(gone[key].by_node)
-            for name in gone[key].by_node:
+        if key in added:
+            by_node.update(added[key].by_node)
+        if key in removed:
+            by_node.subtract(removed[key].by_node)
+            for name in removed[key].by_node:
                 if not by_node[name]:
                     del by_node[name]
         if by_node:
@@ -110,6 +110,7 @@ def occupied_nodes(nodes: Iterable[Node], classes: PodClasses, now: Now | None) 
 
     *now*: None means that no deadline has passed.
     """
+    # The first set is for nodes of Cluster Autoscaler, the second for nodes of Karpenter.
     names: tuple[set[str], set[str]] = set(), set()
     for node in nodes:
         names[KARPENTER_LABEL in node.labels].add(node.name)

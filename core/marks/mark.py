@@ -39,7 +39,7 @@ It ends when the node is released to the autoscaler, or when it is not empty any
 OPT_OUT_ANNOTATIONS: Final = frozenset(
     {KEEP_ANNOTATION, REMOVAL_DISABLED, KARPENTER_KEEP_ANNOTATION, GUARD_ANNOTATION}
 )
-"""Annotations that may exclude a node from removal (opt_out_annotation)."""
+"""All annotations that `opt_out_annotation` reads."""
 _SECONDS: Final = re.compile(f"[0-9]{{1,{SECONDS_DIGITS_MAX}}}")
 _BACKOFF: Final = re.compile(f"([0-9]{{1,4}}) ({_SECONDS.pattern})(?: ([a-z-]{{1,40}}))?")
 
@@ -94,9 +94,9 @@ def backoff_of(annotations: Mapping[str, str]) -> Backoff | None:
 
 
 def backoffs(nodes: Iterable[Node]) -> dict[str, Backoff]:
-    """Return by node name the backoffs that the annotations of the nodes state."""
-    some = (node for node in nodes if BACKOFF_ANNOTATION in node.annotations)
-    return {node.name: one for node in some if (one := backoff_of(node.annotations))}
+    """Return the backoff of each node whose annotations contain a valid one, by node name."""
+    annotated = (node for node in nodes if BACKOFF_ANNOTATION in node.annotations)
+    return {node.name: one for node in annotated if (one := backoff_of(node.annotations))}
 
 
 def mark_of(labels: Mapping[str, str]) -> Mark | None:

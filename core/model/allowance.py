@@ -275,7 +275,7 @@ class _Sizes:
     """Upper bounds for the number of pods that match selectors; computed on first use."""
 
     def __init__(self, pods: ClusterPods) -> None:
-        self._pods, self._number = pods.all, pods.number
+        self._pods, self._counts = pods.all, pods.counts
         self._labelled: dict[str | None, Counter[tuple[str, str]]] = {}
 
     def of_namespaces(self, selectors: Sequence[PodSelector]) -> int:
@@ -298,7 +298,7 @@ class _Sizes:
     def _there(self, selector: PodSelector) -> int:
         if selector.namespaces is None:
             return len(self._pods)
-        return sum(self._number.get(name, 0) for name in selector.namespaces)
+        return sum(self._counts.get(name, 0) for name in selector.namespaces)
 
     @cached_property
     def _members(self) -> Mapping[str, Sequence[Pod]]:

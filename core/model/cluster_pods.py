@@ -1,8 +1,9 @@
-"""The pods of a cluster, with the few that `build_cluster` and the steps before it look at.
+"""The pods of a cluster, and a list of the few pods that must be completed for a Cluster.
 
-These steps change few pods, such as pods with volumes or a nominated node. To search all pods in
-each reconciliation takes a hundred times as long as to update a list of these few with each change
-of a pod.
+Decoded pods are completed in steps: core.model.schedulers, core.model.default_spread,
+core.fit.assumptions, and `build_cluster` (core.model.volumes). Most steps change only few pods,
+such as pods with volumes or a nominated node. To search all pods for them in each reconciliation
+takes a hundred times as long as to update a list of them with each change of a pod.
 """
 
 from collections import Counter
@@ -22,12 +23,12 @@ from core.model.pod import DEFAULT_SCHEDULER, Pod
 from core.model.sorted_objects import BY_NAMESPACE_AND_NAME, SortedObjects
 
 SharedKey = tuple[str, int, int, bool]
-"""Namespace, `id` of the node constraints, `id` of the pod constraints, whether the pod is a
-mirror pod."""
+"""Namespace, `id` of the node constraints, `id` of the constraints on other pods, and whether the
+pod is a mirror pod."""
 
 
 class SharedConstraints(NamedTuple):
-    """Constraints that pods of a namespace share."""
+    """Constraints that pods of a namespace share, and whether these are mirror pods."""
 
     namespace: str
     placing: NodeConstraints
@@ -37,22 +38,25 @@ class SharedConstraints(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterPods:
-    """The pods of a cluster at one moment, by namespace and name."""
+    """The pods of a cluster at one moment, sorted by namespace and name."""
 
     all: tuple[Pod, ...]
     special: Sequence[Pod]
-    """The pods for which `is_special` was true when they were decoded, in the same order."""
+    """The pods for which `is_special` was True when they were decoded, in the same order."""
     shared: Mapping[SharedKey, SharedConstraints]
-    """The constraints of all pods, and those that other versions of the pods had."""
-    number: Mapping[str, int]
+    """The constraints of all pods; also those that changed pods had before the change."""
+    counts: Mapping[str, int]
     """Number of pods by namespace, without namespaces that have none."""
 
     def replacing(self, changed: Mapping[int, Pod]) -> "ClusterPods":
-        """Return the pods with other versions of some of them, by the `id` of the pod here."""
+        """Return the pods with the *changed* ones replaced.
+
+        *changed*: the new pod by the `id` of the pod that it replaces.
+        """
         if not changed:
             return self
-        # No step adds anything to a pod that a later step looks up, so no other pod
-        # becomes special.
+        # No step adds anything to a pod that a later step looks up. So no change makes a pod
+        # special.
         return replace(
             self,
             all=tuple([changed.get(id(pod), pod) for pod in self.all]),
@@ -62,46 +66,46 @@ class ClusterPods:
 
 
 Completed = Mapping[int, tuple[Pod, Pod]]
-"""Pods before and after `build_cluster` has completed them, by the `id` of the former."""
+"""Decoded and completed pod, by the `id` of the decoded pod; only pods that were changed."""
 
 
 def same_objects(
     pods: tuple[Pod, ...], completed: tuple[Pod, ...], before: Completed
 ) -> tuple[tuple[Pod, ...], Completed]:
-    """Return the completed pods, as the same objects as in the last call where they are equal.
+    """Return the completed pods; reuse the pods of the previous call that are equal.
 
-    Callers compare pods by identity from one reconciliation to the next.
-    *completed*: other versions of *pods*, in the same order. *before*: the second value of the
-    last call.
+    *pods*, *completed*: the pods before and after `build_cluster`, in the same order. *before*:
+    the second value of the previous call.
     """
+    # Callers compare pods by identity from one reconciliation to the next.
     known: dict[int, tuple[Pod, Pod]] = {}
     if completed is pods:
         return completed, known
     found = list(completed)
     for number in compress(count(), map(is_not, pods, completed)):
-        pod, now = pods[number], completed[number]
-        then = before.get(id(pod))
-        if then is not None and then[1] == now:
-            now = found[number] = then[1]
-        known[id(pod)] = pod, now
+        pod, made = pods[number], completed[number]
+        previous = before.get(id(pod))
+        if previous is not None and previous[1] == made:
+            made = found[number] = previous[1]
+        known[id(pod)] = pod, made
     return tuple(found), known
 
 
 class SortedPods:
-    """The known pods by namespace and name, updated with each change."""
+    """The known pods, sorted by namespace and name, and updated with each change of a pod."""
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         self._pods = SortedObjects(BY_NAMESPACE_AND_NAME, pods)
         listed = self._pods.snapshot()
         self._special = SortedObjects(BY_NAMESPACE_AND_NAME, filter(is_special, listed))
-        self._users: dict[SharedKey, int] = {}
-        """Number of pods with each of the shared constraints."""
+        self._sharing: dict[SharedKey, int] = {}
+        """Number of pods that share each entry of `_shared`."""
         self._shared: dict[SharedKey, SharedConstraints] = {}
         for pod in listed:
             self._count(pod)
 
     def update(self, before: Pod | None, after: Pod | None) -> None:
-        """Replace a pod; None: there was or is no pod."""
+        """Add, replace or remove a pod; None if the pod did or does not exist."""
         self._pods.update(before, after)
         self._special.update(_if_special(before), _if_special(after))
         if after is not None:
@@ -111,34 +115,35 @@ class SortedPods:
 
     def snapshot(self) -> ClusterPods:
         """Return the pods as they are now."""
-        number = Counter[str]()
-        for key, users in self._users.items():
-            number[key[0]] += users
+        counts = Counter[str]()
+        for key, pods in self._sharing.items():
+            counts[key[0]] += pods
         return ClusterPods(
-            self._pods.snapshot(), self._special.snapshot(), self._shared.copy(), number
+            self._pods.snapshot(), self._special.snapshot(), self._shared.copy(), counts
         )
 
     def _count(self, pod: Pod) -> None:
         key = _shared_key(pod)
-        if key in self._users:
-            self._users[key] += 1
+        if key in self._sharing:
+            self._sharing[key] += 1
         else:
-            self._users[key] = 1
-            # It refers to the constraints, so an `id` in the key is not used again.
+            self._sharing[key] = 1
+            # This value refers to the constraints. So Python gives no other object an `id` that
+            # is in the key.
             self._shared[key] = _shared(pod)
 
     def _discount(self, pod: Pod) -> None:
         key = _shared_key(pod)
-        self._users[key] -= 1
-        if not self._users[key]:
-            del self._users[key], self._shared[key]
+        self._sharing[key] -= 1
+        if not self._sharing[key]:
+            del self._sharing[key], self._shared[key]
 
 
 def is_special(pod: Pod) -> bool:
     """Return whether the pod has something to look up, such as a volume or a nominated node.
 
-    A Cluster can have another version of such a pod. Of any other pod it has another version only
-    if a setting, the operating systems of the nodes or the evaluation budget say so.
+    Any step may change such a pod. Other pods are changed only because of a setting, the operating
+    systems of the nodes, or the evaluation budget (core.model.allowance).
     """
     company, ties = pod.company, pod.ties
     return bool(

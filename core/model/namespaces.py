@@ -60,7 +60,7 @@ def looked_up(pods: ClusterPods, namespaces: Sequence[Namespace]) -> ClusterPods
     """Return the pods with the namespace selectors of their terms replaced by namespaces."""
     if not namespaces:
         return pods
-    lookup = _NamespaceLookup(pods.number, namespaces)
+    lookup = _NamespaceLookup(pods.counts, namespaces)
     choosing = [pod for pod in pods.special if chooses_namespaces(pod.company)]
     return pods.replacing({id(pod): lookup.pod(pod) for pod in choosing})
 
@@ -73,15 +73,16 @@ def _is_valid(chosen: NamespaceChoice) -> bool:
 class _NamespaceLookup:
     """Looks up namespace selectors; each selector and each set of terms once."""
 
-    def __init__(self, used: Collection[str], namespaces: Sequence[Namespace]) -> None:
-        self._used, self._namespaces = used, namespaces
+    def __init__(self, with_pods: Collection[str], namespaces: Sequence[Namespace]) -> None:
+        """Store the *namespaces*, and the names of all namespaces that have pods."""
+        self._with_pods, self._namespaces = with_pods, namespaces
         self._companies: dict[int, tuple[PodConstraints, PodConstraints]] = {}
         """Constraints as decoded and as looked up, by the `id` of the decoded ones, which must not
         be freed."""
         self._chosen: dict[tuple[NamespaceChoice, bool], NamespaceNames] = {}
 
     def pod(self, pod: Pod) -> Pod:
-        """Return the pod, unchanged if its terms cannot be looked up."""
+        """Return the pod with its terms looked up; the same pod if nothing is looked up."""
         key = id(pod.company)
         if key not in self._companies:
             self._companies[key] = pod.company, self._company(pod.company)
@@ -138,7 +139,7 @@ class _NamespaceLookup:
     @cached_property
     def _unknown(self) -> set[str]:
         """Return the namespaces that have pods and unknown labels."""
-        return set(self._used) - self._all
+        return set(self._with_pods) - self._all
 
     @cached_property
     def _by_label(self) -> Mapping[str, Mapping[str, set[str]]]:

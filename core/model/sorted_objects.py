@@ -1,4 +1,4 @@
-"""Objects of a kind in the order of a Cluster, updated with each change."""
+"""Keep the objects of a kind sorted as in a Cluster while objects change."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
@@ -12,22 +12,22 @@ BY_NAMESPACE_AND_NAME: Final = attrgetter("namespace", "name")
 
 
 class SortedObjects(Generic[Object_]):
-    """Objects sorted by a key that is different for each of them."""
+    """Objects sorted by a key that is unique among them, such as their name."""
 
-    # A snapshot copies the list. To sort 150,000 pods for each snapshot would take a hundred times
-    # as long.
+    # A snapshot copies the sorted list. To sort 150,000 pods for each snapshot would take a
+    # hundred times as long.
 
     def __init__(self, order: Callable[[Object_], Any], objects: Iterable[Object_]) -> None:
         self._order = order
         self._objects = sorted(objects, key=order)
 
     def update(self, before: Object_ | None, after: Object_ | None) -> None:
-        """Replace an object; None: there was or is no object."""
+        """Add, replace or remove an object; None if the object did or does not exist."""
         order, objects = self._order, self._objects
         if before is not None:
-            place = order(before)
-            index = bisect_left(objects, place, key=order)
-            if after is not None and order(after) == place:
+            key = order(before)
+            index = bisect_left(objects, key, key=order)
+            if after is not None and order(after) == key:
                 objects[index] = after
                 return
             del objects[index]

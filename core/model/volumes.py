@@ -118,7 +118,7 @@ def build_cluster(  # noqa: PLR0913 one for each kind of the API
 ) -> Cluster:
     """Create a Cluster; look up the volumes of its pods and the pods of its CapacityBuffers.
 
-    The objects of each kind must have the order that they have in a Cluster. Pods that request
+    The objects of each kind must be sorted as in a Cluster. Pods that request
     devices that no node offers are marked as not evaluable. So are pods beyond the evaluation
     budget of their namespace.
     """

@@ -5,25 +5,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
-from typing import Final
 
 from core.capacity.reaches import Groups
 from core.fit.bits import bits_of
 from core.model.constraints import NodeConstraints
 from core.model.pod import Pod
 from core.model.resources import Resources
-
-BY_NAME: Final = attrgetter("namespace", "name")
+from core.model.sorted_objects import BY_NAMESPACE_AND_NAME
 
 
 class NodesForConstraints:
-    """Nodes for pods with equal node constraints."""
+    """Nodes, by node id, for all pods with equal node constraints."""
 
     def __init__(self, admitting: list[int], candidates: list[int]) -> None:
-        """Store the *admitting* nodes, and the *candidates* among them, in first-fit order.
+        """Store the nodes in first-fit order.
 
-        Candidates initially have room for the smallest pod with these constraints.
+        *admitting*: nodes that the constraints admit. *candidates*: those of them that initially
+        have room for the smallest pod with these constraints.
         """
         self.admitting, self.candidates = admitting, candidates
 
@@ -45,6 +43,7 @@ class EquivalenceGroup:
     request: int
     """Requests of one pod as a vector."""
     nodes: NodesForConstraints
+    """Nodes for the pods; groups with equal node constraints share this object."""
 
 
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
@@ -83,4 +82,4 @@ def merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
     """Merge groups that are sorted by namespace and name into one such list."""
     if len(parts) == 1:
         return parts[0]
-    return sorted((pod for members in parts for pod in members), key=BY_NAME)
+    return sorted((pod for members in parts for pod in members), key=BY_NAMESPACE_AND_NAME)

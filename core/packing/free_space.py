@@ -1,12 +1,12 @@
-"""Own the free space of all nodes while pods are placed.
+"""Store the free space of all nodes while pods are placed.
 
-Only the methods of FreeSpace change free space. Most of them take room, and then a node without
-room for a request has none later either, so the node need not be checked again. `give_back` is the
-exception: it increases `version`, which says which nodes must be checked again.
+Only the methods of FreeSpace change free space. All of them except `give_back` take room. As long
+as room is only taken, a node without room for a request never gets room for it, so the node need
+not be checked again. `give_back` increases `version`: then all nodes must be checked again.
 
 If thousands of pending pods have different sizes, each of them would check every full node. So
-there is an upper bound of the free space in each block of nodes, and full blocks are skipped at
-once. A bound remains an upper bound while room is taken.
+FreeSpace stores an upper bound of the free space of a node for each block of nodes, and skips full
+blocks at once. The upper bound remains valid while room is taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,10 @@ from core.packing.node_order import NodeOrder
 from core.packing.vectors import Vectors, lane_maximum
 
 BLOCK_NODES: Final = 64
-"""Number of nodes in a block. Checking a block costs more than checking a node."""
+"""Number of nodes in a block. Checking the bound of a block takes longer than checking a node."""
 MISSES_MAX: Final = 8 * BLOCK_NODES
-"""Number of full nodes of a block that pods have checked before the block's bound is recomputed.
+"""Number of checks of full nodes in a block after which the bound of the block is recomputed.
+
 Recomputing the bound takes about as long as these checks."""
 
 
@@ -33,12 +34,14 @@ class FreeSpace:
         self.free: Sequence[int] = free
         """Free vectors by node id, to be read only."""
         self.version = 0
-        """Number of times that room was given back; within a version, full nodes remain full."""
+        """Number of calls of `give_back`. Full nodes remain full while it is the same."""
         self.changes = 0
-        """Number of all changes; at the same number, all free vectors are the same."""
+        """Number of all changes. All free vectors are the same while it is the same."""
         starts = range(0, len(free), BLOCK_NODES)
-        self._max_free = [_most(free[at : at + BLOCK_NODES], guard) for at in starts]
+        self._max_free = [_upper_bound(free[at : at + BLOCK_NODES], guard) for at in starts]
+        """Upper bound of the free vector of a node, by block."""
         self._misses = [0] * len(self._max_free)
+        """Number of checks of full nodes since the bound was computed, by block."""
 
     @staticmethod
     def of(vectors: Vectors, node_order: NodeOrder) -> "FreeSpace":
@@ -68,11 +71,11 @@ class FreeSpace:
             self._free[node] = vector
 
     def close(self, node: int) -> None:
-        """Take all room of the node, so that it accepts no more pods."""
+        """Take all room of the node, so that the node accepts no more pods."""
         self.take({node: self.guard})
 
     def give_back(self, node: int, request: int) -> None:
-        """Free the room of the request on the node."""
+        """Free the room that the request takes on the node."""
         self.changes += 1
         self.version += 1
         self._free[node] += request
@@ -90,8 +93,8 @@ class FreeSpace:
         """Report whether a node in the block of this node may have room for the request."""
         return (self._max_free[node // BLOCK_NODES] - request) & self.guard == self.guard
 
-    def with_room(self, nodes: Sequence[int], request: int) -> list[int]:
-        """Return those of the *nodes*, all of one block, that have room for the request."""
+    def with_room_in_block(self, nodes: Sequence[int], request: int) -> list[int]:
+        """Return the *nodes* that have room for the request; all *nodes* must be in one block."""
         if not self.may_fit(nodes[0], request):
             return []
         guard, free = self.guard, self._free
@@ -101,16 +104,19 @@ class FreeSpace:
         return found
 
     def _count_misses(self, block: int, nodes: int) -> None:
-        """Count *nodes* of the block that were found full; after MISSES_MAX set its bound."""
+        """Count checks of full *nodes* in the block; recompute the bound after MISSES_MAX."""
         self._misses[block] += nodes
         if self._misses[block] >= MISSES_MAX:
             start = block * BLOCK_NODES
-            self._max_free[block] = _most(self._free[start : start + BLOCK_NODES], self.guard)
+            self._max_free[block] = _upper_bound(
+                self._free[start : start + BLOCK_NODES], self.guard
+            )
             self._misses[block] = 0
 
 
-def _most(free: Sequence[int], guard: int) -> int:
-    most = guard
+def _upper_bound(free: Sequence[int], guard: int) -> int:
+    """Return the maximum of the vectors by lane."""
+    bound = guard
     for vector in free:
-        most = lane_maximum(most, vector, guard)
-    return most
+        bound = lane_maximum(bound, vector, guard)
+    return bound

@@ -1,11 +1,12 @@
 """Find nodes with room for the pods of each equivalence group.
 
-All pods of a group share one search. While free space only shrinks, it never checks a full node
-again. There are two ways to search:
+All pods of a group share one search. While free space only shrinks, the search never checks a full
+node again. There are two ways to search:
 
-- in first-fit order: a list of nodes with room, which is extended on demand;
-- among the nodes that inter-pod rules admit: as bits (core.fit.bits), because they may be one node
-  of thousands.
+- for pods without inter-pod rules: a list of nodes with room in first-fit order, which is extended
+  on demand;
+- for pods with inter-pod rules: a bit set of nodes (core.fit.bits), because the rules may admit
+  only one of thousands of nodes.
 """
 
 from bisect import bisect_left
@@ -20,15 +21,15 @@ BLOCK_BITS: Final = (1 << BLOCK_NODES) - 1
 
 
 class Searches(dict[EquivalenceGroup, "NodeSearch"]):
-    """The search of each equivalence group; it begins when it is looked up for the first time."""
+    """The search of each equivalence group; it begins at its first lookup."""
 
     def __init__(self, space: FreeSpace) -> None:
-        """Start without searches in the *space*."""
+        """Start without searches; later ones search in *space*."""
         super().__init__()
         self._space, self._version = space, space.version
 
     def valid_in(self, space: FreeSpace) -> "Searches":
-        """Return the searches, or new ones for another space or if room has been given back."""
+        """Return these searches, or new ones if *space* is another or has got room back."""
         valid = self._space is space and self._version == space.version
         return self if valid else Searches(space)
 
@@ -53,15 +54,15 @@ class NodeSearch:
         self.first = 0
         """Position in `feasible`; the nodes before it are full."""
         self.unscanned = len(group.nodes.candidates)
-        """Number of candidates that have not been scanned, the last ones."""
+        """Number of candidates that have not been scanned; they are the last ones."""
         self._open: int | None = None
         """Candidates that were not found full, as bits; None before the first use."""
         self._counted = (-1, 0, 0)
-        """Number of nodes with room: changes of the free space at that time, the number at which
-        counting stopped, and the count."""
+        """Latest count of nodes with room: `FreeSpace.changes` at that time, the number at which
+        counting stopped, and the number of nodes found."""
 
     def skip_full(self) -> int:
-        """Set `first` to the first node that has room now, and return it."""
+        """Set `first` to the position of the first node that has room now, and return it."""
         feasible, first, request = self.feasible, self.first, self.group.request
         free, guard = self._space.free, self._space.guard
         while first < len(feasible) and (free[feasible[first]] - request) & guard != guard:
@@ -70,14 +71,16 @@ class NodeSearch:
         return first
 
     def extend(self) -> int:
-        """Append the next nodes with room to `feasible`; return the new length."""
+        """Append the nodes with room of the next blocks to `feasible`; return the new length."""
         candidates, known = self.group.nodes.candidates, len(self.feasible)
         while len(self.feasible) == known and self.unscanned:
             start = len(candidates) - self.unscanned
             end = bisect_left(
                 candidates, (candidates[start] // BLOCK_NODES + 1) * BLOCK_NODES, start
             )
-            self.feasible += self._space.with_room(candidates[start:end], self.group.request)
+            self.feasible += self._space.with_room_in_block(
+                candidates[start:end], self.group.request
+            )
             self.unscanned = len(candidates) - end
         return len(self.feasible)
 
@@ -97,30 +100,30 @@ class NodeSearch:
             if not space.may_fit(start, request):
                 self._note_full(block)
                 continue
-            for place in set_bits(block >> start):
-                if space.fits(start + place, request):
-                    yield start + place
+            for offset in set_bits(block >> start):
+                if space.fits(start + offset, request):
+                    yield start + offset
                 else:
-                    self._note_full(1 << start + place)
+                    self._note_full(1 << start + offset)
 
     def _note_full(self, nodes: int) -> None:
-        """Remove the nodes (bits) from the open ones."""
+        """Remove the nodes (bits) from the open nodes."""
         self._open = self.open_nodes() & ~nodes
 
     def has_room_on(self, count: int) -> bool:
         """Report whether at least *count* nodes have room."""
         at, counted_to, found = self._counted
         if at != self._space.changes or counted_to <= found < count:
-            feasible, place, request = self.feasible, self.skip_full(), self.group.request
+            feasible, position, request = self.feasible, self.skip_full(), self.group.request
             free, guard, found = self._space.free, self._space.guard, 0
-            while found < count and (place < len(feasible) or self.extend() > place):
-                found += (free[feasible[place]] - request) & guard == guard
-                place += 1
+            while found < count and (position < len(feasible) or self.extend() > position):
+                found += (free[feasible[position]] - request) & guard == guard
+                position += 1
             self._counted = self._space.changes, count, found
         return found >= count
 
     def may_fit_beside(self, node: int) -> bool:
-        """Report whether another node has room or was not checked yet."""
+        """Report whether a node other than *node* has room, or some node was not scanned yet."""
         ahead = self.feasible[self.skip_full() :]
         return self.unscanned > 0 or any(
             one != node and self._space.fits(one, self.group.request) for one in ahead

@@ -42,10 +42,10 @@ NOT_ADMITTED: Final = (
 """Message for pods that the filters exclude from all other nodes."""
 SWEEPS_MAX: Final = 16
 """Maximum number of rounds in which pods that inter-pod rules refused are tried again."""
-NO_ANSWER: Final[tuple[int, set[str]]] = (-1, set())
-"""Value for pods that were not refused yet."""
+NOT_REFUSED: Final[tuple[int, set[str]]] = (-1, set())
+"""Entry of `_PlacementState.refusals` for pods that were not refused yet."""
 NOT_LOOKED_UP: Final = {"not looked up"}
-"""Value in place of the refusing rules when their names are not needed."""
+"""Set in place of the names of the refusing rules, when only their existence matters."""
 AdmittingNodes = Callable[[NodeConstraints], list[int]]
 """Returns the ids of the nodes that admit pods with given constraints, in first-fit order."""
 
@@ -72,25 +72,30 @@ class Attempt:
 
 @dataclass(slots=True)
 class _PlacementState:
-    """An attempt while it is made."""
+    """The state of an attempt while pods are placed."""
 
     space: FreeSpace
     excluded: frozenset[int]
     """Nodes that accept no pods."""
-    for_good: bool
-    """True if the pods are placed permanently."""
+    permanent: bool
+    """True if the pods are placed permanently, so that their room is taken at once."""
     with_rules: bool
-    """True if inter-pod rules concern some of the pods."""
+    """True if inter-pod rules concern at least one of the pods."""
     result: Attempt = field(default_factory=lambda: Attempt([], [], {}))
     excluded_bits: int = 0
     """The excluded nodes as bits, if there are pods with rules."""
     refusals: dict[tuple[EquivalenceGroup, Group], tuple[int, set[str]]] = field(
         default_factory=dict
     )
-    """Number of assignments at the latest refusal of such a pod, and the rules that refused it."""
+    """Number of assignments when inter-pod rules last refused a pod, and the names of these rules.
+
+    By the equivalence group and the inter-pod group of the pod."""
 
     def remaining(self, node: int, request: int) -> int:
-        """Return the free vector of the node after one more pod; without room, it is invalid."""
+        """Return the free vector of the node after one more pod.
+
+        If the node has no room for the pod, a guard bit of the vector is not set.
+        """
         return (self.result.free_after.get(node) or self.space.free[node]) - request
 
     def fits(self, node: int, request: int) -> bool:
@@ -102,12 +107,12 @@ class _PlacementState:
         """Place the pod on the node, which has room for its request."""
         remaining = self.result.free_after[node] = self.remaining(node, request)
         self.result.assignments.append((pod, node))
-        if self.for_good:
+        if self.permanent:
             self.space.take({node: remaining})
 
 
 class Packer:
-    """Free space of a cluster, with first-fit decreasing.
+    """Places the pods of a cluster on its nodes by first-fit decreasing.
 
     Node ids are positions in first-fit order, and pod ids are positions in packing order. `nodes`
     and `pods` contain the objects, `on` the pod ids on each node. Only movable and pending pods
@@ -150,14 +155,18 @@ class Packer:
         own = set(map(id, placeholders))
         self.placeholders = frozenset(n for n in self.pending if id(self.pods[n]) in own)
         self.placeholder_nodes: dict[int, int] = {}
-        """Node by id of the placeholder that has room there."""
+        """Id of the node on which each placeholder has room, by id of the placeholder."""
         self._last_searches = Searches(self.space)
         self._displaced: dict[EquivalenceGroup, list[tuple[int, int]]] = {}
-        """Results of `_displacing_placeholders`, valid at `_displaced_at`."""
+        """Results of `_displacing_placeholders`, valid while `space.changes` is
+        `_displaced_at`."""
         self._displaced_at = self.space.changes
         self._roomy: set[EquivalenceGroup] = set()
-        """Groups with room on more nodes than any node has pods, valid at `_roomy_at`."""
-        self._roomy_at, self._pods_max = -1, 0
+        """Groups for which more than `_pods_max` nodes have room, so that `surely_fit` is True for
+        the pods of any node; valid while `space.changes` is `_roomy_at`."""
+        self._roomy_at = -1
+        self._pods_max = 0
+        """Largest number of pods on a node."""
         self._reserved: set[int] = set()
         self._topology = PodTopology(cluster, self.nodes, self.pods, constrained)
 
@@ -183,10 +192,11 @@ class Packer:
         return self._place([*pods], excluded, preferred)
 
     def surely_fit(self, pods: Collection[int]) -> bool:
-        """Report whether `try_place` places all *pods* of a node; False also means unknown.
+        """Report whether `try_place` places all *pods*, the pods of one node.
 
-        At most one node receives each pod that is placed before another one, and the pods leave
-        one node. So a pod has a place if more nodes than there are pods have room for it.
+        False also means unknown. The node itself receives no pod, and each of the other pods can
+        fill at most one node. So a pod has a place if the number of nodes with room for it is
+        larger than the number of *pods*.
         """
         if self._topology.involves(pods):
             return False
@@ -202,13 +212,13 @@ class Packer:
         return True
 
     def place(self, pods: Iterable[int]) -> tuple[Attempt, list[tuple[int, Amount]]]:
-        """Place *pods* permanently; return the attempt, and the load added to nodes.
+        """Place *pods* permanently; return the attempt, and the load added by node id.
 
-        Each placement takes effect at once, so that pods of thousands of sizes do not check nodes
-        that earlier pods have filled.
+        Each placement takes its room at once. Otherwise pods of thousands of sizes would check
+        nodes that earlier pods have filled.
         """
         before = [*self.space.free]
-        result = self._place([*pods], for_good=True)
+        result = self._place([*pods], permanent=True)
         result.refused_by = {}
         received = self._load_added(result, before)
         self.commit(result)
@@ -220,11 +230,11 @@ class Packer:
         excluded: frozenset[int] = frozenset(),
         preferred: Sequence[tuple[int, int]] = (),
         *,
-        for_good: bool = False,
+        permanent: bool = False,
     ) -> Attempt:
-        """Place pods on the first feasible nodes; *for_good*: take their room at once."""
+        """Place pods on the first feasible nodes; *permanent*: take their room at once."""
         topology = self._topology
-        state = _PlacementState(self.space, excluded, for_good, topology.involves(pods))
+        state = _PlacementState(self.space, excluded, permanent, topology.involves(pods))
         if state.with_rules:
             state.excluded_bits = bits_of(len(self.nodes), excluded)
             topology.try_without(pods)
@@ -260,30 +270,31 @@ class Packer:
         searches, group_of = self._searches, self._group_of
         search: NodeSearch | None = None
         feasible: list[int] = []
-        request = place = count = 0
+        request = position = count = 0
         for pod in pods:
             group = group_of[pod]
+            # Equivalent pods come one after the other, so most pods continue the same search.
             if search is None or search.group is not group:
                 search, request = searches[group], group.request
-                feasible, place = search.feasible, search.first
+                feasible, position = search.feasible, search.first
                 count = len(feasible)
-                if place < count and (free[feasible[place]] - request) & guard != guard:
-                    place = search.skip_full()
+                if position < count and (free[feasible[position]] - request) & guard != guard:
+                    position = search.skip_full()
             if state.with_rules and (inter_pod := topology.group(pod)) is not None:
                 self._place_with_rules(state, pod, group, inter_pod)
                 continue
-            while place < count or (search.unscanned and (count := search.extend()) > place):
-                node = feasible[place]
+            while position < count or (search.unscanned and (count := search.extend()) > position):
+                node = feasible[position]
                 if node not in excluded:
                     remaining = (free_after.get(node) or free[node]) - request
                     if remaining & guard == guard:
                         # The same as `state.assign`, but without a call for every pod.
                         free_after[node] = remaining
                         result.assignments.append((pod, node))
-                        if state.for_good:
+                        if state.permanent:
                             self.space.take({node: remaining})
                         break
-                place += 1
+                position += 1
             else:
                 result.unassigned.append(pod)
 
@@ -295,7 +306,7 @@ class Packer:
         Equivalent pods reuse the last refusal until a placement changes the state.
         """
         result, alike, search = state.result, (group, inter_pod), self._searches[group]
-        at, refused = state.refusals.get(alike, NO_ANSWER)
+        at, refused = state.refusals.get(alike, NOT_REFUSED)
         if at != len(result.assignments):
             nodes = inter_pod.admitted(search.open_nodes() & ~state.excluded_bits)
             for node in search.with_room(nodes):
@@ -312,9 +323,12 @@ class Packer:
     def _refusing_rules(
         self, state: _PlacementState, group: EquivalenceGroup, inter_pod: Group
     ) -> set[str]:
-        """Return the rules that reject nodes with room; empty if no later attempt can succeed."""
+        """Return the names of the rules that reject nodes with room.
+
+        The set is empty if no later attempt can succeed.
+        """
         # Committed pods never leave, so a monotone rule cannot start to admit later.
-        if state.for_good:
+        if state.permanent:
             return set() if inter_pod.monotone else NOT_LOOKED_UP
         search, found = self._searches[group], set[str]()
         nodes = search.open_nodes() & ~state.excluded_bits
@@ -372,8 +386,9 @@ class Packer:
         return fork
 
     def reserve(self, attempt: Attempt, of: "Packer") -> None:
-        """Reserve the room of an attempt *of* this packer, or of the one that it was forked from.
+        """Reserve the room that the attempt needs.
 
+        *of*: the packer that made the attempt: this packer, or the packer that it was forked from.
         The first attempt that uses a node takes no room there, so two attempts may rely on the
         same room. Each further attempt takes its room, or all that is left.
         """
@@ -385,7 +400,7 @@ class Packer:
             self._reserved.add(node)
 
     def load_added(self, attempt: Attempt) -> list[tuple[int, Amount]]:
-        """Return the added load by node id; placeholders add none."""
+        """Return the load that the attempt adds, by node id; placeholders add none."""
         return self._load_added(attempt, self.space.free)
 
     def _load_added(self, attempt: Attempt, free: Sequence[int]) -> list[tuple[int, Amount]]:
@@ -398,7 +413,7 @@ class Packer:
         return [(node, amount) for node, amount in more if amount != NOTHING]
 
     def devices_added(self, attempt: Attempt) -> dict[int, dict[str, int]]:
-        """Return the added requests of devices by node id; placeholders add none."""
+        """Return the device requests that the attempt adds, by node id; placeholders add none."""
         found: dict[int, dict[str, int]] = {}
         for pod, node in attempt.assignments:
             requests = self.pods[pod].requests
@@ -418,29 +433,38 @@ class Packer:
         found = self._displaced.get(group)
         if found is None:
             found = self._displaced[group] = list(self._displacing_placeholders(group))
-        places = ((at, placeholders) for at, placeholders in found if at != leaving)
+        others = ((node, placeholder) for node, placeholder in found if node != leaving)
         return next(
-            (one for at, one in places if inter_pod is None or not inter_pod.refuses(at)), None
+            (
+                placeholder
+                for node, placeholder in others
+                if inter_pod is None or not inter_pod.refuses(node)
+            ),
+            None,
         )
 
     def _displacing_placeholders(self, group: EquivalenceGroup) -> Iterator[tuple[int, int]]:
         """Yield (node, placeholder) if the node would have room without the placeholder."""
         for placeholder, node in self.placeholder_nodes.items():
-            beyond = group.request - self._group_of[placeholder].request
-            if self.space.fits(node, beyond) and group.nodes.admits(node):
+            missing = group.request - self._group_of[placeholder].request
+            if self.space.fits(node, missing) and group.nodes.admits(node):
                 yield node, placeholder
 
     def never_fits(self, attempt: Attempt, leaving: int) -> bool:
-        """Report whether a pod of the attempt will never have room; free space only shrinks."""
+        """Report whether the first unassigned pod of the attempt will never find room.
+
+        False also means unknown.
+        """
+        # Free space only shrinks, apart from the room of placeholders.
         if not attempt.unassigned or self._topology.group(attempt.unassigned[0]) is not None:
             return False
         group = self._group_of[attempt.unassigned[0]]
         return not self._searches[group].may_fit_beside(leaving)
 
     def is_repeatable(self, leaving: int) -> bool:
-        """Report whether the node's pods find the same places until pods move on nodes involved.
+        """Report whether the node's pods get the same places until an involved node changes.
 
-        The nodes involved are the node itself and those that would receive its pods. Rules that
+        The involved nodes are the node itself and those that would receive its pods. Rules that
         count the pods of several nodes, such as a zone, depend on other nodes too.
         """
         found = map(self._topology.group, self.on[leaving])

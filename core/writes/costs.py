@@ -140,10 +140,10 @@ def pods_of_other_writers(pods: Iterable[Pod]) -> tuple[Pod, ...]:
             foreign.setdefault((pod.namespace, pod.owner_name), []).append(pod)
     return tuple(
         pod
-        for alike in foreign.values()
-        if len({pod.deletion_cost for pod in alike}) > 1
-        or any(pod.deletion_cost_ours is not None for pod in alike)
-        for pod in alike
+        for siblings in foreign.values()
+        if len({pod.deletion_cost for pod in siblings}) > 1
+        or any(pod.deletion_cost_ours is not None for pod in siblings)
+        for pod in siblings
     )
 
 

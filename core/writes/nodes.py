@@ -188,10 +188,8 @@ class NodePatchPlanner:
                     break
 
     def _may_change(self, node: Node) -> bool:
-        """Return whether the plan names the Node, or it has anything that only Ebb writes.
-
-        No event has a transition for other Nodes, which are most of the cluster.
-        """
+        """Return whether the plan names the Node, or the Node has a field that only Ebb writes."""
+        # Most Nodes of a cluster have neither, and no event has a transition for such a Node.
         return (
             node.name in self._planned
             or MARK_LABEL in node.labels

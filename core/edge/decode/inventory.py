@@ -21,7 +21,7 @@ from core.surge.listed import surge_objects
 from core.surge.objects import SurgeObjects
 
 Captured = dict[str, Any]
-"""The objects of each kind, by argument of `build_cluster`: ClusterPods, and tuples of objects."""
+"""Objects for `build_cluster`, by the name of its argument: ClusterPods for pods, else a tuple."""
 Undecodable = tuple[str, str]
 """Key of an object that cannot be decoded, and the reason."""
 
@@ -40,11 +40,15 @@ class Inventory:
         self.versions: dict[AnyKind, int] = dict.fromkeys(KINDS, 0)
         """Version of a kind, which increases with every change."""
         self._sorted: dict[AnyKind, SortedPods | SortedObjects[Any]] = {}
-        """The known objects of the kinds that are in a snapshot since their last list."""
+        """The known objects, sorted, of each kind that a snapshot has read since its last list."""
         self._captured: dict[AnyKind, tuple[int, Any]] = {}
-        """Version, and the objects of that version in a snapshot."""
+        """Objects of each kind in the latest snapshot, and the version of the kind then."""
         self._made: tuple[Captured, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
+        """Latest Cluster, and the objects and options that it was created from."""
         self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
+        """Latest SurgeObjects, and the objects that they were created from."""
+        # Results of the steps of `_made_of`, which reuse them, so that unchanged pods and nodes
+        # are the same objects in the next Cluster.
         self._judged: Judged = {}
         self._assumed: Assumed = {}
         self._leaving: LeavingNodes = {}
@@ -168,7 +172,7 @@ class Inventory:
         return made
 
     def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
-        """Return a Cluster of these objects: the previous one if nothing has changed."""
+        """Return a Cluster of these objects: the latest one if nothing has changed."""
         before, known, made = self._made
         same = all(before.get(field) is now for field, now in objects.items())
         if made is None or known != options or not same:

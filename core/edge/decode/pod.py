@@ -75,11 +75,12 @@ _OF_KUBELETS: Final = ByteBoundedCache[
 ]()
 """Shared node constraints of pods that require an operating system or node features."""
 _READY: Final = b'"Ready"'
-# A constructor sets each field of a frozen class by a call, which takes 2.6 times as long as here.
+# The constructor of a frozen class sets each field by a call. That takes 2.6 times as long as to
+# create a _Draft and change its class.
 _Draft: Final[type[Pod]] = make_dataclass(
     "_Draft", [(one.name, Any) for one in fields(Pod)], kw_only=True, slots=True
 )
-"""A Pod that is not frozen yet, with the same slots. No field has a default."""
+"""A class like Pod, with the same slots, but not frozen and without defaults."""
 
 
 def pod(obj: PodObject) -> Pod | None:

@@ -208,7 +208,7 @@ def counted(pod_index: PodIndex) -> tuple[object, ...]:
         for found in (pod_index.requests, pod_index.resident_requests)
     ]  # fmt: skip
     classes = {key: one.by_node for key, one in pod_index.classes.items()}
-    counts = pod_index.scale_in_pods, pod_index.waiting, classes
+    counts = pod_index.scale_in_pods, pod_index.pending_counts, classes
     some = pod_index.pending, pod_index.constrained, pod_index.unevaluable, pod_index.terminating
     return *sums, *counts, *some, pod_index.groups, pod_index.virtual
 

@@ -88,7 +88,7 @@ def test_free_space_finds_same_nodes_as_plain_search() -> None:
             request, block = vector(some(chance)), chance.randrange(3) * BLOCK_NODES
             nodes = sorted(chance.sample(range(block, block + BLOCK_NODES), 40))
             found = [node for node in nodes if fits(plain[node], request)]
-            assert space.with_room(nodes, request) == found
+            assert space.with_room_in_block(nodes, request) == found
             if found:
                 plain[found[0]] -= request
                 space.take({found[0]: plain[found[0]]})
@@ -106,7 +106,7 @@ def test_full_block_is_skipped_eventually() -> None:
     free, before = count_reads(space), -1
     while before < free.reads:
         before = free.reads
-        assert not space.with_room(range(BLOCK_NODES), vector([1, 1, 1]))
+        assert not space.with_room_in_block(range(BLOCK_NODES), vector([1, 1, 1]))
 
 
 def nodes_found(search: NodeSearch) -> list[int]:
