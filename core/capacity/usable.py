@@ -125,14 +125,11 @@ class UsabilityEvaluator:
     def __init__(self, usabilities: Sequence[Usability | None]) -> None:
         self._count = len(usabilities)
         self._all = [None if one is None else _Bounds.of(one) for one in usabilities]
-        known = [one for one in usabilities if one is not None]
         self._least = Amount(
             min(one.min_cpu_millis if one else 0 for one in usabilities),
             min(one.min_memory_bytes if one else 0 for one in usabilities),
         )
         """Free capacity below this is unusable with every setting."""
-        self._strictest = _Bounds.of(_strictest(known)) if known else None
-        """If all free capacity is usable with this setting, it is usable with every setting."""
 
     def usable(self, whole: Amount, used: tuple[int, int]) -> tuple[Amount, ...]:
         """Return the usable capacity of a node with each setting, in their order.
@@ -180,16 +177,6 @@ class _Bounds(NamedTuple):
             used[0] + min(cpu, memory * cpu_up // cpu_down),
             used[1] + min(memory, cpu * memory_up // memory_down),
         )
-
-
-def _strictest(known: Sequence[Usability]) -> Usability:
-    """Return a setting with which no more free capacity is usable than with any *known* one."""
-    return Usability(
-        min_cpu_millis=max(one.min_cpu_millis for one in known),
-        min_memory_bytes=max(one.min_memory_bytes for one in known),
-        max_cpu_per_gb=min(one.max_cpu_per_gb for one in known),
-        max_gb_per_cpu=min(one.max_gb_per_cpu for one in known),
-    )
 
 
 LOW_PERCENT: Final = 5
