@@ -444,14 +444,14 @@ def counts(api: Api, seconds: float, until_true: Callable[[list[int]], Any]) -> 
 
 
 def lasts(seconds: float) -> Callable[[list[int]], bool]:
-    """Return a condition that is true after the replicas have not changed for so long."""
+    """Return a condition that is true if the replicas have changed, and then not for so long."""
     seen: tuple[int, float] = 0, 0.0
 
     def reached(values: list[int]) -> bool:
         nonlocal seen
         if seen[0] != len(values):
             seen = len(values), time.monotonic()
-        return time.monotonic() - seen[1] > seconds
+        return len(values) > 1 and time.monotonic() - seen[1] > seconds
 
     return reached
 
