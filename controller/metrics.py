@@ -3,6 +3,7 @@
 from collections import Counter as Count
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 from controller.stores.evictions import EvictionResult
@@ -244,7 +245,13 @@ PASS_GAUGES: Final[tuple[ReportedGauge[PassResult], ...]] = (
         "Pods whose pod deletion cost is written by another controller, so that Ebb cannot decide "
         "which of them a scale-in deletes.",
         (),
-        lambda found: {(): len(pods_of_other_writers(found.snapshot.pod_index.untypical))},
+        lambda found: {
+            (): len(
+                pods_of_other_writers(
+                    chain(found.snapshot.pod_index.untypical, found.snapshot.pod_index.pending)
+                )
+            )
+        },
     ),
     ReportedGauge(
         "ebb_deferred_resize_pods",

@@ -5,7 +5,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from core.capacity.usable import NOTHING, Amount, usable_capacity
+from core.capacity.usable import Amount, usable_capacity
 from core.engine.reconcile import PassResult
 from core.engine.snapshot import NO_POOL
 from core.marks.mark import is_released_to_autoscaler
@@ -53,23 +53,30 @@ def pool_figures(found: PassResult) -> dict[str, PoolFigures]:
     for node in snapshot.cluster.nodes:
         if not node.virtual:
             pools[snapshot.pool_names.get(node.name, NO_POOL)].append(node)
-    return {name: _figures(nodes, found) for name, nodes in pools.items()}
-
-
-def _figures(nodes: Sequence[Node], found: PassResult) -> PoolFigures:
-    """Return the figures of the pool with these *nodes*."""
-    snapshot, usability = found.snapshot, found.plan.usability
     removals = frozenset(removal.node for removal in found.plan.removals)
     reserved = frozenset(one.node for one in found.plan.reserve)
+    return {name: _figures(nodes, found, removals, reserved) for name, nodes in pools.items()}
+
+
+def _figures(
+    nodes: Sequence[Node], found: PassResult, removals: Container[str], reserved: Container[str]
+) -> PoolFigures:
+    """Return the figures of the pool with these *nodes*; for the others see `_state`."""
+    snapshot, usability = found.snapshot, found.plan.usability
     schedulable = [node for node in nodes if node.name not in snapshot.unschedulable_nodes]
     whole = [Amount.of(node.allocatable) for node in schedulable]
     used = [Amount.of(snapshot.pod_index.requests[node.name]) for node in schedulable]
     usable = [usable_capacity(*pair, usability) for pair in zip(whole, used, strict=True)]
     return PoolFigures(
         Counter(_state(node, found, removals, reserved) for node in nodes),
-        *(Amount(*map(sum, zip(*amounts, strict=True))) if amounts else NOTHING
-          for amounts in (whole, used, usable)),
-    )  # fmt: skip
+        allocatable=_total(whole),
+        requests=_total(used),
+        usable=_total(usable),
+    )
+
+
+def _total(amounts: Sequence[Amount]) -> Amount:
+    return Amount(sum(cpu for cpu, _ in amounts), sum(memory for _, memory in amounts))
 
 
 def _state(

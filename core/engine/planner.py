@@ -173,8 +173,6 @@ class Planner:
         self._refused: dict[int, tuple[int, _Route]] = {}
         """Failed route by node, and the number of removals before it; valid until the next
         removal."""
-        self._surely_within = False
-        """True if no threshold would be exceeded, whichever unmarked node were removed next."""
 
     def _candidates(self) -> list[list[int]]:
         """Return the ids of all nodes that might be removed, by level, each level in its order."""
@@ -436,15 +434,23 @@ class Planner:
 
     def unremovable(self, removed: Collection[str]) -> tuple[UnremovableNode, ...]:
         """Return every node that is not removed with its reasons, judged after all removals."""
-        self._surely_within = self._policy.surely_within(max(map(len, self.packer.on), default=0))
+        pods_max = max(map(len, self.packer.on), default=0)
+        within = self._unneeded is None and self._policy.surely_within(pods_max)
         staying = (
             number for number, node in enumerate(self.packer.nodes) if node.name not in removed
         )
-        found = (UnremovableNode(self._name(node), tuple(self._explain(node))) for node in staying)
+        found = (
+            UnremovableNode(self._name(node), tuple(self._explain(node, surely_within=within)))
+            for node in staying
+        )
         return tuple(sorted(found, key=lambda kept: kept.node))
 
-    def _explain(self, node: int) -> list[Blocker]:
-        """Return every reason against the node's removal, not only the first."""
+    def _explain(self, node: int, *, surely_within: bool) -> list[Blocker]:
+        """Return every reason against the node's removal, not only the first.
+
+        *surely_within*: True if no threshold would be exceeded and no remembered placement lost,
+        whichever unmarked node were removed next.
+        """
         name = self._name(node)
         blockers = list(self.snapshot.blockers[name])
         if name in self.snapshot.leaving_nodes:
@@ -472,24 +478,15 @@ class Planner:
             return [*blockers, *self._no_rooms(node, self.packer.try_place(pods, node))]
         removed_count, route = self._refused.get(node, (-1, None))
         if route is None or removed_count != self._removed_count:
-            if self._is_surely_accepted(node):
+            # Most nodes of a large cluster are blocked only by a limit or by `unneededTime`. For
+            # them this is much faster than `_find_route`, which would find a route.
+            if surely_within and not marked and self.packer.surely_fit(self.packer.on[node]):
                 return blockers or [LIMITED]
             route = self._find_route(node)
         blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.lost)
         blockers += (self._policy.explain_exceeded(one, marked=marked) for one in route.exceeded)
         return blockers or [LIMITED]
-
-    def _is_surely_accepted(self, node: int) -> bool:
-        """Report whether `_find_route` would find a route; False also means unknown."""
-        # Most nodes of a large cluster are blocked only by a limit or by `unneededTime`. For them
-        # this check is True, and much faster than `_find_route`.
-        return (
-            self._surely_within
-            and self._unneeded is None
-            and self._name(node) not in self.marked
-            and self.packer.surely_fit(self.packer.on[node])
-        )
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""

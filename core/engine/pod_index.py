@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import is_
-from typing import Final, TypeVar
+from typing import Final
 
 from core.guards.pod_classes import (
     TYPICAL,
@@ -19,6 +19,7 @@ from core.guards.pod_classes import (
     classes_of,
     is_typical,
     updated_classes,
+    updated_counts,
 )
 from core.model.cluster import Cluster
 from core.model.constraints import NO_POD_CONSTRAINTS, NodeConstraints
@@ -34,7 +35,6 @@ BLOCK_PODS: Final = 128
 GroupKey = tuple[Resources, NodeConstraints]
 """Requests and constraints that the pods of a group share."""
 _NONE: Final = Resources()
-Key_ = TypeVar("Key_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +109,12 @@ class PodIndex:
             resident_requests=_updated_sums(
                 self.resident_requests, removed.resident_requests, added.resident_requests
             ),
-            scale_in_pods=_updated_counts(
+            scale_in_pods=updated_counts(
                 self.scale_in_pods, removed.scale_in_pods, added.scale_in_pods
             ),
             classes=updated_classes(self.classes, removed.classes, added.classes),
             groups=_updated_groups(self.groups, removed.groups, added.groups),
-            pending_counts=_updated_counts(
+            pending_counts=updated_counts(
                 self.pending_counts, removed.pending_counts, added.pending_counts
             ),
             untypical=_updated_pods(self.untypical, removed.untypical, added.untypical),
@@ -310,12 +310,3 @@ def _updated_sums(
     for node, amount in removed.items():
         found[node] = found.get(node, _NONE) - amount
     return found
-
-
-def _updated_counts(
-    before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
-) -> Mapping[Key_, int]:
-    found = Counter(before)
-    found.update(added)
-    found.subtract(removed)
-    return +found

@@ -6,7 +6,7 @@ cluster are in one class.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from core.guards.drainability import CRITICAL_PRIORITY, SYSTEM_NAMESPACE, long_lived_reasons
 from core.guards.emptiness import occupies_karpenter_node, occupies_node
@@ -33,6 +33,8 @@ class PodClass(NamedTuple):
 
 
 PodClasses = Mapping[Hashable, PodClass]
+NO_PODS: Final[Mapping[str, int]] = {}
+Key_ = TypeVar("Key_")
 
 
 def is_typical(pod: Pod) -> bool:
@@ -81,19 +83,27 @@ def updated_classes(before: PodClasses, removed: PodClasses, added: PodClasses) 
     found = dict(before)
     for key in {**removed, **added}:
         known = before.get(key) or added[key]
-        by_node = Counter(before[key].by_node if key in before else ())
-        if key in added:
-            by_node.update(added[key].by_node)
-        if key in removed:
-            by_node.subtract(removed[key].by_node)
-            for name in removed[key].by_node:
-                if not by_node[name]:
-                    del by_node[name]
+        by_node = updated_counts(
+            *(
+                classes[key].by_node if key in classes else NO_PODS
+                for classes in (before, removed, added)
+            )
+        )
         if by_node:
             found[key] = PodClass(known.example, by_node)
         else:
             found.pop(key, None)
     return found
+
+
+def updated_counts(
+    before: Mapping[Key_, int], removed: Mapping[Key_, int], added: Mapping[Key_, int]
+) -> Counter[Key_]:
+    """Return the counts without *removed* and with *added*; keys without any are absent."""
+    found = Counter(before)
+    found.update(added)
+    found.subtract(removed)
+    return +found
 
 
 def count_long_lived_pods(classes: PodClasses, now: Now | None = None) -> Counter[str]:

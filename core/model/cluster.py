@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from core.model.buffers import Buffer
@@ -11,6 +10,7 @@ from core.model.node import Node
 from core.model.node_groups import AutoscalerStatus, NodeClaim, NodePool
 from core.model.pod import Pod
 from core.model.resources import Resources
+from core.model.sorted_objects import BY_NAME, BY_NAMESPACE_AND_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +105,9 @@ class Cluster:
     ) -> "Cluster":
         """Return a cluster with everything sorted by name; each name may occur once."""
         return Cluster(
-            tuple(sorted(nodes, key=lambda node: node.name)),
-            tuple(sorted(pods, key=attrgetter("namespace", "name"))),
-            tuple(sorted(budgets, key=lambda one: (one.namespace, one.name))),
+            tuple(sorted(nodes, key=BY_NAME)),
+            tuple(sorted(pods, key=BY_NAMESPACE_AND_NAME)),
+            tuple(sorted(budgets, key=BY_NAMESPACE_AND_NAME)),
         )
 
     def used(self) -> dict[str, Resources]:

@@ -49,8 +49,8 @@ class EquivalenceGroup:
 def group_by_identity(pods: Iterable[Pod]) -> list[list[Pod]]:
     """Group pods whose requests and node constraints are the same objects, in the order of *pods*.
 
-    Most pods share these objects with others. Comparing objects first avoids hashing 150,000
-    values, which would take longer than the whole packing.
+    There can be thousands of placeholders, and most share these objects. Comparing objects first
+    avoids hashing the values of each.
     """
     groups: defaultdict[tuple[int, int], list[Pod]] = defaultdict(list)
     for pod in pods:
@@ -75,10 +75,10 @@ def group_by_value(
     for members in groups:
         key = members[0].requests, numbers[members[0].placing]
         found.setdefault(key, []).append(members)
-    return {key: merged(parts) for key, parts in found.items()}
+    return {key: _merged(parts) for key, parts in found.items()}
 
 
-def merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
+def _merged(parts: Sequence[Sequence[Pod]]) -> Sequence[Pod]:
     """Merge groups that are sorted by namespace and name into one such list."""
     if len(parts) == 1:
         return parts[0]
