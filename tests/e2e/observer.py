@@ -12,6 +12,8 @@ from tests.e2e.below_desired import BelowDesired
 from tests.e2e.objects import DEPLOYMENTS, NODES
 
 EVICTIONS = "apiserver_request_total{"
+WATCHED_SECONDS_MAX = 3600.0
+"""Longer than any load."""
 
 
 @dataclass
@@ -28,8 +30,8 @@ class Outcome:
     evicted: int = 0
     waits: dict[str, float] = field(default_factory=dict)
     """Time from creation to binding, by pod."""
-    waited: set[str] = field(default_factory=set)
-    """Pods for which the scheduler found no node at first."""
+    waited: dict[str, str] = field(default_factory=dict)
+    """Pods for which the scheduler found no node at first, with its last message."""
     marks: int = 0
     below: BelowDesired = field(default_factory=BelowDesired)
     faults: list[str] = field(default_factory=list)
@@ -81,16 +83,12 @@ class Observer:
         self.counting = False
         self.ended = threading.Event()
 
-    def follow(self, path: str, seconds: float) -> None:
-        """Watch one kind for *seconds*."""
+    def follow(self, path: str) -> None:
+        """Watch one kind until `end` is called."""
         take = {NODES: self._node, DEPLOYMENTS: self._deployment}.get(path, self._pod)
-        end = time.monotonic() + seconds
-
         try:
-            self._api.wait(path, lambda _: time.monotonic() > end, seconds, told=take)
-        except AssertionError:
-            return
-        except HTTPError as fault:
+            self._api.wait(path, lambda _: self.ended.is_set(), WATCHED_SECONDS_MAX, told=take)
+        except (AssertionError, HTTPError) as fault:
             if not self.ended.is_set():
                 self.outcome.faults.append(f"{path} was not watched to the end: {fault}")
 
@@ -174,8 +172,9 @@ class Observer:
             self.pods[name] = found
             if name in self.outcome.waits and not _bound(before):
                 self.outcome.waits[name] = time.monotonic() - self._created[name]
-            if not _bound(found) and _refused(found):
-                self.outcome.waited |= {name} & self.outcome.waits.keys()
+            if not _bound(found) and (refusal := _refusal(found)) is not None:
+                if name in self.outcome.waits:
+                    self.outcome.waited[name] = refusal
                 self.refused.set()
 
 
@@ -187,9 +186,10 @@ def _marked(found: Json | None) -> bool:
     return found is not None and MARK_LABEL in found["metadata"]["labels"]
 
 
-def _refused(pod: Json) -> bool:
-    return any(
-        (one["type"], one["status"], one.get("reason"))
-        == ("PodScheduled", "False", "Unschedulable")
-        for one in pod["status"].get("conditions") or ()
-    )
+def _refusal(pod: Json) -> str | None:
+    """Return the scheduler's message if it has found no node for the pod."""
+    for one in pod["status"].get("conditions") or ():
+        found = (one["type"], one["status"], one.get("reason"))
+        if found == ("PodScheduled", "False", "Unschedulable"):
+            return str(one.get("message", ""))
+    return None
