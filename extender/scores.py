@@ -19,11 +19,11 @@ from extender.node_requests import RequestsByNode
 from extender.node_shapes import NodeShapes
 from extender.owner_mix import OWNER_CLASSES, OwnerMixes, owner_class_of
 
-PodClass = int
-"""Class of pods with equal scores on all nodes."""
-ANY_POD: Final[PodClass] = -1
+ScoreClass = int
+"""Class of pods that get equal scores on all nodes."""
+ANY_POD: Final[ScoreClass] = -1
 """Class of all pods, for a score that ignores the pod, or for a pod that cannot be read."""
-FragmentsOf = Callable[[PodClass], wire.Fragments]
+FragmentsOf = Callable[[ScoreClass], wire.Fragments]
 """Returns the fragments for a class of pods."""
 
 
@@ -38,7 +38,7 @@ class Score(ABC):
     """Maximum number of unknown node names whose fragments are cached."""
 
     @abstractmethod
-    def of(self, node: Node | None, pods: PodClass) -> int:
+    def of(self, node: Node | None, pods: ScoreClass) -> int:
         """Return the score of a node for a class of pods; *node*: None if the view lacks it."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Marks(Score):
     unread_mark = Mark.SOFT
     names_max = wire.FRAGMENTS_MAX
 
-    def of(self, node: Node | None, pods: PodClass) -> int:  # noqa: ARG002 as inherited
+    def of(self, node: Node | None, pods: ScoreClass) -> int:  # noqa: ARG002 as inherited
         """Return the maximum score."""
         return SCORE_MAX
 
@@ -108,7 +108,7 @@ class Pack(Score):
         self._owner_mixes = OwnerMixes()
         self._shapes = NodeShapes()
 
-    def of(self, node: Node | None, pods: PodClass) -> int:
+    def of(self, node: Node | None, pods: ScoreClass) -> int:
         """Return the score of a node; a pod that cannot be read is scored by utilization only."""
         if node is None:
             by_utilization = SCORE_UNMARKED_MIN

@@ -16,7 +16,7 @@ from core.marks.mark import Mark, mark_of, mark_order
 from core.model.node import Node
 from extender import wire
 from extender.formulas import score_marked
-from extender.scores import ANY_POD, SCORES, PodClass
+from extender.scores import ANY_POD, SCORES, ScoreClass
 
 Marked = tuple[Mark, tuple[int, int]]
 """A mark, and its sort key among marks (time of the mark, then position in its plan)."""
@@ -49,7 +49,7 @@ class View(Inventory):
         """Return the kinds to watch, each with a label selector; None: all objects."""
         return self._score.watches
 
-    def _no_fragments(self, pods: PodClass) -> wire.Fragments:
+    def _no_fragments(self, pods: ScoreClass) -> wire.Fragments:
         """Return an empty cache of fragments for a class of pods."""
         return wire.Fragments(self._score.of(None, pods), self._score.names_max)
 
@@ -72,7 +72,7 @@ class View(Inventory):
             fragments = map(self._neutral.__getitem__, call.names)
         return wire.answer(fragments), trusted
 
-    def _fragments_of(self, pods: PodClass) -> wire.Fragments:
+    def _fragments_of(self, pods: ScoreClass) -> wire.Fragments:
         """Return the cached fragments for a class of pods; compute them on first use."""
         fragments = self._fragments.get(pods)
         if fragments is None:

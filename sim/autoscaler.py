@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from core.capacity.usable import Amount
 from core.fit.filters import first_failing_filter
-from core.guards.drainability import CUSTOM_CONTROLLER, ordinary
+from core.guards.drainability import CUSTOM_CONTROLLER, surely_short_lived
 from core.marks.mark import guard_key
 from core.model.cost import gpus
 from core.model.node import Effect, Node, Taint
@@ -327,7 +327,9 @@ class Autoscaler:
             return False
         if not is_underutilized(node, node.allocatable - place.free, UTILIZATION):
             return False
-        return not any(keeps(pod, KEEPING) for pod in place.pods.values() if not ordinary(pod))
+        return not any(
+            keeps(pod, KEEPING) for pod in place.pods.values() if not surely_short_lived(pod)
+        )
 
     def _placeable(self, pods: Iterable[Pod], free: dict[str, Resources]) -> list[Pod]:
         """Place pods by first-fit into the free capacity *free*; return the pods that fit.

@@ -78,7 +78,7 @@ LIMIT: Final = Reason(
 )
 
 
-LIMITED: Final = Blocker(LIMIT, "the plan already removes as many nodes as allowed")
+LIMIT_REACHED: Final = Blocker(LIMIT, "the plan already removes as many nodes as allowed")
 """Reason for nodes that nothing else blocks."""
 
 
@@ -481,12 +481,12 @@ class Planner:
             # Most nodes of a large cluster are blocked only by a limit or by `unneededTime`. For
             # them this is much faster than `_find_route`, which would find a route.
             if surely_within and not marked and self.packer.surely_fit(self.packer.on[node]):
-                return blockers or [LIMITED]
+                return blockers or [LIMIT_REACHED]
             route = self._find_route(node)
         blockers += self._no_rooms(node, route.attempt)
         blockers += starmap(self._place_taken, route.lost)
         blockers += (self._policy.explain_exceeded(one, marked=marked) for one in route.exceeded)
-        return blockers or [LIMITED]
+        return blockers or [LIMIT_REACHED]
 
     def _no_rooms(self, node: int, attempt: Attempt) -> Iterator[Blocker]:
         """Yield a reason for each pod without a place; all pods of a CapacityBuffer share one."""

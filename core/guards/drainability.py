@@ -379,7 +379,7 @@ def long_lived_reasons(pods: Iterable[Pod], now: Now | None = None) -> list[Bloc
     ]
 
 
-def ordinary(pod: Pod) -> bool:
+def surely_short_lived(pod: Pod) -> bool:
     """Return whether no rule for long-lived pods can apply; a quick check, true for most pods."""
     return (
         pod.owner_kind == REPLICA_SET

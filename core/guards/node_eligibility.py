@@ -147,7 +147,7 @@ _LABELS: Final = frozenset(
 """All labels that the rules read."""
 
 
-def _is_ordinary(node: Node) -> bool:
+def _surely_eligible(node: Node) -> bool:
     """Return whether no rule can apply to the node; a quick check, True for most nodes."""
     usual = node.ready and not (
         node.taints
@@ -166,7 +166,7 @@ def _is_ordinary(node: Node) -> bool:
 
 def node_blockers(node: Node) -> list[Blocker]:
     """Return every reason against the node's removal that lies in the Node object."""
-    if _is_ordinary(node):
+    if _surely_eligible(node):
         return []
     verdicts = ((reason, rule(node)) for reason, rule in NODE_RULES)
     return [

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from core.guards import drainability
-from core.guards.drainability import findings, ordinary
+from core.guards.drainability import findings, surely_short_lived
 from core.model.now import Now
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
@@ -47,7 +47,11 @@ def why_not_replaced(pod: Pod, now: Now | None, *, keep_local_storage: bool) -> 
     if volumes := pod.ties.one_node_volumes:
         message = f"uses {', '.join(volumes)}, which the pods of one node alone can use"
         return Blocker(VOLUME, message, pod.key)
-    if ordinary(pod) and (pod.deletion_cost is None or pod.has_our_cost) and not pod.terminating:
+    if (
+        surely_short_lived(pod)
+        and (pod.deletion_cost is None or pod.has_our_cost)
+        and not pod.terminating
+    ):
         return None
     never = NEVER | {drainability.LOCAL_STORAGE} if keep_local_storage else NEVER
     found = (blocker for _, blocker in findings(pod, now))

@@ -24,7 +24,7 @@ from core.guards.drainability import (
     SYSTEM,
     SYSTEM_NAMESPACE,
     findings,
-    ordinary,
+    surely_short_lived,
 )
 from core.model.pod import Pod
 from core.model.reason import Blocker, Reason
@@ -141,7 +141,7 @@ class NodeUtilization(Policy):
     def _keeping_pods(self, node: int) -> tuple[Blocker, ...]:
         found = self._keeping_pods_known.get(node)
         if found is None:
-            pods = (pod for pod in self._input.pods_on(node) if not ordinary(pod))
+            pods = (pod for pod in self._input.pods_on(node) if not surely_short_lived(pod))
             verdicts = (keeps(pod, self._keeping) for pod in pods)
             found = self._keeping_pods_known[node] = tuple(
                 one for one in verdicts if one is not None
