@@ -11,6 +11,8 @@ COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-ex
 unexport PYTHONDONTWRITEBYTECODE
 
 TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# These tests wait more than they work: three control planes fit on two cores.
+E2E = $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m e2e tests/e2e
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo docs lint check check-full promtool chromium e2e e2e-tools e2e-oldest cluster chaos days hostile laws mutate fix picture bench bench-table lock release clean
@@ -62,14 +64,12 @@ chromium: ## install Chromium, which tests of the page need, unless it exists (D
 e2e-tools: setup ## build the control plane and Karpenter into a cache, once (needs Go)
 	$(BIN)/python -m tests.e2e.tools
 
-# These tests wait more than they work: two control planes fit on two cores.
 e2e: e2e-tools ## the programs against a real API server, scheduler and autoscaler: CI runs it; pytest options in ARGS
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
+	$(E2E) $(ARGS)
 
 # The control plane is built from tests/e2e/controlplane/oldest.mod, once.
 e2e-oldest: setup ## as make e2e, with the oldest supported minor version of Kubernetes
-	programs=$$($(BIN)/python -m tests.e2e.tools --oldest) && KUBEBUILDER_ASSETS="$$programs" \
-	  $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m e2e tests/e2e $(ARGS)
+	programs=$$($(BIN)/python -m tests.e2e.tools --oldest) && KUBEBUILDER_ASSETS="$$programs" $(E2E) $(ARGS)
 
 cluster: e2e-tools ## a throw-away cluster for docs/tutorial.md, until Ctrl-C
 	$(BIN)/python -m tests.e2e.cluster

@@ -10,13 +10,18 @@ from tests.e2e.api import Api
 from tests.e2e.objects import clear
 from tests.e2e.plane import Plane
 
+HERE = Path(__file__).parent
+LONG_FILES = [HERE / f"test_{name}.py" for name in ("karpenter", "surge", "live", "helm")]
+"""Files that take minutes. They run first, so that all processes end at about the same time."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests here as e2e: they need the programs of a control plane."""
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+    order = {path: number for number, path in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session")
