@@ -44,7 +44,7 @@ FAR: Final = PodConstraints(
 def _versions(plain: Pod) -> Iterable[Pod]:
     """Yield pods of one name; each has something that may change it in a Cluster."""
     yield plain
-    yield replace(plain, priority=1, labels={"app": "web"})
+    yield replace(plain, priority=1, owner_kind="ReplicaSet", labels={"app": "web"})
     yield replace(plain, placing=PREFERRED)
     yield replace(plain, mirror=True, placing=PREFERRED)
     yield replace(plain, node=None, nominated_node="n")

@@ -1,7 +1,7 @@
 """The known state of a cluster; dumps, lists and watches update it with the same four methods."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -47,13 +47,7 @@ class Inventory:
         """Latest Cluster, and the objects and options that it was created from."""
         self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
         """Latest SurgeObjects, and the objects that they were created from."""
-        # Results of the steps of `_made_of`, which reuse them, so that unchanged pods and nodes
-        # are the same objects in the next Cluster.
-        self._judged: Judged = {}
-        self._assumed: Assumed = {}
-        self._leaving: LeavingNodes = {}
-        self._spread: Spread = {}
-        self._completed: Completed = {}
+        self._steps = _Steps()
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -174,19 +168,39 @@ class Inventory:
     def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
         """Return a Cluster of these objects: the latest one if nothing has changed."""
         before, known, made = self._made
-        same = all(before.get(field) is now for field, now in objects.items())
-        if made is None or known != options or not same:
-            pods, self._judged = judged_by(options.schedulers, objects[PODS.field], self._judged)
-            pods, self._spread = with_default_spread(options.default_spread, pods, self._spread)
-            nodes, self._leaving = name_leaving_taints(
-                options.leaving_taints, objects[NODES.field], self._leaving
-            )
-            pods, self._assumed = assume(nodes, pods, self._assumed)
-            made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
-            same_pods, self._completed = same_objects(pods.all, made.pods, self._completed)
-            made = replace(made, pods=same_pods)
+        if known != options:
+            made, self._steps = None, _Steps()
+        if made is None or any(before.get(field) is not now for field, now in objects.items()):
+            made = self._steps.cluster(objects, options)
             self._made = objects, options, made
         return made
+
+
+@dataclass(slots=True)
+class _Steps:
+    """The steps that create a Cluster, each with its latest result.
+
+    A step reuses its result, so that unchanged pods and nodes are the same objects in the next
+    Cluster. The results are valid only for the same options.
+    """
+
+    judged: Judged = field(default_factory=dict)
+    spread: Spread = field(default_factory=dict)
+    leaving: LeavingNodes = field(default_factory=dict)
+    assumed: Assumed = field(default_factory=dict)
+    completed: Completed = field(default_factory=dict)
+
+    def cluster(self, objects: Captured, options: ReadOptions) -> Cluster:
+        """Return a Cluster of these objects."""
+        pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
+        pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
+        nodes, self.leaving = name_leaving_taints(
+            options.leaving_taints, objects[NODES.field], self.leaving
+        )
+        pods, self.assumed = assume(nodes, pods, self.assumed)
+        made = build_cluster(**{**objects, NODES.field: nodes, PODS.field: pods})
+        same_pods, self.completed = same_objects(pods.all, made.pods, self.completed)
+        return replace(made, pods=same_pods)
 
 
 def _sorted(kind: AnyKind, objects: Iterable[Any]) -> SortedPods | SortedObjects[Any]:

@@ -1,6 +1,7 @@
 """A snapshot of an inventory has the objects known at that time."""
 
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from core.edge.decode.inventory import Inventory
 from core.edge.decode.kinds import CLAIMS, KINDS, NODES, PODS, AnyKind
 from core.model.constraints import ClaimUse, DisruptionFacts
 from core.model.default_spread import DefaultSpread
+from core.model.node import Taint
 from core.model.pod import Pod
 from core.model.read_options import READ_DEFAULTS, ReadOptions
 from core.model.volumes import CLAIMS_FIELD, Claim
@@ -20,17 +22,19 @@ OPTIONS = (
     READ_DEFAULTS,
     ReadOptions(schedulers=("volcano",)),
     ReadOptions(default_spread=(DefaultSpread("zone", 1),)),
+    ReadOptions(default_spread=(DefaultSpread("host", 2),)),
 )
 
 
-@given(events("r"), st.sampled_from(OPTIONS))
+@given(events("r"), st.lists(st.sampled_from(OPTIONS), min_size=1))
 def test_snapshot_has_known_objects_after_any_events(
-    steps: list[tuple[AnyKind, Any, str]], options: ReadOptions
+    steps: list[tuple[AnyKind, Any, str]], configured: list[ReadOptions]
 ) -> None:
     inventory, listed = Inventory(), Inventory()
-    for kind, one, step in steps:
+    for (kind, one, step), options in zip(steps, cycle(configured), strict=False):
         if not carry_out(inventory, kind, one, step):
             inventory.snapshot(options)()
+    options = configured[-1]
     snapshot = inventory.snapshot(options)
     for kind in KINDS:
         listed.replaced(kind, [*inventory.of(kind).values()][::-1])
@@ -38,6 +42,19 @@ def test_snapshot_has_known_objects_after_any_events(
     inventory.changed(PODS, pod("later", "n", 1, 1))
     assert snapshot() == listed.snapshot(options)()
     assert snapshot() is snapshot()
+
+
+def test_snapshot_follows_changed_options() -> None:
+    taints = tuple(Taint(key, "", "NoSchedule") for key in "ab")
+    deployed = replace(pod("p", "n", 1, 1), owner_kind="ReplicaSet", labels={"app": "p"})
+    inventory = Inventory()
+    inventory.replaced(NODES, [replace(node("n"), taints=taints)])
+    inventory.replaced(PODS, [deployed])
+    for keys in (("a",), ("a", "b"), ("b",), ()):
+        spread = tuple(DefaultSpread(key, 1) for key in keys)
+        found = inventory.snapshot(ReadOptions(leaving_taints=keys, default_spread=spread))()
+        assert found.nodes[0].leaving_taints == keys
+        assert [one.topology_key for one in found.pods[0].company.spread] == [*keys]
 
 
 def test_unchanged_pods_are_the_same_objects_in_next_snapshot() -> None:
