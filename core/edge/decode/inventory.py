@@ -43,11 +43,10 @@ class Inventory:
         """The known objects, sorted, of each kind that a snapshot has read since its last list."""
         self._captured: dict[AnyKind, tuple[int, Any]] = {}
         """Objects of each kind in the latest snapshot, and the version of the kind then."""
-        self._made: tuple[Captured, ReadOptions, Cluster | None] = {}, READ_DEFAULTS, None
-        """Latest Cluster, and the objects and options that it was created from."""
+        self._made: tuple[Captured, _Steps, Cluster | None] = {}, _Steps(READ_DEFAULTS), None
+        """Latest Cluster, and the objects and steps that it was created from."""
         self._surge: tuple[Sequence[Sequence[Any]], SurgeObjects] = (), SurgeObjects()
         """Latest SurgeObjects, and the objects that they were created from."""
-        self._steps = _Steps()
 
     def of(self, kind: AnyKind) -> dict[str, Any]:
         """Return the known objects of a kind by key."""
@@ -167,12 +166,12 @@ class Inventory:
 
     def _made_of(self, objects: Captured, options: ReadOptions) -> Cluster:
         """Return a Cluster of these objects: the latest one if nothing has changed."""
-        before, known, made = self._made
-        if known != options:
-            made, self._steps = None, _Steps()
+        before, steps, made = self._made
+        if steps.options != options:
+            steps, made = _Steps(options), None
         if made is None or any(before.get(field) is not now for field, now in objects.items()):
-            made = self._steps.cluster(objects, options)
-            self._made = objects, options, made
+            made = steps.cluster(objects)
+            self._made = objects, steps, made
         return made
 
 
@@ -181,17 +180,19 @@ class _Steps:
     """The steps that create a Cluster, each with its latest result.
 
     A step reuses its result, so that unchanged pods and nodes are the same objects in the next
-    Cluster. The results are valid only for the same options.
+    Cluster. The results are valid only for these options.
     """
 
+    options: ReadOptions
     judged: Judged = field(default_factory=dict)
     spread: Spread = field(default_factory=dict)
     leaving: LeavingNodes = field(default_factory=dict)
     assumed: Assumed = field(default_factory=dict)
     completed: Completed = field(default_factory=dict)
 
-    def cluster(self, objects: Captured, options: ReadOptions) -> Cluster:
+    def cluster(self, objects: Captured) -> Cluster:
         """Return a Cluster of these objects."""
+        options = self.options
         pods, self.judged = judged_by(options.schedulers, objects[PODS.field], self.judged)
         pods, self.spread = with_default_spread(options.default_spread, pods, self.spread)
         nodes, self.leaving = name_leaving_taints(
