@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from core.model.cluster import Cluster
 from core.model.constraints import NodeConstraints
-from core.model.node import Node
+from core.model.node import Node, Taint
 from core.model.pod import Pod
 from tests.support.reference_fit import admits
 from tests.support.reference_rules import leaving, takes_now
@@ -45,4 +45,6 @@ def on_system(placing: NodeConstraints, name: str) -> NodeConstraints:
 def could_start(node: Node, pod: Pod) -> bool:
     """Return whether the node admits the pod now."""
     usable = not (node.virtual or node.unreadable or leaving(node)) and takes_now(node)
-    return usable and not node.unschedulable and admits(node, pod.placing, taint_key="")
+    cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    with_cordon = replace(node, taints=(*node.taints, cordon)) if node.unschedulable else node
+    return usable and admits(with_cordon, pod.placing, taint_key="")

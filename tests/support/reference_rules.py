@@ -96,14 +96,19 @@ def holds_pods(node: Node, cluster: Cluster, now: int) -> bool:
     """Return whether the node has pods that an autoscaler would have to move."""
     pods = [pod for pod in cluster.pods if pod.node == node.name]
     moved = [pod for pod in pods if not (pod.daemon or pod.mirror or pod.priority < -10)]
-    if "karpenter.sh/nodepool" in node.labels:
+    karpenters = "karpenter.sh/nodepool" in node.labels
+    if karpenters:
         asks = ("karpenter.sh/do-not-disrupt", "true")
         moved = [
             pod
             for pod in pods
             if asks in pod.ties.notes or not (pod.owner_kind == "DaemonSet" or pod.mirror)
         ]
-    return any((pod.ties.overdue_seconds or now) >= now for pod in moved)
+    return any(
+        (pod.ties.overdue_seconds or now) >= now
+        or (karpenters and pod.owner_kind == "StatefulSet")
+        for pod in moved
+    )
 
 
 def is_shut(node: Node, rate_limits: "RateLimits | None") -> bool:
