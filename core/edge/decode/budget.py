@@ -19,7 +19,7 @@ SELECTOR: Final = Bounded[LabelSelector](LabelSelector, bytes_max=48 * 1024)
 """Limit on a selector; a selector with 500 values of the maximum length has 33 kB."""
 KEPT_BYTES_MAX: Final = 62_000
 """Maximum memory of a decoded selector."""
-SMALL_BYTES: Final = 4 * 1024
+SMALL_BYTES: Final = 2 * 1024
 """Size of a selector in JSON up to which it always takes less memory than KEPT_BYTES_MAX."""
 
 

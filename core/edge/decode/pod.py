@@ -62,11 +62,17 @@ KUEUE_LABEL: Final = "kueue.x-k8s.io/tas"
 NO_SPREAD: Final = (NULL_BYTES, b"[]")
 KEPT_BYTES_MAX: Final = 63_000
 """Maximum memory that a pod takes; a pod that would take more is unreadable."""
-SMALL_BYTES: Final = 4 * 1024
+SMALL_BYTES: Final = 2 * 1024
 SMALL_ITEMS: Final = 16
 """A pod always takes less memory than KEPT_BYTES_MAX if the JSON of its constraints and labels has
 at most SMALL_BYTES, and if it has at most SMALL_ITEMS claims, disks, local volumes and extended
 resources together."""
+MADE_OF_BYTE: Final = 12
+MADE_OF_KEY: Final = 82
+"""Bytes of memory for each byte and each key of larger JSON, at most.
+
+A short entry of matchLabels has 7 bytes and takes 166 bytes of memory. To measure a pod takes five
+times as long as to decode it, so it is only done if this estimate exceeds KEPT_BYTES_MAX."""
 NO_OWNER: Final = "", ""
 _CONTROLLERS: Final = ByteBoundedCache[bytes, tuple[str, str]]()
 """Kind and name of the controller, by the JSON of the owner references."""
@@ -141,9 +147,19 @@ def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
     items, ties = len(made.requests.extended), made.ties
     if ties is not NO_DISRUPTION_FACTS:
         items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
-    if blocks > SMALL_BYTES or items > SMALL_ITEMS:
+    if items > SMALL_ITEMS or (blocks > SMALL_BYTES and _may_be_large(meta, spec)):
         few_bytes(made, KEPT_BYTES_MAX)
     return made
+
+
+def _may_be_large(meta: PodMeta, spec: PodSpec) -> bool:
+    """Return whether the constraints and labels may take more than KEPT_BYTES_MAX of memory."""
+    blocks = (
+        *(meta.labels, spec.node_selector, spec.affinity),
+        *(spec.tolerations, spec.topology_spread_constraints),
+    )
+    estimates = (len(raw) * MADE_OF_BYTE + bytes(raw).count(b":") * MADE_OF_KEY for raw in blocks)
+    return sum(estimates) > KEPT_BYTES_MAX
 
 
 def _nominated_node(spec: PodSpec, status: PodStatus) -> str:
