@@ -23,14 +23,17 @@ from core.model.resources import Resources
 from core.model.workload import runs_to_completion
 
 REFUSED_SECONDS: Final = 60
-"""Minimum time for which a node is skipped after a write of its mark failed."""
+"""Minimum time for which a node is skipped after a write of its mark failed.
+
+If a NoSchedule mark cannot be removed, this is also the maximum, because pods may be Pending
+because of the mark."""
 
 
 class FailedWrite(NamedTuple):
     """A node whose mark could not be written, or whose NoSchedule mark could not be removed."""
 
     times: int
-    """Number of consecutive failures."""
+    """Number of consecutive failures to set the mark."""
     until: int
     """Time until which the node is skipped, unix seconds."""
 
@@ -143,14 +146,17 @@ class LeaderState:
     ) -> "LeaderState":
         """Return the state after writes on these nodes failed.
 
-        The nodes are skipped twice as long after each failure, up to *max_seconds*. Failures of
-        nodes that are skipped already do not count.
+        Nodes that could not be marked are skipped twice as long after each failure, up to
+        *max_seconds*. Failures of nodes that are skipped already do not count.
         """
         nodes -= self.skipped_until(now).keys()
         refused = dict(self.failed_writes)
         for name in nodes:
-            times = refused[name].times + 1 if name in refused else 1
-            seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
+            times = refused[name].times if name in refused else 0
+            seconds = REFUSED_SECONDS
+            if name not in self.marked_before:
+                times += 1
+                seconds = max(unneeded_time_seconds, REFUSED_SECONDS) * 2 ** min(times - 1, 32)
             refused[name] = FailedWrite(times, now.seconds + min(seconds, max_seconds))
         # Their unneeded time restarts, and empty nodes are skipped too. Otherwise a user who can
         # make the API server reject every write on some nodes could have each reconciliation try

@@ -56,6 +56,8 @@ class Fault(StrEnum):
 
 HELD_IN_MS = 1_800_000
 """Time within which Ebb must protect an empty node; autoscalers wait for ten minutes."""
+RETRIED_IN_MS = 60_000
+"""Time after which Ebb tries again to remove a NoSchedule mark that it could not remove."""
 HARMLESS = (Fault.WEBHOOK_DOWN, Fault.UNSCORED)
 """Faults without effect on the invariants: the controller writes the taints itself, and
 scores must never make a pod Pending."""
@@ -154,6 +156,8 @@ class Day(Simulator):
         self._takes_empty = how is ScaleDown.EMPTY
         self._sound_ms: int | None = None
         """Time since which every reconciliation of this leader made all writes, or None."""
+        self._failed_ms = -RETRIED_IN_MS
+        """Time of the last reconciliation that may not have made all writes."""
         self.taken: list[str] = []
         """Empty nodes that an autoscaler removed although Ebb had not released them."""
         self.disturbed: list[str] = []
@@ -223,7 +227,7 @@ class Day(Simulator):
     def _tick(self) -> None:
         super()._tick()
         if not self._troubled.sound:
-            self._sound_ms = None
+            self._sound_ms, self._failed_ms = None, self.now_ms()
         elif self._sound_ms is None:
             self._sound_ms = self.now_ms()
         if self._troubled.sound:
@@ -252,6 +256,8 @@ class Day(Simulator):
         assert guard_of(node) or not occupied or self._troubled.urgent()
 
     def _check_waiting(self) -> None:
+        if self.now_ms() < self._failed_ms + RETRIED_IN_MS:
+            return
         for key in self.state.pending:
             pod = self.state.pods[key]
             if not pod.unschedulable:

@@ -715,6 +715,24 @@ def test_backoff_doubles_each_time_mark_fails() -> None:
     )
 
 
+def test_pods_get_room_of_no_schedule_mark_a_minute_after_its_removal_failed() -> None:
+    """Pods may be Pending because of the mark, so the wait does not double."""
+    nodes = [marked(node("n0", labels={"pool": "b"}), Mark.HARD, NOW), *SIX.nodes[1:]]
+    own = NodeConstraints(node_selector=(("pool", "b"),))
+    waiting = replace(pod("p", None, 1, 1, placing=own), unschedulable=True)
+    cluster = Cluster.of(nodes, [waiting])
+    settings, now = replace(config(), unneeded_time_seconds=100), NOW
+    memory = reconcile.reconcile(cluster, settings, LeaderState(), now).state
+    for _ in range(5):
+        memory = memory.with_failed_writes(
+            frozenset({"n0"}), Now(now), unneeded_time_seconds=100, max_seconds=500
+        )
+        assert not reconcile.reconcile(cluster, settings, memory, now + 59).plan.pending
+        seen = reconcile.reconcile(cluster, settings, memory, now + 60)
+        assert [placement.node for placement in seen.plan.pending] == ["n0"]
+        memory, now = seen.state, now + 60
+
+
 def test_marks_are_read_once_for_all_failed_writes() -> None:
     """Each read walks all nodes: 1,000 failed writes on 15,000 nodes took half a second."""
     settings = Counter[str]()
