@@ -55,6 +55,7 @@ def folder(plane: Plane) -> Iterator[Path]:
     yield made
     plane.end(scheduler, signal.SIGKILL)
     plane.kubectl("delete", "clusterrole,clusterrolebinding", *ROLES, "--ignore-not-found")
+    plane.kubectl("-n", NAMESPACE, "delete", "role,rolebinding", "ebb-controller-moves")
     remove(plane)
 
 
