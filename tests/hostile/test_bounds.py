@@ -69,10 +69,10 @@ def deep_bytes(value: object) -> int:
 
 
 def kept(kind: AnyKind, raw: bytes) -> object:
-    """Return what the inventory stores: the object, or a placeholder and the reason."""
+    """Return what the inventory stores for an object: the object, a placeholder, or the error."""
     inventory = Inventory()
     _hear(inventory, kind, raw)
-    return [*inventory.of(kind).values(), *inventory.unreadable[kind].values()]
+    return dict(inventory.of(kind)), dict(inventory.unreadable[kind])
 
 
 def _hear(inventory: Inventory, kind: AnyKind, raw: bytes) -> None:
