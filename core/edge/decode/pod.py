@@ -1,9 +1,11 @@
 """Decode Pods into core.model.pod; errors name the field only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, make_dataclass, replace
 from sys import intern
 from typing import Any, Final
+
+import msgspec
 
 from core.edge.decode import pod_limits, templates
 from core.edge.decode.byte_lru import ByteBoundedCache
@@ -142,22 +144,20 @@ def pod(obj: PodObject) -> Pod | None:
 
 def _checked_size(made: Pod, meta: PodMeta, spec: PodSpec) -> Pod:
     """Return the pod. Raises: InvalidInputError if it takes more than KEPT_BYTES_MAX of memory."""
-    blocks = len(meta.labels) + len(spec.node_selector) + len(spec.affinity)
-    blocks += len(spec.tolerations) + len(spec.topology_spread_constraints)
-    items, ties = len(made.requests.extended), made.ties
-    if ties is not NO_DISRUPTION_FACTS:
-        items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
-    if items > SMALL_ITEMS or (blocks > SMALL_BYTES and _may_be_large(meta, spec)):
-        few_bytes(made, KEPT_BYTES_MAX)
-    return made
-
-
-def _may_be_large(meta: PodMeta, spec: PodSpec) -> bool:
-    """Return whether the constraints and labels may take more than KEPT_BYTES_MAX of memory."""
     blocks = (
         *(meta.labels, spec.node_selector, spec.affinity),
         *(spec.tolerations, spec.topology_spread_constraints),
     )
+    items, ties = len(made.requests.extended), made.ties
+    if ties is not NO_DISRUPTION_FACTS:
+        items += len(ties.claims) + len(ties.disks) + len(ties.local_volumes)
+    if items > SMALL_ITEMS or (sum(map(len, blocks)) > SMALL_BYTES and _may_be_large(blocks)):
+        few_bytes(made, KEPT_BYTES_MAX)
+    return made
+
+
+def _may_be_large(blocks: Iterable[msgspec.Raw]) -> bool:
+    """Return whether the constraints and labels may take more than KEPT_BYTES_MAX of memory."""
     estimates = (len(raw) * MADE_OF_BYTE + bytes(raw).count(b":") * MADE_OF_KEY for raw in blocks)
     return sum(estimates) > KEPT_BYTES_MAX
 
